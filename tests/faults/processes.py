@@ -1,0 +1,96 @@
+"""Daemons as child processes, what they tell, and waiting for something to become true."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import IO, Any, TypeVar
+
+from zsched.embedded.guard import Guard
+
+WITHIN_S = 20.0  # deadline of every wait: far more than needed, so that a busy machine fails no test
+_LOOK_S = 0.003  # between two looks at what tells nobody when it changes
+_MAIN = "import sys; from zsched.config import load; from zsched.daemon.process import run; sys.exit(run(load()))"
+
+T = TypeVar("T")
+
+
+def eventually(look: Callable[[], T], within_s: float = WITHIN_S) -> T:
+    """What *look* returns as soon as it is true; an AssertionError with its last value after *within_s*."""
+    until, never = time.monotonic() + within_s, threading.Event()
+    while not (found := look()):
+        assert time.monotonic() < until, f"not within {within_s} s; it is {found!r}"
+        never.wait(_LOOK_S)
+    return found
+
+
+class Telling:
+    """The events of a daemon, in the order in which it told them."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._changed = threading.Condition()
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """One more event."""
+        with self._changed:
+            self.events.append(dict(event))
+            self._changed.notify_all()
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        """The events of that name."""
+        return [event for event in list(self.events) if event["event"] == name]
+
+    def wait_for(self, name: str, number: int = 1, within_s: float = WITHIN_S) -> dict[str, Any]:
+        """The event number *number* of that name, as soon as it is told."""
+        with self._changed:
+            told = self._changed.wait_for(lambda: len(self.of(name)) >= number, within_s)
+        assert told, f"no {name} ({number}) within {within_s} s; told: {[event['event'] for event in self.events]}"
+        return self.of(name)[number - 1]
+
+
+class DaemonProcess(Telling):
+    """A daemon started as systemd would, with *settings* as its environment (``DAEMON_LEASE_MS="500"``)."""
+
+    def __init__(self, guard: Guard, url: str, **settings: str) -> None:
+        super().__init__()
+        env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
+        env |= {f"ZSCHED_{name}": value for name, value in {"REDIS_URL": url, "LOG_FORMAT": "json", **settings}.items()}
+        env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        reading, writing = os.pipe()
+        try:
+            with os.fdopen(writing, "wb") as stderr:
+                self._process = guard.spawn([sys.executable, "-c", _MAIN], stderr=stderr, env=env)
+        except BaseException:
+            os.close(reading)
+            raise
+        self._reader = threading.Thread(target=self._read, args=(os.fdopen(reading, "rb"),), daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to this process and no other."""
+        self._process.send_signal(number)
+
+    def wait(self, within_s: float = WITHIN_S) -> int:
+        """The exit code, when it has ended and all that it told is in ``events``."""
+        code = self._process.wait(within_s)
+        self._reader.join(within_s)
+        return code
+
+    def _read(self, stderr: IO[bytes]) -> None:
+        with stderr:
+            for line in stderr:
+                try:
+                    self.add(json.loads(line))
+                except ValueError:  # a traceback
+                    self.add({"event": "no_json", "text": line.decode(errors="replace")})

@@ -1,0 +1,121 @@
+"""A TCP proxy between zsched and Redis that does to its connections what networks do."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import threading
+from types import TracebackType
+
+_CHUNK = 262_144
+
+
+class Proxy:
+    """
+    Forwards to a port of 127.0.0.1 from ``port``. What it does to whom is set at any time:
+
+    ``cut_replies``: the chance that a reply is thrown away, after the server did what it was asked for, and
+    the connection closed. ``cut_requests``: the same with a request, which the server never sees.
+    ``delay_s``: how long each reply is kept. ``half_open``: nothing is forwarded and nothing closed, as when
+    a firewall forgot the connection. A *seed* makes the chances repeatable per connection.
+    """
+
+    def __init__(self, target_port: int, seed: int = 1) -> None:
+        self.cut_replies = self.cut_requests = 0.0
+        self.delay_s = 0.0
+        self.half_open = False
+        self.cuts = 0
+        self._target = ("127.0.0.1", target_port)
+        self._random = random.Random(seed)
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._sockets: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port: int = self._listener.getsockname()[1]
+        self._start(self._accept)
+
+    @property
+    def url(self) -> str:
+        """As redis-py's from_url takes it; database 0."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def cut_all(self) -> None:
+        """Close every connection that is open now."""
+        with self._lock:
+            for each in self._sockets:
+                _shut(each)
+
+    def close(self) -> None:
+        """Close all; every thread has ended when this returns."""
+        self._closing.set()
+        _shut(self._listener)
+        self.cut_all()
+        for thread in self._threads:
+            thread.join(10)
+        self._listener.close()
+
+    def __enter__(self) -> Proxy:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _start(self, target: object, *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while not self._closing.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(self._target, timeout=5)
+            except OSError:
+                client.close()
+                continue
+            server.settimeout(None)
+            for each in (client, server):
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._lock:
+                self._sockets |= {client, server}
+            self._start(self._serve, client, server)
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        """Replies in this thread, requests in another; both end when either socket does."""
+        requests = threading.Thread(target=self._forward, args=(client, server, False), daemon=True)
+        requests.start()
+        self._forward(server, client, True)
+        requests.join()
+        with self._lock:
+            self._sockets -= {client, server}
+        client.close()
+        server.close()
+
+    def _forward(self, source: socket.socket, target: socket.socket, are_replies: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(_CHUNK):
+                if self.half_open:
+                    continue
+                if are_replies and self.delay_s:
+                    self._closing.wait(self.delay_s)
+                if self._is_cut(self.cut_replies if are_replies else self.cut_requests):
+                    break
+                target.sendall(data)
+        _shut(source)
+        _shut(target)
+
+    def _is_cut(self, chance: float) -> bool:
+        with self._lock:
+            is_cut = chance > 0 and self._random.random() < chance
+            self.cuts += is_cut
+        return is_cut
+
+
+def _shut(each: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)

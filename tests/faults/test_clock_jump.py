@@ -1,0 +1,117 @@
+"""The Redis server's clock jumps: what is due by a wrong clock is held until the clock is steady."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.ledger import assert_dense, connect, queued
+from tests.faults.processes import eventually
+from tests.faults.threads import DaemonThread, know
+from zsched import Client
+from zsched.embedded import EmbeddedRedis
+
+pytestmark = [
+    pytest.mark.redis,
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc, to shift the clock of a redis-server"),
+]
+HOUR_MS = 3_600_000
+
+
+class SkewedRedis:
+    """A redis-server whose clock the test sets."""
+
+    def __init__(self, server: EmbeddedRedis, file: Path) -> None:
+        self.url, self._file = server.url, file
+
+    def skew(self, ms: int) -> None:
+        """Its clock is *ms* off from now on."""
+        with self._file.open("r+b") as file:
+            file.write(struct.pack("l", ms))
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("shim") / "clock_skew.so"
+    source = Path(__file__).parent / "clock_skew.c"
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", str(built), str(source)], check=True)
+    return built
+
+
+@pytest.fixture
+def skewed(shim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SkewedRedis]:
+    file = tmp_path / "skew"
+    file.write_bytes(struct.pack("l", 0))
+    with monkeypatch.context() as environment:
+        environment.setenv("LD_PRELOAD", str(shim))
+        environment.setenv("SKEW_FILE", str(file))
+        server = EmbeddedRedis()
+        server.start()
+    with server:
+        yield SkewedRedis(server, file)
+
+
+def test_a_jump_forth_that_is_mended_fires_nothing_early(skewed: SkewedRedis) -> None:
+    with connect(skewed.url) as watch, DaemonThread(skewed.url) as daemon:
+        know(watch)
+        daemon.wait_for("term_began")
+        Client.from_url(skewed.url).schedule("app.run", id="later", after=1800)
+
+        skewed.skew(HOUR_MS)
+        jumped = daemon.wait_for("clock_jumped")
+        skewed.skew(0)
+        daemon.wait_for("clock_jumped", 2)
+
+        assert HOUR_MS == pytest.approx(jumped["by_ms"], abs=100)
+        assert [] == queued(watch)
+        assert 1 == watch.zcard("zsched:{default}:due:normal")
+
+
+def test_a_standby_that_takes_over_after_the_jump_fires_nothing_early_either(skewed: SkewedRedis) -> None:
+    with connect(skewed.url) as watch, DaemonThread(skewed.url) as standby:
+        know(watch)
+        watch.set("zsched:{default}:lease", "other:1:60000:n", px=60_000)
+        Client.from_url(skewed.url).schedule("app.run", id="later", after=1800)
+        eventually(lambda: watch.publish("zsched:{default}:wake", "lease"))
+
+        skewed.skew(HOUR_MS)  # the other's lease lapses by this
+        eventually(lambda: watch.publish("zsched:{default}:wake", "lease"))
+        standby.wait_for("clock_jumped")
+
+        assert [] == queued(watch)
+
+
+def test_after_a_jump_that_stays_it_goes_on_by_the_new_time(skewed: SkewedRedis) -> None:
+    with connect(skewed.url) as watch, DaemonThread(skewed.url) as daemon:
+        know(watch)
+        daemon.wait_for("term_began")
+        Client.from_url(skewed.url).schedule("app.run", id="later", after=1800)
+
+        skewed.skew(HOUR_MS)
+        daemon.wait_for("clock_jumped")
+        assert [] == queued(watch)
+
+        eventually(lambda: queued(watch))
+        assert_dense(watch)
+    assert 1 == len(daemon.of("clock_jumped"))
+
+
+def test_a_jump_back_blocks_neither_election_nor_dispatch(skewed: SkewedRedis) -> None:
+    skewed.skew(HOUR_MS)
+    with connect(skewed.url) as watch, DaemonThread(skewed.url) as daemon:
+        know(watch)
+        daemon.wait_for("term_began")
+        client = Client.from_url(skewed.url)
+
+        skewed.skew(0)
+        daemon.wait_for("clock_jumped")
+        client.schedule("app.run", id="soon", after=0.1)
+        client.schedule("app.run", id="tick", every=0.5)
+
+        eventually(lambda: len(queued(watch)) >= 2)
+        assert_dense(watch)

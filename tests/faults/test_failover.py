@@ -1,0 +1,123 @@
+"""
+Two daemons and one of them gone: nothing lost, nothing twice, and how long nobody fires.
+
+Short by default; ``ZSCHED_TEST_LONG=1`` makes it 20,000 one-shots and the default lease throughout.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued
+from tests.faults.processes import DaemonProcess, eventually
+from zsched import Client
+from zsched.core.clock import from_ms
+from zsched.embedded import EmbeddedRedis
+
+pytestmark = pytest.mark.redis
+IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"
+RUNS = 20_000 if IS_LONG else 5_000  # one a millisecond
+START_MS = 1_000  # from now to the first due time
+
+Start = Callable[..., DaemonProcess]
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tcp=True) as server:
+        yield server
+
+
+@pytest.fixture
+def watch(server: EmbeddedRedis) -> Iterator[redis.Redis]:
+    with connect(server.url) as client:
+        yield client
+
+
+def two_daemons(start_daemon: Start, url: str, **settings: str) -> tuple[DaemonProcess, DaemonProcess]:
+    """A leader and a standby; the leader's first hold is over."""
+    leader = start_daemon(url, **settings)
+    leader.wait_for("hold_ended")
+    standby = start_daemon(url, **settings)
+    standby.wait_for("daemon_started")
+    return leader, standby
+
+
+def schedule_stream(url: str, watch: redis.Redis, number: int = RUNS) -> list[str]:
+    """Schedule one-shots, one a millisecond; their run ids by due time."""
+    client = Client.from_url(url)
+    begin_ms = int(watch.time()[0]) * 1000 + number // 40 + START_MS  # put at 40,000/s or more
+    ids = [(f"s{n:05d}", begin_ms + n) for n in range(number)]
+    rows = [{"func": "app.run", "id": id, "at": from_ms(due_ms), "allow_past": True} for id, due_ms in ids]
+    many = client.schedule_many(rows)
+    assert number == many.created
+    return [f"{id}-{due_ms}" for id, due_ms in ids]
+
+
+def assert_each_once_and_never_early(watch: redis.Redis, expected: list[str]) -> None:
+    runs = queued(watch)
+    assert [] == doubles(runs)
+    assert set(expected) == set(runs)
+    told = fired(watch)
+    assert [] == doubles([run for run, _ in told])
+    assert [] == [run for run, t in told if t < int(run.rpartition("-")[2]) * 1000]
+    assert_dense(watch)
+
+
+def test_after_kill_9_of_the_leader_each_run_is_queued_once_and_the_pause_is_short(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
+) -> None:
+    leader, standby = two_daemons(start_daemon, server.url)
+    expected = schedule_stream(server.url, watch)
+    eventually(lambda: watch.llen("rq:queue:default") > RUNS // 4)
+
+    leader.send(signal.SIGKILL)
+
+    eventually(lambda: watch.llen("rq:queue:default") >= RUNS, within_s=60)
+    assert_each_once_and_never_early(watch, expected)
+    pause_ms = longest_pause_ms(watch)
+    assert pause_ms <= 2_500
+    assert -signal.SIGKILL == leader.wait()
+    assert 0 == len(standby.of("term_lost"))
+
+
+def test_a_clean_stop_hands_over_within_100_ms(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis) -> None:
+    leader, standby = two_daemons(start_daemon, server.url)
+    expected = schedule_stream(server.url, watch, 2_000)
+    eventually(lambda: watch.llen("rq:queue:default") > 500)
+
+    leader.send(signal.SIGTERM)
+
+    standby.wait_for("term_began")
+    eventually(lambda: watch.llen("rq:queue:default") >= 2_000, within_s=60)
+    assert_each_once_and_never_early(watch, expected)
+    pause_ms = longest_pause_ms(watch)
+    assert pause_ms <= 100
+    assert 0 == leader.wait()
+    assert 1 == len(leader.of("term_ended"))
+
+
+def test_a_leader_that_was_stopped_and_goes_on_says_that_it_lost_its_term_and_fires_nothing_twice(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
+) -> None:
+    lease = {} if IS_LONG else {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}
+    leader, standby = two_daemons(start_daemon, server.url, **lease)
+    expected = schedule_stream(server.url, watch)
+    eventually(lambda: watch.llen("rq:queue:default") > RUNS // 4)
+
+    leader.send(signal.SIGSTOP)
+    standby.wait_for("term_began")
+    taken_over = watch.llen("rq:queue:default")
+    eventually(lambda: watch.llen("rq:queue:default") > taken_over + RUNS // 4)
+    leader.send(signal.SIGCONT)
+
+    leader.wait_for("term_lost")
+    eventually(lambda: watch.llen("rq:queue:default") >= RUNS, within_s=60)
+    assert_each_once_and_never_early(watch, expected)
+    assert 2 == len({entry.fields["daemon"] for entry in entries(watch, "term")})
+    assert 0 == len(standby.of("term_lost"))

@@ -1,0 +1,147 @@
+"""Replies are lost on the way back, of one call in five: nothing happens twice, and nothing is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from tests.faults.ledger import assert_dense, connect, doubles, fired, queued
+from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.proxy import Proxy
+from tests.faults.threads import know
+from zsched import Client
+from zsched.core.clock import from_ms
+from zsched.embedded import EmbeddedRedis
+from zsched.errors import RedisUnavailable
+
+pytestmark = pytest.mark.redis
+ONE_IN_FIVE = 0.2
+FUNC = "app.run"
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tcp=True) as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(server: EmbeddedRedis) -> Iterator[Proxy]:
+    assert server.port is not None
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def watch(server: EmbeddedRedis) -> Iterator[redis.Redis]:
+    with connect(server.url) as client:
+        know(client)
+        yield client
+
+
+def until_answered(call: Callable[[], object]) -> None:
+    """What a careful caller does: the same call again while the exception says that this is safe."""
+    for _ in range(20):
+        try:
+            call()
+        except RedisUnavailable:
+            continue
+        return
+    raise AssertionError("twenty times without an answer")
+
+
+def test_twelve_hundred_calls_and_their_fires_are_twelve_hundred_runs(
+    server: EmbeddedRedis, proxy: Proxy, watch: redis.Redis, start_daemon: Callable[..., DaemonProcess]
+) -> None:
+    daemon = start_daemon(proxy.url, DAEMON_LEASE_MS="1000", DAEMON_RENEW_MS="100")
+    daemon.wait_for("term_began")
+    client = Client.from_url(proxy.url)
+    client.schedule(FUNC, id="warm-up", after=3600)
+    due = from_ms(int(watch.time()[0]) * 1000 + 2_000)
+    proxy.cut_replies = ONE_IN_FIVE
+    anonymous: list[str] = []
+
+    def schedule_anonymously() -> None:
+        try:
+            anonymous.append(client.schedule(FUNC, at=due, allow_past=True).id)
+        except RedisUnavailable as error:  # its message has the id with which the call is safe to repeat
+            id = str(error).partition("(id '")[2].partition("'")[0]
+            assert id
+            anonymous.append(id)
+            until_answered(lambda: client.schedule(FUNC, id=id, at=due, allow_past=True))
+
+    def enqueue_now(n: int) -> None:
+        try:
+            client.enqueue(FUNC, id=f"now-{n}")
+        except RedisUnavailable:  # a second call would be a second run, so look whether the first was one
+            if not watch.keys(f"rq:job:now-{n}-*"):
+                enqueue_now(n)
+
+    for n in range(500):
+        until_answered(lambda n=n: client.schedule(FUNC, id=f"named-{n}", at=due, allow_past=True))  # type: ignore[misc]
+        schedule_anonymously()
+        if n % 5 < 2:
+            enqueue_now(n)
+
+    eventually(lambda: watch.llen("rq:queue:default") >= 1_200, within_s=30)
+    runs = queued(watch)
+    assert [] == doubles([run.rpartition("-")[0] for run in runs])
+    assert 1_200 == len(runs) == len(fired(watch))
+    expected = {f"named-{n}" for n in range(500)} | set(anonymous) | {f"now-{n}" for n in range(500) if n % 5 < 2}
+    assert expected == {run.rpartition("-")[0] for run in runs}
+    assert proxy.cuts > 200
+    assert 1 == watch.zcard("zsched:{default}:due:normal")
+    assert_dense(watch)
+
+
+def test_recurring_schedules_fire_each_occurrence_once_through_lost_replies(
+    proxy: Proxy, watch: redis.Redis, start_daemon: Callable[..., DaemonProcess]
+) -> None:
+    daemon = start_daemon(proxy.url, DAEMON_LEASE_MS="1000", DAEMON_RENEW_MS="100")
+    daemon.wait_for("term_began")
+    client = Client.from_url(proxy.url)
+    proxy.cut_replies = ONE_IN_FIVE
+
+    for n in range(20):
+        until_answered(lambda n=n: client.schedule(FUNC, id=f"tick-{n}", every=0.2, count=3))  # type: ignore[misc]
+
+    eventually(lambda: watch.zcard("zsched:{default}:due:normal") == 0, within_s=30)
+    runs = queued(watch)
+    assert [] == doubles(runs)
+    assert {f"tick-{n}" for n in range(20)} == {run.rpartition("-")[0] for run in runs}
+    assert proxy.cuts > 10
+    assert_dense(watch)
+
+
+def test_a_half_open_connection_is_given_up_within_the_timeout(
+    proxy: Proxy, watch: redis.Redis, start_daemon: Callable[..., DaemonProcess]
+) -> None:
+    daemon = start_daemon(proxy.url, REDIS_TIMEOUT_S="0.3")
+    daemon.wait_for("term_began")
+
+    proxy.half_open = True
+    daemon.wait_for("redis_lost")
+    proxy.half_open = False
+
+    daemon.wait_for("redis_back")
+    Client.from_url(proxy.url).schedule(FUNC, id="one", after=0)
+    eventually(lambda: queued(watch))
+    assert 1 == len(daemon.of("redis_lost"))
+
+
+def test_a_slow_network_delays_but_is_no_jump_of_the_clock(
+    proxy: Proxy, watch: redis.Redis, start_daemon: Callable[..., DaemonProcess]
+) -> None:
+    proxy.delay_s = 0.1
+    daemon = start_daemon(proxy.url)
+    daemon.wait_for("term_began")
+    client = Client.from_url(proxy.url)
+
+    client.schedule(FUNC, id="one", after=0.5)
+
+    eventually(lambda: queued(watch))
+    (run, t), = fired(watch)  # fmt: skip
+    assert 0 <= t / 1000 - int(run.rpartition("-")[2]) < 1_000
+    assert [] == daemon.of("clock_jumped") + daemon.of("term_lost")

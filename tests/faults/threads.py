@@ -1,0 +1,68 @@
+"""A daemon in a thread of the test, and the first look of a leader made known, so that no hold delays a test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, MutableMapping
+from types import TracebackType
+from typing import Any
+
+import redis
+import structlog
+
+from tests.faults.processes import WITHIN_S, Telling
+from zsched.config import DaemonSettings, Settings
+from zsched.daemon.daemon import Daemon
+from zsched.storage.connection import Link
+
+LEASE_MS = 400
+
+
+class DaemonThread(Telling):
+    """Inside the block a daemon runs; structlog is its and nobody else's."""
+
+    def __init__(self, url: str, *, timeout_s: float = 5.0, **settings: Any) -> None:
+        super().__init__()
+        chosen = {"lease_ms": LEASE_MS, "renew_ms": 100} | settings
+        self.daemon = Daemon(Settings(daemon=DaemonSettings(**chosen)), Link.from_url(url, timeout_s))
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether ``run`` has not returned."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Stop it; returns when it has ended."""
+        self.daemon.stop()
+        self._thread.join(WITHIN_S)
+        assert not self.is_running
+
+    def __enter__(self) -> DaemonThread:
+        structlog.configure(processors=[self._hear], cache_logger_on_first_use=False)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+        structlog.reset_defaults()
+        if self.error is not None and error is None:
+            raise self.error
+
+    def _run(self) -> None:
+        try:
+            self.daemon.run()
+        except BaseException as error:
+            self.error = error
+            self.add({"event": "died", "error": repr(error)})
+
+    def _hear(self, logger: Any, level: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+        self.add({**event, "level": level})
+        raise structlog.DropEvent
+
+
+def know(client: redis.Redis, namespace: str = "default") -> None:
+    """Let this server be the one that led before: no hold, no doubt."""
+    info = client.info()
+    client.hset(f"zsched:{{{namespace}}}:meta", "server", f"{info['run_id']}{info['master_replid']}")

@@ -1,0 +1,37 @@
+"""What the client's tests share."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from zsched.storage.keys import Keys
+
+KEYS = Keys("default")
+ROOT = Path(__file__).parents[3]
+HOUR = timedelta(hours=1)
+
+
+def pass_time(redis_client: redis.Redis, by: timedelta) -> None:
+    """Move the namespace's clock."""
+    redis_client.hincrby(KEYS.meta(), "offset_ms", by // timedelta(milliseconds=1))
+
+
+def queued(redis_client: redis.Redis, name: str = "default") -> list[str]:
+    """The run ids in an RQ queue."""
+    return [run.decode() for run in redis_client.lrange(f"rq:queue:{name}", 0, -1)]
+
+
+def payload(redis_client: redis.Redis, key: str) -> Any:
+    """The call that a job's hash holds."""
+    return pickle.loads(redis_client.hget(key, "data"))
+
+
+def ids(found: Iterator[Any]) -> list[str]:
+    """The ids of a listing."""
+    return [schedule.id for schedule in found]

@@ -1,0 +1,117 @@
+"""client.cancel, pause, resume and get."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from tests.integration.client.ground import KEYS, pass_time, queued
+from zsched import (
+    Client,
+    InvalidSchedule,
+    ScheduleNotFound,
+)
+from zsched.core.clock import from_ms, to_ms
+from zsched.core.model import Missed, ScheduleState
+
+
+def test_cancel_says_what_became_of_it(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+    client.schedule("app.task", id="a", at=soon)
+    client.schedule("app.task", id="now", at=soon)
+    client.run_now("now")
+
+    assert ["cancelled", "not_found", "already_fired", "not_found"] == [
+        client.cancel("a"), client.cancel("a"), client.cancel("now"), client.cancel("no"),
+    ]  # fmt: skip
+    assert 1 == len(queued(redis_client))
+
+
+def test_pause_and_resume(client: Client, soon: datetime) -> None:
+    client.schedule("app.task", id="a", at=soon)
+
+    paused = client.pause("a", note="until the sale is over")
+    resumed = client.resume("a")
+
+    assert (ScheduleState.PAUSED, "until the sale is over", soon) == (paused.state, paused.note, paused.next_at)
+    assert resumed is not None
+    assert (ScheduleState.ACTIVE, soon, None) == (resumed.state, resumed.next_at, resumed.note)
+
+
+@pytest.mark.parametrize("missed", ["fire", Missed.FIRE])
+def test_an_overdue_schedule_is_resumed_to_fire(
+    client: Client, redis_client: redis.Redis, soon: datetime, missed: Any
+) -> None:
+    client.schedule("app.task", id="a", at=soon)
+    client.pause("a")
+    pass_time(redis_client, timedelta(days=2))
+
+    resumed = client.resume("a", missed)
+
+    assert resumed is not None
+    assert (ScheduleState.ACTIVE, soon) == (resumed.state, resumed.next_at)
+
+
+def test_an_overdue_one_shot_is_gone_when_what_it_missed_is_skipped(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
+    client.schedule("app.task", id="a", at=soon)
+    client.pause("a")
+    pass_time(redis_client, timedelta(days=2))
+
+    assert client.resume("a", "skip") is None
+    assert [] == list(client.list())
+
+
+@pytest.mark.parametrize("rule", [{"every": 60}, {"cron": "*/5 * * * *"}, {"rrule": "FREQ=DAILY;BYHOUR=0,6,12,18"}])
+def test_a_recurring_schedule_skips_what_it_missed_and_records_it(
+    client: Client, redis_client: redis.Redis, rule: dict[str, Any]
+) -> None:
+    client.schedule("app.task", id="r", **rule)
+    first_ms = client.get("r").next_ms
+    client.pause("r")
+    pass_time(redis_client, timedelta(days=3))
+
+    resumed = client.resume("r", "skip")
+
+    seconds, micros = redis_client.time()
+    now = from_ms(seconds * 1000 + micros // 1000) + timedelta(days=3)
+    assert resumed is not None
+    assert ScheduleState.ACTIVE is resumed.state
+    assert [resumed.next_at] == list(client.preview("r", n=1, start=now))
+    [(_, entry)] = redis_client.xrevrange(KEYS.log(), count=1)
+    assert (str(first_ms).encode(), True) == (entry[b"first"], int(entry[b"count"]) > 10)
+
+
+def test_life_cycle_calls_on_nothing_say_so(client: Client) -> None:
+    for call in (client.get, client.pause, client.resume, client.run_now, client.update, client.preview):
+        with pytest.raises(ScheduleNotFound, match="'nothing' in namespace 'default'"):
+            call("nothing")
+        with pytest.raises(InvalidSchedule, match=r"^id="):
+            call("a.b")
+    with pytest.raises(InvalidSchedule, match=r"^id="):
+        client.cancel("a b")
+
+
+def test_life_cycle_calls_on_what_is_quarantined_or_ended_say_so(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
+    redis_client.hset(KEYS.quarantine(), "q", f"normal {to_ms(soon)} 1 its hash is gone")
+    client.schedule("app.task", id="e", every=60)
+    redis_client.zrem(KEYS.due_normal(), "e")
+
+    for id, problem in (("q", "quarantined"), ("e", "ended")):
+        for call in (client.pause, client.resume):
+            with pytest.raises(InvalidSchedule, match=problem):
+                call(id)
+    assert ("its hash is gone", ScheduleState.ENDED) == (client.get("q").note, client.get("e").state)
+    assert ["cancelled", "cancelled"] == [client.cancel("q"), client.cancel("e")]
+
+
+def test_bad_notes_and_modes_are_refused(client: Client) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^note="):
+        client.pause("a", "two\nlines")
+    with pytest.raises(InvalidSchedule, match=r"^missed="):
+        client.resume("a", "all")

@@ -1,0 +1,88 @@
+"""client.list: filters, order, cursors."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from itertools import islice
+
+import pytest
+import redis
+
+from tests.integration.client.ground import HOUR, KEYS, ids
+from zsched import (
+    Client,
+    InvalidSchedule,
+)
+
+
+def test_filters_and_order_of_a_listing(client: Client, soon: datetime) -> None:
+    client.schedule("app.a", id="late", at=soon + HOUR, queue="sms", priority="high")
+    client.schedule("app.b", id="early", at=soon, tags=["t"], priority="low")
+    client.schedule("app.a", id="rule", cron="0 0 1 1 *")
+    client.schedule("app.a", id="held", at=soon)
+    client.pause("held")
+
+    assert ids(client.list())[-1] == "held"
+    assert ["early", "late", "rule"] == sorted(ids(client.list(state="active")))
+    assert ["early", "late"] == ids(client.list(kind="once", state="active"))
+    assert ["late"] == ids(client.list(queue="sms"))
+    assert ["early"] == ids(client.list(tag="t"))
+    assert ["early"] == ids(client.list(func="app.b"))
+    assert ["held"] == ids(client.list(match="h*"))
+    assert ["early"] == ids(client.list(state="active", due_before=soon + HOUR, due_after=soon - HOUR, kind="once"))
+    assert ["late"] == ids(client.list(due_after=soon, due_before=soon + 2 * HOUR, kind="once"))
+    for bad in ({"state": "gone"}, {"due_after": datetime(2026, 1, 1)}, {"limit": -1}, {"after": "x"}, {"kind": "x"}):
+        with pytest.raises(InvalidSchedule):
+            client.list(**bad)
+
+
+def test_pages_of_thousands_on_one_millisecond_are_the_whole(client: Client, soon: datetime) -> None:
+    rows = [
+        {"func": "app.task", "id": f"i-{n:04}", "at": soon, "priority": ("high", "low")[n % 2]} for n in range(2500)
+    ]
+    client.schedule_many([*rows, {"func": "app.task", "id": "z", "at": soon + HOUR}])
+    client.pause("i-0007")
+    expected = [row["id"] for row in rows if row["id"] != "i-0007"] + ["z", "i-0007"]
+
+    seen: list[str] = []
+    after = None
+    while page := list(client.list(limit=700, after=after)):
+        seen += [schedule.id for schedule in page]
+        after = page[-1].cursor
+
+    assert expected == seen
+    assert expected == ids(client.list())
+
+
+def test_a_listing_reads_no_more_than_it_needs(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+    client.schedule_many({"func": "app.task", "at": soon} for _ in range(2000))
+    redis_client.config_resetstat()
+
+    assert 5 == len(list(islice(client.list(), 5)))
+
+    stats = redis_client.info("commandstats")
+    assert stats["cmdstat_hgetall"]["calls"] <= 200
+    assert stats["cmdstat_zrangebyscore"]["calls"] <= 3
+
+
+def test_a_schedule_that_somebody_broke_does_not_hide_the_others(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
+    client.schedule("app.task", id="a", at=soon)
+    client.schedule("app.task", id="r", every=60, tags=["t"])
+    client.schedule("app.task", id="s", every=60)
+    redis_client.hset(KEYS.schedule("r"), mapping={"trigger": "garbage", "tags": "[", "anchor": "x"})
+    redis_client.delete(KEYS.schedule("s"))
+
+    assert ["a", "r", "s"] == sorted(ids(client.list()))
+    assert (None, ()) == (client.get("r").trigger, client.get("r").tags)
+    json.dumps([schedule.to_dict() for schedule in client.list()])
+
+
+def test_a_score_of_a_foreign_hand_hides_nothing(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule("app.task", id="good", every=60)
+    redis_client.zadd(KEYS.due_normal(), {"odd": 1.5, "far": 1e300})
+
+    assert "good" in ids(client.list())
+    assert 3 == sum(client.overview().waiting.values())

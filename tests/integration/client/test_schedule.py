@@ -1,0 +1,211 @@
+"""client.schedule: what is put, what is refused, and who decides what time it is."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+import redis
+
+from tests.integration.client.ground import HOUR, pass_time
+from zsched import (
+    Client,
+    InvalidSchedule,
+    NotYetBuilt,
+    ScheduleExists,
+    ScheduleInPast,
+)
+from zsched.core.clock import ManualClock, from_ms, to_ms
+from zsched.core.model import Priority
+
+
+def test_a_one_shot_comes_back_with_its_time_and_run_id(client: Client, soon: datetime) -> None:
+    made = client.schedule("app.task", id="a", at=soon)
+
+    assert ("a", "created", soon, f"a-{to_ms(soon)}") == (made.id, made.outcome, made.next_at, made.run_id)
+    assert UTC is made.next_at.tzinfo  # type: ignore[union-attr]
+
+
+def test_a_schedule_without_id_gets_one(client: Client, soon: datetime) -> None:
+    first, second = (client.schedule("app.task", at=soon) for _ in range(2))
+
+    assert first.id != second.id
+    assert first.run_id == f"{first.id}-{to_ms(soon)}"
+
+
+def test_a_recurring_schedule_has_no_run_id(client: Client) -> None:
+    made = client.schedule("app.task", id="r", cron="0 9 * * *", tz="Asia/Seoul")
+
+    assert ("created", None) == (made.outcome, made.run_id)
+    assert (9, 0) == (made.next_at.astimezone(ZoneInfo("Asia/Seoul")).hour, made.next_at.minute)  # type: ignore[union-attr]
+
+
+def test_what_was_said_is_what_is_read(client: Client, soon: datetime) -> None:
+    client.schedule(
+        "app.task", id="a", at=soon, tz="Asia/Seoul", queue="sms", priority="high", at_front=True, on_uncertain="skip",
+        timeout="5m", result_ttl=100, failure_ttl=timedelta(hours=1), retry=3, description="Say hello", tags=("b", "a"),
+        created_by="me", managed_by="file", meta={"trace": 1},
+    )  # fmt: skip
+
+    told = client.get("a").to_dict()
+
+    expected = {
+        "id": "a", "state": "active", "kind": "once", "next_at": soon.isoformat(timespec="milliseconds")[:-6] + "Z",
+        "tz": "Asia/Seoul", "trigger": None, "func": "app.task", "queue": "sms", "priority": "high", "at_front": True,
+        "on_uncertain": "skip", "timeout_s": 300, "result_ttl_s": 100, "failure_ttl_s": 3600, "retries": 3,
+        "description": "Say hello", "tags": ["a", "b"], "created_by": "me", "managed_by": "file", "note": None,
+    }  # fmt: skip
+    assert expected == {name: told[name] for name in expected}
+    json.dumps(told)
+
+
+def test_a_recurring_schedule_is_read_with_its_rule(client: Client) -> None:
+    client.schedule("app.task", id="r", rrule="FREQ=DAILY;COUNT=3", tz="Asia/Seoul", tags=["t"], priority="low")
+
+    told = client.get("r")
+
+    assert ("rrule", "app.task", Priority.LOW, ("t",)) == (told.kind, told.func, told.priority, told.tags)
+    assert ("FREQ=DAILY", 3, "Asia/Seoul") == (told.trigger.expr, told.trigger.count, told.trigger.tz)  # type: ignore[union-attr]
+    assert told.nominal_ms == told.next_ms
+    json.dumps(told.to_dict())
+
+
+def test_arguments_are_shown_for_json_only(redis_url: str, soon: datetime) -> None:
+    pickling, jsonic = Client.from_url(redis_url), Client.from_url(redis_url, "json", serializer="json")
+    for client in (pickling, jsonic):
+        client.schedule("app.task", args=(1, [2]), kwargs={"k": None}, id="a", at=soon)
+
+    assert ([1, [2]], {"k": None}) == (jsonic.get("a").args, jsonic.get("a").kwargs)
+    assert (None, None) == (pickling.get("a").args, pickling.get("a").kwargs)
+
+
+@pytest.mark.parametrize("rule", [{"at": "soon"}, {"every": 60}, {"cron": "*/5 * * * *"}, {"rrule": "FREQ=DAILY"}])
+def test_the_same_call_again_is_unchanged(client: Client, soon: datetime, rule: dict[str, Any]) -> None:
+    options = {"id": "a", "args": (1,)} | ({"at": soon} if "at" in rule else rule)
+    first = client.schedule("app.task", **options)
+
+    again = client.schedule("app.task", **options)
+
+    assert ("created", "unchanged", first.next_at) == (first.outcome, again.outcome, again.next_at)
+
+
+def test_a_time_that_has_passed_is_an_error_that_tells_the_servers_time(client: Client) -> None:
+    past = datetime.now(UTC) - HOUR
+
+    with pytest.raises(ScheduleInPast, match=r"^at=.*on the Redis server; give a later time, or allow_past=True"):
+        client.schedule("app.task", id="a", at=past)
+    assert [] == list(client.list())
+    assert "created" == client.schedule("app.task", id="a", at=past, allow_past=True).outcome
+
+
+def test_a_refusal_by_the_server_writes_nothing(client: Client, redis_client: redis.Redis) -> None:
+    with pytest.raises(ScheduleInPast):
+        client.schedule("app.run", at=datetime(2026, 1, 1, tzinfo=UTC))
+    missing = client.cancel("nobody")
+
+    assert ("not_found", 0) == (missing, redis_client.dbsize())
+
+
+def test_the_servers_clock_decides_what_has_passed(redis_url: str, redis_client: redis.Redis, soon: datetime) -> None:
+    client = Client.from_url(redis_url, clock=ManualClock())
+    pass_time(redis_client, timedelta(days=2))
+
+    with pytest.raises(ScheduleInPast):
+        client.schedule("app.task", at=soon)
+
+
+@pytest.mark.parametrize("wrong", [HOUR, -HOUR, timedelta(days=400), timedelta(days=-400)])
+@pytest.mark.parametrize("rule", [{"cron": "*/5 * * * *"}, {"rrule": "FREQ=DAILY;BYHOUR=3,15"}, {"every": 90}])
+def test_a_clients_wrong_clock_does_not_matter(
+    redis_url: str, rule: dict[str, Any], wrong: timedelta, redis_client: redis.Redis
+) -> None:
+    right = Client.from_url(redis_url)
+    off_by = Client.from_url(redis_url, clock=ManualClock(to_ms(datetime.now(UTC) + wrong)))
+
+    made = off_by.schedule("app.task", id="r", **rule)
+
+    schedule = right.get("r")
+    assert made.next_at == right.preview("r", n=1, start=from_ms(schedule.anchor_ms or 0))[0]
+    seconds, micros = redis_client.time()
+    assert abs(from_ms(schedule.anchor_ms or 0).timestamp() - seconds - micros / 1e6) < 5
+
+
+@pytest.mark.parametrize(("if_exists", "rule"), [("error", "after"), ("error", "every")])
+def test_an_existing_schedule_is_an_error_if_said_so(client: Client, if_exists: str, rule: str) -> None:
+    client.schedule("app.task", id="a", every=60)
+
+    with pytest.raises(ScheduleExists, match="'a' exists"):
+        client.schedule("app.task", id="a", if_exists=if_exists, **{rule: 5})
+
+
+@pytest.mark.parametrize("rule", ["after", "every"])
+def test_an_existing_schedule_is_kept_if_said_so(client: Client, soon: datetime, rule: str) -> None:
+    client.schedule("app.task", id="a", at=soon)
+
+    kept = client.schedule("app.other", id="a", if_exists="keep", **{rule: 5})
+
+    assert ("kept", soon) == (kept.outcome, kept.next_at)
+    assert "app.task" == client.get("a").func
+
+
+def test_one_kind_replaces_the_other_under_one_id(client: Client, soon: datetime) -> None:
+    client.schedule("app.task", id="a", at=soon)
+
+    assert "updated" == client.schedule("app.task", id="a", every=60).outcome
+    assert "every" == client.get("a").kind
+    assert "updated" == client.schedule("app.task", id="a", at=soon).outcome
+    assert "once" == client.get("a").kind
+    assert 1 == len(list(client.list()))
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("at", {}), ("at and every", {"at": datetime.now(UTC), "every": 5}), ("tz", {"cron": "* * * * *", "tz": "EST"}),
+        ("at", {"at": datetime(2030, 1, 1)}), ("at", {"at": date(2030, 1, 1)}), ("every", {"every": 0}),
+        ("cron", {"cron": "0 0 30 2 *"}), ("rrule", {"rrule": "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"}),
+        ("rrule", {"rrule": "FREQ=SECONDLY"}), ("id", {"after": 5, "id": "a.b"}),
+        ("queue", {"after": 5, "queue": "a b"}),
+        ("timeout", {"after": 5, "timeout": "soon"}), ("timeout", {"every": 5, "timeout": "soon"}),
+        ("args", {"after": 5, "args": (lambda: None,)}), ("args", {"every": 5, "args": "text"}),
+        ("meta", {"after": 5, "meta": 5}), ("retry", {"after": 5, "retry": 0}), ("eta", {"eta": 5}),
+        ("jitter", {"every": 5, "jitter": 1}), ("ends", {"every": 60, "ends": datetime(2020, 1, 1, tzinfo=UTC)}),
+        ("on_success", {"after": 5, "on_success": lambda: None}), ("result_ttl", {"every": 5, "result_ttl": "1h"}),
+        ("rrule", {"rrule": "FREQ=DAILY;UNTIL=20200101T000000Z"}), ("args", {"after": 5, "args": ("x" * 600_000, )}),
+    ],
+)  # fmt: skip
+def test_bad_input_names_its_field_and_writes_nothing(
+    redis_url: str, redis_client: redis.Redis, field: str, options: dict[str, Any]
+) -> None:
+    client = Client.from_url(redis_url, serializer="pickle", payload_limit=500)
+
+    with pytest.raises(InvalidSchedule) as caught:
+        client.schedule("app.task", **options)
+
+    assert field == caught.value.field
+    assert [] == redis_client.keys("*")
+
+
+@pytest.mark.parametrize("func", [lambda: None, "task", "__main__.task", 5, None])
+def test_a_function_that_no_worker_can_import_writes_nothing(
+    client: Client, redis_client: redis.Redis, func: Any
+) -> None:
+    for call in (
+        lambda: client.schedule(func, after=5),
+        lambda: client.enqueue(func),
+        lambda: client.schedule(func, every=5),
+    ):
+        with pytest.raises(InvalidSchedule, match=r"^func="):
+            call()
+    many = client.schedule_many([{"func": func, "after": 5}])
+
+    assert [0] == [index for index, _ in many.errors]
+    assert [] == redis_client.keys("*")
+
+
+def test_an_option_of_later_work_is_refused(client: Client) -> None:
+    with pytest.raises(NotYetBuilt, match="durable"):
+        client.schedule("app.task", after=5, durable=True)

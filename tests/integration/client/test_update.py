@@ -1,0 +1,159 @@
+"""client.update: the time or the payload alone, under races too."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from tests.integration.client.ground import HOUR, KEYS, pass_time, payload
+from zsched import (
+    Client,
+    InvalidSchedule,
+    ScheduleInPast,
+    ScheduleNotFound,
+)
+from zsched.core.clock import to_ms
+from zsched.core.model import Priority, ScheduleState
+
+
+def test_the_time_alone_of_a_one_shot(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+    client.schedule("app.task", id="a", at=soon, args=(1,), timeout=60, meta={"m": 1}, retry=2, description="Say hello")
+    before = redis_client.hgetall(f"rq:job:a-{to_ms(soon)}")
+
+    made = client.update("a", at=soon + HOUR)
+
+    assert ("updated", soon + HOUR, f"a-{to_ms(soon + HOUR)}") == (made.outcome, made.next_at, made.run_id)
+    after = redis_client.hgetall(f"rq:job:{made.run_id}")
+    assert before | {b"created_at": after[b"created_at"]} == after
+    assert 0 == redis_client.exists(f"rq:job:a-{to_ms(soon)}")
+
+
+def test_the_payload_alone_of_a_one_shot(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+    client.schedule("app.task", id="a", at=soon, args=(1,), kwargs={"k": 1})
+
+    made = client.update("a", kwargs={"k": 2})
+
+    assert ("updated", soon) == (made.outcome, made.next_at)
+    assert ("app.task", None, (1,), {"k": 2}) == payload(redis_client, f"rq:job:{made.run_id}")
+
+
+def test_an_overdue_one_shot_can_get_another_payload(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+    client.schedule("app.task", id="a", at=soon)
+    pass_time(redis_client, timedelta(days=2))
+
+    assert ("updated", soon) == (client.update("a", args=(2,)).outcome, client.get("a").next_at)
+
+
+def test_an_update_to_a_time_that_passed_is_an_error_and_changes_nothing(client: Client, soon: datetime) -> None:
+    client.schedule("app.task", id="a", at=soon)
+
+    with pytest.raises(ScheduleInPast):
+        client.update("a", at=datetime.now(UTC) - HOUR)
+    assert soon == client.get("a").next_at
+
+
+def test_a_relative_update_counts_from_the_servers_now(client: Client, soon: datetime) -> None:
+    client.schedule("app.task", id="a", at=soon)
+
+    made = client.update("a", after=60)
+
+    assert made.next_at is not None
+    assert 0 < (made.next_at - datetime.now(UTC)).total_seconds() < 61
+
+
+def test_a_paused_one_shot_stays_paused(client: Client, soon: datetime) -> None:
+    client.schedule("app.task", id="a", at=soon)
+    client.pause("a", "why")
+
+    client.update("a", at=soon + HOUR, priority="high")
+
+    told = client.get("a")
+    assert (ScheduleState.PAUSED, soon + HOUR, "why", Priority.HIGH) == (
+        told.state,
+        told.next_at,
+        told.note,
+        told.priority,
+    )
+
+
+def test_the_payload_alone_of_a_recurring_schedule_keeps_anchor_and_time(
+    client: Client, redis_client: redis.Redis
+) -> None:
+    client.schedule("app.task", id="r", every=60, args=(1,), tags=["t"], timeout=7)
+    before = client.get("r")
+
+    assert "updated" == client.update("r", args=(2,)).outcome
+
+    after = client.get("r")
+    assert (before.next_ms, before.anchor_ms, before.tags) == (after.next_ms, after.anchor_ms, after.tags)
+    assert (7, True) == (after.timeout_s, after.version != before.version)
+    assert ("app.task", None, (2,), {}) == payload(redis_client, KEYS.template("r"))
+
+
+def test_the_rule_alone_of_a_recurring_schedule(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule("app.task", id="r", cron="0 9 * * *", tz="Asia/Seoul", args=(1,))
+
+    client.update("r", cron="30 9 * * *")
+
+    told = client.get("r")
+    assert ("30 9 * * *", "Asia/Seoul") == (told.trigger.expr, told.trigger.tz)  # type: ignore[union-attr]
+    assert ("app.task", None, (1,), {}) == payload(redis_client, KEYS.template("r"))
+
+
+def test_a_paused_recurring_schedule_stays_paused(client: Client) -> None:
+    client.schedule("app.task", id="r", every=60)
+    client.pause("r")
+
+    assert "updated" == client.update("r", every=90, queue="sms").outcome
+    assert (ScheduleState.PAUSED, "sms") == (client.get("r").state, client.get("r").queue)
+
+
+def test_an_update_that_changes_nothing_is_unchanged(client: Client, soon: datetime) -> None:
+    client.schedule("app.task", id="a", at=soon, args=(1,), tags=["t"], retry=2, on_success="app.done", description="d")
+    client.schedule("app.task", id="r", every=60, tags=["t"], result_ttl=5, on_failure="app.failed", at_front=True)
+
+    assert ["unchanged"] * 4 == [
+        client.update("a").outcome, client.update("a", at=soon).outcome,
+        client.update("r").outcome, client.update("r", every=60).outcome,
+    ]  # fmt: skip
+
+
+def test_updates_are_refused_with_the_field_that_is_wrong(client: Client, soon: datetime) -> None:
+    client.schedule("app.task", id="a", at=soon)
+    client.schedule("app.task", id="r", every=60)
+
+    for id, change, field in (
+        ("a", {"every": 5}, "every"), ("r", {"at": soon}, "at"), ("a", {"if_exists": "keep"}, "if_exists"),
+        ("a", {"timeout": "soon"}, "timeout"), ("r", {"eta": 5}, "eta"), ("r", {"args": lambda: None}, "args"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidSchedule, match=f"^{field}="):
+            client.update(id, **change)
+    with pytest.raises(ScheduleNotFound, match="'unknown'"):
+        client.update("unknown", args=(1,))
+
+
+def test_concurrent_updates_are_all_applied(redis_url: str, client: Client, soon: datetime) -> None:
+    client.schedule("app.task", id="a", at=soon)
+    changes: list[dict[str, Any]] = [{"timeout": 7}, {"tags": ["t"]}, {"created_by": "me"}]
+    barrier = threading.Barrier(len(changes))
+    failed: list[BaseException] = []
+
+    def update(change: dict[str, Any]) -> None:
+        try:
+            barrier.wait(10)
+            Client.from_url(redis_url).update("a", **change)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=update, args=(change,)) for change in changes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+
+    told = client.get("a")
+    assert ([], 7, ("t",), "me") == (failed, told.timeout_s, told.tags, told.created_by)

@@ -1,0 +1,232 @@
+"""The benchmark: its arithmetic, that it notices what is broken, and one small run end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zsched.bench import main
+from zsched.bench.arena import Arena
+from zsched.bench.contest import Contestant, Figure, contest
+from zsched.bench.journal import Fire, Lateness, lateness_ms, per_second
+from zsched.bench.load import prove_count, prove_once, spread
+from zsched.bench.raw import encode
+from zsched.bench.report import figure, table, to_json
+from zsched.bench.results import Absent, Broken, Result, percentile
+from zsched.embedded.guard import Guard
+
+PACKAGE = Path(__file__).parents[2]
+DEADLINE_S = 60.0
+ABOUT = {
+    "redis": "7.0.15", "persistence": "none", "python": "3.11", "redis_py": "8.1", "rq": "2.12", "bullmq": None,
+    "cores": 2, "load": 0.1, "repetitions": 3, "is_quick": False,
+}  # fmt: skip
+
+
+def bench(*arguments: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "ZSCHED_BENCH_NODE_MODULES"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "zsched.bench", *arguments],
+        cwd=PACKAGE, env=environment | {"NODE_PATH": ""}, capture_output=True, text=True, timeout=DEADLINE_S,
+    )  # fmt: skip
+    assert 0 == ran.returncode, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def measured() -> Result:
+    result = Result("dispatch", "a row", baseline="raw")
+    for value in (100.0, 300.0, 200.0):
+        result.open("zsched", "10", "jobs/s").add(value, p50=value / 100)
+    result.open("raw", "10", "jobs/s").add(400.0)
+    return result
+
+
+# -- arithmetic -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [
+        ([5.0], 99, 5.0),
+        ([1.0, 2.0, 3.0, 4.0], 50, 2.0),
+        ([3.0, 1.0, 2.0], 50, 2.0),
+        ([float(n) for n in range(1, 101)], 99, 99.0),
+        ([float(n) for n in range(1, 101)], 100, 100.0),
+    ],
+)
+def test_a_percentile_is_the_nearest_rank(values: list[float], percent: float, expected: float) -> None:
+    assert expected == percentile(values, percent)
+
+
+def test_a_ratio_is_of_medians() -> None:
+    result = measured()
+
+    assert 0.5 == result.ratio("zsched")
+    assert 2.0 == result.ratio("raw", "zsched")
+
+
+def test_what_was_not_measured_has_no_ratio_and_no_goal() -> None:
+    result = measured()
+
+    result.at_least("1 × BullMQ", result.ratio("zsched", "BullMQ"), 1.0)
+
+    assert [] == result.goals
+
+
+@pytest.mark.parametrize(("limit", "is_met"), [(0.4, True), (0.5, True), (0.6, False)])
+def test_a_goal_is_met_at_its_limit(limit: float, is_met: bool) -> None:
+    result = measured()
+
+    result.at_least(f"{limit} × raw", result.ratio("zsched"), limit)
+
+    assert [is_met] == [goal.is_met for goal in result.goals]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (0.123, "0.12"), (5.0, "5"), (12.34, "12.3"), (234_567.8, "234,568"), (-732.4, "-732")],
+)
+def test_a_figure_shows_the_digits_that_it_is_worth(value: float, text: str) -> None:
+    assert text == figure(value)
+
+
+def test_the_table_names_figures_ratios_goals_and_what_broke() -> None:
+    result = measured()
+    result.at_least("0.8 × raw", result.ratio("zsched"), 0.8)
+    result.notes.append("a note")
+    result.broken.append("one lost")
+
+    lines = table(ABOUT, [result]).splitlines()
+
+    zsched = next(line for line in lines if line.startswith("  zsched"))
+    assert ["zsched", "10", "200", "jobs/s", "100", "…", "300", "0.50", "×", "raw", "p50", "2"] == zsched.split()
+    assert "  goal ≥ 0.8 × raw: 0.50, MISSED" in lines
+    assert "  note: a note" in lines
+    assert "  BROKEN: one lost" in lines
+    assert "Redis 7.0.15" in lines[0]
+    assert "2 cores" in lines[1]
+
+
+def test_json_has_every_repetition() -> None:
+    row = json.loads(json.dumps(to_json(ABOUT, [measured()])))["rows"][0]
+
+    assert [100.0, 300.0, 200.0] == row["series"][0]["values"]
+    assert 200.0 == row["series"][0]["median"]
+    assert 0.5 == row["series"][0]["ratio"]
+
+
+# -- what the log says --------------------------------------------------------------------------------
+
+
+def test_a_rate_leaves_out_the_batch_whose_end_is_unknown() -> None:
+    fired = [Fire(1, "fire", 1_000_000 + 1000 * n, ["a-1", "b-1"]) for n in range(5)]
+
+    assert 2000.0 == per_second(fired)
+
+
+def test_lateness_is_between_a_runs_own_time_and_its_entry() -> None:
+    fired = [Fire(1, "fire", 1_000_500, ["a-1000", "b-999-nother"]), Fire(1, "advance", 2_000_000, ["c-1998"])]
+
+    assert [0.5, 1.5, 2.0] == lateness_ms(fired)
+    assert [0.5] == lateness_ms(fired, 1000, 1998)
+
+
+@pytest.mark.parametrize(("values", "message"), [([], "no run"), ([1.0, -0.25], "0.250 ms early")])
+def test_an_early_run_breaks_the_row(values: list[float], message: str) -> None:
+    with pytest.raises(Broken, match=message):
+        Lateness.of(values)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (["a", "b", "b"], "0 lost, 1 twice, 0 unknown"),
+        (["a"], "1 lost, 0 twice, 0 unknown"),
+        (["a", "b", "c"], "0 lost, 0 twice, 1 unknown"),
+    ],
+)
+def test_a_lost_doubled_or_unknown_run_breaks_the_row(found: list[str], message: str) -> None:
+    with pytest.raises(Broken, match=message):
+        prove_once(["a", "b"], found)
+
+
+def test_every_run_once_in_any_order_is_proof() -> None:
+    prove_once(["a", "b"], ["b", "a"])
+    prove_count(2, 2, "x")
+
+
+def test_due_times_are_spread_evenly_and_in_order() -> None:
+    assert [("x-000000", 1000), ("x-000001", 1250), ("x-000002", 1500), ("x-000003", 1750)] == spread(
+        4, 1000, 1000, "x"
+    )
+
+
+def test_a_bare_command_is_resp() -> None:
+    assert b"*2\r\n$4\r\nLLEN\r\n$1\r\nq\r\n" == encode("LLEN", "q")
+
+
+# -- running ------------------------------------------------------------------------------------------
+
+
+def test_contestants_take_turns_and_one_that_is_absent_or_broken_is_told() -> None:
+    said: list[str] = []
+    turns: list[str] = []
+
+    def one(name: str, error: Exception | None = None) -> Contestant:
+        def measure() -> Figure:
+            turns.append(name)
+            if error is not None:
+                raise error
+            return Figure(1.0)
+
+        return Contestant(name, "1", "x", measure)
+
+    with Guard() as guard:
+        arena = Arena(guard, said.append, repeat=2)
+        result = Result("row", "title")
+        with arena.redis() as ground:
+            contest(
+                arena, ground, result, [one("a"), one("b", Absent("not there")), one("c", Broken("lost")), one("d")]
+            )
+
+    assert ["a", "b", "c", "d", "a", "d"] == turns
+    assert ["a", "d"] == [series.who for series in result.series]
+    assert ["not there"] == result.notes
+    assert ["c, 1: lost"] == result.broken
+    assert "row 2/2: d, 1" in said
+
+
+def test_a_quick_run_proves_its_runs_and_reports_as_json() -> None:
+    report = json.loads(bench("--quick", "--only", "dispatch", "--only", "bulk", "--json"))
+
+    assert ["dispatch", "bulk"] == [row["row"] for row in report["rows"]]
+    assert [[], []] == [row["broken"] for row in report["rows"]]
+    assert {"zsched", "raw", "RQ's scheduler"} <= {series["who"] for series in report["rows"][0]["series"]}
+    assert all(series["median"] > 0 for row in report["rows"] for series in row["series"])
+    assert any("BullMQ was left out" in note for note in report["rows"][0]["notes"])
+
+
+def test_a_quick_run_reports_as_a_table() -> None:
+    lines = bench("--quick", "--only", "bulk").splitlines()
+
+    assert any(line.startswith("bulk: ") for line in lines)
+    assert any(line.startswith("  zsched ") and "rows/s" in line for line in lines)
+    assert any(line.startswith("  goal ≥ 90,000/s: ") for line in lines)
+
+
+def test_an_unknown_row_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == main(["--only", "speed"])
+    assert "speed" in capsys.readouterr().err
+
+
+def test_the_list_names_every_row_and_which_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["--list"])
+
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "only with --all" in lines["campaign"]
+    assert "only with --all" not in lines["dispatch"]

@@ -1,0 +1,248 @@
+"""The frame of the command line: shared options, help, errors and exit codes, pipes and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+
+from zsched.cli import program
+from zsched.cli.exits import DONE, FAILED, INTERRUPTED, NOT_FOUND, PIPE_CLOSED, UNHEALTHY, USAGE
+from zsched.embedded.guard import Guard
+from zsched.storage.keys import Keys
+
+Zsched = Callable[..., Result]
+DEADLINE_S = 30.0
+FUNC = "zsched.demo.tasks.heartbeat"
+COMMANDS = sorted(program.commands)
+
+
+@pytest.fixture
+def zsched(redis_url: str) -> Zsched:
+    return lambda *arguments: CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": redis_url})
+
+
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
+
+
+def offline(*arguments: str, **env: str) -> Result:
+    return CliRunner().invoke(program, arguments, env=env)
+
+
+def command_line(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "zsched.cli", *arguments]
+
+
+# -- options ------------------------------------------------------------------------------------------
+
+
+def test_the_shared_options_are_understood_before_and_after_the_command(zsched: Zsched) -> None:
+    zsched("-n", "email", "add", "welcome", FUNC, "--every", "1h")
+
+    before = zsched("--json", "-n", "email", "ls")
+    after = zsched("ls", "--json", "--namespace=email")
+    elsewhere = zsched("ls", "--json")
+
+    assert before.output == after.output
+    assert ["welcome"] == [one["id"] for one in json.loads(before.output)]
+    assert [] == json.loads(elsewhere.output)
+
+
+def test_an_option_after_the_command_wins_over_the_same_one_before_it(zsched: Zsched) -> None:
+    zsched("-n", "email", "add", "welcome", FUNC, "--every", "1h")
+
+    shown = zsched("-n", "other", "show", "welcome", "-n", "email")
+
+    assert DONE == shown.exit_code
+
+
+def test_the_url_may_be_an_option(redis_url: str) -> None:
+    assert DONE == offline("ls", "-u", redis_url).exit_code
+
+
+def test_a_configuration_file_is_read(redis_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "zsched.toml"
+    file.write_text(f'namespace = "from_file"\n[redis]\nurl = "{redis_url}"\n')
+
+    status = offline("-c", str(file), "status", "--json")
+
+    assert "from_file" == json.loads(status.stdout)["namespace"]
+
+
+def test_in_next_the_short_n_counts_and_the_namespace_has_its_long_name() -> None:
+    result = offline("next", "--every", "60", "-n", "2", "--namespace", "email", "--json")
+
+    assert 2 == len(json.loads(result.output))
+
+
+# -- help ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_an_example(command: str) -> None:
+    result = offline(command, "-h")
+
+    assert DONE == result.exit_code
+    assert f"zsched {command}" in result.output.split("Example")[1]
+    assert "--redis-url" in result.output
+
+
+def test_without_a_command_zsched_shows_its_help() -> None:
+    result = offline()
+
+    assert USAGE == result.exit_code
+    assert "zsched up --demo" in result.stderr
+
+
+def test_the_version_is_told() -> None:
+    assert "0.1.0" in offline("--version").output
+
+
+# -- errors -------------------------------------------------------------------------------------------
+
+
+def test_a_usage_error_is_one_line_that_says_where_help_is() -> None:
+    result = offline("ls", "--bogus")
+
+    assert USAGE == result.exit_code
+    assert result.stderr.startswith("zsched: ")
+    assert "see " in result.stderr
+    assert 1 == result.stderr.count("\n")
+
+
+def test_a_configuration_error_is_a_usage_error() -> None:
+    result = offline("ls", "-n", "No Such Namespace")
+
+    assert USAGE == result.exit_code
+    assert "--namespace" in result.stderr
+
+
+def test_a_redis_that_is_down_is_a_failure_without_its_password() -> None:
+    result = offline("ls", ZSCHED_REDIS_URL="redis://user:secret@127.0.0.1:1/0")
+
+    assert FAILED == result.exit_code
+    assert "127.0.0.1:1" in result.stderr
+    assert "secret" not in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "kind"),
+    [
+        (("show", "nobody"), NOT_FOUND, "ScheduleNotFound"),
+        (("add", "x", FUNC), USAGE, "InvalidSchedule"),
+        (("add", "x", "not-dotted", "--every", "5"), USAGE, "NotImportable"),
+        (("ls", "--limit", "none"), USAGE, "BadParameter"),
+        (("no-such-command",), USAGE, "UsageError"),
+    ],
+)
+def test_with_json_an_error_is_json_on_stderr(zsched: Zsched, arguments: tuple[str, ...], code: int, kind: str) -> None:
+    result = zsched(*arguments, "--json")
+    told = json.loads(result.stderr)
+
+    assert code == result.exit_code
+    assert kind in (told["type"], "UsageError")
+    assert told["error"]
+    assert "" == result.stdout
+
+
+# -- ends ---------------------------------------------------------------------------------------------
+
+
+def test_a_reader_that_goes_away_is_no_error(redis_url: str, zsched: Zsched, guard: Guard) -> None:
+    zsched("add", "beat", FUNC, "--every", "1h")
+    reading, writing = os.pipe()
+    os.close(reading)
+    env = {**os.environ, "ZSCHED_REDIS_URL": redis_url}
+
+    child = guard.spawn(command_line("ls"), stdout=writing, stderr=subprocess.PIPE, env=env)
+    os.close(writing)
+    _, told = child.communicate(timeout=DEADLINE_S)
+
+    assert (PIPE_CLOSED, b"") == (child.returncode, told)
+
+
+def test_ctrl_c_ends_a_command_without_a_traceback(guard: Guard, tmp_path: Path) -> None:
+    fifo = tmp_path / "settings.toml"  # opening it waits for a writer: a command that is surely at work
+    os.mkfifo(fifo)
+    child = guard.spawn(command_line("ls", "-c", str(fifo)), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+
+    with fifo.open("w"):  # returns when the command reads
+        child.send_signal(signal.SIGINT)
+        _, told = child.communicate(timeout=DEADLINE_S)
+
+    assert INTERRUPTED == child.returncode
+    assert b"Traceback" not in told
+
+
+# -- status and daemon --------------------------------------------------------------------------------
+
+
+def test_status_without_a_daemon_is_unhealthy(zsched: Zsched) -> None:
+    result = zsched("status")
+
+    assert UNHEALTHY == result.exit_code
+    assert "nobody leads" in result.output
+
+
+def test_status_tells_leader_backlog_and_health(zsched: Zsched, redis_client: redis.Redis) -> None:
+    redis_client.set(Keys("default").lease(), "somebody:3:2000:x", px=60_000)
+    zsched("add", "beat", FUNC, "--every", "1h", "--priority", "high")
+    zsched("add", "once", FUNC, "--after", "1h")
+    zsched("pause", "once")
+
+    for_people, for_programs = zsched("status"), zsched("status", "--json")
+    told = json.loads(for_programs.stdout)
+
+    assert (DONE, DONE) == (for_people.exit_code, for_programs.exit_code)
+    assert "1 waiting, 0 of them due" in for_people.output
+    assert {"high": 1, "normal": 0, "low": 0} == told["waiting"]
+    assert (True, [], "somebody", 1, 1, 0) == (
+        told["healthy"],
+        told["problems"],
+        told["leader"],
+        told["recurring"],
+        told["paused"],
+        told["late_ms"],
+    )
+
+
+def test_status_with_something_long_overdue_is_unhealthy(zsched: Zsched, redis_client: redis.Redis) -> None:
+    redis_client.set(Keys("default").lease(), "somebody:3:2000:x", px=60_000)
+    zsched("add", "late", FUNC, "--at", "2026-01-01T00:00Z", "--allow-past")
+
+    result = zsched("status", "--json")
+    told = json.loads(result.stdout)
+
+    assert UNHEALTHY == result.exit_code
+    assert "2026-01-01T00:00:00.000Z" == told["oldest_due_at"]
+    assert 1 == len(told["problems"])
+
+
+def test_the_daemon_fires_what_was_added_and_a_real_worker_runs_it(
+    redis_url: str, zsched: Zsched, redis_client: redis.Redis, guard: Guard
+) -> None:
+    env = {**os.environ, "ZSCHED_REDIS_URL": redis_url}
+    added = zsched("add", "once", FUNC, "--after", "500ms", "--json")
+    run_id = json.loads(added.stdout)["run_id"]
+
+    daemon = guard.spawn(command_line("daemon"), stderr=subprocess.DEVNULL, env=env)
+    arrived = redis_client.blmove("rq:queue:default", "rq:queue:default", DEADLINE_S, "LEFT", "LEFT")
+    daemon.terminate()
+    worker = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--quiet", "--url", redis_url, "default"]
+    worked = guard.spawn(worker, stderr=subprocess.DEVNULL).wait(DEADLINE_S)
+
+    assert run_id.encode() == arrived
+    assert (DONE, 0) == (daemon.wait(DEADLINE_S), worked)
+    assert b"finished" == redis_client.hget(f"rq:job:{run_id}", "status")

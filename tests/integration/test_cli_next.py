@@ -1,0 +1,131 @@
+"""``zsched next``: the times of rules and schedules, summer time included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from click.testing import CliRunner, Result
+
+from zsched.cli import program
+from zsched.cli.exits import DONE, NOT_FOUND, USAGE
+
+FUNC = "zsched.demo.tasks.heartbeat"
+NEW_YORK = ("--tz", "America/New_York")
+
+
+@pytest.fixture
+def zsched(redis_url: str) -> Callable[..., Result]:
+    return lambda *arguments: CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": redis_url})
+
+
+def following(*arguments: str) -> list[dict[str, str]]:
+    """The answer of ``zsched next --json``, which needs no Redis for a rule."""
+    nowhere = {"ZSCHED_REDIS_URL": "redis://127.0.0.1:1/0"}
+    result = CliRunner().invoke(program, ["next", "--json", *arguments], env=nowhere)
+    assert DONE == result.exit_code, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_a_time_that_summer_time_skips_comes_at_the_first_moment_after_the_gap() -> None:
+    times = following("--cron", "30 2 * * *", *NEW_YORK, "--from", "2026-03-07T00:00", "-n", "3")
+
+    assert [
+        {"utc": "2026-03-07T07:30:00Z", "local": "2026-03-07T02:30:00-05:00"},
+        {"utc": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00"},
+        {"utc": "2026-03-09T06:30:00Z", "local": "2026-03-09T02:30:00-04:00"},
+    ] == times
+
+
+def test_a_time_that_winter_time_repeats_comes_once() -> None:
+    times = following("--cron", "30 1 * * *", *NEW_YORK, "--from", "2026-10-31T12:00", "-n", "2")
+
+    assert [
+        {"utc": "2026-11-01T05:30:00Z", "local": "2026-11-01T01:30:00-04:00"},
+        {"utc": "2026-11-02T06:30:00Z", "local": "2026-11-02T01:30:00-05:00"},
+    ] == times
+
+
+def test_a_rule_with_wildcards_runs_through_both_passes_of_that_night() -> None:
+    times = following("--cron", "*/30 * * * *", *NEW_YORK, "--from", "2026-11-01T00:45", "-n", "5")
+
+    assert [
+        "2026-11-01T01:00:00-04:00",
+        "2026-11-01T01:30:00-04:00",
+        "2026-11-01T01:00:00-05:00",
+        "2026-11-01T01:30:00-05:00",
+        "2026-11-01T02:00:00-05:00",
+    ] == [one["local"] for one in times]
+
+
+def test_from_with_an_offset_is_that_instant_whatever_the_zone() -> None:
+    [time] = following("--cron", "0 9 * * *", *NEW_YORK, "--from", "2026-06-01T12:59:59Z", "-n", "1")
+
+    assert {"utc": "2026-06-01T13:00:00Z", "local": "2026-06-01T09:00:00-04:00"} == time
+
+
+def test_milliseconds_are_written_when_there_are_any() -> None:
+    times = following("--every", "500ms", "--from", "2026-06-01T00:00Z", "-n", "2")
+
+    assert ["2026-06-01T00:00:00.500Z", "2026-06-01T00:00:01Z"] == [one["utc"] for one in times]
+
+
+def test_people_see_local_and_utc_side_by_side() -> None:
+    command = ["next", "--rrule", "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;BYMINUTE=0", *NEW_YORK, "--from", "2026-06-01T00:00"]
+
+    result = CliRunner().invoke(program, [*command, "-n", "1"])
+
+    assert ["LOCAL                      UTC", "2026-06-01 09:00:00-04:00  2026-06-01 13:00:00Z"] == (
+        result.output.splitlines()
+    )
+
+
+def test_a_schedule_shows_its_own_next_times(zsched: Callable[..., Result]) -> None:
+    zsched("add", "digest", FUNC, "--cron", "0 9 * * *", *NEW_YORK)
+
+    own = zsched("next", "digest", "-n", "1", "--from", "2030-06-01T00:00", "--json")
+    elsewhere = zsched("next", "digest", "-n", "1", "--from", "2030-06-01T00:00", "--tz", "UTC", "--json")
+
+    assert ["2030-06-01T09:00:00-04:00"] == [one["local"] for one in json.loads(own.stdout)]
+    assert ["2030-06-01T13:00:00+00:00"] == [one["local"] for one in json.loads(elsewhere.stdout)]
+
+
+def test_a_one_shot_has_one_next_time(zsched: Callable[..., Result]) -> None:
+    zsched("add", "party", FUNC, "--at", "2030-12-31T23:59", "--tz", "Asia/Seoul")
+
+    before = zsched("next", "party", "--from", "2030-01-01T00:00", "--json")
+    behind = zsched("next", "party", "--from", "2031-01-01T00:00", "--json")
+
+    assert [{"utc": "2030-12-31T14:59:00Z", "local": "2030-12-31T23:59:00+09:00"}] == json.loads(before.stdout)
+    assert [] == json.loads(behind.stdout)
+
+
+def test_a_schedule_that_does_not_exist_is_not_found(zsched: Callable[..., Result]) -> None:
+    assert NOT_FOUND == zsched("next", "nobody").exit_code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), "ID"),
+        (("digest", "--every", "5m"), "ID"),
+        (("--cron", "61 * * * *"), "cron"),
+        (("--cron", "0 0 30 2 *"), "cron"),
+        (("--cron", "* * * *"), "cron"),
+        (("--rrule", "FREQ=SECONDLY"), "rrule"),
+        (("--every", "0"), "every"),
+        (("--every", "soon"), "soon"),
+        (("--every", "9" * 18 + "w"), "longer"),
+        (("--every", "5m", "--tz", "EST"), "America/New_York"),
+        (("--every", "5m", "--from", "2026-06-01"), "time of day"),
+        (("--every", "5m", "--from", "tomorrow"), "tomorrow"),
+        (("--every", "5m", "-n", "0"), "-n"),
+    ],
+)
+def test_a_bad_rule_is_a_usage_error_that_names_what_is_wrong(arguments: tuple[str, ...], named: str) -> None:
+    result = CliRunner().invoke(program, ["next", *arguments])
+
+    assert USAGE == result.exit_code
+    assert named in result.stderr
+    assert 1 == result.stderr.count("\n")

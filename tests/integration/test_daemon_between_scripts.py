@@ -1,0 +1,180 @@
+"""What others do between two scripts of one pass: fire told what is due, advance has not come yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+import redis
+
+from tests.faults.leader import ALWAYS, HOUR_MS, Leader
+from tests.faults.ledger import entries, queued
+from tests.faults.processes import eventually
+from tests.faults.threads import know
+from zsched import Client
+from zsched.core.clock import from_ms
+from zsched.core.policy import Plan
+from zsched.errors import Stale
+from zsched.storage.dispatch import DueRecurring
+from zsched.storage.keys import Keys
+
+pytestmark = pytest.mark.redis
+KEYS = Keys("default")
+LANE = KEYS.due_normal()
+
+
+@pytest.fixture
+def client(redis_client: redis.Redis, redis_url: str) -> Client:
+    know(redis_client)
+    return Client.from_url(redis_url)
+
+
+@pytest.fixture
+def leader(client: Client, redis_url: str) -> Iterator[Leader]:
+    leader = Leader(redis_url)
+    yield leader
+    leader.close()
+
+
+def due_at(client: Client, redis_client: redis.Redis) -> tuple[int, int]:
+    """A schedule "tick" that is due every hour, the first time in a moment; that time, and the next."""
+    seconds, micros = redis_client.time()
+    due_ms = seconds * 1000 + micros // 1000 + 50
+    client.schedule("app.run", id="tick", every=3600, starts=from_ms(due_ms))
+    return due_ms, due_ms + HOUR_MS
+
+
+def fire_when_due(leader: Leader) -> tuple[list[DueRecurring], int]:
+    fired = eventually(lambda: found if (found := leader.fire()).recurring else None)
+    assert fired is not None
+    return fired.recurring, fired.now_ms
+
+
+def test_undisturbed_it_is_fired(client: Client, leader: Leader, redis_client: redis.Redis) -> None:
+    due_ms, next_ms = due_at(client, redis_client)
+    due, now_ms = fire_when_due(leader)
+
+    assert ["fired"] == leader.advance(due, now_ms)
+    assert [f"tick-{due_ms}"] == queued(redis_client)
+    assert next_ms == redis_client.zscore(LANE, "tick")
+
+
+def test_a_changed_rule_is_fired_by_the_new_one_or_not_at_all(
+    client: Client, leader: Leader, redis_client: redis.Redis
+) -> None:
+    due_at(client, redis_client)
+    due, now_ms = fire_when_due(leader)
+
+    changed = client.update("tick", every=7200, starts=from_ms(now_ms + HOUR_MS))
+
+    assert ["changed"] == leader.advance(due, now_ms)
+    assert [] == queued(redis_client)
+    assert now_ms + HOUR_MS == redis_client.zscore(LANE, "tick") == changed.next_at.timestamp() * 1000
+    assert [] == entries(redis_client, "advance")
+
+
+def test_a_changed_rule_with_the_same_next_time_is_told_by_its_version(
+    client: Client, leader: Leader, redis_client: redis.Redis
+) -> None:
+    due_ms, _ = due_at(client, redis_client)
+    due, now_ms = fire_when_due(leader)
+
+    client.update("tick", args=("new payload",))  # the due time stays, and it is still due
+
+    assert due_ms == redis_client.zscore(LANE, "tick")
+    assert ["changed"] == leader.advance(due, now_ms)
+    assert [] == queued(redis_client)
+    assert ["fired"] == leader.advance(*fire_when_due(leader))
+    assert [f"tick-{due_ms}"] == queued(redis_client)
+
+
+OTHERS: dict[str, Callable[[Client], object]] = {
+    "cancel": lambda client: client.cancel("tick"),
+    "pause": lambda client: client.pause("tick"),
+    "another lane": lambda client: client.update("tick", priority="high"),
+    "a one-shot instead": lambda client: client.schedule("app.run", id="tick", after=timedelta(hours=9)),
+    "cancel and create": lambda client: (
+        client.cancel("tick"),
+        client.schedule("app.run", id="tick", every=60),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_others_did_meanwhile_stands(client: Client, leader: Leader, redis_client: redis.Redis, what: str) -> None:
+    due_at(client, redis_client)
+    due, now_ms = fire_when_due(leader)
+    OTHERS[what](client)
+    before = _places(redis_client)
+
+    assert ["changed"] == leader.advance(due, now_ms)
+
+    assert [] == queued(redis_client)
+    assert before == _places(redis_client)
+
+
+def test_run_now_meanwhile_is_an_extra_run_and_the_occurrence_overlaps(
+    client: Client, leader: Leader, redis_client: redis.Redis
+) -> None:
+    _, next_ms = due_at(client, redis_client)
+    due, now_ms = fire_when_due(leader)
+
+    run = client.run_now("tick")
+
+    assert ["overlap"] == leader.advance(due, now_ms)
+    assert [run] == queued(redis_client)
+    assert next_ms == redis_client.zscore(LANE, "tick")
+
+
+def test_the_same_advance_again_changes_nothing(client: Client, leader: Leader, redis_client: redis.Redis) -> None:
+    due_at(client, redis_client)
+    due, now_ms = fire_when_due(leader)
+    leader.advance(due, now_ms)
+    before = _places(redis_client), queued(redis_client)
+
+    assert ["changed"] == leader.advance(due, now_ms)
+    assert before == (_places(redis_client), queued(redis_client))
+
+
+def test_a_leader_that_lost_its_lease_meanwhile_can_do_nothing(
+    client: Client, leader: Leader, redis_client: redis.Redis
+) -> None:
+    due_at(client, redis_client)
+    due, now_ms = fire_when_due(leader)
+    redis_client.set(KEYS.lease(), "other:9:60000:n", px=60_000)
+
+    with pytest.raises(Stale):
+        leader.advance(due, now_ms)
+    with pytest.raises(Stale):
+        leader.fire()
+    with pytest.raises(Stale):
+        leader.dispatch.quarantine(leader.term, [(due[0], "why")])
+    assert [] == queued(redis_client)
+
+
+def test_a_quarantine_of_what_was_changed_meanwhile_is_dropped(
+    client: Client, leader: Leader, redis_client: redis.Redis
+) -> None:
+    due_at(client, redis_client)
+    due, _ = fire_when_due(leader)
+    client.update("tick", every=60, starts=from_ms(int(due[0].due_ms) + HOUR_MS))
+
+    assert 0 == leader.dispatch.quarantine(leader.term, [(due[0], "cannot be planned")])
+    assert 0 == redis_client.hlen(KEYS.quarantine())
+
+
+def test_a_plan_for_a_schedule_that_ended_takes_it_out(
+    client: Client, leader: Leader, redis_client: redis.Redis
+) -> None:
+    due_ms, _ = due_at(client, redis_client)
+    due, _ = fire_when_due(leader)
+
+    assert ["fired"] == leader.dispatch.advance(leader.term, ALWAYS, HOUR_MS, [(due[0], Plan(due_ms, None, None))])
+    assert "ended" == client.get("tick").state.value
+    assert 0 == redis_client.zcard(LANE)
+
+
+def _places(client: redis.Redis) -> list[object]:
+    lanes = [client.zrange(KEYS.prefix + f"due:{lane}", 0, -1, withscores=True) for lane in ("high", "normal", "low")]
+    return [*lanes, client.hgetall(KEYS.paused()), client.hgetall(KEYS.quarantine())]

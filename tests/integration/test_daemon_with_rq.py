@@ -1,0 +1,117 @@
+"""
+A real ``rq worker`` runs what the client scheduled and the daemon fired.
+
+With the RQ that is installed; and with the lowest supported one, in a virtual environment of its own, if
+``ZSCHED_TEST_RQ_LOWEST=1`` (that needs pip's network).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from ast import literal_eval
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.faults.processes import eventually
+from tests.faults.threads import DaemonThread, know
+from zsched import Client
+from zsched.embedded.guard import Guard
+
+pytestmark = pytest.mark.redis
+LOWEST = "2.8"  # of setup.cfg's range
+INSTALL_S, BURST_S = 300, 60
+
+TASKS = """
+import os, redis
+from rq import get_current_job
+
+def note(*args, **kwargs):
+    with redis.Redis.from_url(os.environ["TASKS_REDIS"]) as client:
+        client.rpush("noted", repr((get_current_job().id.rpartition("-")[0], args, kwargs)))
+
+def fail():
+    raise ValueError("on purpose")
+"""
+
+RESTORE = """
+import sys, redis, rq
+from rq.job import Job
+client = redis.Redis.from_url(sys.argv[1])
+for run in sys.argv[2:]:
+    job = Job.fetch(run, connection=client)
+    print(job.id, job.origin, job.get_status(), job.timeout, job.func_name, job.args, job.kwargs, sep="|")
+print(rq.VERSION)
+"""
+
+
+@pytest.fixture(scope="module", params=["installed", "lowest"])
+def rq_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python with the RQ of that name."""
+    if request.param == "installed":
+        return sys.executable
+    if os.environ.get("ZSCHED_TEST_RQ_LOWEST") != "1":
+        pytest.skip(f"set ZSCHED_TEST_RQ_LOWEST=1 to install rq {LOWEST} into a venv of its own (needs the network)")
+    place = tmp_path_factory.mktemp("rq") / "venv"
+    python = str(place / "bin" / "python")
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=INSTALL_S)
+    subprocess.run([python, "-m", "pip", "install", "-q", f"rq=={LOWEST}.*"], check=True, timeout=INSTALL_S)
+    return python
+
+
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """A folder with the module ``tasks``."""
+    (tmp_path / "tasks.py").write_text(TASKS)
+    (tmp_path / "restore.py").write_text(RESTORE)
+    return tmp_path
+
+
+@pytest.mark.parametrize("serializer", ["pickle", "json"])
+def test_a_worker_restores_and_runs_what_was_scheduled(
+    rq_python: str, redis_url: str, redis_client: redis.Redis, guard: Guard, tasks: Path, serializer: str
+) -> None:
+    know(redis_client)
+    client = Client.from_url(redis_url, serializer=serializer)
+    with DaemonThread(redis_url):
+        client.schedule("tasks.note", id="once", after=0, args=(1, "zwei"), kwargs={"drei": [3.5, None]}, timeout="1h")
+        client.schedule("tasks.note", id="front", after=0, at_front=True, description="naïve – ünïcode")
+        client.schedule("tasks.note", id="rule", every=0.2, count=1, meta={"a": 1}, result_ttl=60, failure_ttl=-1)
+        client.schedule("tasks.fail", id="fails", after=timedelta(0), retry=1, queue="other")
+        client.enqueue("tasks.note", id="now", args=("now",))
+        eventually(lambda: redis_client.llen("rq:queue:default") == 4 and redis_client.llen("rq:queue:other") == 1)
+    runs = [run.decode() for name in ("default", "other") for run in redis_client.lrange(f"rq:queue:{name}", 0, -1)]
+    env = {**os.environ, "TASKS_REDIS": redis_url, "PYTHONPATH": str(tasks), "PYTHONWARNINGS": "default"}
+
+    if serializer == "pickle":
+        restored = subprocess.run(
+            [rq_python, "restore.py", redis_url, *runs], cwd=tasks, env=env, capture_output=True, check=True, text=True
+        )
+        told = {line.partition("-")[0]: line.split("|") for line in restored.stdout.splitlines()}
+        assert ["default", "JobStatus.QUEUED", "3600", "tasks.note"] == told["once"][1:5]
+        assert ["(1, 'zwei')", "{'drei': [3.5, None]}"] == told["once"][5:]
+
+    command = [rq_python, "-m", "rq.cli", "worker", "--burst", "--url", redis_url, "default", "other"]
+    if serializer == "json":
+        command += ["--serializer", "rq.serializers.JSONSerializer"]
+    with (tasks / "worker.log").open("wb") as log:
+        worker = guard.spawn(command, cwd=tasks, env=env, stdout=log, stderr=log)
+        assert 0 == worker.wait(BURST_S), (tasks / "worker.log").read_text()
+
+    noted = {id: rest for id, *rest in map(literal_eval, map(bytes.decode, redis_client.lrange("noted", 0, -1)))}
+    assert {"once", "front", "rule", "now"} == set(noted)
+    assert [(1, "zwei"), {"drei": [3.5, None]}] == noted["once"]
+    assert [("now",), {}] == noted["now"]
+    statuses = {run.rpartition("-")[0]: redis_client.hget(f"rq:job:{run}", "status") for run in runs}
+    assert dict.fromkeys(noted, b"finished") | {"fails": b"failed"} == statuses

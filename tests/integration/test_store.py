@@ -1,0 +1,238 @@
+"""Connections, streams of scripts and reading, on a real Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from zsched import Client, RedisRefused, RedisUnavailable
+from zsched.core.clock import to_ms
+from zsched.embedded import EmbeddedRedis
+from zsched.storage import bulk
+from zsched.storage.connection import Link, Wire
+from zsched.storage.keys import Keys, RunId
+from zsched.storage.reader import Reader
+from zsched.storage.rqjob import Encoder
+from zsched.storage.server import Server
+
+KEYS = Keys("default")
+FIELDS = ["description", "app.task", "origin", "default", "timeout", "180", "zs", "1"]
+
+
+@pytest.fixture
+def link(redis_url: str) -> Iterator[Link]:
+    link = Link.from_url(redis_url, 5.0)
+    yield link
+    link.pool.disconnect()
+
+
+def _calls(count: int) -> Iterator[bulk.Call]:
+    """One put of one row each, an hour from now."""
+    due_ms = to_ms(datetime.now(UTC) + timedelta(hours=1))
+    arguments = {
+        "lane": "normal", "if_exists": "replace", "allow_past": 0, "op": "-", "keep_op_ms": 0, "seen_size": -1,
+        "field_size": len(FIELDS),
+    }  # fmt: skip
+    for n in range(count):
+        yield [*FIELDS, f"i-{n:03}", due_ms, "call"], arguments
+
+
+def _words(replies: Iterator[list[Any]]) -> list[bytes]:
+    return [reply[2] for reply in replies]
+
+
+# -- streams of scripts -----------------------------------------------------------------------------------
+
+
+def test_replies_of_a_stream_come_in_order(link: Link, redis_client: redis.Redis) -> None:
+    assert [b"created"] * 50 == _words(bulk.stream(link, KEYS, "put", _calls(50)))
+
+    entries = redis_client.xrange(KEYS.log())
+    assert [f"i-{n:03}".encode() in str(fields).encode() for n, (_, fields) in enumerate(entries)] == [True] * 50
+
+
+def test_a_stream_reads_only_a_little_ahead(link: Link) -> None:
+    read: list[int] = []
+
+    def source() -> Iterator[bulk.Call]:
+        for n, call in enumerate(_calls(50)):
+            read.append(n)
+            yield call
+
+    replies = bulk.stream(link, KEYS, "put", source())
+    for _ in range(3):
+        next(replies)
+
+    assert len(read) <= 6
+    replies.close()  # type: ignore[attr-defined]
+    assert link.execute("PING") == b"PONG"
+
+
+def test_a_stream_goes_on_when_the_server_forgets_its_scripts(link: Link, redis_client: redis.Redis) -> None:
+    replies = bulk.stream(link, KEYS, "put", _calls(30))
+    words = [next(replies)[2] for _ in range(10)]
+    redis_client.script_flush()
+
+    words += _words(replies)
+
+    assert {b"created"} >= {word for word in words if word != b"unchanged"}
+    assert (30, 30) == (len(words), redis_client.zcard(KEYS.due_normal()))
+
+
+def test_a_stream_whose_connection_is_killed_sends_again_what_was_not_answered(
+    link: Link, redis_client: redis.Redis
+) -> None:
+    replies = bulk.stream(link, KEYS, "put", _calls(30))
+    words = [next(replies)[2] for _ in range(10)]
+    redis_client.client_kill_filter(_type="normal", skipme=True)
+
+    words += _words(replies)
+
+    assert (30, 30) == (len(words), redis_client.zcard(KEYS.due_normal()))
+
+
+def test_a_stream_that_loses_its_server_says_that_it_may_have_been_applied() -> None:
+    with EmbeddedRedis() as server:
+        link = Link.from_url(server.url, 5.0)
+        replies = bulk.stream(link, KEYS, "put", _calls(30))
+        next(replies)
+        server.kill()
+
+        with pytest.raises(RedisUnavailable) as caught:
+            list(replies)
+
+        assert caught.value.may_have_been_applied
+
+
+def test_a_stream_that_finds_no_server_was_not_applied() -> None:
+    link = Link.from_url("redis://127.0.0.1:1/0", 0.5)
+
+    with pytest.raises(RedisUnavailable) as caught:
+        list(bulk.stream(link, KEYS, "put", _calls(1)))
+    assert not caught.value.may_have_been_applied
+
+
+# -- one connection ---------------------------------------------------------------------------------------
+
+
+def test_a_read_only_server_is_left(link: Link, redis_client: redis.Redis) -> None:
+    wire = link.open()
+    redis_client.replicaof("127.0.0.1", "1")
+    try:
+        with pytest.raises(RedisUnavailable, match="cannot take writes now"):
+            wire.execute("SET", "a", "b")
+        assert wire.is_broken
+        assert "it is a slave: writes would be refused" == Server.of(link.open()).objection(False)
+    finally:
+        redis_client.replicaof("NO", "ONE")
+
+
+def test_a_wire_that_broke_stays_broken(link: Link, redis_client: redis.Redis) -> None:
+    wire = link.open()
+    redis_client.client_kill_filter(_type="normal", skipme=True)
+
+    with pytest.raises(RedisUnavailable) as caught:
+        wire.execute("INCR", "a")
+    assert caught.value.may_have_been_applied
+    with pytest.raises(RedisUnavailable, match="is closed") as again:
+        wire.execute("INCR", "a")
+    assert not again.value.may_have_been_applied
+    assert redis_client.get("a") is None
+
+
+def test_a_link_opens_another_connection_when_one_broke(link: Link, redis_client: redis.Redis) -> None:
+    assert 1 == link.execute("INCR", "a")
+    redis_client.client_kill_filter(_type="normal", skipme=True)
+
+    assert 2 == link.execute("INCR", "a")
+
+
+def test_an_interrupt_between_command_and_reply_does_not_mix_up_replies(
+    link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with link.wire() as wire:
+        connection = wire._connection
+
+    def interrupt(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "read_response", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            link.execute("ECHO", "of the interrupted one")
+
+    assert b"mine" == link.execute("ECHO", "mine")
+
+
+def test_replies_left_behind_are_not_taken_for_the_next_ones(link: Link) -> None:
+    with link.wire() as wire:
+        wire.send("ECHO", "left behind")
+
+    assert b"mine" == link.execute("ECHO", "mine")
+
+
+def test_an_error_reply_leaves_the_connection_usable(link: Link) -> None:
+    with link.wire() as wire:
+        with pytest.raises(RedisRefused, match="wrong number of arguments"):
+            wire.execute("GET")
+        assert b"x" == wire.execute("ECHO", "x")
+        assert (False, 0) == (wire.is_broken, wire.in_flight)
+
+
+def test_a_server_is_known_by_its_run_and_its_history(link: Link, redis_client: redis.Redis) -> None:
+    info = redis_client.info()
+
+    with link.wire() as wire:
+        server = Server.of(wire)
+
+    assert info["run_id"] + info["master_replid"] == server.id
+    assert ("master", None) == (server.role, server.objection(False))
+    assert info["redis_version"] == server.version
+
+
+def test_nobody_leads_where_schedules_may_be_evicted(link: Link, redis_client: redis.Redis) -> None:
+    redis_client.config_set("maxmemory-policy", "allkeys-lru")
+    redis_client.config_set("maxmemory", "1gb")
+    try:
+        with link.wire() as wire:
+            server = Server.of(wire)
+        assert "may evict schedules; set noeviction" in str(server.objection(False))
+        assert server.objection(True) is None
+    finally:
+        redis_client.config_set("maxmemory", 0)
+        redis_client.config_set("maxmemory-policy", "noeviction")
+
+
+def test_a_link_is_shown_without_its_password() -> None:
+    assert "s3cret" not in Link.from_url("redis://user:s3cret@localhost:1/0", 1.0).where
+    assert "localhost:1/0" == Link.adopt(redis.Redis.from_url("redis://user:s3cret@localhost:1/0")).where
+
+
+def test_an_adopted_client_sends_nothing_twice_by_itself() -> None:
+    link = Link.adopt(redis.Redis(socket_timeout=3))
+
+    connection = link.pool.connection_class(**link.pool.connection_kwargs)
+
+    assert (3, 0) == (link.timeout_s, connection.retry.get_retries())
+    assert isinstance(Wire(connection, "x"), Wire)
+
+
+# -- reading ----------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_found_in_older_pages_of_the_log_and_never_under_a_longer_id(
+    redis_url: str, link: Link, redis_client: redis.Redis
+) -> None:
+    client, reader = Client.from_url(redis_url), Reader(link, KEYS, Encoder())
+    client.schedule("app.task", id="a-1", after=3600)
+    run = client.run_now("a-1")
+    for n in range(450):
+        redis_client.xadd(KEYS.log(), {"kind": "fire", "t": "0", "runs": f"x-{n} y-1"}, id=f"9-{n + 1}")
+
+    assert run == reader.has_fired("a-1")
+    assert RunId("x", 449, "default", 0) == RunId.parse(str(reader.has_fired("x")))
+    assert (None, None) == (reader.has_fired("a"), reader.has_fired("a-1-1"))

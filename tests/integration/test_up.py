@@ -1,0 +1,139 @@
+"""``zsched up``: real processes, and nothing left of them. Waits are for output and for ends of processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.redis
+DEADLINE_S = 120.0  # the demo's thousand jobs take some seconds of two cores, and CI may have less
+ENDS = ("SIGINT", "SIGTERM", "SIGKILL")
+
+
+class Up:
+    """One ``zsched up`` in a session of its own, and what it started."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "zsched.cli", "up", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
+        )
+        self._held: dict[int, int] = {}
+
+    def first_line(self) -> str:
+        assert self.process.stdout is not None
+        assert select.select([self.process.stdout], [], [], DEADLINE_S)[0], "it says nothing"
+        return self.process.stdout.readline()
+
+    def hold_children(self) -> int:
+        """Hold every descendant by a descriptor that tells its end; how many there are."""
+        for pid in descendants(self.process.pid):
+            self._held.setdefault(pid, os.pidfd_open(pid))
+        return len(self._held)
+
+    def pid_of(self, word: str) -> int:
+        """The descendant with *word* as an argument of its command."""
+        [pid] = [pid for pid in self._held if word in Path(f"/proc/{pid}/cmdline").read_text().split("\0")]
+        return pid
+
+    def has_left_nobody(self) -> bool:
+        return all(select.select([held], [], [], DEADLINE_S)[0] for held in self._held.values())
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        for held in self._held.values():
+            os.close(held)
+
+
+def descendants(pid: int) -> list[int]:
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return children + [each for child in children for each in descendants(child)]
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder for temporary files, ours alone; short enough for a unix socket."""
+    with tempfile.TemporaryDirectory(prefix="z", dir="/tmp") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
+
+
+def test_the_demo_executes_all_that_fires_and_leaves_nothing_behind(temporary: Path) -> None:
+    up = Up("--demo", "--for", "6", "--json")
+    try:
+        told, _ = up.process.communicate(timeout=DEADLINE_S)
+    finally:
+        up.close()
+    summary = json.loads(told)
+
+    assert 0 == up.process.returncode
+    assert summary["fired"] == summary["executed"] >= 1000
+    assert 0 == summary["failed"]
+    assert 0 <= summary["late_ms"]["p50"] <= summary["late_ms"]["p99"] <= summary["late_ms"]["max"]
+    assert [] == list(temporary.iterdir())
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_nothing_outlives_it_however_it_ends(temporary: Path, end: str) -> None:
+    up = Up("--json", "--queue", "email")
+    try:
+        place = json.loads(up.first_line())
+        started = up.hold_children()
+        os.kill(up.process.pid, signal.Signals[end])
+        code = up.process.wait(DEADLINE_S)
+
+        assert ("default", ["email"]) == (place["namespace"], place["queues"])
+        assert started >= 4  # the guard, Redis, the daemon, the worker
+        assert code == (-signal.SIGKILL if end == "SIGKILL" else 0)
+        assert up.has_left_nobody()
+        assert [] == list(temporary.iterdir())
+    finally:
+        up.close()
+
+
+def test_it_ends_by_itself_after_its_time(temporary: Path) -> None:
+    up = Up("--for", "1")
+    try:
+        told, _ = up.process.communicate(timeout=DEADLINE_S)
+    finally:
+        up.close()
+
+    assert 0 == up.process.returncode
+    assert "export ZSCHED_REDIS_URL='unix://" in told
+    assert [] == list(temporary.iterdir())
+
+
+def test_it_does_not_go_on_without_one_of_its_processes(temporary: Path) -> None:
+    up = Up("--json")
+    try:
+        up.first_line()
+        up.hold_children()
+        os.kill(up.pid_of("daemon"), signal.SIGKILL)
+
+        assert 1 == up.process.wait(DEADLINE_S)
+        assert up.has_left_nobody()
+        assert [] == list(temporary.iterdir())
+    finally:
+        up.close()
+
+
+def test_the_demo_takes_no_queues() -> None:
+    command = [sys.executable, "-m", "zsched.cli", "up", "--demo", "--queue", "email"]
+
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+
+    assert 2 == refused.returncode
+    assert "--demo has queues of its own" in refused.stderr

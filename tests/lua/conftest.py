@@ -1,0 +1,27 @@
+"""Fixtures of the script tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests.lua.ground import Ground
+from zsched.embedded import EmbeddedRedis
+
+
+@pytest.fixture
+def ground(redis_server: EmbeddedRedis, redis_client: redis.Redis) -> Iterator[Ground]:
+    """The default namespace, empty; at the end its log must be in order."""
+    ground = Ground(redis_client, redis_server.url)
+    yield ground
+    ground.check_log()
+    ground.close()
+
+
+@pytest.fixture
+def led(ground: Ground) -> Ground:
+    """A namespace in which a daemon leads, without doubt or hold."""
+    ground.lead()
+    return ground

@@ -1,0 +1,222 @@
+"""One namespace on a real Redis for script tests: state in, call by keyword, state out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from zsched.core.clock import LAST_MS
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.scripts import Scripts
+
+SERVER = "server-1"
+TOKEN = "daemon-1:7:2000:nonce-1"
+EPOCH = 7
+LEASE_MS = 2000
+HOUR_MS = 3_600_000
+
+FIELDS = {"description": "app.task", "origin": "default", "timeout": "180", "zs": "1"}
+OWN = {"flags": "", "func": "app.task"}
+TEMPLATE = {"data": "call", "description": "app.task", "origin": "default", "timeout": "180"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One log entry; ``texts`` are its own fields in order, ``fields`` the same by name."""
+
+    id: str
+    kind: str
+    t: str
+    texts: list[str]
+
+    @property
+    def fields(self) -> dict[str, str]:
+        return dict(zip(self.texts[::2], self.texts[1::2], strict=True))
+
+
+@dataclass(frozen=True)
+class Fire:
+    """The reply of fire.lua by name."""
+
+    now_ms: int
+    next_ms: int | str
+    looked: int
+    runs: int
+    skipped: list[str]
+    cancelled: list[str]
+    quarantined: list[str]
+    uncertain: int
+    recurring: list[list[str]]
+
+
+class Ground:
+    """A namespace, its keys, and its scripts. ``redis`` is a plain client that gives bytes."""
+
+    def __init__(self, client: redis.Redis, url: str, namespace: str = "default") -> None:
+        self.redis, self.keys = client, Keys(namespace)
+        self.link = Link.from_url(url, 5.0)
+        self.scripts = Scripts(self.link, self.keys)
+
+    def close(self) -> None:
+        self.link.pool.disconnect()
+
+    # -- time ---------------------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> int:
+        """TIME as the scripts see it, rounded up: a script that runs next sees no less than one ms below."""
+        seconds, micros = self.redis.time()
+        return seconds * 1000 + -(-micros // 1000) + int(self.redis.hget(self.keys.meta(), "offset_ms") or 0)
+
+    def pass_time(self, ms: int) -> None:
+        """Move the scripts' clock."""
+        self.redis.hincrby(self.keys.meta(), "offset_ms", ms)
+
+    # -- state --------------------------------------------------------------------------------
+
+    def lead(self, **meta: Any) -> None:
+        """A term as acquire would have left it, long ago, unless *meta* says otherwise."""
+        self.redis.hset(self.keys.meta(), mapping={"epoch": EPOCH, "server": SERVER, "gen": "gen-1"} | meta)
+        self.redis.set(self.keys.lease(), TOKEN, px=600_000)
+
+    def places(self) -> dict[str, str]:
+        """Where every id is, with its due time: "normal 17…", "paused low 17…", "quarantine …", "recurring"."""
+        found: dict[str, str] = {}
+        for lane in ("high", "normal", "low"):
+            for member, score in self.redis.zrange(f"{self.keys.prefix}due:{lane}", 0, -1, withscores=True):
+                assert member.decode() not in found
+                found[member.decode()] = f"{lane} {score:.0f}"
+        for place in ("paused", "quarantine"):
+            for member, value in self.redis.hgetall(f"{self.keys.prefix}{place}").items():
+                assert member.decode() not in found
+                lane, due_ms = value.decode().split(" ")[:2]
+                found[member.decode()] = f"{place} {lane} {due_ms}"
+        return found
+
+    def job(self, run: str) -> dict[str, str]:
+        return _texts(self.redis.hgetall(self.keys.job(run)))
+
+    def schedule(self, id: str) -> dict[str, str]:
+        return _texts(self.redis.hgetall(self.keys.schedule(id)))
+
+    def template(self, id: str) -> dict[str, str]:
+        return _texts(self.redis.hgetall(self.keys.template(id)))
+
+    def queue(self, name: str = "default") -> list[str]:
+        """Run ids in the order in which workers take them."""
+        return [run.decode() for run in self.redis.lrange(f"rq:queue:{name}", 0, -1)]
+
+    def run(self, id: str, ms: int | str) -> str:
+        return self.keys.run_id(id, ms)
+
+    def keyspace(self) -> dict[bytes, Any]:
+        """Everything, comparable."""
+        return {key: self.redis.dump(key) for key in self.redis.keys("*")}
+
+    # -- log ----------------------------------------------------------------------------------
+
+    def entries(self) -> list[Entry]:
+        found = []
+        for id, texts in self.link.execute("XRANGE", self.keys.log(), "-", "+"):
+            kind, t, rest = _split(texts)
+            found.append(Entry(id.decode(), kind, t, rest))
+        return found
+
+    @property
+    def last(self) -> Entry:
+        return self.entries()[-1]
+
+    def check_log(self) -> None:
+        """Ids are <epoch>-<seq>, seq is dense from 1 and stands in meta; t is TIME in µs and never goes back."""
+        entries = self.entries()
+        ids = [tuple(map(int, entry.id.split("-"))) for entry in entries]
+        assert list(range(1, len(ids) + 1)) == [seq for _, seq in ids]
+        assert sorted(epoch for epoch, _ in ids) == [epoch for epoch, _ in ids]
+        assert all(len(entry.t) == 16 and entry.t.isdigit() for entry in entries)
+        if entries:
+            assert str(len(entries)).encode() == self.redis.hget(self.keys.meta(), "seq")
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def call(self, name: str, rows: Any = (), **arguments: Any) -> list[Any]:
+        """The reply without its OK, texts decoded; without an operation id unless one is given."""
+        arguments = {"op": "-", "keep_op_ms": 0} | arguments
+        return _decoded(self.scripts.call(name, rows=rows, **arguments))
+
+    def put(self, *rows: tuple[str, Any] | tuple[str, Any, str], **options: Any) -> list[tuple[str, str]]:
+        """Put (id, due ms[, data]) rows; (word, due ms) per row."""
+        return self.put_reply(*rows, **options)[1]
+
+    def put_reply(
+        self, *rows: Any, fields: dict[str, str] | None = None, op: str | None = None, seen: Any = None, **over: Any
+    ) -> tuple[list[Any], list[tuple[str, str]]]:
+        shared = [text for pair in sorted((fields or FIELDS).items()) for text in pair]
+        texts = [*(seen or ()), *shared]
+        for row in rows:
+            texts += (row[0], row[1], row[2] if len(row) > 2 else "call")
+        arguments = {
+            "lane": "normal", "if_exists": "replace", "allow_past": 0, "op": op or "-",
+            "keep_op_ms": 60_000 if op else 0, "field_size": len(shared),
+            "seen_size": -1 if seen is None else len(seen),
+        }  # fmt: skip
+        reply = self.call("put", texts, **(arguments | over))
+        return reply, list(zip(reply[2::2], reply[3::2], strict=True))
+
+    def put_recurring(
+        self, id: str = "r", next: Any = None, own: dict[str, str] | None = None,
+        template: dict[str, str] | None = None, op: str | None = None, **over: Any,
+    ) -> list[Any]:  # fmt: skip
+        """Reply of put_recurring; by default a rule whose next time is in an hour."""
+        own_texts = [text for pair in (OWN | (own or {})).items() for text in pair]
+        template_texts = [text for pair in (TEMPLATE | (template or {})).items() for text in pair]
+        arguments = {
+            "id": id, "lane": "normal", "if_exists": "replace", "op": op or "-", "keep_op_ms": 60_000 if op else 0,
+            "seen_version": "", "trigger": "rule-1", "digest": "digest-1",
+            "next_ms": self.now_ms + HOUR_MS if next is None else next, "from_ms": 0, "until_ms": LAST_MS,
+            "schedule_size": len(own_texts),
+        }  # fmt: skip
+        return self.call("put_recurring", [*own_texts, *template_texts], **(arguments | over))
+
+    def fire(self, **over: Any) -> Fire:
+        reply = self.fire_reply(**over)
+        assert isinstance(reply[0], int), reply
+        return Fire(*reply)
+
+    def fire_reply(self, **over: Any) -> list[Any]:
+        return self.call("fire", **({"limit": 100} | self._guard() | over))
+
+    def advance(self, *planned: tuple[Any, ...], **over: Any) -> list[str]:
+        """
+        Commit (recurring row of fire, fire ms, next ms or "") plans, each optionally with (first, last, count)
+        of what is coalesced; a word per plan.
+        """
+        rows: list[Any] = []
+        for row, fire_ms, next_ms, *coalesced in planned:
+            next_text = "-" if next_ms == "" else next_ms
+            rows.append(" ".join(map(str, (*row[:4], fire_ms, next_text, next_text, *(coalesced or ("-", "-", 0))))))
+        return self.call("advance", rows, **({"patience_ms": HOUR_MS} | self._guard() | over))[1:]
+
+    def _guard(self) -> dict[str, Any]:
+        return {
+            "token": TOKEN, "expected_server": SERVER, "lease_ms": LEASE_MS, "clock_from_ms": 0,
+            "clock_until_ms": LAST_MS,
+        }  # fmt: skip
+
+
+def _split(texts: list[bytes]) -> tuple[str, str, list[str]]:
+    decoded = [text.decode() for text in texts]
+    assert ["kind", "t"] == decoded[0:4:2]
+    return decoded[1], decoded[3], decoded[4:]
+
+
+def _texts(fields: dict[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in fields.items()}
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(one) for one in value]
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,290 @@
+"""advance.lua: planned occurrences of recurring schedules."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, TEMPLATE, Ground
+from zsched.core.clock import from_ms
+from zsched.errors import RedisRefused, ServerChanged, Stale
+
+_HEARTBEAT_MS = 120_000
+
+
+def _due(ground: Ground, *ids: str, **put: Any) -> list[list[str]]:
+    """Recurring schedules that are due, as fire answers them."""
+    for id in ids or ("r",):
+        ground.put_recurring(id, ground.now_ms - 1000, **({"template": {"status": "queued"}} | put))
+    return ground.fire().recurring
+
+
+def _iso(ms: int) -> str:
+    return from_ms(ms).strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z"
+
+
+def test_a_planned_occurrence_is_copied_from_the_template_and_pushed(led: Ground) -> None:
+    [row] = _due(led)
+    due_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
+
+    words = led.advance((row, due_ms, next_ms))
+
+    run = f"r-{due_ms}"
+    assert (["fired"], [run], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
+    job = led.job(run)
+    now = _iso(int(led.last.t[:13]))
+    assert TEMPLATE | {"status": "queued", "created_at": now, "enqueued_at": now} == job
+    schedule = led.schedule("r")
+    assert [run, str(next_ms)] == [schedule["last"], schedule["nominal"]]
+    assert TEMPLATE | {"status": "queued"} == led.template("r")
+
+
+def test_one_entry_has_a_line_per_schedule(led: Ground) -> None:
+    first, second = _due(led, "a", "b")
+    due_a, due_b, next_ms = int(first[2]), int(second[2]), led.now_ms + HOUR_MS
+
+    led.advance((first, due_a, next_ms), (second, due_b + 500, "", due_b, due_b + 400, 3))
+
+    entry = led.last
+    assert (f"{EPOCH}-3", "advance") == (entry.id, entry.kind)
+    assert [
+        f"a fired {due_a} {next_ms} {next_ms} - - 0 -",
+        f"b fired {due_b + 500} - - {due_b} {due_b + 400} 3 -",
+    ] == entry.fields["rows"].split("\n")
+
+
+@pytest.mark.parametrize("digest", ["digest-2"])
+def test_a_rule_changed_between_fire_and_advance_is_left_alone(led: Ground, digest: str) -> None:
+    [row] = _due(led)
+    led.put_recurring("r", led.now_ms + HOUR_MS, trigger="rule-2", digest=digest)
+    before = led.keyspace()
+
+    assert ["changed"] == led.advance((row, int(row[2]), led.now_ms + 5000))
+    assert before == led.keyspace()
+
+
+def test_a_payload_changed_between_fire_and_advance_at_the_same_due_time_is_left_alone(led: Ground) -> None:
+    [row] = _due(led)
+    led.put_recurring("r", digest="digest-2")
+    before = led.keyspace()
+
+    assert ["changed"] == led.advance((row, int(row[2]), led.now_ms + 5000))
+    assert before == led.keyspace()
+
+
+@pytest.mark.parametrize("verb", ["cancel", "pause"])
+def test_a_schedule_taken_away_between_fire_and_advance_is_left_alone(led: Ground, verb: str) -> None:
+    [row] = _due(led)
+    led.call(verb, id="r", **({"note": ""} if verb == "pause" else {}))
+    before = led.keyspace()
+
+    assert ["changed"] == led.advance((row, int(row[2]), led.now_ms + 5000))
+    assert before == led.keyspace()
+
+
+def test_an_advance_sent_twice_pushes_once(led: Ground) -> None:
+    [row] = _due(led)
+    due_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
+
+    led.advance((row, due_ms, next_ms))
+
+    assert ["changed"] == led.advance((row, due_ms, next_ms))
+    assert 1 == len(led.queue())
+
+
+def test_a_run_id_that_exists_already_is_not_pushed_again_and_the_schedule_goes_on(led: Ground) -> None:
+    [row] = _due(led)
+    due_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
+    led.redis.hset(f"rq:job:r-{due_ms}", mapping={"status": "finished", "data": "old"})
+
+    words = led.advance((row, due_ms, next_ms))
+
+    assert (["duplicate"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
+    assert {"status": "finished", "data": "old"} == led.job(f"r-{due_ms}")
+    assert f"r duplicate {due_ms} " in led.last.fields["rows"]
+
+
+def _with_previous(led: Ground, **job: str) -> list[str]:
+    """A due schedule whose last run is *job*."""
+    [row] = _due(led)
+    led.redis.hset(led.keys.schedule("r"), "last", "r-1")
+    if job:
+        led.redis.hset("rq:job:r-1", mapping=job)
+    return row
+
+
+@pytest.mark.parametrize("status", ["queued", "started", "deferred", "scheduled"])
+def test_a_run_whose_previous_one_is_open_is_skipped_and_recorded(led: Ground, status: str) -> None:
+    row = _with_previous(led, status=status, enqueued_at=_iso(led.now_ms), last_heartbeat=_iso(led.now_ms))
+    next_ms = led.now_ms + HOUR_MS
+
+    words = led.advance((row, int(row[2]), next_ms))
+
+    assert (["overlap"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
+    assert led.last.fields["rows"].endswith(" 0 r-1")
+    assert "r-1" == led.schedule("r")["last"]
+    assert 0 == led.redis.exists(f"rq:job:r-{row[2]}")
+
+
+@pytest.mark.parametrize("status", ["finished", "failed", "stopped", "canceled", None])
+def test_a_previous_run_that_ended_or_is_gone_is_no_obstacle(led: Ground, status: str | None) -> None:
+    row = _with_previous(led, **({"status": status} if status else {}))
+
+    assert ["fired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
+    assert led.last.fields["rows"].endswith(" -")
+
+
+@pytest.mark.parametrize(
+    ("job", "word", "why"),
+    [
+        ({"status": "started", "last_heartbeat": -_HEARTBEAT_MS - 5000}, "fired", "previous_worker_silent"),
+        ({"status": "started", "last_heartbeat": -_HEARTBEAT_MS + 5000}, "overlap", "r-1"),
+        ({"status": "started"}, "overlap", "r-1"),
+        ({"status": "queued", "enqueued_at": -HOUR_MS - 5000}, "fired", "previous_waits_too_long"),
+        ({"status": "queued", "enqueued_at": -HOUR_MS + 5000}, "overlap", "r-1"),
+        ({"status": "scheduled", "enqueued_at": -HOUR_MS - 5000}, "fired", "previous_waits_too_long"),
+        ({"status": "scheduled", "enqueued_at": -HOUR_MS + 5000}, "overlap", "r-1"),
+    ],
+)
+def test_a_silent_or_forgotten_previous_run_is_judged_and_the_judgement_recorded(
+    led: Ground, job: dict[str, Any], word: str, why: str
+) -> None:
+    times = {name: _iso(led.now_ms + ago) for name, ago in job.items() if isinstance(ago, int)}
+    row = _with_previous(led, **(job | times))
+
+    assert [word] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
+    assert led.last.fields["rows"].endswith(f" {why}")
+
+
+def test_a_heartbeat_of_another_form_does_not_stop_the_batch(led: Ground) -> None:
+    row = _with_previous(led, status="started", last_heartbeat="")
+
+    assert ["overlap"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
+
+
+def test_an_occurrence_before_the_doubt_is_pushed_marked(led: Ground) -> None:
+    [row] = _due(led)
+    led.redis.hset(led.keys.meta(), "doubt", row[2])
+
+    assert ["uncertain"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
+    assert "1" == led.job(f"r-{row[2]}")["zs_uncertain"]
+    assert [f"r-{row[2]}"] == led.queue()
+    assert "zs_uncertain" not in led.template("r")
+
+
+def test_an_occurrence_before_the_doubt_that_must_not_run_twice_is_skipped(led: Ground) -> None:
+    [row] = _due(led, own={"flags": "s"})
+    next_ms = led.now_ms + HOUR_MS
+    led.redis.hset(led.keys.meta(), "doubt", row[2])
+
+    words = led.advance((row, int(row[2]), next_ms))
+
+    assert (["skipped"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
+    assert f"r skipped {row[2]} " in led.last.fields["rows"]
+    assert "last" not in led.schedule("r")
+
+
+def test_doubt_looks_at_the_nominal_time_that_is_fired(led: Ground) -> None:
+    [row] = _due(led)
+    due_ms = int(row[2])
+    led.redis.hset(led.keys.meta(), "doubt", due_ms)
+
+    assert ["fired"] == led.advance((row, due_ms + 500, led.now_ms + HOUR_MS, due_ms, due_ms, 1))
+    assert [f"r-{due_ms + 500}"] == led.queue()
+
+
+def test_a_run_at_the_front_goes_to_the_front(led: Ground) -> None:
+    led.redis.rpush("rq:queue:default", "waiting")
+    [row] = _due(led, own={"flags": "f"})
+
+    led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
+
+    assert [f"r-{row[2]}", "waiting"] == led.queue()
+
+
+def test_an_exhausted_schedule_is_marked_ended_and_stays_readable(led: Ground) -> None:
+    [row] = _due(led)
+
+    assert ["fired"] == led.advance((row, int(row[2]), ""))
+    assert {} == led.places()
+    schedule = led.schedule("r")
+    assert led.last.t.startswith(schedule["ended_at"])
+    assert "nominal" not in schedule
+    assert {b"r"} == led.redis.smembers(led.keys.recurring())
+    assert [] == led.fire().recurring
+
+
+@pytest.mark.parametrize("replace_with", [None, "a string"])
+def test_a_schedule_without_template_is_quarantined_and_the_rest_go_on(led: Ground, replace_with: str | None) -> None:
+    bad, good = _due(led, "bad", "good")
+    led.redis.delete(led.keys.template("bad"))
+    if replace_with:
+        led.redis.set(led.keys.template("bad"), replace_with)
+    next_ms = led.now_ms + HOUR_MS
+
+    words = led.advance((bad, int(bad[2]), next_ms), (good, int(good[2]), next_ms))
+
+    assert ["quarantined", "fired"] == words
+    assert {"bad": f"quarantine normal {bad[2]}", "good": f"normal {next_ms}"} == led.places()
+    assert [f"good-{good[2]}"] == led.queue()
+    reason = led.redis.hget(led.keys.quarantine(), "bad").decode()
+    assert reason.endswith(" its template is gone or of the wrong type")
+    assert reason.split(" ")[2] == led.last.t[:13]
+
+
+def test_a_schedule_whose_queue_has_another_type_is_quarantined(led: Ground) -> None:
+    [row] = _due(led, template={"origin": "broken"})
+    led.redis.set("rq:queue:broken", "not a list")
+
+    assert ["quarantined"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
+    assert led.redis.hget(led.keys.quarantine(), "r").endswith(b"wrong type at rq:queue:broken")
+
+
+def test_the_fence_holds_for_advance_too(led: Ground) -> None:
+    [row] = _due(led)
+    planned = (row, int(row[2]), led.now_ms + HOUR_MS)
+    before = led.keyspace()
+
+    with pytest.raises(Stale):
+        led.advance(planned, token="somebody else's")
+    with pytest.raises(ServerChanged):
+        led.advance(planned, expected_server="server-2")
+    assert before == led.keyspace()
+
+
+def test_hold_and_jump_hold_for_advance_too(led: Ground) -> None:
+    [row] = _due(led)
+    planned = [row[0], row[1], row[2], row[3], row[2], "", "", "", "", 0]
+    guard = led._guard() | {"patience_ms": 1}
+
+    jumped = led.call("advance", planned, **(guard | {"clock_from_ms": led.now_ms + 9000}))
+    led.redis.hset(led.keys.meta(), "hold", led.now_ms + LEASE_MS)
+    held = led.call("advance", planned, **guard)
+
+    assert ["JUMPED", "HELD"] == [jumped[0], held[0]]
+    assert [] == led.queue()
+
+
+def test_a_broken_set_of_queues_stops_advance_before_it_writes(led: Ground) -> None:
+    [row] = _due(led)
+    led.redis.set("rq:queues", "not a set")
+    before = led.keyspace()
+
+    with pytest.raises(RedisRefused, match="rq:queues"):
+        led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
+    assert before == led.keyspace()
+
+
+def test_the_run_of_another_namespace_carries_its_name(led: Ground, redis_url: str) -> None:
+    email = Ground(led.redis, redis_url, "email")
+    email.lead()
+    [row] = _due(email)
+
+    email.advance((row, int(row[2]), email.now_ms + int(timedelta(hours=1).total_seconds()) * 1000))
+
+    assert [f"r-{row[2]}-nemail"] == led.queue()
+    assert f"r-{row[2]}-nemail" == email.schedule("r")["last"]
+    email.check_log()
+    email.close()

@@ -1,0 +1,89 @@
+"""cancel.lua: forgetting a schedule, wherever it is."""
+
+from __future__ import annotations
+
+from tests.lua.ground import HOUR_MS, Ground
+
+
+def test_a_cancelled_one_shot_leaves_nothing_but_its_entry(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+
+    word, now_ms = ground.call("cancel", id="a")
+
+    assert "cancelled" == word
+    assert ({}, {}) == (ground.places(), ground.job(f"a-{due_ms}"))
+    entry = ground.last
+    assert ("0-2", "cancel", {"id": "a", "due": str(due_ms)}) == (entry.id, entry.kind, entry.fields)
+    assert entry.t.startswith(str(now_ms))
+
+
+def test_a_cancelled_recurring_schedule_leaves_nothing(ground: Ground) -> None:
+    ground.put_recurring("r")
+
+    assert "cancelled" == ground.call("cancel", id="r")[0]
+    assert sorted([ground.keys.meta().encode(), ground.keys.log().encode()]) == sorted(ground.redis.keys("*"))
+
+
+def test_a_paused_and_a_quarantined_schedule_can_be_cancelled(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("p", due_ms), ("q", due_ms))
+    ground.call("pause", id="p", note="")
+    ground.redis.zrem(ground.keys.due_normal(), "q")
+    ground.redis.hset(ground.keys.quarantine(), "q", f"normal {due_ms} 1 why")
+
+    assert ["cancelled", "cancelled"] == [ground.call("cancel", id=id)[0] for id in "pq"]
+    assert {} == ground.places()
+    assert ({}, {}) == (ground.job(f"p-{due_ms}"), ground.job(f"q-{due_ms}"))
+
+
+def test_an_ended_schedule_can_be_cancelled(ground: Ground) -> None:
+    ground.put_recurring("r")
+    ground.redis.zrem(ground.keys.due_normal(), "r")
+
+    assert "cancelled" == ground.call("cancel", id="r")[0]
+    assert {"id": "r", "due": "-"} == ground.last.fields
+    assert 0 == ground.redis.exists(ground.keys.schedule("r"), ground.keys.template("r"), ground.keys.recurring())
+
+
+def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(ground: Ground) -> None:
+    ground.put(("a", "+60000"))
+    first = ground.call("cancel", id="a", op="op-1", keep_op_ms=60_000)
+    ground.put(("a", "+60000"))
+
+    assert [str(one) for one in first] == ground.call("cancel", id="a", op="op-1", keep_op_ms=60_000)
+    assert ["a"] == list(ground.places())
+
+
+def test_an_unknown_id_is_not_found_and_not_logged(ground: Ground) -> None:
+    assert "NOTFOUND" == ground.call("cancel", id="a")[0]
+    assert [] == ground.entries()
+
+
+def test_a_fired_run_is_not_touched(led: Ground) -> None:
+    due_ms = led.now_ms - 1
+    led.put(("a", due_ms), allow_past=1)
+    led.fire()
+
+    assert "NOTFOUND" == led.call("cancel", id="a")[0]
+    assert [f"a-{due_ms}"] == led.queue()
+    assert "queued" == led.job(f"a-{due_ms}")["status"]
+
+
+def test_a_waiting_run_that_rq_took_over_stays_rqs(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    ground.redis.hset(f"rq:job:a-{due_ms}", "status", "canceled")
+
+    assert "cancelled" == ground.call("cancel", id="a")[0]
+    assert "canceled" == ground.job(f"a-{due_ms}")["status"]
+
+
+def test_a_run_key_of_another_type_does_not_stop_a_cancel(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    ground.redis.delete(f"rq:job:a-{due_ms}")
+    ground.redis.set(f"rq:job:a-{due_ms}", "x")
+
+    assert "cancelled" == ground.call("cancel", id="a")[0]
+    assert {} == ground.places()

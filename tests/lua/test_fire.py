@@ -1,0 +1,342 @@
+"""fire.lua: due one-shots to their RQ queues, due recurring ones to the caller."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+from rq.job import Job
+
+from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
+from zsched.core.clock import from_ms
+from zsched.errors import RedisRefused, ServerChanged, Stale
+from zsched.storage.connection import Link
+from zsched.storage.scripts import Scripts
+
+
+def _put_due(ground: Ground, *ids: str, lane: str = "normal", **fields: str) -> list[str]:
+    """One-shots that are due now, a millisecond apart; their run ids."""
+    first_ms = ground.now_ms - 1000
+    rows = [(id, first_ms + n) for n, id in enumerate(ids)]
+    ground.put(*rows, lane=lane, allow_past=1, fields=FIELDS | fields)
+    return [f"{id}-{due_ms}" for id, due_ms in rows]
+
+
+def test_a_due_one_shot_leaves_its_lane_for_its_queue(led: Ground) -> None:
+    [run] = _put_due(led, "a")
+
+    fired = led.fire()
+
+    assert (1, 1, "", 0) == (fired.runs, fired.looked, fired.next_ms, fired.uncertain)
+    assert [run] == led.queue()
+    assert {} == led.places()
+    assert {b"rq:queue:default"} == led.redis.smembers("rq:queues")
+    job = led.job(run)
+    enqueued_at = from_ms(fired.now_ms).strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z"
+    assert ("queued", enqueued_at, "call") == (job["status"], job["enqueued_at"], job["data"])
+    assert "zs_uncertain" not in job
+
+
+def test_one_entry_tells_of_the_whole_batch(led: Ground) -> None:
+    runs = _put_due(led, "a", "b", "c")
+
+    fired = led.fire()
+
+    entry = led.last
+    assert (f"{EPOCH}-2", "fire", ["runs", " ".join(runs)]) == (entry.id, entry.kind, entry.texts)
+    assert entry.t.startswith(str(fired.now_ms))
+
+
+def test_nothing_due_writes_nothing_and_tells_when(led: Ground) -> None:
+    due_ms = led.now_ms + HOUR_MS
+    led.put(("low", due_ms), lane="low")
+    led.put(("high", due_ms + 5), lane="high")
+    before = led.keyspace()
+
+    fired = led.fire()
+
+    assert (0, 0, due_ms) == (fired.runs, fired.looked, fired.next_ms)
+    assert before == led.keyspace()
+
+
+def test_an_empty_namespace_has_no_next_time(led: Ground) -> None:
+    assert "" == led.fire().next_ms
+
+
+def test_nothing_is_fired_a_millisecond_early(led: Ground) -> None:
+    led.put(("a", "+60000"))
+    due_ms = int(led.places()["a"].split()[1])
+    led.pass_time(due_ms - led.now_ms - 200)
+    fired = led.fire()
+
+    while fired.runs == 0:
+        assert fired.now_ms < due_ms
+        fired = led.fire()
+
+    assert fired.now_ms >= due_ms
+
+
+def test_high_goes_before_normal_before_low_and_each_by_due_time(led: Ground) -> None:
+    low = _put_due(led, "l1", "l2", lane="low")
+    normal = _put_due(led, "n1", "n2")
+    high = _put_due(led, "h1", "h2", lane="high")
+
+    led.fire()
+
+    assert [*high, *normal, *low] == led.queue()
+
+
+def test_the_limit_is_spent_on_the_higher_lanes_first(led: Ground) -> None:
+    low = _put_due(led, "l1", "l2", lane="low")
+    high = _put_due(led, "h1", "h2", lane="high")
+
+    fired = led.fire(limit=3)
+
+    assert (3, 3, fired.now_ms) == (fired.runs, fired.looked, fired.next_ms)
+    assert [*high, low[0]] == led.queue()
+    assert ["l2"] == list(led.places())
+
+
+def test_runs_at_the_front_stand_before_the_others_in_order_of_due_time(led: Ground) -> None:
+    led.redis.rpush("rq:queue:default", "waiting")
+    front = _put_due(led, "f1", "f2", zs="1f")
+    [back] = _put_due(led, "b")
+
+    led.fire()
+
+    assert [*front, "waiting", back] == led.queue()
+
+
+def test_each_run_goes_to_the_queue_of_its_origin(led: Ground) -> None:
+    [push] = _put_due(led, "a", origin="push")
+    [sms] = _put_due(led, "b", origin="sms")
+
+    led.fire()
+
+    assert ([push], [sms]) == (led.queue("push"), led.queue("sms"))
+    assert {b"rq:queue:push", b"rq:queue:sms"} == led.redis.smembers("rq:queues")
+
+
+def test_a_run_that_rq_cancelled_before_its_time_is_not_pushed(led: Ground) -> None:
+    cancelled, good = _put_due(led, "a", "b")
+    led.redis.hset(f"rq:job:{cancelled}", "data", b'["app.task", null, [], {}]')
+    with redis.Redis.from_url(led.link.where) as theirs:
+        Job.fetch(cancelled, connection=theirs, serializer="json").cancel()
+
+    fired = led.fire()
+
+    assert (1, [f"{cancelled}=canceled"]) == (fired.runs, fired.cancelled)
+    assert [good] == led.queue()
+    assert {} == led.places()
+    assert "canceled" == led.job(cancelled)["status"]
+    assert {"runs": good, "cancelled": f"{cancelled}=canceled"} == led.last.fields
+
+
+def test_schedules_that_cannot_be_pushed_are_quarantined_and_the_rest_go_on(led: Ground) -> None:
+    gone, wrong_job, good = _put_due(led, "gone", "job", "good")
+    [wrong_queue] = _put_due(led, "queue", origin="broken")
+    led.redis.delete(f"rq:job:{gone}", f"rq:job:{wrong_job}")
+    led.redis.rpush(f"rq:job:{wrong_job}", "not a hash")
+    led.redis.set("rq:queue:broken", "not a list")
+    at = {name: run.rpartition("-")[2] for name, run in (("gone", gone), ("job", wrong_job), ("queue", wrong_queue))}
+
+    fired = led.fire()
+
+    lines = [
+        f"gone normal {at['gone']} its hash is gone",
+        f"queue normal {at['queue']} wrong type at rq:queue:broken",
+        f"job normal {at['job']} wrong type at its key",
+    ]
+    assert sorted(lines) == sorted(fired.quarantined)
+    assert "\n".join(fired.quarantined) == led.last.fields["quarantined"]
+    assert [good] == led.queue()
+    assert {name: f"quarantine normal {due_ms}" for name, due_ms in at.items()} == led.places()
+    kept = led.redis.hget(led.keys.quarantine(), "gone").decode()
+    assert f"normal {at['gone']} {fired.now_ms} its hash is gone" == kept
+    assert b"not a list" == led.redis.get("rq:queue:broken")
+
+
+def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Ground) -> None:
+    led.put_recurring("r", led.now_ms - 10)
+    led.redis.delete(led.keys.schedule("r"))
+    led.redis.set(led.keys.schedule("r"), "not ours")
+
+    fired = led.fire()
+
+    assert 1 == len(fired.quarantined)
+    assert fired.quarantined[0].endswith("wrong type at its key")
+
+
+def test_a_broken_set_of_queues_stops_fire_before_it_writes(led: Ground) -> None:
+    _put_due(led, "a")
+    led.redis.set("rq:queues", "not a set")
+    before = led.keyspace()
+
+    with pytest.raises(RedisRefused, match="WRONGTYPE rq:queues is a string"):
+        led.fire()
+    assert before == led.keyspace()
+
+
+def test_due_recurring_schedules_are_answered_and_stay(led: Ground) -> None:
+    due_ms = led.now_ms - 10
+    _, anchor_ms, version, _ = led.put_recurring("r", due_ms, lane="high")
+    [run] = _put_due(led, "a")
+
+    fired = led.fire()
+
+    assert [["r", "high", str(due_ms), version, "rule-1", str(anchor_ms), str(due_ms)]] == fired.recurring
+    assert (1, [run], {"r": f"high {due_ms}"}) == (fired.runs, led.queue(), led.places())
+
+
+def test_a_recurring_schedule_whose_run_exists_as_a_former_one_shots_is_answered_too(led: Ground) -> None:
+    due_ms = led.now_ms + 60_000
+    led.put(("r", due_ms))
+    run = led.call("run_now", id="r", op="op-1", keep_op_ms=1000)[2]
+    led.put_recurring("r", due_ms)
+    led.pass_time(60_001)
+
+    fired = led.fire()
+
+    assert f"r-{due_ms}" == run
+    assert (["r"], []) == ([row[0] for row in fired.recurring], fired.cancelled)
+    assert {"r": f"normal {due_ms}"} == led.places()
+
+
+def test_a_leader_without_the_lease_can_do_nothing(led: Ground) -> None:
+    _put_due(led, "a")
+    before = led.keyspace()
+
+    with pytest.raises(Stale):
+        led.fire(token="daemon-2:6:2000:nonce")
+    assert before == led.keyspace()
+
+
+def test_a_lapsed_lease_is_stale(led: Ground) -> None:
+    led.redis.delete(led.keys.lease())
+
+    with pytest.raises(Stale):
+        led.fire()
+
+
+@pytest.mark.parametrize("server", ["server-2", ""])
+def test_a_leader_on_another_server_can_do_nothing(led: Ground, server: str) -> None:
+    _put_due(led, "a")
+    led.redis.hset(led.keys.meta(), "server", server)
+    before = led.keyspace()
+
+    with pytest.raises(ServerChanged):
+        led.fire()
+    assert before == led.keyspace()
+
+
+def test_a_leader_on_a_server_without_meta_can_do_nothing(led: Ground) -> None:
+    led.redis.delete(led.keys.meta())
+
+    with pytest.raises(ServerChanged):
+        led.fire()
+
+
+def test_nothing_fires_during_a_hold(led: Ground) -> None:
+    _put_due(led, "a")
+    hold_ms = led.now_ms + LEASE_MS
+    led.redis.hset(led.keys.meta(), "hold", hold_ms)
+
+    word, now_ms, until_ms = led.fire_reply()
+
+    assert ("HELD", hold_ms) == (word, until_ms)
+    assert now_ms < hold_ms
+    led.pass_time(LEASE_MS + 1)
+    assert 1 == led.fire().runs
+
+
+def test_a_hold_further_away_than_two_leases_is_a_clock_jump_and_ignored(led: Ground) -> None:
+    _put_due(led, "a")
+    led.redis.hset(led.keys.meta(), "hold", led.now_ms + 2 * LEASE_MS + 5000)
+
+    assert 1 == led.fire().runs
+
+
+@pytest.mark.parametrize("away_ms", [-5000, 5000])
+def test_nothing_fires_when_time_is_not_where_the_callers_clock_says(led: Ground, away_ms: int) -> None:
+    _put_due(led, "a")
+    expected_ms = led.now_ms + away_ms
+    before = led.keyspace()
+
+    word, now_ms = led.fire_reply(clock_from_ms=expected_ms - 2000, clock_until_ms=expected_ms + 2000)
+
+    assert "JUMPED" == word
+    assert abs(now_ms - led.now_ms) < 2000
+    assert before == led.keyspace()
+
+
+def test_runs_due_before_the_doubt_are_marked_whenever_they_were_put(led: Ground) -> None:
+    before_run, after_run = _put_due(led, "before", "after")
+    led.redis.hset(led.keys.meta(), "doubt", before_run.rpartition("-")[2])
+
+    fired = led.fire()
+
+    assert (2, 1) == (fired.runs, fired.uncertain)
+    assert [before_run, after_run] == led.queue()
+    assert ["1", None] == [led.job(run).get("zs_uncertain") for run in (before_run, after_run)]
+    assert {"runs": f"{before_run} {after_run}", "uncertain": before_run} == led.last.fields
+
+
+def test_uncertain_runs_that_must_not_run_twice_are_skipped_and_recorded(led: Ground) -> None:
+    [skipped] = _put_due(led, "s", zs="1s")
+    [fired_run] = _put_due(led, "f")
+    led.redis.hset(led.keys.meta(), "doubt", led.now_ms)
+
+    fired = led.fire()
+
+    assert (1, [skipped]) == (fired.runs, fired.skipped)
+    assert [fired_run] == led.queue()
+    assert {} == led.job(skipped)
+    assert skipped == led.last.fields["skipped"]
+    assert {} == led.places()
+
+
+def test_a_skip_schedule_without_doubt_is_fired(led: Ground) -> None:
+    [run] = _put_due(led, "s", zs="1s")
+
+    led.fire()
+
+    assert [run] == led.queue()
+
+
+def test_namespaces_whose_ids_would_collide_fire_runs_of_their_own(led: Ground, redis_url: str) -> None:
+    other = Ground(led.redis, redis_url, "email")
+    other.lead()
+    due_ms = led.now_ms - 5
+    led.put(("email-welcome", due_ms), allow_past=1)
+    other.put(("welcome", due_ms), allow_past=1)
+
+    led.fire()
+    other.fire()
+
+    assert [f"email-welcome-{due_ms}", f"welcome-{due_ms}-nemail"] == led.queue()
+    other.check_log()
+    other.close()
+
+
+def test_five_hundred_at_once_are_one_script(led: Ground) -> None:
+    due_ms = led.now_ms - 1000
+    for first in range(0, 500, 100):
+        led.put(*((f"i-{n:03}", due_ms) for n in range(first, first + 100)), allow_past=1)
+
+    fired = led.fire(limit=500)
+
+    assert (500, fired.now_ms) == (fired.runs, fired.next_ms)
+    assert [f"i-{n:03}-{due_ms}" for n in range(500)] == led.queue()
+
+
+def test_a_script_that_the_server_forgot_is_loaded_again(led: Ground) -> None:
+    _put_due(led, "a")
+    link = Link.from_url(led.link.where, 5.0)
+    scripts = Scripts(link, led.keys)
+    guard = {"token": TOKEN, "expected_server": SERVER, "lease_ms": LEASE_MS, "clock_from_ms": 0}
+    scripts.call("fire", limit=0, clock_until_ms=10**15, **guard)
+    led.redis.script_flush()
+
+    scripts.call("fire", limit=10, clock_until_ms=10**15, **guard)
+
+    assert 1 == len(led.queue())
+    link.pool.disconnect()

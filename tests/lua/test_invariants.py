@@ -1,0 +1,172 @@
+"""Whatever is done in whatever order: one place per schedule, one push per run, and nothing left over."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.lua.test_pause_resume import UNPLANNED
+from zsched.core.clock import LAST_MS
+
+IDS = ["a", "b", "a-1", "r", "x_y"]
+STEPS = 250
+
+
+class Storm:
+    """Random calls, and the check of what must hold after any of them."""
+
+    def __init__(self, ground: Ground, seed: int) -> None:
+        self.ground, self.random = ground, random.Random(seed)
+        self.ops = 0
+
+    def step(self) -> None:
+        verbs = [self.put, self.put, self.rule, self.rule, self.pause, self.resume, self.skip, self.cancel]
+        verbs += [
+            self.run_now,
+            self.enqueue,
+            self.tick,
+            self.tick,
+            self.tick,
+            self.rq_cancels,
+            self.lose_hash,
+            self.wait,
+        ]
+        self.random.choice(verbs)()
+
+    def put(self) -> None:
+        ids = self.random.sample(IDS, self.random.randint(1, 3))
+        due = [self.ground.now_ms + self.random.choice([5, 50, HOUR_MS]) for _ in ids]
+        rows = [(id, due_ms, self.random.choice(["one", "two"])) for id, due_ms in zip(ids, due, strict=True)]
+        zs = self.random.choice(["1", "1f", "1s", "1fs"])
+        self.ground.put(
+            *rows, lane=self._lane(), if_exists=self._if_exists(), fields=FIELDS | {"zs": zs}, op=self._op()
+        )
+
+    def rule(self) -> None:
+        number = self.random.randint(1, 2)
+        self.ground.put_recurring(
+            self._id(), f"+{self.random.choice([5, 50, 5000])}", lane=self._lane(), trigger=f"rule-{number}",
+            digest=f"digest-{number}-{self.random.randint(1, 2)}", if_exists=self._if_exists(), op=self._op(),
+            own={"flags": self.random.choice(["", "f", "s"])},
+        )  # fmt: skip
+
+    def pause(self) -> None:
+        self.ground.call("pause", id=self._id(), note="n")
+
+    def resume(self) -> None:
+        self.ground.call("resume", id=self._id(), missed="fire", **UNPLANNED)
+
+    def skip(self) -> None:
+        id = self._id()
+        at = self.ground.places().get(id, "").split()
+        version = self.ground.schedule(id).get("version", "")
+        plan = {"seen_due_ms": at[-1] if at else "", "planned_version": version, "until_ms": LAST_MS}
+        next_ms = self.random.choice(["", self.ground.now_ms + 77])
+        plan |= {"next_ms": next_ms, "first_ms": 1, "last_ms": 2, "count": 3}
+        self.ground.call("resume", id=id, missed="skip", **(UNPLANNED | plan))
+
+    def cancel(self) -> None:
+        self.ground.call("cancel", id=self._id())
+
+    def run_now(self) -> None:
+        for op in [self._op() or "op-now"] * self.random.randint(1, 2):  # sent again
+            self.ground.call("run_now", id=self._id(), op=op, keep_op_ms=60_000)
+
+    def enqueue(self) -> None:
+        texts = [text for pair in TEMPLATE.items() for text in pair]
+        arguments = {"if_exists": self._if_exists(), "keep_op_ms": 60_000, "at_front": self.random.randint(0, 1)}
+        self.ground.call("enqueue", texts, id=self._id(), op=self._op() or "op-enqueue", **arguments)
+
+    def tick(self) -> None:
+        fired = self.ground.fire(limit=self.random.choice([1, 2, 100]))
+        planned = [(row, int(row[2]), self.random.choice(["", fired.now_ms + 60])) for row in fired.recurring]
+        if self.random.random() < 0.2:
+            self.step()  # something comes between
+        self.ground.advance(*planned)
+        if self.random.random() < 0.2:
+            self.ground.advance(*planned)  # sent again
+
+    def rq_cancels(self) -> None:
+        for run in self._waiting()[:1]:
+            self.ground.redis.hset(f"rq:job:{run}", "status", "canceled")
+
+    def lose_hash(self) -> None:
+        if self.random.random() < 0.3:
+            for run in self._waiting()[:1]:
+                self.ground.redis.delete(f"rq:job:{run}")
+
+    def wait(self) -> None:
+        self.ground.pass_time(self.random.choice([1, 60, 5000]))
+        self.ground.redis.hset(self.ground.keys.meta(), "doubt", self.ground.now_ms - self.random.choice([0, 10_000]))
+
+    def _id(self) -> str:
+        return self.random.choice(IDS)
+
+    def _lane(self) -> str:
+        return self.random.choice(["high", "normal", "low"])
+
+    def _if_exists(self) -> str:
+        return self.random.choice(["replace", "replace", "replace", "keep", "error"])
+
+    def _op(self) -> str | None:
+        self.ops += 1
+        return self.random.choice([None, f"op-{self.ops}"])
+
+    def _waiting(self) -> list[str]:
+        """Run ids of waiting one-shots."""
+        recurring = {member.decode() for member in self.ground.redis.smembers(self.ground.keys.recurring())}
+        places = self.ground.places()
+        return [f"{id}-{places[id].split()[-1]}" for id in sorted(places.keys() - recurring)]
+
+    def check(self) -> None:
+        ground = self.ground
+        places = ground.places()  # asserts that no id has two
+        recurring = {member.decode() for member in ground.redis.smembers(ground.keys.recurring())}
+        for prefix in (ground.keys.schedule_prefix(), ground.keys.template_prefix()):
+            held = {key.decode().removeprefix(prefix) for key in ground.redis.keys(prefix.replace("{", r"\{") + "*")}
+            assert recurring == held
+        for id in recurring:
+            state = ground.schedule(id)
+            assert ("nominal" in state) == (id in places), (id, places, state)
+            assert ("ended_at" in state) == (id not in places)
+            assert "nominal" not in state or state["nominal"] == places[id].split()[-1]
+        queue = ground.queue()
+        assert [] == [run for run, times in Counter(queue).items() if times > 1]
+        waiting = set(self._waiting())
+        for key in ground.redis.keys("rq:job:*"):
+            run, status = key.decode().removeprefix("rq:job:"), ground.redis.hget(key, "status")
+            if status == b"scheduled":
+                assert run in waiting, f"{run} waits in no lane"
+            elif status == b"queued":
+                assert run in queue
+        ground.check_log()
+        assert self._logged() == sorted(queue)
+
+    def _logged(self) -> list[str]:
+        """Every run that the log says was pushed."""
+        runs: list[str] = []
+        for entry in self.ground.entries():
+            fields = entry.fields if entry.kind in ("fire", "run_now", "advance") else {}
+            runs += fields.get("runs", "").split()
+            runs += [fields["run"]] if entry.kind == "run_now" else []
+            runs += [entry.texts[1]] if entry.kind == "enqueue" else []
+            for row in fields.get("rows", "").splitlines():
+                id, word, nominal_ms, *_ = row.split(" ")
+                runs += [f"{id}-{nominal_ms}"] if word in ("fired", "uncertain") else []
+        return sorted(runs)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_schedule_has_one_place_and_every_run_is_pushed_once(led: Ground, seed: int) -> None:
+    storm = Storm(led, seed)
+
+    for n in range(STEPS):
+        storm.step()
+        if n % 25 == 0:
+            storm.check()
+
+    storm.check()
+    assert len(led.queue()) > 10

@@ -1,0 +1,187 @@
+"""acquire.lua, renew.lua, release.lua: the terms of daemons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import Ground
+from zsched.errors import ServerChanged, Stale
+
+LEASE_MS = 2000
+
+
+def _acquire(ground: Ground, daemon: str = "one", nonce: str = "n1", **over: Any) -> list[Any]:
+    arguments = {"server_id": "s1", "lease_ms": LEASE_MS, "gen": f"gen-{daemon}"}
+    return ground.call("acquire", daemon=daemon, nonce=nonce, **(arguments | over))
+
+
+def _meta(ground: Ground) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in ground.redis.hgetall(ground.keys.meta()).items()}
+
+
+def test_the_first_term_on_a_new_redis_begins_with_doubt_and_hold(ground: Ground) -> None:
+    token, epoch, now_ms, hold_ms = _acquire(ground)
+
+    assert ("one:1:2000:n1", 1, now_ms + LEASE_MS) == (token, epoch, hold_ms)
+    expected = {"gen": "gen-one", "epoch": "1", "seq": "1", "server": "s1", "doubt": str(now_ms), "hold": str(hold_ms)}
+    assert expected == _meta(ground)
+    assert token.encode() == ground.redis.get(ground.keys.lease())
+    assert 0 < ground.redis.pttl(ground.keys.lease()) <= LEASE_MS
+
+
+def test_the_first_entry_of_a_term_is_its_own(ground: Ground) -> None:
+    ground.put(("a", "+60000"))
+
+    _, _, now_ms, _ = _acquire(ground)
+
+    entry = ground.last
+    assert ("1-2", "term", {"daemon": "one", "server": "s1"}) == (entry.id, entry.kind, entry.fields)
+    assert entry.t.startswith(str(now_ms))
+
+
+def test_a_held_lease_is_busy_and_nothing_is_written(ground: Ground) -> None:
+    _acquire(ground, "one")
+    before = ground.keyspace()
+
+    word, now_ms, left_ms = _acquire(ground, "two", "n2")
+
+    assert ("BUSY", True) == (word, now_ms <= ground.now_ms)
+    assert 0 <= left_ms <= LEASE_MS
+    assert before.keys() == ground.keyspace().keys()
+    assert 1 == len(ground.entries())
+
+
+def test_an_ordinary_take_over_raises_the_epoch_without_hold_or_doubt(ground: Ground) -> None:
+    _, _, first_ms, first_hold_ms = _acquire(ground, "one")
+    ground.redis.delete(ground.keys.lease())
+
+    token, epoch, _, hold_ms = _acquire(ground, "two", "n2")
+
+    assert ("two:2:2000:n2", 2, first_hold_ms) == (token, epoch, hold_ms)
+    meta = _meta(ground)
+    assert [str(first_ms), "2", "gen-one"] == [meta[name] for name in ("doubt", "epoch", "gen")]
+    assert ["1-1", "2-2"] == [entry.id for entry in ground.entries()]
+
+
+def test_the_own_lease_is_no_obstacle(ground: Ground) -> None:
+    _acquire(ground, "one")
+
+    assert "one:2:2000:n2" == _acquire(ground, "one", "n2")[0]
+
+
+@pytest.mark.parametrize("px", [None, 3_600_000])
+def test_a_lease_with_an_absurd_rest_is_taken_over(ground: Ground, px: int | None) -> None:
+    _acquire(ground, "one")
+    ground.redis.set(ground.keys.lease(), ground.redis.get(ground.keys.lease()), px=px)
+
+    assert 2 == _acquire(ground, "two", "n2")[1]
+
+
+def test_a_long_lease_of_a_daemon_set_up_so_is_not_absurd(ground: Ground) -> None:
+    _acquire(ground, "one", lease_ms=60_000)
+
+    assert "BUSY" == _acquire(ground, "two", "n2", lease_ms=2000)[0]
+
+
+def test_another_server_sets_doubt_and_hold(ground: Ground) -> None:
+    _acquire(ground, "one")
+    ground.redis.delete(ground.keys.lease())
+    ground.redis.hset(ground.keys.meta(), mapping={"doubt": 5, "hold": 5})
+
+    _, _, now_ms, hold_ms = _acquire(ground, "two", "n2", server_id="s2")
+
+    meta = _meta(ground)
+    assert ["s2", str(now_ms), str(now_ms + LEASE_MS)] == [meta[name] for name in ("server", "doubt", "hold")]
+    assert (now_ms + LEASE_MS, "gen-one") == (hold_ms, meta["gen"])
+
+
+def test_epochs_go_on_above_the_log_when_meta_was_lost(ground: Ground) -> None:
+    _acquire(ground, "one")
+    ground.put(("a", "+60000"))
+    ground.redis.delete(ground.keys.lease(), ground.keys.meta())
+
+    _, epoch, _, _ = _acquire(ground, "two", "n2")
+
+    assert 2 == epoch
+    assert ["1-1", "1-2", "2-3"] == [entry.id for entry in ground.entries()]
+    assert "3" == _meta(ground)["seq"]
+
+
+def test_clients_without_a_daemon_yet_count_in_epoch_zero_and_go_on_in_the_first_term(ground: Ground) -> None:
+    ground.put(("a", "+60000"))
+    _acquire(ground)
+    ground.put(("b", "+60000"))
+
+    assert ["0-1", "1-2", "1-3"] == [entry.id for entry in ground.entries()]
+
+
+def test_a_rolled_back_redis_gives_an_epoch_again_but_never_a_token(ground: Ground) -> None:
+    first = _acquire(ground, "one", "n1")
+    ground.redis.flushall()
+
+    again = _acquire(ground, "one", "n2")
+
+    assert first[1] == again[1]
+    assert first[0] != again[0]
+
+
+def test_no_daemon_leads_where_the_clock_was_moved_for_tests(ground: Ground) -> None:
+    ground.redis.hset(ground.keys.meta(), "offset_ms", 0)
+
+    assert ["OFFSET"] == _acquire(ground)
+    assert [] == ground.entries()
+
+
+def test_a_renewed_lease_has_its_full_length_again(ground: Ground) -> None:
+    token, *_ = _acquire(ground)
+    ground.redis.pexpire(ground.keys.lease(), 500)
+
+    [now_ms] = ground.call("renew", token=token, expected_server="s1", lease_ms=LEASE_MS)
+
+    assert 1000 < ground.redis.pttl(ground.keys.lease()) <= LEASE_MS
+    assert now_ms <= ground.now_ms
+    assert 1 == len(ground.entries())
+
+
+def test_only_the_holder_on_its_server_renews(ground: Ground) -> None:
+    token, *_ = _acquire(ground)
+    ground.redis.pexpire(ground.keys.lease(), 700)
+
+    with pytest.raises(Stale):
+        ground.call("renew", token="two:1:2000:n9", expected_server="s1", lease_ms=60_000)
+    with pytest.raises(ServerChanged):
+        ground.call("renew", token=token, expected_server="s2", lease_ms=60_000)
+    assert ground.redis.pttl(ground.keys.lease()) <= 700
+
+
+def test_a_lapsed_lease_is_not_revived(ground: Ground) -> None:
+    token, *_ = _acquire(ground)
+    ground.redis.delete(ground.keys.lease())
+
+    with pytest.raises(Stale):
+        ground.call("renew", token=token, expected_server="s1", lease_ms=LEASE_MS)
+    assert 0 == ground.redis.exists(ground.keys.lease())
+
+
+def test_a_released_lease_is_gone_and_the_standby_hears_of_it(ground: Ground) -> None:
+    token, *_ = _acquire(ground)
+    with ground.redis.pubsub(ignore_subscribe_messages=True) as listener:
+        listener.subscribe(ground.keys.wake())
+        listener.get_message(timeout=5)
+
+        assert [] == ground.call("release", token=token)
+
+        message = listener.get_message(timeout=5)
+    assert message is not None
+    assert b"lease" == message["data"]
+    assert 2 == _acquire(ground, "two", "n2")[1]
+
+
+def test_only_the_holder_releases(ground: Ground) -> None:
+    token, *_ = _acquire(ground)
+
+    with pytest.raises(Stale):
+        ground.call("release", token="two:1:2000:n9")
+    assert token.encode() == ground.redis.get(ground.keys.lease())

@@ -1,0 +1,343 @@
+"""put.lua: one-shots."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lua.ground import FIELDS, HOUR_MS, Ground
+from zsched.core.clock import from_ms
+
+
+def test_a_new_one_shot_stands_in_its_lane_and_its_hash_is_an_rq_job_in_waiting(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+
+    reply, words = ground.put_reply(("a", due_ms, "payload"), lane="high")
+
+    assert [("created", str(due_ms))] == words
+    assert {"a": f"high {due_ms}"} == ground.places()
+    job = ground.job(f"a-{due_ms}")
+    assert FIELDS | {"data": "payload", "status": "scheduled", "created_at": job["created_at"]} == job
+    made_at = from_ms(reply[0]).strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z"
+    assert made_at == job["created_at"]
+
+
+def test_the_entry_carries_all_that_is_needed_to_do_it_again(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+
+    reply, _ = ground.put_reply(("a", due_ms, "one"), ("b", due_ms + 1, "two"))
+
+    entry = ground.last
+    assert ("0-1", "put") == (entry.id, entry.kind)
+    assert reply[1] == entry.id
+    assert entry.t.startswith(str(reply[0]))
+    shared = [text for pair in sorted(FIELDS.items()) for text in pair]
+    rows = ["a", str(due_ms), "data", "one", "b", str(due_ms + 1), "data", "two"]
+    assert ["lane", "normal", "fields", "4", *shared, "rows", "2", *rows] == entry.texts
+
+
+def test_ids_of_entries_go_on_after_the_epoch_and_seq_in_meta(ground: Ground) -> None:
+    ground.put(("a", "+1000"))
+    ground.redis.hset(ground.keys.meta(), "epoch", 41)
+
+    ground.put(("b", "+1000"))
+
+    assert ["0-1", "41-2"] == [entry.id for entry in ground.entries()]
+
+
+def test_a_put_writes_no_gen_and_no_server(ground: Ground) -> None:
+    ground.put(("a", "+1000"))
+
+    assert {b"seq": b"1"} == ground.redis.hgetall(ground.keys.meta())
+
+
+def test_the_same_row_again_is_unchanged_and_not_logged(ground: Ground) -> None:
+    row = ("a", ground.now_ms + HOUR_MS)
+    ground.put(row)
+
+    words = ground.put(row)
+
+    assert [("unchanged", str(row[1]))] == words
+    assert 1 == len(ground.entries())
+
+
+@pytest.mark.parametrize(
+    ("row", "fields"),
+    [
+        (("a", 0, "other"), FIELDS),
+        (("a", 0), FIELDS | {"timeout": "60"}),
+        (("a", 0), FIELDS | {"result_ttl": "60"}),
+        (("a", 0), {"origin": "default", "timeout": "180", "zs": "1"}),
+    ],
+)
+def test_another_content_at_the_same_time_replaces_the_hash(ground: Ground, row, fields) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+
+    words = ground.put((row[0], due_ms, *row[2:]), fields=fields)
+
+    assert [("updated", str(due_ms))] == words
+    job = ground.job(f"a-{due_ms}")
+    assert fields.keys() | {"data", "status", "created_at"} == job.keys()
+    assert fields.items() <= job.items()
+    assert {"a": f"normal {due_ms}"} == ground.places()
+
+
+def test_another_time_moves_the_hash_and_the_place(ground: Ground) -> None:
+    first_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", first_ms))
+
+    words = ground.put(("a", first_ms + 5))
+
+    assert [("updated", str(first_ms + 5))] == words
+    assert {"a": f"normal {first_ms + 5}"} == ground.places()
+    assert {} == ground.job(f"a-{first_ms}")
+    assert "scheduled" == ground.job(f"a-{first_ms + 5}")["status"]
+
+
+def test_another_lane_moves_the_place_alone(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms), lane="low")
+
+    words = ground.put(("a", due_ms), lane="high")
+
+    assert [("updated", str(due_ms))] == words
+    assert {"a": f"high {due_ms}"} == ground.places()
+    assert "scheduled" == ground.job(f"a-{due_ms}")["status"]
+
+
+@pytest.mark.parametrize(("if_exists", "word"), [("keep", "kept"), ("error", "EXISTS")])
+def test_keep_and_error_leave_an_existing_schedule_alone(ground: Ground, if_exists: str, word: str) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+
+    words = ground.put(("a", due_ms + 9, "other"), ("b", due_ms), if_exists=if_exists)
+
+    assert [(word, str(due_ms)), ("created", str(due_ms))] == words
+    assert {"a": f"normal {due_ms}", "b": f"normal {due_ms}"} == ground.places()
+
+
+def test_a_time_that_has_passed_by_the_servers_clock_is_refused(ground: Ground) -> None:
+    past_ms = ground.now_ms - 1000
+
+    words = ground.put(("late", past_ms), ("good", "+0"))
+
+    assert ["PAST", "created"] == [word for word, _ in words]
+    assert ["good"] == list(ground.places())
+    assert {} == ground.job(f"late-{past_ms}")
+
+
+def test_a_past_time_is_taken_when_allowed(ground: Ground) -> None:
+    past_ms = ground.now_ms - 1000
+
+    assert [("created", str(past_ms))] == ground.put(("late", past_ms), allow_past=1)
+
+
+def test_an_overdue_schedule_may_change_its_payload_at_its_old_time(ground: Ground) -> None:
+    due_ms = ground.now_ms + 500
+    ground.put(("a", due_ms))
+    ground.pass_time(10_000)
+
+    assert [("updated", str(due_ms))] == ground.put(("a", due_ms, "other"))
+
+
+def test_a_relative_time_counts_from_the_servers_clock(ground: Ground) -> None:
+    ground.pass_time(7 * HOUR_MS)
+    earliest_ms = ground.now_ms - 1 + 90_000
+
+    [(word, due_ms)] = ground.put(("a", "+90000"))
+
+    assert "created" == word
+    assert earliest_ms <= int(due_ms) <= ground.now_ms + 90_000
+    assert {"a": f"normal {due_ms}"} == ground.places()
+
+
+def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(ground: Ground) -> None:
+    first, _ = ground.put_reply(("a", "+5000"), ("b", "+6000"), op="op-1")
+    ground.pass_time(1000)
+
+    again, words = ground.put_reply(("a", "+5000"), ("b", "+6000"), op="op-1")
+
+    assert [str(one) for one in first] == again
+    assert ["created", "created"] == [word for word, _ in words]
+    assert 1 == len(ground.entries())
+    assert 0 < ground.redis.pttl(ground.keys.op("op-1")) <= 60_000
+
+
+@pytest.mark.parametrize("status", ["queued", "started", "finished", "failed", "canceled"])
+def test_a_put_whose_run_rq_has_already_is_unchanged(ground: Ground, status: str) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.redis.hset(f"rq:job:a-{due_ms}", mapping={"status": status, "data": "old"})
+
+    words = ground.put(("a", due_ms, "new"))
+
+    assert [("unchanged", str(due_ms))] == words
+    assert {"status": status, "data": "old"} == ground.job(f"a-{due_ms}")
+    assert {} == ground.places()
+
+
+@pytest.mark.parametrize("lane", ["normal", "high"])
+def test_a_put_of_a_run_that_rq_cancelled_is_unchanged_in_whatever_lane(ground: Ground, lane: str) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    ground.redis.hset(f"rq:job:a-{due_ms}", "status", "canceled")
+
+    words = ground.put(("a", due_ms, "other"), lane=lane)
+
+    assert [("unchanged", str(due_ms))] == words
+    assert "canceled" == ground.job(f"a-{due_ms}")["status"]
+
+
+def test_moving_a_schedule_whose_run_rq_cancelled_leaves_that_run_to_rq(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    ground.redis.hset(f"rq:job:a-{due_ms}", "status", "canceled")
+
+    words = ground.put(("a", due_ms + 1))
+
+    assert [("updated", str(due_ms + 1))] == words
+    assert "canceled" == ground.job(f"a-{due_ms}")["status"]
+    assert {"a": f"normal {due_ms + 1}"} == ground.places()
+
+
+def test_a_put_heals_a_schedule_whose_hash_is_gone(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    ground.redis.delete(f"rq:job:a-{due_ms}")
+
+    words = ground.put(("a", due_ms))
+
+    assert [("updated", str(due_ms))] == words
+    assert "scheduled" == ground.job(f"a-{due_ms}")["status"]
+
+
+def test_a_put_heals_a_waiting_hash_that_stands_in_no_lane(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms), fields=FIELDS | {"result_ttl": "60"})
+    ground.redis.zrem(ground.keys.due_normal(), "a")
+
+    words = ground.put(("a", due_ms))
+
+    assert [("created", str(due_ms))] == words
+    assert {"a": f"normal {due_ms}"} == ground.places()
+    assert FIELDS.keys() | {"data", "status", "created_at"} == ground.job(f"a-{due_ms}").keys()
+
+
+def test_a_key_of_another_type_at_the_run_is_reported_and_the_rest_is_put(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.redis.rpush(f"rq:job:bad-{due_ms}", "x")
+
+    words = ground.put(("bad", due_ms), ("good", due_ms))
+
+    assert ["WRONGTYPE", "created"] == [word for word, _ in words]
+    assert ["good"] == list(ground.places())
+
+
+def test_a_put_never_resumes_a_paused_schedule(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    ground.call("pause", id="a", note="why not")
+    paused_at = ground.redis.hget(ground.keys.paused(), "a").split()[2]
+
+    words = ground.put(("a", due_ms + 7), lane="low")
+
+    assert [("updated", str(due_ms + 7))] == words
+    assert {"a": f"paused low {due_ms + 7}"} == ground.places()
+    assert f"low {due_ms + 7} {paused_at.decode()} why not".encode() == ground.redis.hget(ground.keys.paused(), "a")
+
+
+def test_the_same_put_of_a_paused_schedule_is_unchanged(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    ground.call("pause", id="a", note="")
+
+    assert [("unchanged", str(due_ms))] == ground.put(("a", due_ms))
+
+
+def test_a_put_brings_a_quarantined_schedule_back(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.redis.hset(ground.keys.quarantine(), "a", f"normal {due_ms} 1 its hash is gone")
+
+    words = ground.put(("a", due_ms))
+
+    assert [("updated", str(due_ms))] == words
+    assert {"a": f"normal {due_ms}"} == ground.places()
+
+
+def test_a_put_replaces_a_recurring_schedule_and_all_that_it_had(ground: Ground) -> None:
+    ground.put_recurring("a")
+    due_ms = ground.now_ms + HOUR_MS
+
+    words = ground.put(("a", due_ms))
+
+    assert [("updated", str(due_ms))] == words
+    assert {"a": f"normal {due_ms}"} == ground.places()
+    assert 0 == ground.redis.exists(ground.keys.recurring(), ground.keys.schedule("a"), ground.keys.template("a"))
+
+
+def _seen(ground: Ground, run: str) -> list[bytes]:
+    flat: list[bytes] = []
+    for name, value in ground.redis.hgetall(f"rq:job:{run}").items():
+        flat += (name, value)
+    return flat
+
+
+def test_an_update_of_what_it_has_seen_is_written(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+
+    words = ground.put(("a", due_ms + 1, "other"), seen=_seen(ground, f"a-{due_ms}"))
+
+    assert [("updated", str(due_ms + 1))] == words
+
+
+def test_an_update_is_refused_when_the_schedule_was_changed_meanwhile(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    seen = _seen(ground, f"a-{due_ms}")
+    ground.put(("a", due_ms, "of somebody else"))
+
+    words = ground.put(("a", due_ms, "mine"), seen=seen)
+
+    assert ["CHANGED"] == [word for word, _ in words]
+    assert "of somebody else" == ground.job(f"a-{due_ms}")["data"]
+
+
+def test_an_update_is_refused_when_the_schedule_is_gone(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    seen = _seen(ground, f"a-{due_ms}")
+    ground.call("cancel", id="a")
+
+    assert ["CHANGED"] == [word for word, _ in ground.put(("a", due_ms + 1), seen=seen)]
+    assert {} == ground.places()
+
+
+def test_only_what_is_earlier_than_the_lanes_head_wakes_the_daemon(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    with ground.redis.pubsub(ignore_subscribe_messages=True) as listener:
+        listener.subscribe(ground.keys.wake())
+        listener.get_message(timeout=5)
+
+        ground.put(("first", due_ms))
+        ground.put(("later", due_ms + 1))
+        ground.put(("same", due_ms))
+        ground.put(("low", due_ms + 2), lane="low")
+        ground.put(("later still", due_ms + 3), ("earlier", due_ms - 1))
+        ground.redis.publish(ground.keys.wake(), "end")
+
+        heard = []
+        while heard[-1:] != [b"end"]:
+            message = listener.get_message(timeout=5)
+            assert message is not None
+            heard.append(message["data"])
+    assert [str(due_ms).encode(), str(due_ms + 2).encode(), str(due_ms - 1).encode(), b"end"] == heard
+
+
+def test_two_hundred_rows_of_one_call_are_one_entry(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+
+    words = ground.put(*((f"id-{n}", due_ms + n, f"data-{n}") for n in range(200)))
+
+    assert {"created"} == {word for word, _ in words}
+    assert 200 == len(ground.places())
+    assert 1 == len(ground.entries())

@@ -1,0 +1,262 @@
+"""put_recurring.lua: recurring schedules."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground
+
+
+def test_a_new_recurring_schedule_has_a_place_a_rule_and_a_template(ground: Ground) -> None:
+    next_ms = ground.now_ms + HOUR_MS
+
+    word, now_ms, version, due_ms = ground.put_recurring("r", next_ms, lane="low")
+
+    assert ("created", "0-1", str(next_ms)) == (word, version, due_ms)
+    assert {"r": f"low {next_ms}"} == ground.places()
+    assert {b"r"} == ground.redis.smembers(ground.keys.recurring())
+    assert TEMPLATE == ground.template("r")
+    now = str(now_ms)
+    own = {"version": "0-1", "trigger": "rule-1", "digest": "digest-1", "lane": "low", "nominal": str(next_ms)}
+    assert own | OWN | {"anchor": now, "created_at": now, "updated_at": now} == ground.schedule("r")
+
+
+def test_the_entry_carries_schedule_and_template(ground: Ground) -> None:
+    next_ms = ground.now_ms + HOUR_MS
+
+    _, now_ms, _, _ = ground.put_recurring("r", next_ms)
+
+    entry = ground.last
+    assert ("0-1", "put_recurring") == (entry.id, entry.kind)
+    assert entry.t.startswith(str(now_ms))
+    texts = entry.texts
+    assert ["id", "r", "due", str(next_ms), "schedule"] == texts[:5]
+    end = 6 + 2 * int(texts[5])
+    assert ground.schedule("r") == dict(zip(texts[6:end:2], texts[7:end:2], strict=True))
+    assert ["template", str(len(TEMPLATE))] == texts[end : end + 2]
+    assert TEMPLATE == dict(zip(texts[end + 2 :: 2], texts[end + 3 :: 2], strict=True))
+
+
+def test_the_same_definition_again_is_unchanged_and_not_logged(ground: Ground) -> None:
+    _, _, version, due_ms = ground.put_recurring("r")
+    ground.pass_time(60_000)
+
+    again = ground.put_recurring("r")
+
+    assert ["unchanged", version, due_ms] == [again[0], *again[2:]]
+    assert 1 == len(ground.entries())
+
+
+def test_a_new_payload_keeps_anchor_due_time_and_last_run(ground: Ground) -> None:
+    _, created_ms, _, due_ms = ground.put_recurring("r")
+    ground.redis.hset(ground.keys.schedule("r"), "last", "r-1")
+    ground.pass_time(60_000)
+
+    word, now_ms, version, new_due_ms = ground.put_recurring("r", digest="digest-2", template={"data": "new"})
+
+    assert ("updated", "0-2", due_ms) == (word, version, new_due_ms)
+    schedule = ground.schedule("r")
+    assert str(created_ms) == schedule["anchor"] == schedule["created_at"]
+    assert [due_ms, "r-1", str(now_ms)] == [schedule[name] for name in ("nominal", "last", "updated_at")]
+    assert "new" == ground.template("r")["data"]
+    assert {"r": f"normal {due_ms}"} == ground.places()
+
+
+def test_a_new_payload_does_not_repeat_an_overdue_occurrence_nor_lose_it(ground: Ground) -> None:
+    _, _, _, due_ms = ground.put_recurring("r", ground.now_ms + 1000)
+    ground.pass_time(60_000)
+
+    ground.put_recurring("r", ground.now_ms + HOUR_MS, digest="digest-2")
+
+    assert {"r": f"normal {due_ms}"} == ground.places()
+
+
+def test_a_new_rule_gets_a_new_anchor_and_its_own_first_time(ground: Ground) -> None:
+    ground.put_recurring("r", own={"tags": '["a"]'})
+    ground.pass_time(60_000)
+    next_ms = ground.now_ms + 5000
+
+    word, now_ms, _, due_ms = ground.put_recurring("r", next_ms, trigger="rule-2", digest="digest-2")
+
+    assert ("updated", str(next_ms)) == (word, due_ms)
+    schedule = ground.schedule("r")
+    assert [str(now_ms), str(next_ms), "rule-2"] == [schedule[name] for name in ("anchor", "nominal", "trigger")]
+    assert "tags" not in schedule
+    assert {"r": f"normal {next_ms}"} == ground.places()
+
+
+def test_an_interval_begins_at_the_servers_time(ground: Ground) -> None:
+    ground.pass_time(HOUR_MS)
+
+    _, now_ms, _, due_ms = ground.put_recurring("r", "+30000")
+
+    assert str(now_ms + 30_000) == due_ms
+    assert [str(now_ms), due_ms] == [ground.schedule("r")[name] for name in ("anchor", "nominal")]
+
+
+@pytest.mark.parametrize(("from_in", "until_in"), [(1000, 9000), (-9000, -1000)])
+def test_a_plan_that_does_not_hold_at_the_servers_time_is_answered_with_again(
+    ground: Ground, from_in: int, until_in: int
+) -> None:
+    now_ms = ground.now_ms
+
+    word, told_ms = ground.put_recurring("r", now_ms + until_in, from_ms=now_ms + from_in, until_ms=now_ms + until_in)
+
+    assert "AGAIN" == word
+    assert now_ms - 1 <= told_ms <= ground.now_ms
+    assert {} == ground.places()
+    assert [] == ground.entries()
+
+
+def test_again_is_not_remembered_for_an_operation(ground: Ground) -> None:
+    assert "AGAIN" == ground.put_recurring("r", until_ms=1, op="op-1")[0]
+    assert "created" == ground.put_recurring("r", op="op-1")[0]
+
+
+def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(ground: Ground) -> None:
+    first = ground.put_recurring("r", "+5000", op="op-1", if_exists="error")
+    ground.pass_time(1000)
+
+    again = ground.put_recurring("r", "+5000", op="op-1", if_exists="error")
+
+    assert [str(one) for one in first] == again
+    assert 1 == len(ground.entries())
+
+
+@pytest.mark.parametrize(("if_exists", "word"), [("keep", "kept"), ("error", "EXISTS")])
+def test_keep_and_error_leave_an_existing_schedule_alone(ground: Ground, if_exists: str, word: str) -> None:
+    _, _, _, due_ms = ground.put_recurring("r")
+    before = ground.keyspace()
+
+    reply = ground.put_recurring("r", trigger="rule-2", digest="digest-2", if_exists=if_exists)
+
+    assert [word, due_ms] == [reply[0], reply[3]]
+    assert before == ground.keyspace()
+
+
+def test_it_replaces_a_one_shot_and_its_waiting_run(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("r", due_ms), lane="high")
+
+    word, *_ = ground.put_recurring("r", due_ms + 1)
+
+    assert "updated" == word
+    assert {"r": f"normal {due_ms + 1}"} == ground.places()
+    assert {} == ground.job(f"r-{due_ms}")
+
+
+def test_a_run_that_rq_cancelled_stays_rqs_when_its_one_shot_is_replaced(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("r", due_ms))
+    ground.redis.hset(f"rq:job:r-{due_ms}", "status", "canceled")
+
+    ground.put_recurring("r")
+
+    assert "canceled" == ground.job(f"r-{due_ms}")["status"]
+
+
+def test_another_lane_moves_the_place_and_keeps_the_time(ground: Ground) -> None:
+    _, _, _, due_ms = ground.put_recurring("r", lane="high")
+
+    ground.put_recurring("r", lane="low", digest="digest-2")
+
+    assert {"r": f"low {due_ms}"} == ground.places()
+
+
+@pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
+def test_a_put_never_resumes_a_paused_schedule(ground: Ground, trigger: str) -> None:
+    _, _, _, due_ms = ground.put_recurring("r")
+    ground.call("pause", id="r", note="a note")
+    next_ms = ground.now_ms + 2 * HOUR_MS
+
+    word, *_ = ground.put_recurring("r", next_ms, trigger=trigger, digest="digest-2", lane="high")
+
+    assert "updated" == word
+    assert {"r": f"paused high {due_ms if trigger == 'rule-1' else next_ms}"} == ground.places()
+    assert ground.redis.hget(ground.keys.paused(), "r").endswith(b" a note")
+
+
+def _end(ground: Ground, id: str) -> None:
+    ground.redis.zrem(ground.keys.due_normal(), id)
+    ground.redis.hdel(ground.keys.schedule(id), "nominal")
+    ground.redis.hset(ground.keys.schedule(id), "ended_at", 17)
+
+
+@pytest.mark.parametrize(("digest", "word"), [("digest-1", "unchanged"), ("digest-2", "updated")])
+def test_an_ended_schedule_stays_ended_while_its_rule_is_the_same(ground: Ground, digest: str, word: str) -> None:
+    ground.put_recurring("r")
+    _end(ground, "r")
+
+    reply = ground.put_recurring("r", digest=digest)
+
+    assert [word, "-"] == [reply[0], reply[3]]
+    assert {} == ground.places()
+    schedule = ground.schedule("r")
+    assert ("17", False) == (schedule["ended_at"], "nominal" in schedule)
+
+
+def test_a_new_rule_brings_an_ended_schedule_back(ground: Ground) -> None:
+    ground.put_recurring("r")
+    _end(ground, "r")
+    next_ms = ground.now_ms + HOUR_MS
+
+    ground.put_recurring("r", next_ms, trigger="rule-2", digest="digest-2")
+
+    assert {"r": f"normal {next_ms}"} == ground.places()
+    assert "ended_at" not in ground.schedule("r")
+
+
+def test_the_same_definition_brings_a_quarantined_schedule_back_at_its_old_time(ground: Ground) -> None:
+    _, _, _, due_ms = ground.put_recurring("r")
+    ground.redis.zrem(ground.keys.due_normal(), "r")
+    ground.redis.hset(ground.keys.quarantine(), "r", f"normal {due_ms} 1 cannot be planned")
+
+    word, *_ = ground.put_recurring("r")
+
+    assert "updated" == word
+    assert {"r": f"normal {due_ms}"} == ground.places()
+
+
+@pytest.mark.parametrize("field", ["nominal", "anchor"])
+def test_a_schedule_quarantined_for_a_broken_hash_is_healed_by_the_same_definition(ground: Ground, field: str) -> None:
+    _, _, _, due_ms = ground.put_recurring("r")
+    ground.redis.zrem(ground.keys.due_normal(), "r")
+    ground.redis.hset(ground.keys.quarantine(), "r", f"normal {due_ms} 1 cannot be planned")
+    ground.redis.hdel(ground.keys.schedule("r"), field)
+    next_ms = ground.now_ms + 2 * HOUR_MS
+
+    ground.put_recurring("r", next_ms)
+
+    assert {"r": f"normal {next_ms}"} == ground.places()
+    assert str(next_ms) == ground.schedule("r")["nominal"]
+    assert ground.schedule("r")["anchor"].isdigit()
+
+
+def test_an_update_is_refused_when_the_schedule_was_changed_meanwhile(ground: Ground) -> None:
+    _, _, version, _ = ground.put_recurring("r")
+    ground.put_recurring("r", digest="of somebody else")
+    before = ground.keyspace()
+
+    assert "CHANGED" == ground.put_recurring("r", digest="mine", seen_version=version)[0]
+    assert before == ground.keyspace()
+
+
+def test_an_update_is_refused_when_the_schedule_is_gone_or_a_one_shot_now(ground: Ground) -> None:
+    _, _, version, _ = ground.put_recurring("r")
+    ground.put(("r", "+60000"))
+
+    assert "CHANGED" == ground.put_recurring("r", seen_version=version)[0]
+    ground.call("cancel", id="r")
+    assert "CHANGED" == ground.put_recurring("r", seen_version=version)[0]
+
+
+@pytest.mark.parametrize("key", ["schedule", "template"])
+def test_a_key_of_another_type_is_reported_and_nothing_is_written(ground: Ground, key: str) -> None:
+    ground.put_recurring("r")
+    name = getattr(ground.keys, key)("r")
+    ground.redis.delete(name)
+    ground.redis.set(name, "not ours")
+    before = ground.keyspace()
+
+    assert "WRONGTYPE" == ground.put_recurring("r", digest="digest-2")[0]
+    assert before == ground.keyspace()

@@ -1,0 +1,138 @@
+"""run_now.lua: a run of a schedule at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
+
+
+def _run_now(ground: Ground, id: str, op: str = "op-1") -> list[Any]:
+    return ground.call("run_now", id=id, op=op, keep_op_ms=60_000)
+
+
+def test_a_one_shot_runs_now_under_the_run_id_of_its_time(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+
+    word, _, run = _run_now(ground, "a")
+
+    assert ("fired", f"a-{due_ms}", [run]) == (word, run, ground.queue())
+    assert {} == ground.places()
+    assert "queued" == ground.job(run)["status"]
+    assert ground.job(run)["created_at"] <= ground.job(run)["enqueued_at"]
+    entry = ground.last
+    assert ("0-2", "run_now", {"id": "a", "run": run, "last": "0"}) == (entry.id, entry.kind, entry.fields)
+    assert {b"rq:queue:default"} == ground.redis.smembers("rq:queues")
+
+
+def test_a_recurring_schedule_gets_an_extra_run_and_keeps_its_next_time(ground: Ground) -> None:
+    _, _, _, due_ms = ground.put_recurring("r")
+
+    word, now_ms, run = _run_now(ground, "r")
+
+    assert ("fired", f"r-{now_ms}-r1", [run]) == (word, run, ground.queue())
+    assert {"r": f"normal {due_ms}"} == ground.places()
+    assert TEMPLATE.items() <= ground.job(run).items()
+    assert "queued" == ground.job(run)["status"]
+    assert run == ground.schedule("r")["last"]
+    assert "1" == ground.last.fields["last"]
+
+
+def test_many_runs_in_one_millisecond_are_as_many_jobs(ground: Ground) -> None:
+    ground.put_recurring("r")
+    _run_now(ground, "r", "op-0")
+    with ground.redis.pipeline(transaction=True) as pipe:
+        for n in range(1, 40):
+            pipe.execute_command(*ground.scripts.command("run_now", [], _arguments(f"op-{n}")))
+        pipe.execute()
+
+    queue = ground.queue()
+    assert (40, 40) == (len(queue), len(set(queue)))
+    assert all(ground.redis.exists(f"rq:job:{run}") for run in queue)
+
+
+def _arguments(op: str) -> dict[str, Any]:
+    return {"id": "r", "op": op, "keep_op_ms": 60_000}
+
+
+def test_a_call_sent_again_with_its_operation_id_runs_nothing_more(ground: Ground) -> None:
+    ground.put_recurring("r")
+    first = _run_now(ground, "r")
+
+    assert [str(one) for one in first] == _run_now(ground, "r")
+    assert 1 == len(ground.queue())
+
+
+def test_paused_stays_paused_and_ended_stays_ended(ground: Ground) -> None:
+    ground.put_recurring("p")
+    ground.put_recurring("e")
+    ground.call("pause", id="p", note="")
+    ground.redis.zrem(ground.keys.due_normal(), "e")
+    before = ground.places()
+
+    assert ["fired", "fired"] == [_run_now(ground, id, id)[0] for id in "pe"]
+    assert before == ground.places()
+    assert 2 == len(ground.queue())
+
+
+def test_a_paused_one_shot_runs_now_and_is_gone(ground: Ground) -> None:
+    ground.put(("a", "+60000"))
+    ground.call("pause", id="a", note="")
+
+    assert "fired" == _run_now(ground, "a")[0]
+    assert {} == ground.places()
+
+
+@pytest.mark.parametrize("kind", ["one-shot", "recurring"])
+def test_it_goes_to_the_front_if_the_schedule_says_so(ground: Ground, kind: str) -> None:
+    ground.redis.rpush("rq:queue:default", "waiting")
+    if kind == "recurring":
+        ground.put_recurring("a", own={"flags": "fs"})
+    else:
+        ground.put(("a", "+60000"), fields=FIELDS | {"zs": "1fs"})
+
+    run = _run_now(ground, "a")[2]
+
+    assert [run, "waiting"] == ground.queue()
+
+
+def test_an_unknown_id_is_not_found(ground: Ground) -> None:
+    assert "NOTFOUND" == _run_now(ground, "a")[0]
+    assert [] == ground.entries()
+
+
+@pytest.mark.parametrize("broken", ["gone", "another type", "cancelled by RQ"])
+def test_a_one_shot_whose_run_cannot_be_pushed_is_not(ground: Ground, broken: str) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    key = f"rq:job:a-{due_ms}"
+    if broken == "cancelled by RQ":
+        ground.redis.hset(key, "status", "canceled")
+    else:
+        ground.redis.delete(key)
+    if broken == "another type":
+        ground.redis.set(key, "x")
+
+    assert "QUARANTINED" == _run_now(ground, "a")[0]
+    assert ([], 1) == (ground.queue(), len(ground.entries()))
+
+
+def test_a_queue_of_another_type_is_reported(ground: Ground) -> None:
+    ground.put_recurring("r")
+    ground.redis.set("rq:queue:default", "x")
+
+    assert "WRONGTYPE" == _run_now(ground, "r")[0]
+    assert 1 == len(ground.entries())
+
+
+def test_a_schedule_whose_hash_is_of_another_type_is_left_alone(ground: Ground) -> None:
+    ground.put_recurring("r")
+    ground.redis.delete(ground.keys.schedule("r"))
+    ground.redis.rpush(ground.keys.schedule("r"), "x")
+    before = ground.keyspace()
+
+    assert "WRONGTYPE" == _run_now(ground, "r")[0]
+    assert before == ground.keyspace()

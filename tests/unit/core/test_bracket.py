@@ -1,0 +1,121 @@
+"""Planning by a clock that may be wrong ends with the server's right answer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zsched.core.bracket import Bracket, after_missed, first
+from zsched.core.clock import LAST_MS, to_ms
+from zsched.core.policy import Range
+from zsched.core.triggers import TriggerKind, TriggerSpec, build, check
+from zsched.errors import InvalidSchedule
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+NOON = to_ms(datetime(2026, 11, 20, 12, tzinfo=UTC))
+
+SPECS: dict[str, dict[str, Any]] = {
+    "every": {"kind": TriggerKind.EVERY, "expr": "60000"},
+    "every with start": {"kind": TriggerKind.EVERY, "expr": "7000", "starts_ms": NOON - 3333},
+    "every with start later": {"kind": TriggerKind.EVERY, "expr": "7000", "starts_ms": NOON + HOUR // 2},
+    "every with end": {"kind": TriggerKind.EVERY, "expr": "60000", "ends_ms": NOON + 30 * DAY},
+    "every with count": {"kind": TriggerKind.EVERY, "expr": "60000", "count": 3},
+    "cron": {"kind": TriggerKind.CRON, "expr": "*/5 * * * *"},
+    "cron in a zone": {"kind": TriggerKind.CRON, "expr": "30 2 * * *", "tz": "America/New_York"},
+    "cron with start": {"kind": TriggerKind.CRON, "expr": "0 * * * *", "starts_ms": NOON + HOUR // 2},
+    "cron with count": {"kind": TriggerKind.CRON, "expr": "0 * * * *", "count": 2},
+    "cron once a year": {"kind": TriggerKind.CRON, "expr": "0 0 29 2 *"},
+    "rrule": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY;BYHOUR=9,12,15"},
+    "rrule at midnight": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY", "tz": "Asia/Seoul"},
+    "rrule every other day": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY;INTERVAL=2;BYHOUR=11"},
+    "rrule with start": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY;INTERVAL=3", "starts_ms": NOON - DAY},
+    "rrule with count": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY;BYHOUR=13", "count": 2},
+    "rrule with until": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY;UNTIL=20261231T000000Z"},
+}
+
+
+def _spec(name: str) -> TriggerSpec:
+    return TriggerSpec(**SPECS[name])
+
+
+def _put(spec: TriggerSpec, client_ms: int, server_ms: int) -> tuple[int | None, int]:
+    """What client and put_recurring.lua do: the first time and the number of round trips."""
+    now_ms = client_ms
+    for trips in range(1, 6):
+        plan = first(spec, now_ms)
+        if plan.next is None:
+            if now_ms == server_ms:
+                return None, trips
+            now_ms = server_ms
+        elif plan.from_ms <= server_ms < plan.until_ms:
+            return (server_ms + int(plan.next) if plan.next.startswith("+") else int(plan.next)), trips
+        else:
+            now_ms = server_ms
+    raise AssertionError("no end")
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("wrong_ms", [0, 3, -3, 1000, -1000, HOUR, -HOUR, DAY, -DAY, 400 * DAY, -400 * DAY])
+@pytest.mark.parametrize("server_ms", [NOON, NOON + 1, NOON - 1, NOON + 11 * HOUR, NOON + 3 * HOUR + 61_001])
+def test_a_wrong_clock_of_the_client_ends_with_the_servers_answer(name: str, wrong_ms: int, server_ms: int) -> None:
+    spec = _spec(name)
+
+    first_ms, trips = _put(spec, server_ms + wrong_ms, server_ms)
+
+    assert build(spec, server_ms).next_after(server_ms) == first_ms
+    assert trips <= 3
+    if wrong_ms == 0:
+        assert 1 == trips
+
+
+@given(st.sampled_from(sorted(SPECS)), st.integers(NOON - 500 * DAY, NOON + 30 * DAY), st.integers(-2 * DAY, 2 * DAY))
+def test_a_plan_that_the_server_takes_is_the_one_it_would_have_made(name: str, server_ms: int, wrong_ms: int) -> None:
+    spec = _spec(name)
+    plan = first(spec, server_ms + wrong_ms)
+
+    if plan.next is not None and plan.from_ms <= server_ms < plan.until_ms:
+        planned = server_ms + int(plan.next) if plan.next.startswith("+") else int(plan.next)
+        assert build(spec, server_ms).next_after(server_ms) == planned
+
+
+def test_an_interval_leaves_its_phase_to_the_server() -> None:
+    assert Bracket("+60000", 0, LAST_MS) == first(_spec("every"), NOON)
+
+
+def test_an_interval_that_would_begin_after_its_end_has_no_first_time() -> None:
+    spec = TriggerSpec(TriggerKind.EVERY, "60000", ends_ms=NOON + 60_000)
+
+    assert Bracket("+60000", 0, NOON + 1) == first(spec, NOON)
+    assert first(spec, NOON + 1).next is None
+    with pytest.raises(InvalidSchedule):
+        check(spec, NOON + 1)
+
+
+def test_what_passed_is_counted_and_the_next_time_planned() -> None:
+    spec = _spec("cron")
+    nominal_ms = NOON + 5 * 60_000
+
+    passed, plan = after_missed(spec, NOON, nominal_ms, NOON + HOUR + 7)
+
+    assert Range(nominal_ms, NOON + HOUR, 12) == passed
+    assert Bracket(str(NOON + HOUR + 300_000), NOON + HOUR, NOON + HOUR + 300_000) == plan
+
+
+def test_an_exhausted_schedule_has_no_next_time() -> None:
+    spec = TriggerSpec(TriggerKind.EVERY, "60000", count=3)
+
+    passed, plan = after_missed(spec, NOON, NOON + 60_000, NOON + DAY)
+
+    assert Range(NOON + 60_000, NOON + 180_000, 3) == passed
+    assert (None, LAST_MS) == (plan.next, plan.until_ms)
+
+
+def test_a_promised_time_that_the_rule_no_longer_gives_is_counted_too() -> None:
+    passed, _ = after_missed(_spec("cron"), NOON, NOON + 17, NOON + 100)
+
+    assert Range(NOON + 17, NOON + 17, 1) == passed

@@ -1,0 +1,148 @@
+"""Filters, order and cursors of a listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from zsched.core.listing import Cursor, Filter, select
+from zsched.core.model import Priority, Schedule, ScheduleState
+from zsched.errors import InvalidSchedule
+
+ACTIVE, PAUSED, QUARANTINED, ENDED = ScheduleState
+
+
+def _schedule(
+    id: str, state: ScheduleState = ACTIVE, due_ms: int | None = 10, kind: str = "once", **over: Any
+) -> Schedule:
+    fields = {"func": "app.task", "queue": "default", "priority": Priority.NORMAL, "next_ms": due_ms}
+    return Schedule(id=id, state=state, kind=kind, **(fields | over))
+
+
+class _Memory:
+    """A source as Redis is one."""
+
+    def __init__(self, *schedules: Schedule) -> None:
+        self._all = {schedule.id: schedule for schedule in schedules}
+
+    def _ids(self, state: ScheduleState) -> list[str]:
+        return sorted(id for id, one in self._all.items() if one.state is state)
+
+    def active(
+        self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
+    ) -> Iterator[tuple[int, str]]:
+        due = sorted((self._all[id].next_ms or 0, id) for id in self._ids(ACTIVE))
+        for one in due:
+            is_between = (from_ms is None or one[0] >= from_ms) and (until_ms is None or one[0] <= until_ms)
+            if is_between and (after is None or one > after):
+                yield one
+
+    def paused(self) -> list[str]:
+        return self._ids(PAUSED)
+
+    def quarantined(self) -> list[str]:
+        return self._ids(QUARANTINED)
+
+    def recurring(self) -> list[str]:
+        return sorted(id for id, one in self._all.items() if one.kind != "once")
+
+    def schedules(self, ids: Iterable[str]) -> Iterator[Schedule]:
+        return (self._all[id] for id in ids if id in self._all)
+
+
+SOURCE = _Memory(
+    _schedule("b", due_ms=20), _schedule("a", due_ms=20), _schedule("z", due_ms=10, func="app.other", tags=("t",)),
+    _schedule("r", due_ms=15, kind="cron", queue="sms"), _schedule("p2", PAUSED, 5),
+    _schedule("p1", PAUSED, 50, "every"),
+    _schedule("q", QUARANTINED, 1), _schedule("e", ENDED, None, "rrule", priority=None),
+)  # fmt: skip
+ORDER = ["z", "r", "a", "b", "p1", "p2", "q", "e"]
+
+
+def _filter(**options: Any) -> Filter:
+    return Filter.of(**({"state": None, "kind": None, "limit": None, "after": None} | options))
+
+
+def _listed(**options: Any) -> list[str]:
+    return [schedule.id for schedule in select(_filter(**options), SOURCE)]
+
+
+def test_active_ones_come_by_due_time_and_the_others_by_id() -> None:
+    assert ORDER == _listed()
+
+
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        ({"state": "active"}, ["z", "r", "a", "b"]),
+        ({"state": ScheduleState.PAUSED}, ["p1", "p2"]),
+        ({"state": "quarantined"}, ["q"]),
+        ({"state": "ended"}, ["e"]),
+        ({"kind": "once"}, ["z", "a", "b", "p2", "q"]),
+        ({"kind": "cron"}, ["r"]),
+        ({"func": "app.other"}, ["z"]),
+        ({"queue": "sms"}, ["r"]),
+        ({"tag": "t"}, ["z"]),
+        ({"match": "p*"}, ["p1", "p2"]),
+        ({"match": "[ab]"}, ["a", "b"]),
+        ({"match": "A"}, []),
+        ({"due_after_ms": 15}, ["a", "b", "p1"]),
+        ({"due_before_ms": 15}, ["z", "p2", "q"]),
+        ({"due_after_ms": 10, "due_before_ms": 20}, ["r"]),
+        ({"limit": 3}, ["z", "r", "a"]),
+        ({"limit": 0}, []),
+        ({"limit": 1, "state": "paused"}, ["p1"]),
+    ],
+)
+def test_filters(options: dict[str, Any], ids: list[str]) -> None:
+    assert ids == _listed(**options)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])
+def test_pages_put_together_are_the_whole(limit: int) -> None:
+    seen: list[str] = []
+    after = None
+    while page := list(select(_filter(limit=limit, after=after), SOURCE)):
+        assert len(page) <= limit
+        seen += [schedule.id for schedule in page]
+        after = page[-1].cursor
+
+    assert ORDER == seen
+
+
+def test_a_cursor_of_a_schedule_that_is_gone_still_says_where() -> None:
+    assert ["a", "b", "p1", "p2", "q", "e"] == _listed(after="active:16:gone")
+    assert ["p2", "q", "e"] == _listed(after="paused:0:p1x")
+
+
+def test_a_cursor_reads_back() -> None:
+    for id in ORDER:
+        schedule = next(SOURCE.schedules([id]))
+        assert Cursor(schedule.state, schedule.next_ms or 0, id) == Cursor.parse(schedule.cursor)
+
+
+@pytest.mark.parametrize("after", ["", "active", "active:5", "active:5:", "active:x:a", "gone:5:a", "active:-5:a", 5])
+def test_a_bad_cursor_is_an_error(after: Any) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^after="):
+        _filter(after=after)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("kind", "daily"),
+        ("state", "running"),
+        ("limit", -1),
+        ("limit", True),
+        ("limit", "5"),
+        ("match", 5),
+        ("func", print),
+        ("queue", b"q"),
+        ("tag", ["t"]),
+    ],
+)
+def test_a_bad_filter_is_an_error(field: str, value: Any) -> None:
+    with pytest.raises(InvalidSchedule, match=f"^{field}="):
+        _filter(**{field: value})

@@ -1,0 +1,356 @@
+"""Options of client.schedule: what is refused, and what a good one means."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from zsched.core.arguments import check_id, check_queue, instant_ms, seconds_to_ms
+from zsched.core.clock import LAST_MS
+from zsched.core.model import After, At, IfExists, Now, OnUncertain, Payload, Priority
+from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, define, define_now, define_trigger
+from zsched.core.triggers import Fold, Gap, TriggerKind, TriggerSpec, check
+from zsched.errors import InvalidSchedule, NotYetBuilt
+
+AT = datetime(2026, 11, 21, 8, 0, 0, 123000, tzinfo=UTC)
+AT_MS = 1_795_248_000_123
+
+
+def _define(**options: Any) -> Any:
+    return define("app.task", options, fallback_id="made-up")
+
+
+def _define_and_check(options: dict[str, Any]) -> None:
+    """What the client does before it writes."""
+    check(_define(**options).when, AT_MS)
+
+
+BAD: list[tuple[str, dict[str, Any]]] = [
+    ("at", {}),
+    ("at", {"at": None}),
+    ("at and every", {"at": AT, "every": 5}),
+    ("cron and rrule", {"cron": "* * * * *", "rrule": "FREQ=DAILY"}),
+    # zones
+    ("tz", {"cron": "* * * * *", "tz": "Mars/Olympus"}),
+    ("tz", {"cron": "* * * * *", "tz": "EST"}),
+    ("tz", {"cron": "* * * * *", "tz": "right/UTC"}),
+    ("tz", {"cron": "* * * * *", "tz": "posix/UTC"}),
+    ("tz", {"cron": "* * * * *", "tz": "localtime"}),
+    ("tz", {"cron": "* * * * *", "tz": "../../etc/passwd"}),
+    ("tz", {"cron": "* * * * *", "tz": ""}),
+    ("tz", {"cron": "* * * * *", "tz": 5}),
+    ("tz", {"cron": "* * * * *", "tz": timezone(timedelta(hours=1))}),
+    # instants
+    ("at", {"at": datetime(2026, 11, 21, 8)}),
+    ("at", {"at": date(2026, 11, 21), "tz": "UTC"}),
+    ("at", {"at": "2026-11-21T08:00Z"}),
+    ("at", {"at": 1_795_248_000}),
+    ("at", {"at": datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)}),
+    ("at", {"at": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))}),
+    ("at", {"at": datetime(1, 1, 1), "tz": "Pacific/Apia"}),
+    ("at", {"at": datetime(9999, 12, 31, 23, 59, 59, 999_900, tzinfo=UTC)}),
+    ("at", {"at": datetime(9999, 12, 31, 23, 0, tzinfo=timezone(timedelta(hours=-12)))}),
+    ("at", {"at": datetime(9999, 12, 31, 23, 0), "tz": "America/New_York"}),
+    ("at", {"at": datetime(2026, 3, 8, 2, 30), "tz": "America/New_York", "gap": "skip"}),
+    ("gap", {"at": AT, "gap": "forward"}),
+    ("fold", {"at": AT, "fold": "third"}),
+    ("fold", {"at": datetime(2026, 11, 1, 1, 30), "tz": "America/New_York", "fold": "both"}),
+    # durations
+    ("every", {"every": 0}),
+    ("every", {"every": -1}),
+    ("every", {"every": math.nan}),
+    ("every", {"every": math.inf}),
+    ("every", {"every": True}),
+    ("every", {"every": "5m"}),
+    ("every", {"every": 0.0001}),
+    ("every", {"every": timedelta(0)}),
+    ("every", {"every": timedelta.max}),
+    ("every", {"every": 10**400}),
+    ("after", {"after": -1}),
+    ("after", {"after": math.nan}),
+    ("after", {"after": -math.inf}),
+    ("after", {"after": 1e306}),
+    ("after", {"after": 10**400}),
+    ("after", {"after": "soon"}),
+    ("after", {"after": False}),
+    ("after", {"after": timedelta.max}),
+    ("after", {"after": timedelta(milliseconds=-1)}),
+    # cron
+    ("cron", {"cron": "* * * *"}),
+    ("cron", {"cron": "61 * * * *"}),
+    ("cron", {"cron": "0 0 30 2 *"}),
+    ("cron", {"cron": ",".join(["1"] * 20_000) + " * * * *"}),
+    ("cron", {"cron": "9" * 5000 + " * * * *"}),
+    ("cron", {"cron": ""}),
+    ("cron", {"cron": 5}),
+    ("cron", {"cron": "* * * * * * * *"}),
+    # rrule
+    ("rrule", {"rrule": "FREQ=SECONDLY"}),
+    ("rrule", {"rrule": "FREQ=DAILY;INTERVAL=0"}),
+    ("rrule", {"rrule": "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"}),
+    ("rrule", {"rrule": "FREQ=DAILY;UNTIL=20270101T000000", "starts": AT}),
+    ("rrule", {"rrule": "nonsense"}),
+    ("rrule", {"rrule": 5}),
+    ("count", {"rrule": "FREQ=DAILY;COUNT=3", "count": 2}),
+    ("count", {"every": 5, "count": 0}),
+    ("count", {"every": 5, "count": True}),
+    ("count", {"every": 5, "count": 1.5}),
+    ("starts", {"every": 5, "starts": datetime(2026, 1, 1)}),
+    ("ends", {"every": 5, "ends": "tomorrow"}),
+    ("ends", {"every": 5, "starts": AT, "ends": AT - timedelta(seconds=1)}),
+    ("starts", {"at": AT, "starts": AT}),
+    ("count", {"after": 5, "count": 3}),
+    ("overlap", {"after": 5, "overlap": "skip"}),
+    # ids, lanes, queues, texts
+    ("id", {"at": AT, "id": "a b"}),
+    ("id", {"at": AT, "id": "a.b"}),
+    ("id", {"at": AT, "id": "a:b"}),
+    ("id", {"at": AT, "id": "a" * 200}),
+    ("id", {"at": AT, "id": ""}),
+    ("id", {"at": AT, "id": "ümlaut"}),
+    ("id", {"at": AT, "id": "line\n"}),
+    ("id", {"at": AT, "id": 42}),
+    ("id", {"at": AT, "id": b"bytes"}),
+    ("priority", {"at": AT, "priority": "urgent"}),
+    ("priority", {"at": AT, "priority": 1}),
+    ("priority", {"at": AT, "priority": None}),
+    ("queue", {"at": AT, "queue": ""}),
+    ("queue", {"at": AT, "queue": "a b"}),
+    ("queue", {"at": AT, "queue": "a\tb"}),
+    ("queue", {"at": AT, "queue": "bell\a"}),
+    ("queue", {"at": AT, "queue": "esc\x1b[31m"}),
+    ("queue", {"at": AT, "queue": "zero\u200bwidth"}),
+    ("queue", {"at": AT, "queue": "no\u00a0break"}),
+    ("queue", {"at": AT, "queue": "sur\ud800rogate"}),
+    ("queue", {"at": AT, "queue": "--url"}),
+    ("queue", {"at": AT, "queue": "a:intermediate"}),
+    ("queue", {"at": AT, "queue": "q" * 129}),
+    ("queue", {"at": AT, "queue": 5}),
+    ("queue", {"at": AT, "queue": None}),
+    ("description", {"at": AT, "description": "two\nlines"}),
+    ("description", {"at": AT, "description": "x" * 201}),
+    ("tags", {"at": AT, "tags": "one"}),
+    ("tags", {"at": AT, "tags": ["a"] * 33}),
+    ("tags", {"at": AT, "tags": [1]}),
+    ("tags", {"at": AT, "tags": None}),
+    ("created_by", {"at": AT, "created_by": 5}),
+    ("managed_by", {"at": AT, "managed_by": "\x00"}),
+    ("at_front", {"at": AT, "at_front": "yes"}),
+    ("allow_past", {"at": AT, "allow_past": 1}),
+    ("if_exists", {"at": AT, "if_exists": "update"}),
+    ("on_uncertain", {"at": AT, "on_uncertain": "maybe"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "options"), BAD, ids=[f"{n}-{field}" for n, (field, _) in enumerate(BAD)])
+def test_bad_input_is_an_error_with_field_value_and_remedy(field: str, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSchedule) as caught:
+        _define_and_check(options)
+
+    error = caught.value
+    assert field == error.field
+    assert str(error).startswith(f"{field}=")
+    assert error.problem
+    assert error.remedy
+    assert len(str(error)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("eta", "at"), ("run_date", "at"), ("countdown", "after"), ("delay", "after"), ("interval", "every"),
+        ("job_id", "id"), ("job_timeout", "timeout"), ("timezone", "tz"), ("start_date", "starts"),
+        ("queue_name", "queue"), ("depends_on", "on_success"), ("ttl", "expires_after"), ("cron_string", "cron"),
+        ("prioritiy", "priority"), ("quee", "queue"), ("time_out", "timeout"), ("result_tll", "result_ttl"),
+    ],
+)  # fmt: skip
+def test_an_unknown_option_names_ours(theirs: str, ours: str) -> None:
+    with pytest.raises(InvalidSchedule, match=rf"^{theirs}=5: no such option here; our option is {ours}=$"):
+        _define(at=AT, **{theirs: 5})
+
+
+def test_an_option_unlike_any_lists_all() -> None:
+    with pytest.raises(InvalidSchedule, match=r"options are .*after.*rrule"):
+        _define(at=AT, xyzzy=5)
+
+
+@pytest.mark.parametrize("name", ["at", "after", "every", "cron", "rrule", "tz", "starts", "allow_past", "count"])
+def test_enqueue_takes_no_time(name: str) -> None:
+    assert name in SCHEDULE_OPTIONS - ENQUEUE_OPTIONS
+    with pytest.raises(InvalidSchedule, match=f"^{name}=.*no such option here"):
+        define_now("app.task", {name: None}, "made-up")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("jitter", 5), ("expires_after", 60), ("overlap", "allow"), ("overlap_limit", 2), ("catch_up", "all"),
+        ("catch_up_window", 60), ("catch_up_limit", 1), ("on_lost", "retry"), ("pause_after_failures", 3),
+        ("durable", True),
+    ],
+)  # fmt: skip
+def test_an_option_of_later_work_is_refused_and_never_ignored(name: str, value: Any) -> None:
+    with pytest.raises(NotYetBuilt, match=f"^{name}=.*does not have it yet; leave {name} out"):
+        _define(every=5, **{name: value})
+
+
+def test_the_present_behaviour_of_later_options_may_be_said() -> None:
+    assert _define(every=5) == _define(
+        every=5, jitter=None, overlap="skip", catch_up="latest", catch_up_window=86400, durable=False
+    )
+
+
+def test_the_defaults_of_a_one_shot() -> None:
+    definition = _define(at=AT)
+
+    assert (At(AT_MS), "made-up", False) == (definition.when, definition.id, definition.has_own_id)
+    assert Payload("app.task") == definition.payload
+    assert ("UTC", "default", Priority.NORMAL, False) == (
+        definition.tz, definition.queue, definition.priority, definition.at_front,
+    )  # fmt: skip
+    assert (OnUncertain.REFIRE, IfExists.REPLACE, ()) == (
+        definition.on_uncertain, definition.if_exists, definition.tags,
+    )  # fmt: skip
+
+
+def test_an_own_id_is_known_as_such() -> None:
+    definition = _define(at=AT, id="a-Z_9")
+
+    assert ("a-Z_9", True) == (definition.id, definition.has_own_id)
+
+
+@pytest.mark.parametrize("length", [1, 128])
+def test_ids_of_all_allowed_lengths(length: int) -> None:
+    assert "x" * length == check_id("x" * length)
+
+
+@pytest.mark.parametrize("queue", ["default", "push.high", "a:b", "größe", "日本語", "q" * 128, "a-b"])
+def test_queue_names_that_are_fine(queue: str) -> None:
+    assert queue == check_queue(queue)
+
+
+@pytest.mark.parametrize(
+    ("at", "tz", "expected"),
+    [
+        (AT, None, AT_MS),
+        (AT, "Asia/Seoul", AT_MS),
+        (AT + timedelta(microseconds=1), None, AT_MS + 1),
+        (datetime(2026, 11, 21, 8), "UTC", AT_MS - 123),
+        (datetime(2026, 11, 21, 8), "Asia/Seoul", AT_MS - 123 - 9 * 3_600_000),
+        (datetime(2026, 11, 21, 8, 0, 0, 1), "UTC", AT_MS - 122),
+        (datetime(2026, 3, 8, 2, 30), "America/New_York", 1_772_955_000_000),  # a gap: 03:30 EDT
+        (datetime(2026, 11, 1, 1, 30), "America/New_York", 1_793_511_000_000),  # a fold: the first, EDT
+        (datetime(2026, 11, 1, 1, 30, fold=1), "America/New_York", 1_793_511_000_000),
+        (datetime(1970, 1, 1, tzinfo=UTC), None, 0),
+        (datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC), None, LAST_MS),
+    ],
+)
+def test_an_instant_in_milliseconds(at: datetime, tz: str | None, expected: int) -> None:
+    assert At(expected) == _define(at=at, tz=tz).when
+
+
+def test_a_zone_may_be_given_as_zoneinfo() -> None:
+    assert _define(cron="0 9 * * *", tz="Asia/Seoul") == _define(cron="0 9 * * *", tz=ZoneInfo("Asia/Seoul"))
+
+
+def test_the_second_pass_of_a_fold_may_be_chosen() -> None:
+    assert (
+        At(1_793_511_000_000 + 3_600_000)
+        == _define(at=datetime(2026, 11, 1, 1, 30), tz="America/New_York", fold="second").when
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "ms"),
+    [
+        (0, 0),
+        (5, 5000),
+        (0.1 + 0.2, 300),
+        (1.0001, 1001),
+        (timedelta(microseconds=1), 1),
+        (timedelta(days=1), 86_400_000),
+    ],
+)
+def test_a_delay_in_whole_milliseconds_never_shorter_than_asked(after: Any, ms: int) -> None:
+    assert After(ms) == _define(after=after).when
+
+
+def test_a_rule_with_all_of_its_bounds() -> None:
+    when = _define(
+        cron="0 9  * * 1-5",
+        tz="America/New_York",
+        starts=datetime(2026, 1, 1),
+        ends=AT,
+        count=7,
+        gap="shift",
+        fold="both",
+    ).when
+
+    expected = TriggerSpec(
+        TriggerKind.CRON, "0 9 * * 1-5", "America/New_York", 1_767_243_600_000, AT_MS, 7, Gap.SHIFT, Fold.BOTH
+    )
+    assert expected == when
+
+
+def test_the_count_of_an_rrule_is_kept_apart_from_its_text() -> None:
+    when = _define(rrule="FREQ=DAILY;COUNT=3").when
+
+    assert ("FREQ=DAILY", 3) == (when.expr, when.count)
+
+
+def test_gaps_are_treated_as_each_kind_of_trigger_has_it() -> None:
+    kinds = {"cron": "0 9 * * *", "rrule": "FREQ=DAILY", "every": 5}
+
+    assert {"cron": Gap.FIRST_VALID, "rrule": Gap.SHIFT, "every": Gap.SHIFT} == {
+        kind: _define(**{kind: expr}).when.gap for kind, expr in kinds.items()
+    }
+
+
+def test_tags_are_a_sorted_set() -> None:
+    assert ("a", "b") == _define(at=AT, tags=["b", "a", "b"]).tags
+
+
+def test_enums_are_taken_as_they_are() -> None:
+    definition = _define(at=AT, priority=Priority.LOW, if_exists=IfExists.KEEP, on_uncertain=OnUncertain.SKIP)
+
+    assert (Priority.LOW, IfExists.KEEP) == (definition.priority, definition.if_exists)
+
+
+def test_a_run_now_is_the_same_but_for_its_time() -> None:
+    now, later = define_now("app.task", {"queue": "sms"}, "made-up"), _define(after=0, queue="sms")
+
+    assert replace(later, when=Now()) == now
+
+
+def test_a_trigger_alone_takes_only_what_belongs_to_it() -> None:
+    assert TriggerKind.EVERY is define_trigger({"every": 5}).kind
+    for options in ({"at": AT}, {"every": 5, "queue": "x"}, {}):
+        with pytest.raises(InvalidSchedule):
+            define_trigger(options)
+
+
+def test_an_error_shows_a_long_value_cut() -> None:
+    with pytest.raises(InvalidSchedule) as caught:
+        _define(at=AT, id="x" * 100_000)
+
+    assert len(str(caught.value)) < 200
+
+
+def test_a_value_whose_repr_fails_does_not_hide_the_error() -> None:
+    class Hostile:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    with pytest.raises(InvalidSchedule, match=r"^id=<Hostile>"):
+        _define(at=AT, id=Hostile())
+
+
+@pytest.mark.parametrize("function", [instant_ms, lambda field, value, tz: seconds_to_ms(field, value, 0)])
+def test_the_field_of_an_error_is_the_callers(function: Any) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^due_after="):
+        function("due_after", object(), None)

@@ -1,0 +1,121 @@
+"""revise(): a stored schedule with some options changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from zsched.core.clock import to_ms
+from zsched.core.model import At, Definition, OnUncertain, Priority, Schedule, ScheduleState
+from zsched.core.revision import revise
+from zsched.core.triggers import Fold, Gap, TriggerKind, TriggerSpec
+from zsched.errors import InvalidSchedule
+
+AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
+RULE = TriggerSpec(
+    TriggerKind.CRON, "0 9 * * *", "Asia/Seoul", to_ms(AT), to_ms(AT) + 10**10, 5, Gap.SHIFT, Fold.SECOND
+)
+ONCE = Schedule(
+    id="a", state=ScheduleState.ACTIVE, kind="once", func="app.task", queue="sms", priority=Priority.HIGH,
+    next_ms=to_ms(AT), tz="Asia/Seoul", at_front=True, on_uncertain=OnUncertain.SKIP, description="app.task",
+    tags=("x",), created_by="me", managed_by="file",
+)  # fmt: skip
+RECURRING = replace(ONCE, kind="cron", trigger=RULE, anchor_ms=1, nominal_ms=to_ms(AT), version="1-1")
+STORED = {"queue": "sms", "timeout": 60, "result_ttl": 500}
+
+
+def _revise(old: Schedule = ONCE, stored: dict[str, Any] | None = None, **changes: Any) -> Definition:
+    return revise(old, STORED | (stored or {}), b"stored", changes)
+
+
+@pytest.mark.parametrize("old", [ONCE, RECURRING])
+def test_what_is_not_changed_stays(old: Schedule) -> None:
+    definition = _revise(old)
+
+    assert (RULE if old.trigger else At(to_ms(AT))) == definition.when
+    assert ("a", "sms", Priority.HIGH, True) == (
+        definition.id, definition.queue, definition.priority, definition.at_front,
+    )  # fmt: skip
+    assert (OnUncertain.SKIP, ("x",), "me", "file", "Asia/Seoul") == (
+        definition.on_uncertain, definition.tags, definition.created_by, definition.managed_by, definition.tz,
+    )  # fmt: skip
+    assert (b"stored", 60, 500) == (
+        definition.payload.data, definition.payload.timeout, definition.payload.result_ttl,
+    )  # fmt: skip
+
+
+def test_a_new_time_keeps_the_payload() -> None:
+    definition = _revise(at=AT + timedelta(hours=1))
+
+    assert (At(to_ms(AT) + 3_600_000), b"stored") == (definition.when, definition.payload.data)
+
+
+def test_a_naive_time_is_local_in_the_stored_zone() -> None:
+    assert At(to_ms(AT)) == _revise(at=datetime(2026, 11, 21, 17)).when
+
+
+@pytest.mark.parametrize("change", [{"args": (2,)}, {"kwargs": {"k": 2}}, {"func": "app.other"}])
+def test_a_new_payload_keeps_the_time_and_the_rest_of_the_call(change: dict[str, Any]) -> None:
+    definition = _revise(stored={"args": (1,), "kwargs": {"k": 1}}, **change)
+
+    payload = definition.payload
+    assert (At(to_ms(AT)), None) == (definition.when, payload.data)
+    expected = {"func": "app.task", "args": (1,), "kwargs": {"k": 1}} | change
+    assert expected == {"func": payload.func, "args": payload.args, "kwargs": payload.kwargs}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"cron": "5 9 * * *"}, replace(RULE, expr="5 9 * * *", gap=Gap.FIRST_VALID, count=None)),
+        ({"every": 60}, replace(RULE, kind=TriggerKind.EVERY, expr="60000", count=None)),
+        ({"tz": "Europe/London"}, replace(RULE, tz="Europe/London")),
+        ({"count": None}, replace(RULE, count=None)),
+        ({"ends": None, "starts": None}, replace(RULE, ends_ms=None, starts_ms=None)),
+        ({"gap": "skip"}, replace(RULE, gap=Gap.SKIP)),
+    ],
+)
+def test_a_rule_changes_as_said(changes: dict[str, Any], expected: TriggerSpec) -> None:
+    assert expected == _revise(RECURRING, **changes).when
+
+
+def test_an_interval_and_an_rrule_survive_unchanged() -> None:
+    for rule in (
+        TriggerSpec(TriggerKind.EVERY, "1500", "UTC", gap=Gap.SHIFT),
+        TriggerSpec(TriggerKind.RRULE, "FREQ=DAILY;BYHOUR=9", "UTC", count=4, gap=Gap.SHIFT),
+    ):
+        assert rule == _revise(replace(RECURRING, trigger=rule), queue="other").when
+
+
+@pytest.mark.parametrize(
+    ("old", "field", "changes"),
+    [
+        (ONCE, "id", {"id": "b"}),
+        (ONCE, "if_exists", {"if_exists": "keep"}),
+        (ONCE, "every", {"every": 5}),
+        (ONCE, "cron", {"cron": "* * * * *"}),
+        (RECURRING, "at", {"at": AT}),
+        (RECURRING, "after", {"after": 5}),
+        (ONCE, "queue", {"queue": "a b"}),
+        (ONCE, "eta", {"eta": AT}),
+        (ONCE, "count", {"count": 5}),
+        (ONCE, "jitter", {"jitter": 5}),
+        (RECURRING, "cron", {"cron": "nonsense"}),
+        (ONCE, "at and after", {"at": AT, "after": 5}),
+    ],
+)
+def test_a_bad_change_names_its_field(old: Schedule, field: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSchedule) as caught:
+        _revise(old, **changes)
+
+    assert field == caught.value.field
+
+
+def test_a_description_of_ones_own_stays_and_that_of_the_function_follows_it() -> None:
+    own = _revise(replace(ONCE, description="Say hello"), func="app.other")
+    follows = _revise(func="app.other")
+
+    assert ("Say hello", None) == (own.payload.description, follows.payload.description)

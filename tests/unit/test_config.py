@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from zsched.config import Settings, load, variable_of
+from zsched.config.redaction import redact
+from zsched.errors import ConfigError
+
+SHIPPED = Path(__file__).parents[2] / "config" / "zsched.toml"
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "zsched.toml"
+    file.write_text(text)
+    return file
+
+
+def keys() -> list[tuple[str, str]]:
+    """Every key of Settings as (section, name)."""
+    found = []
+    for field in dataclasses.fields(Settings):
+        value = getattr(Settings(), field.name)
+        if dataclasses.is_dataclass(value):
+            found += [(field.name, inner.name) for inner in dataclasses.fields(value)]
+        else:
+            found.append(("", field.name))
+    return found
+
+
+def value_of(settings: Settings, section: str, name: str) -> object:
+    return getattr(getattr(settings, section) if section else settings, name)
+
+
+def test_without_file_environment_and_flags_the_defaults_hold() -> None:
+    assert Settings() == load(env={})
+
+
+def test_the_shipped_file_changes_nothing() -> None:
+    assert Settings() == load(SHIPPED, env={})
+
+
+def test_the_shipped_file_documents_every_key_with_its_default() -> None:
+    uncommented = re.sub(r"(?m)^#(?=[a-z_]+ = )", "", SHIPPED.read_text())
+
+    documented = tomllib.loads(uncommented)
+
+    flat = {("", key): value for key, value in documented.items() if not isinstance(value, dict)}
+    flat |= {(section, key): v for section, t in documented.items() if isinstance(t, dict) for key, v in t.items()}
+    defaults = {key: value_of(Settings(), *key) for key in keys()}
+    assert "/run/credentials/" in flat[("redis", "password_file")]
+    flat[("redis", "password_file")] = None  # TOML has no null: the file shows an example, its text says "none"
+    assert defaults == {key: tuple(value) if isinstance(value, list) else value for key, value in flat.items()}
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path, 'namespace = "file"\n[daemon]\nidle_ms = 11\nbatch_max = 12\n')
+    env = {"ZSCHED_NAMESPACE": "env", "ZSCHED_DAEMON_IDLE_MS": "21"}
+
+    settings = load(file, env, {"namespace": "flag", "daemon.idle_ms": None})
+
+    assert ("flag", 21, 12) == (settings.namespace, settings.daemon.idle_ms, settings.daemon.batch_max)
+
+
+def test_the_environment_can_name_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path, 'namespace = "elsewhere"\n')
+
+    assert load(env={"ZSCHED_CONFIG": str(file)}).namespace == "elsewhere"
+
+
+@pytest.mark.parametrize("key", keys(), ids=".".join)
+def test_every_key_can_be_set_in_the_environment(key: tuple[str, str]) -> None:
+    default = value_of(Settings(), *key)
+    text = "some-file" if default is None else ",".join(default) if isinstance(default, tuple) else str(default)
+
+    settings = load(env={variable_of(key): text})
+
+    assert (default or "some-file") == (value_of(settings, *key) or default or "some-file")
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "expected"),
+    [
+        ("ZSCHED_DAEMON_ALLOW_EVICTION", "yes", True),
+        ("ZSCHED_DAEMON_ALLOW_EVICTION", "0", False),
+        ("ZSCHED_DAEMON_SCRIPT_TARGET_MS", "2", 2.0),
+        ("ZSCHED_RQ_ALLOW_CALLABLES", "app.tasks.*, app.mail.send", ("app.tasks.*", "app.mail.send")),
+        ("ZSCHED_REDIS_URL", "unix:///run/redis.sock?db=3", "unix:///run/redis.sock?db=3"),
+    ],
+)
+def test_the_environment_writes_values_as_text(variable: str, text: str, expected: object) -> None:
+    settings = load(env={variable: text})
+
+    section, name = next(key for key in keys() if variable_of(key) == variable)
+    assert expected == value_of(settings, section, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[redis]\nurl = 6379", "[redis] url=6379: write redis://host:6379/0"),
+        ("[redis]\ntimeout_s = true", "[redis] timeout_s=True: write a number from 0.05 to 300"),
+        ("[redis]\ntimeout_s = nan", "timeout_s=nan: write a number"),
+        ("[daemon]\nlease_ms = 2000.5", "[daemon] lease_ms=2000.5: write a whole number from 200 to 60000"),
+        ("[daemon]\nlease_ms = 199", "lease_ms=199: write a whole number"),
+        ("[daemon]\nallow_eviction = 1", "allow_eviction=1: write true or false"),
+        ("[daemon]\nrenew_ms = 1000", "renew_ms=1000 must be less than half of lease_ms=2000"),
+        ("[rq]\nserializer = 'yaml'", "serializer='yaml': write one of: pickle, json"),
+        ("[rq]\nallow_callables = []", "allow_callables=[]: write a list of words"),
+        ("[daemon]\nlease = 2000", "[daemon] lease is no setting; did you mean lease_ms?"),
+        ("[redis]\nlease_ms = 2000", "[redis] lease_ms is no setting; it belongs in section [daemon]"),
+        ("[redis]\nnamespace = 'x'", "it belongs above the first section"),
+        ("lease_ms = 2000", "lease_ms is no setting; it belongs in section [daemon]"),
+        ("[deamon]\nlease_ms = 2000", "[deamon] is no section; did you mean daemon?"),
+        ("redis = 'redis://h'", "redis is a section: write [redis] and its keys below"),
+        ("namespace = 'Big'", "namespace='Big': use 1 to 32 of a-z, 0-9 and _"),
+        ("namespace = ", "configuration file"),
+        ("[redis]\npassword_file = ''", "password_file='': write the path of a file"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named_with_its_place_and_remedy(tmp_path: Path, text: str, message: str) -> None:
+    file = write(tmp_path, text)
+
+    with pytest.raises(ConfigError) as caught:
+        load(file, env={})
+
+    assert message in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"ZSCHED_REDIS_URI": "redis://h"}, "ZSCHED_REDIS_URI in the environment is no setting; did you mean"),
+        ({"ZSCHED_REDIS_PORT": "6379"}, "ZSCHED_REDIS_PORT in the environment is no setting"),
+        ({"ZSCHED_DAEMON_BATCH_MAX": "many"}, "ZSCHED_DAEMON_BATCH_MAX='many': write a whole number"),
+        ({"ZSCHED_DAEMON_LEASE_MS": "900"}, "ZSCHED_DAEMON_LEASE_MS: renew_ms=500 must be less than half"),
+        ({"ZSCHED_REDIS_URL": "http://h"}, "ZSCHED_REDIS_URL='http://h': write redis://host"),
+        ({"ZSCHED_REDIS_URL": "redis://h:port"}, "host and port cannot be read"),
+        ({"ZSCHED_REDIS_URL": "redis://h/zero"}, "the number of the database"),
+        ({"ZSCHED_REDIS_URL": "unix://"}, "the socket's path is missing"),
+        ({"ZSCHED_CONFIG": "/nowhere/zsched.toml"}, "configuration file /nowhere/zsched.toml: No such file"),
+    ],
+)
+def test_a_mistake_in_the_environment_is_named(env: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(env=env)
+
+    assert message in str(caught.value)
+
+
+def test_a_mistake_in_a_flag_names_the_flag() -> None:
+    with pytest.raises(ConfigError, match=r"^--daemon-idle-ms='soon': write a whole number"):
+        load(env={}, flags={"daemon.idle_ms": "soon"})
+
+
+def test_what_kubernetes_puts_into_the_environment_is_no_mistake() -> None:
+    env = {
+        "ZSCHED_SERVICE_HOST": "10.0.0.1",
+        "ZSCHED_REDIS_SERVICE_PORT": "6379",
+        "ZSCHED_REDIS_PORT": "tcp://10.0.0.1:6379",
+        "ZSCHED_REDIS_PORT_6379_TCP": "tcp://10.0.0.1:6379",
+        "ZSCHED_REDIS_PORT_6379_TCP_ADDR": "10.0.0.1",
+    }
+
+    assert Settings() == load(env=env)
+
+
+def test_other_variables_of_zsched_are_no_settings() -> None:
+    assert Settings() == load(env={"ZSCHED_REDIS_SERVER": "/usr/bin/redis-server", "PATH": "/bin"})
+
+
+def test_a_password_in_a_flag_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ConfigError, match="ZSCHED_REDIS_URL") as caught:
+        load(env={}, flags={"redis.url": "redis://:secret@host/0"})
+
+    assert "secret" not in str(caught.value)
+
+
+def test_a_bad_url_is_shown_without_its_password() -> None:
+    with pytest.raises(ConfigError, match=r"redsi://me:\*\*\*@host") as caught:
+        load(env={"ZSCHED_REDIS_URL": "redsi://me:secret@host"})
+
+    assert "secret" not in str(caught.value)
+
+
+def test_two_passwords_are_refused(tmp_path: Path) -> None:
+    file = write(tmp_path, '[redis]\npassword_file = "/x"\n')
+
+    with pytest.raises(ConfigError, match=r"ZSCHED_REDIS_URL, .*password_file: two passwords"):
+        load(file, env={"ZSCHED_REDIS_URL": "redis://:secret@host"})
+
+
+def test_a_password_file_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(" with space \n")
+
+    settings = load(env={"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")})
+
+    assert settings.redis.read_password() == " with space "
+    assert Settings().redis.read_password() is None
+
+
+@pytest.mark.parametrize(("content", "problem"), [(None, "No such file"), ("\n", "it is empty")])
+def test_a_useless_password_file_is_an_error(tmp_path: Path, content: str | None, problem: str) -> None:
+    if content is not None:
+        (tmp_path / "password").write_text(content)
+    settings = load(env={"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")})
+
+    with pytest.raises(ConfigError, match=problem):
+        settings.redis.read_password()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("redis://me@host", "redis://***@host"),
+        ("redis://me:secret@host:6379/0", "redis://me:***@host:6379/0"),
+        ("redis://:secret@host", "redis://***@host"),
+        ("redis://:se/c#r@et@host/0", "redis://***@host/0"),
+        ("unix:///run/r.sock?db=0&password=secret&x=1", "unix:///run/r.sock?db=0&password=***&x=1"),
+        ("redis://host/0?PASSWORD=se@cret", "redis://host/0?PASSWORD=***"),
+        ("redis:/:secret@host", "redis:/***@host"),
+        (":secret@host", "***@host"),
+        ("nothing secret", "nothing secret"),
+    ],
+)
+def test_a_url_is_printed_without_passwords(url: str, shown: str) -> None:
+    assert shown == redact(url)

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+import structlog
+
+from zsched import events
+from zsched.errors import ConfigError
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def restored_structlog() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+def lines_of(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_off_a_terminal_an_event_is_one_json_object_with_a_utc_timestamp() -> None:
+    stream = io.StringIO()
+    events.configure(stream=stream)
+
+    structlog.get_logger().info("run_fired", schedule_id="reminder-42", late_ms=3)
+
+    (event,) = lines_of(stream)
+    timestamp = str(event.pop("timestamp"))
+    assert {"event": "run_fired", "level": "info", "schedule_id": "reminder-42", "late_ms": 3} == event
+    assert timestamp.endswith("Z")
+    assert datetime.fromisoformat(timestamp).tzinfo == UTC
+
+
+def test_on_a_terminal_an_event_is_a_line_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = Terminal()
+    events.configure(stream=stream)
+
+    structlog.get_logger().info("run_fired", late_ms=3)
+
+    assert "run_fired" in stream.getvalue()
+    assert "late_ms=3" in stream.getvalue()
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = Terminal()
+    events.configure(stream=stream)
+
+    structlog.get_logger().info("run_fired")
+
+    assert "\x1b[" in stream.getvalue()
+
+
+def test_the_format_can_be_forced_either_way() -> None:
+    terminal, pipe = Terminal(), io.StringIO()
+
+    events.configure(format="json", stream=terminal)
+    structlog.get_logger().info("lease_taken")
+    events.configure(format="console", stream=pipe)
+    structlog.get_logger().info("lease_taken")
+
+    assert json.loads(terminal.getvalue())["event"] == "lease_taken"
+    assert not pipe.getvalue().startswith("{")
+
+
+def test_events_below_the_level_are_not_written() -> None:
+    stream = io.StringIO()
+    events.configure(level="warning", stream=stream)
+    log = structlog.get_logger()
+
+    log.info("tick_done")
+    log.warning("clock_jumped")
+
+    assert ["clock_jumped"] == [event["event"] for event in lines_of(stream)]
+
+
+def test_a_later_setup_reaches_loggers_that_were_used_already() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    log = structlog.get_logger()
+
+    events.configure(stream=first)
+    log.info("daemon_started")
+    events.configure(stream=second)
+    log.info("daemon_stopped")
+
+    assert (["daemon_started"], ["daemon_stopped"]) == tuple([e["event"] for e in lines_of(s)] for s in (first, second))
+
+
+@pytest.mark.parametrize("format", ["json", "console"])
+def test_an_exception_is_rendered_with_its_traceback(format: str) -> None:
+    stream = io.StringIO()
+    events.configure(format=format, stream=stream)
+
+    try:
+        raise ZeroDivisionError("by nothing")
+    except ZeroDivisionError:
+        structlog.get_logger().exception("schedule_quarantined", schedule_id="x")
+
+    assert "Traceback (most recent call last)" in stream.getvalue()
+    assert "ZeroDivisionError: by nothing" in stream.getvalue()
+
+
+def test_a_value_that_json_does_not_know_is_written_as_its_repr() -> None:
+    stream = io.StringIO()
+    events.configure(stream=stream)
+
+    structlog.get_logger().info("job_encoded", data=b"\xff", at=datetime(2026, 1, 1, tzinfo=UTC))
+
+    assert lines_of(stream)[0]["data"] == repr(b"\xff")
+
+
+def test_a_closed_stream_loses_events_and_nothing_else() -> None:
+    stream = io.StringIO()
+    events.configure(stream=stream)
+    stream.close()
+
+    structlog.get_logger().info("run_fired")
+    events.configure(stream=stream)
+
+
+def test_a_broken_pipe_loses_events_and_nothing_else() -> None:
+    script = (
+        "import sys, structlog; from zsched import events; events.configure(); sys.stdin.readline();"
+        "[structlog.get_logger().info('run_fired', n=n) for n in range(1000)]; print('done')"
+    )
+    program = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+    )
+    assert program.stderr is not None
+
+    program.stderr.close()  # nobody reads its events any more
+    told, _ = program.communicate(b"go\n", timeout=30)
+
+    assert (b"done\n", 0) == (told, program.returncode)
+
+
+@pytest.mark.parametrize("wrong", [{"level": "loud"}, {"format": "xml"}])
+def test_an_unknown_level_or_format_is_an_error_with_the_choices(wrong: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="write one of"):
+        events.configure(**wrong)

@@ -1,0 +1,172 @@
+"""Recurrence rules against dateutil, which iterates where zsched computes."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
+from zoneinfo import ZoneInfo
+
+import pytest
+from dateutil import tz as dateutil_tz
+from dateutil.rrule import rrulestr
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.triggers.oracle import local, ms
+from zsched.core.triggers import Gap, TriggerKind, TriggerSpec, build, parse_rrule
+
+NEW_YORK = "America/New_York"
+WEEKDAYS = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
+
+
+def rrule(text, zone="UTC", anchor="2026-01-01", **bounds):
+    expr, count = parse_rrule(text)
+    spec = TriggerSpec(TriggerKind.RRULE, expr, zone, count=count, gap=Gap.SHIFT, **bounds)
+    return build(spec, ms(anchor, zone))
+
+
+def after(trigger, at_ms, n):
+    found = []
+    while len(found) < n and (at_ms := trigger.next_after(at_ms)) is not None:
+        found.append(at_ms)
+    return found
+
+
+def by_dateutil(text, start, zone, horizon):
+    """The instants of a rule by dateutil: naive, then resolved, then without repeats."""
+    tz = ZoneInfo(zone)
+    naive = takewhile(lambda at: at <= horizon, rrulestr(text, dtstart=start))
+    instants = (int(dateutil_tz.resolve_imaginary(at.replace(tzinfo=tz)).timestamp()) * 1000 for at in naive)
+    return sorted(set(instants))
+
+
+def numbers(low, high, size=3):
+    values = [number for number in range(low, high + 1) if number or low >= 0]
+    return st.lists(st.sampled_from(values), min_size=1, max_size=size, unique=True)
+
+
+@st.composite
+def rules(draw):
+    """A rule that both sides read alike: numbered and plain weekdays are not mixed (dateutil intersects them)."""
+    freq = draw(st.sampled_from(["DAILY", "WEEKLY", "MONTHLY", "YEARLY"]))
+    parts = {"FREQ": freq, "INTERVAL": draw(st.sampled_from([1, 1, 1, 2, 3, 5, 13]))}
+    choice = {
+        "BYMONTH": numbers(1, 12),
+        "BYHOUR": numbers(0, 23, 2),
+        "BYMINUTE": numbers(0, 59, 2),
+        "BYSECOND": numbers(0, 59, 1),
+    }
+    if freq != "WEEKLY":
+        choice["BYMONTHDAY"] = numbers(-31, 31)
+    if freq == "YEARLY":
+        choice["BYYEARDAY"] = numbers(-366, 366)
+    for key in draw(st.sets(st.sampled_from(sorted(choice)), max_size=2)):
+        parts[key] = ",".join(map(str, draw(choice[key])))
+    days = draw(st.lists(st.sampled_from(WEEKDAYS), max_size=3, unique=True))
+    if days:
+        if freq == "MONTHLY" or (freq == "YEARLY" and "BYMONTH" in parts):
+            prefix = draw(st.sampled_from(["", "1", "-1", "2", "5"]))
+        elif freq == "YEARLY":
+            prefix = draw(st.sampled_from(["", "1", "-1", "20", "53"]))
+            if not prefix and draw(st.booleans()):
+                parts["BYWEEKNO"] = ",".join(map(str, draw(numbers(-51, 51))))
+        else:
+            prefix = ""
+        parts["BYDAY"] = ",".join(prefix + day for day in days)
+    if len(parts) > 2 and draw(st.booleans()):
+        parts["BYSETPOS"] = ",".join(map(str, draw(numbers(-4, 4, 2))))
+    if draw(st.booleans()):
+        parts["WKST"] = draw(st.sampled_from(WEEKDAYS))
+    return ";".join(f"{key}={value}" for key, value in parts.items())
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rules(),
+    st.datetimes(datetime(1995, 1, 1), datetime(2024, 12, 31)).map(lambda at: at.replace(microsecond=0)),
+    st.sampled_from(["UTC", NEW_YORK, "Australia/Lord_Howe", "Asia/Kathmandu"]),
+)
+def test_a_rule_gives_what_dateutil_gives(text, start, zone):
+    if "WEEKLY" in text and "BYSETPOS" in text:  # dateutil's first week has no days before the start to choose from
+        week_start = WEEKDAYS.index(text.partition("WKST=")[2] or "MO")
+        start -= timedelta(days=(start.weekday() - week_start) % 7)
+    assume(dateutil_tz.datetime_exists(start.replace(tzinfo=ZoneInfo(zone))))
+    horizon = start + timedelta(days=365 * (8 if "YEARLY" in text else 2))
+    starts_ms = int(start.replace(tzinfo=ZoneInfo(zone)).timestamp()) * 1000
+    until_ms = int(horizon.replace(tzinfo=ZoneInfo(zone)).timestamp()) * 1000
+    trigger = rrule(text, zone, starts_ms=starts_ms)
+
+    following = trigger.next_after(until_ms)  # dateutil looks for impossible dates until the year 9999
+    assume(following is not None and following < ms("2040-01-01"))
+    everything = by_dateutil(text, start, zone, horizon + timedelta(days=2))
+    expected = [at_ms for at_ms in everything if starts_ms <= at_ms <= until_ms]
+
+    assert expected[:60] == [at_ms for at_ms in after(trigger, 0, 60) if at_ms <= until_ms][: len(expected[:60])]
+    assert len(expected) == trigger.count_between(0, until_ms)
+    assert (expected[-1] if expected else None) == trigger.last_until(until_ms)
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "anchor", "expected"),
+    [
+        ("FREQ=DAILY", "UTC", "2026-01-01T10:00", ["2026-01-02T00:00", "2026-01-03T00:00"]),
+        ("FREQ=WEEKLY;BYDAY=MO,FR;BYHOUR=9", "UTC", "2026-01-01", ["2026-01-02T09:00", "2026-01-05T09:00"]),
+        ("FREQ=MONTHLY;BYMONTHDAY=31", "UTC", "2026-01-31T12:00", ["2026-03-31T00:00", "2026-05-31T00:00"]),
+        ("FREQ=MONTHLY;BYMONTHDAY=-1", "UTC", "2028-02-01", ["2028-02-29T00:00", "2028-03-31T00:00"]),
+        ("FREQ=MONTHLY;BYDAY=-1FR", "UTC", "2026-01-01", ["2026-01-30T00:00", "2026-02-27T00:00"]),
+        (
+            "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1",
+            "UTC",
+            "2026-01-01",
+            ["2026-01-30T00:00", "2026-02-27T00:00"],
+        ),
+        ("FREQ=MONTHLY;BYDAY=1MO,FR;BYHOUR=8", "UTC", "2026-01-01", ["2026-01-02T08:00", "2026-01-05T08:00"]),
+        ("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29", "UTC", "2096-03-01", ["2104-02-29T00:00", "2108-02-29T00:00"]),
+        ("FREQ=YEARLY;BYWEEKNO=53;BYDAY=MO", "UTC", "2021-01-01", ["2026-12-28T00:00", "2032-12-27T00:00"]),
+        ("FREQ=WEEKLY;BYDAY=SA,SU;BYSETPOS=1;WKST=SU", "UTC", "2026-01-01", ["2026-01-04T00:00", "2026-01-11T00:00"]),
+        ("FREQ=DAILY;COUNT=2", "UTC", "2026-01-01", ["2026-01-02T00:00", "2026-01-03T00:00"]),
+        ("FREQ=DAILY;UNTIL=20260102T000000Z", "UTC", "2026-01-01", ["2026-01-02T00:00"]),
+        ("FREQ=DAILY;BYHOUR=2;BYMINUTE=30", NEW_YORK, "2026-03-08", ["2026-03-08T03:30", "2026-03-09T02:30"]),
+        ("FREQ=DAILY;BYHOUR=2,3;BYMINUTE=30", NEW_YORK, "2026-03-08", ["2026-03-08T03:30", "2026-03-09T02:30"]),
+        ("FREQ=DAILY;BYHOUR=1;BYMINUTE=30", NEW_YORK, "2026-11-01", ["2026-11-01T01:30", "2026-11-02T01:30"]),
+        ("FREQ=DAILY;BYHOUR=9", "Pacific/Apia", "2011-12-29", ["2011-12-29T09:00", "2011-12-31T09:00"]),
+    ],
+)
+def test_a_rule_means_what_rfc_5545_says(text, zone, anchor, expected):
+    trigger = rrule(text, zone, anchor)
+
+    found = after(trigger, ms(anchor, zone), 3)
+
+    assert expected == [local(at_ms, zone)[:16] for at_ms in islice(found, len(expected))]
+    if "COUNT" in text or "UNTIL" in text:
+        assert len(expected) == len(found)
+
+
+def test_interval_is_counted_from_the_start_decades_back():
+    trigger = rrule("FREQ=WEEKLY;INTERVAL=2;BYDAY=TU", starts_ms=ms("1990-01-02T08:30"))
+    expected = ms("1990-01-02T08:30") + 14 * 86_400_000 * 939
+
+    assert expected == trigger.next_after(expected - 1)
+    assert expected == trigger.last_until(expected)
+    assert 940 == trigger.count_between(0, expected)
+
+
+def test_a_start_between_two_seconds_counts_from_the_next_whole_one():
+    trigger = rrule("FREQ=DAILY", starts_ms=ms("2026-01-01T10:00") + 1)
+
+    assert ms("2026-01-01T10:00:01") == trigger.next_after(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("FREQ=DAILY", ("FREQ=DAILY", None)),
+        ("rrule:freq=weekly;byday=we,mo;interval=1;count=5", ("FREQ=WEEKLY;BYDAY=MO,WE", 5)),
+        ("BYMONTHDAY=-1,15,15;FREQ=MONTHLY;WKST=MO", ("FREQ=MONTHLY;BYMONTHDAY=-1,15", None)),
+        ("FREQ=MONTHLY;BYDAY=+1MO,-1FR,TU;BYSETPOS=2", ("FREQ=MONTHLY;BYDAY=TU,-1FR,1MO;BYSETPOS=2", None)),
+        ("FREQ=DAILY;UNTIL=20301231T235959Z;INTERVAL=2;", ("FREQ=DAILY;INTERVAL=2;UNTIL=20301231T235959Z", None)),
+    ],
+)
+def test_equal_rules_have_one_text(text, expected):
+    assert expected == parse_rrule(text)
+    assert expected[0] == parse_rrule(expected[0])[0]

@@ -1,0 +1,112 @@
+"""Zone names, the changes of zones, and single local times."""
+
+from __future__ import annotations
+
+import zoneinfo
+from datetime import datetime
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tests.unit.triggers.oracle import ZONES, ms, tzif_changes
+from zsched.core.triggers import Fold, Gap, resolve_local, zone
+from zsched.core.triggers.zones import changes
+from zsched.errors import InvalidSchedule
+
+
+@pytest.mark.parametrize("name", [*ZONES, "Etc/GMT+5", "Etc/UTC", "GMT", "Japan", "America/Argentina/Buenos_Aires"])
+def test_iana_names_are_accepted(name):
+    assert name == zone(name).key
+
+
+@pytest.mark.parametrize(
+    ("name", "suggested"),
+    [
+        ("EST", "America/New_York"),
+        ("EST5EDT", "America/New_York"),
+        ("CST6CDT", "America/Chicago"),
+        ("MST", "America/Denver"),
+        ("PST", "America/Los_Angeles"),
+        ("CET", "Europe/Berlin"),
+        ("localtime", "UTC"),
+        ("Factory", "UTC"),
+        ("posixrules", "America/New_York"),
+        ("right/Europe/London", "Europe/London"),
+        ("posix/UTC", "UTC"),
+        ("Europe/Londn", "Europe/London"),
+        ("america/new york", "America/New_York"),
+        ("london", "Europe/London"),
+        ("utc", "UTC"),
+        ("Nowhere", "an IANA name"),
+        ("+02:00", "an IANA name"),
+        ("../../etc/passwd", "an IANA name"),
+        ("", "an IANA name"),
+        ("x" * 100_000, "an IANA name"),
+        (None, "an IANA name"),
+        (5, "an IANA name"),
+    ],
+)
+def test_other_names_are_refused_with_a_suggestion(name, suggested):
+    with pytest.raises(InvalidSchedule) as caught:
+        zone(name, field="zone")
+
+    assert "zone" == caught.value.field
+    assert name is caught.value.value
+    assert suggested in caught.value.remedy
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("name", [*ZONES, "Africa/Freetown", "America/Noronha", "Asia/Gaza", "America/Scoresbysund"])
+def test_every_change_of_a_zone_is_found_to_the_second(name):
+    for first, last in (("1935-01-01", "1950-01-01"), ("1999-01-01", "2026-01-01")):
+        expected = [change for change in tzif_changes(name) if ms(first) < change[0] * 1000 <= ms(last)]
+
+        found = [tuple(change) for change in changes(ZoneInfo(name), ms(first) // 1000, ms(last) // 1000)]
+        assert expected == [change for change in found if expected and change[0] <= expected[-1][0]]
+
+
+def test_no_zone_changes_twice_in_the_time_that_the_search_or_a_fold_needs():
+    for name in zoneinfo.available_timezones():
+        found = tzif_changes(name)
+        for (at_s, before, after), (next_s, _, back) in pairwise(found):
+            assert next_s - at_s > 2 * max(abs(after - before), abs(back - after)), name
+            assert next_s - at_s > 2 * 86_400 or back != before, name
+
+
+SPRING, AUTUMN = datetime(2026, 3, 8, 2, 30), datetime(2026, 11, 1, 1, 30)
+
+
+@pytest.mark.parametrize(
+    ("local", "name", "gap", "fold", "expected"),
+    [
+        (datetime(2026, 6, 1, 9), "America/New_York", Gap.SKIP, Fold.FIRST, ["2026-06-01T13:00"]),
+        (SPRING, "America/New_York", Gap.FIRST_VALID, Fold.FIRST, ["2026-03-08T07:00"]),
+        (SPRING, "America/New_York", Gap.SHIFT, Fold.FIRST, ["2026-03-08T07:30"]),
+        (SPRING, "America/New_York", Gap.SKIP, Fold.FIRST, []),
+        (AUTUMN, "America/New_York", Gap.SHIFT, Fold.FIRST, ["2026-11-01T05:30"]),
+        (AUTUMN, "America/New_York", Gap.SHIFT, Fold.SECOND, ["2026-11-01T06:30"]),
+        (AUTUMN, "America/New_York", Gap.SHIFT, Fold.BOTH, ["2026-11-01T05:30", "2026-11-01T06:30"]),
+        (datetime(2024, 10, 6, 2, 15), "Australia/Lord_Howe", Gap.FIRST_VALID, Fold.FIRST, ["2024-10-05T15:30"]),
+        (datetime(2024, 10, 6, 2, 15), "Australia/Lord_Howe", Gap.SHIFT, Fold.FIRST, ["2024-10-05T15:45"]),
+        (datetime(2024, 4, 7, 1, 45), "Australia/Lord_Howe", Gap.SHIFT, Fold.SECOND, ["2024-04-06T15:15"]),
+        (datetime(2011, 12, 30, 9), "Pacific/Apia", Gap.FIRST_VALID, Fold.FIRST, ["2011-12-30T10:00"]),
+        (datetime(2011, 12, 30, 9), "Pacific/Apia", Gap.SHIFT, Fold.FIRST, ["2011-12-30T19:00"]),
+        (datetime(2011, 12, 30), "Pacific/Apia", Gap.FIRST_VALID, Fold.FIRST, ["2011-12-30T10:00"]),
+        (datetime(2011, 12, 30, 23, 59, 59), "Pacific/Apia", Gap.FIRST_VALID, Fold.FIRST, ["2011-12-30T10:00"]),
+        (datetime(9999, 12, 31, 23, 59), "Pacific/Honolulu", Gap.SHIFT, Fold.FIRST, None),
+    ],
+)
+def test_a_local_time_is_resolved_as_chosen(local, name, gap, fold, expected):
+    found = resolve_local(local, ZoneInfo(name), gap, fold)
+
+    if expected is None:  # beyond what a datetime in UTC can say: an instant all the same
+        assert [253_402_336_740_000] == found
+    else:
+        assert [ms(text) for text in expected] == found
+
+
+def test_a_local_time_keeps_its_milliseconds():
+    assert [ms("2026-01-01") + 250] == resolve_local(
+        datetime(2026, 1, 1, 0, 0, 0, 250_999), zone("UTC"), Gap.SKIP, Fold.FIRST
+    )

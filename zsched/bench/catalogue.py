@@ -1,0 +1,40 @@
+"""Which rows there are, in the order of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from zsched.bench.arena import Arena
+from zsched.bench.results import Result
+from zsched.bench.rows import bulk, campaign, dispatch, idle, lateness, memory, priority, recurring, takeover
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """
+    One row: what it measures, and how. ``is_heavy``: minutes and gigabytes, so only when asked for.
+    """
+
+    name: str
+    about: str
+    run: Callable[[Arena], Result]
+    is_heavy: bool = False
+
+
+ROWS = {
+    row.name: row
+    for row in (
+        Row("dispatch", "one-shots due at once → RQ queue, one daemon, no AOF", dispatch.without_aof),
+        Row("dispatch-aof", "the same with appendonly, fsync every second", dispatch.with_aof),
+        Row("recurring", "recurring schedules due at once, 1,440 cron rules", recurring.measure),
+        Row("lateness", "due → queued, one-shots and recurring, at three loads", lateness.measure),
+        Row("priority", "lateness of high behind a million overdue low ones", priority.measure),
+        Row("bulk", "schedule_many, one Python process, log on", bulk.measure),
+        Row("memory", "bytes per pending one-shot without its log entry", memory.measure),
+        Row("takeover", "until the standby fires: kill -9, clean stop", takeover.measure),
+        Row("idle", "CPU of a daemon with a million pending", idle.measure),
+        Row("campaign", "ten million due at once, and other clients meanwhile", campaign.without_aof, is_heavy=True),
+        Row("campaign-aof", "the same with appendonly, fsync every second", campaign.with_aof, is_heavy=True),
+    )
+}

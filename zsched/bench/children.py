@@ -1,0 +1,109 @@
+"""
+The processes of the benchmark: ``python -m zsched.bench.children ROLE URL [NUMBER …]``.
+
+A daemon here is what ``zsched daemon`` runs, with default settings and without the environment's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import redis
+from rq.scheduler import RQScheduler
+
+from zsched.bench.arena import Arena, Ground
+from zsched.bench.load import FUNC
+from zsched.bench.results import Broken
+from zsched.client import Client
+from zsched.config import load
+from zsched.core.clock import SystemClock
+from zsched.daemon import process
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+_STOP_S = 10.0  # from SIGTERM to exit
+_FAR_S = 86_400  # when the puts beside a measurement are due: after it
+
+
+def spawn(arena: Arena, told: IO[bytes], role: str, url: str, *numbers: int) -> subprocess.Popen[bytes]:
+    """Start a process in *role*, which logs to *told*."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_PACKAGE), environment.get("PYTHONPATH"))))
+    command = [sys.executable, "-m", "zsched.bench.children", role, url, *map(str, numbers)]
+    return arena.guard.spawn(command, stdout=subprocess.DEVNULL, stderr=told, env=environment)
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """
+    Stop *child* in order and wait for it.
+
+    Raises:
+        Broken: it did not end by itself.
+    """
+    if child.poll() is None:
+        child.send_signal(signal.SIGTERM)
+    try:
+        child.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+        raise Broken(f"a process was still there {_STOP_S:.0f} s after SIGTERM") from None
+
+
+@contextmanager
+def running(arena: Arena, role: str, url: str, *numbers: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in *role* during the block. If that breaks, its last words are in the error."""
+    with tempfile.TemporaryFile() as told:
+        child = spawn(arena, told, role, url, *numbers)
+        try:
+            yield child
+        except Broken as error:
+            told.seek(0)
+            last = b"".join(told.readlines()[-1:]).decode(errors="replace").strip()
+            raise Broken(f"{error}; the {role} said: {last or 'nothing'}") from error
+        finally:
+            end(child)
+
+
+@contextmanager
+def leader(arena: Arena, ground: Ground) -> Iterator[subprocess.Popen[bytes]]:
+    """A daemon during the block, which begins when it leads."""
+    with running(arena, "daemon", ground.url) as child:
+        arena.wait_for("a daemon leads", lambda: ground.redis.exists(ground.keys.lease()))
+        yield child
+
+
+def _daemon(url: str) -> int:
+    return process.run(load(env={}, flags={"redis.url": url, "log.level": "warning"}))
+
+
+def _rq_scheduler(url: str) -> int:
+    scheduler: Any = RQScheduler(["default"], redis.Redis.from_url(url), interval=1, logging_level=logging.WARNING)
+    scheduler.work()
+    return 0
+
+
+def _puts(url: str, per_s: int, seconds: int) -> int:
+    """Put *per_s* one-shots a second, one call each, evenly, for *seconds*."""
+    client, clock = Client.from_url(url), SystemClock()
+    started_ms = clock.monotonic_ms()
+    for number in range(per_s * seconds):
+        left_ms = started_ms + number * 1000 / per_s - clock.monotonic_ms()
+        if left_ms > 0:
+            time.sleep(left_ms / 1000)
+        client.schedule(FUNC, id=f"beside-{number}", after=_FAR_S, args=(number, "email"))
+    return 0
+
+
+if __name__ == "__main__":
+    roles: dict[str, Callable[..., int]] = {"daemon": _daemon, "rq-scheduler": _rq_scheduler, "puts": _puts}
+    sys.exit(roles[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:])))

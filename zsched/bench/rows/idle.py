@@ -1,0 +1,49 @@
+"""What a daemon costs that has nothing to fire."""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import partial
+from pathlib import Path
+
+from zsched.bench import load
+from zsched.bench.arena import Arena, Ground
+from zsched.bench.children import leader
+from zsched.bench.contest import Contestant, Figure, contest
+from zsched.bench.results import Result
+
+_AHEAD_MS, _OVER_MS = 86_400_000, 86_400_000  # due tomorrow, all over the day
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")  # the grain of /proc/<pid>/stat
+_SETTLE_S = 1.0  # after its start
+
+
+def measure(arena: Arena) -> Result:
+    """The row ``idle``."""
+    count, seconds = arena.size(1_000_000, 20_000), arena.size(10, 3)
+    result = Result("idle", f"CPU of the daemon over {seconds} s, nothing due")
+    with arena.redis() as ground:
+        ground.clear()
+        arena.say(f"idle: putting {count:,}")
+        load.put(ground.client(), load.spread(count, arena.clock.now_ms() + _AHEAD_MS, _OVER_MS))
+        one = Contestant("zsched", f"{count:,} pending", "% of a core", partial(_zsched, arena, ground, seconds))
+        contest(arena, ground, result, [one])
+    series = result.find("zsched")
+    result.at_most("1 % of a core", series.median if series else None, 1.0)
+    return result
+
+
+def _zsched(arena: Arena, ground: Ground, seconds: int) -> Figure:
+    with leader(arena, ground) as child:
+        time.sleep(_SETTLE_S)
+        before = _cpu_s(child.pid)
+        started_ms = arena.clock.monotonic_ms()
+        time.sleep(seconds)
+        took_s = (arena.clock.monotonic_ms() - started_ms) / 1000
+        return Figure(100 * (_cpu_s(child.pid) - before) / took_s)
+
+
+def _cpu_s(pid: int) -> float:
+    """User and system time of a process, by fields 14 and 15 of proc(5)'s stat."""
+    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S

@@ -1,0 +1,29 @@
+"""
+The command line: one file per group of commands, all thin over ``zsched.client``.
+
+Reading order: program (the frame: shared options, errors, exit codes), invocation (what a command gets),
+values (what people write), then the commands. Results go to stdout, everything else to stderr; with
+``--json`` both are JSON, and an error is ``{"error": …, "type": …}`` on stderr.
+"""
+
+from __future__ import annotations
+
+from zsched.cli.listing import ls, show
+from zsched.cli.lives import cancel, pause, resume, run
+from zsched.cli.processes import bench, daemon
+from zsched.cli.program import program
+from zsched.cli.puts import add, set_
+from zsched.cli.rules import next_
+from zsched.cli.status import status
+from zsched.cli.up import up
+
+__all__ = ["main", "program"]
+
+for _command in (add, set_, ls, show, cancel, pause, resume, run, next_, status, daemon, up, bench):
+    program.add_command(_command)
+
+
+def main() -> int:
+    """Run what the command line of this process says; returns its exit code."""
+    code: int = program.main(prog_name="zsched", standalone_mode=False)
+    return code

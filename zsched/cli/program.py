@@ -1,0 +1,163 @@
+"""
+The frame around every command: options that all of them share, and what becomes of errors.
+
+``-u -n -c --json`` are understood before and after the command's name. A command returns an exit code,
+or None for DONE; it raises ZschedError or click's own errors, which become one line on stderr here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import Any
+
+import click
+from click.exceptions import Exit
+
+from zsched.cli.exits import DONE, FAILED, INTERRUPTED, NOT_FOUND, PIPE_CLOSED, USAGE
+from zsched.cli.invocation import Invocation
+from zsched.errors import ConfigError, InvalidSchedule, ScheduleNotFound, ZschedError
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+_SHARED = (
+    (("-u", "--redis-url"), {"metavar": "URL", "help": "Redis: redis://host:6379/0, rediss://… or unix:///path?db=0."}),
+    (("-n", "--namespace"), {"metavar": "NS", "help": "Which of the schedulers that share this Redis."}),
+    (("-c", "--config"), {"metavar": "FILE", "help": "A TOML file of settings; see config/zsched.toml."}),
+    (("--json",), {"is_flag": True, "help": "Answer in JSON; errors too, on stderr."}),
+)
+
+
+class Subcommand(click.Command):
+    """A command that takes the shared options too. A short form that it uses itself stays its own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.context_settings = {**_HELP, **self.context_settings}
+        taken = {name for param in self.params for name in param.opts}
+        self.params += [option for option in _shared_options() if not taken.intersection(option.opts)]
+        for names, attributes in _SHARED:
+            if taken.intersection(names):
+                self.params.append(_option([name for name in names if name not in taken], attributes))
+
+
+class Program(click.Group):
+    """All of zsched. Its ``main`` is where exceptions end and exit codes begin."""
+
+    command_class = Subcommand
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which they were added, which is that of use."""
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. A reader that has gone ends it quietly, before click makes a failure of that."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _closed() from None
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run *args* (default: this process's) and return the exit code, or exit with it if *standalone_mode*."""
+        arguments = sys.argv[1:] if args is None else list(args)
+        as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
+        code = _guarded(lambda: super(Program, self).main(arguments, prog_name, complete_var, False, **extra), as_json)
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+def _guarded(call: Callable[[], Any], as_json: bool) -> int:
+    """The exit code of *call*; what it raises is told on stderr."""
+    try:
+        code = call()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _closed().exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except click.ClickException as error:
+        return _tell(_usage(error), error, USAGE, as_json)
+    except ScheduleNotFound as error:
+        return _tell(str(error), error, NOT_FOUND, as_json)
+    except (InvalidSchedule, ConfigError) as error:
+        return _tell(str(error), error, USAGE, as_json)
+    except ZschedError as error:
+        return _tell(str(error), error, FAILED, as_json)
+    return code if isinstance(code, int) else DONE
+
+
+def _usage(error: click.ClickException) -> str:
+    """click's complaint, and where the command's help is."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    hint = f"; see {context.command_path} --help" if context is not None else ""
+    return error.format_message().rstrip(".") + hint
+
+
+def _tell(message: str, error: Exception, code: int, as_json: bool) -> int:
+    line = json.dumps({"error": message, "type": type(error).__name__}) if as_json else f"zsched: {message}"
+    with contextlib.suppress(BrokenPipeError):
+        click.echo(line, err=True)
+    return code
+
+
+def _closed() -> Exit:
+    """The exit for a closed pipe. What is still buffered goes nowhere, or the interpreter would complain at its end."""
+    with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor has no pipe either
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)
+    return Exit(PIPE_CLOSED)
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    given = ctx.ensure_object(Invocation).given
+    if value is not None and value is not False:
+        given[str(param.name)] = value
+
+
+def _option(names: Sequence[str], attributes: dict[str, Any]) -> click.Option:
+    return click.Option(names, expose_value=False, callback=_keep, **attributes)
+
+
+def _shared_options() -> list[click.Parameter]:
+    return [_option(names, attributes) for names, attributes in _SHARED]
+
+
+def _version() -> str:
+    # By name: the package's root imports from the layers, and none of them from the root.
+    return str(importlib.import_module("zsched").__version__)
+
+
+@click.group(cls=Program, params=_shared_options(), invoke_without_command=True, context_settings=_HELP)
+@click.version_option(_version(), message="%(prog)s %(version)s")
+@click.pass_context
+def program(ctx: click.Context) -> int:
+    """
+    Schedules that fire into RQ queues: exactly once, never early, nothing lost.
+
+    Settings come from options, ZSCHED_* in the environment and the file that -c names; the options below
+    may also stand after the command. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 unhealthy.
+
+    \b
+    Examples:
+      zsched up --demo
+      zsched add reminder-42 app.tasks.remind --at 2026-12-24T18:00 --tz Asia/Seoul --args '[42]'
+      zsched ls --queue email --json
+    """
+    if ctx.invoked_subcommand is not None:
+        return DONE
+    click.echo(ctx.get_help(), err=True)
+    return USAGE

@@ -1,0 +1,189 @@
+"""``zsched add`` and ``zsched set``: the options of ``client.schedule`` as a command line says them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pwd
+import socket
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Any, Final, TypeVar
+
+import click
+
+from zsched.cli.invocation import Invocation, connect, pass_invocation
+from zsched.cli.program import Subcommand
+from zsched.cli.times import due_text
+from zsched.cli.values import duration, instant, json_array, json_object
+from zsched.client import Client
+from zsched.config import Settings
+from zsched.core.clock import to_ms
+from zsched.core.model import IfExists, OnUncertain, Priority, Scheduled
+from zsched.core.triggers import Fold, Gap
+from zsched.errors import InvalidSchedule
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _words(enum: Any) -> click.Choice[str]:
+    return click.Choice([member.value for member in enum])
+
+
+_TRIGGERS: Final = (
+    click.option(
+        "--at", type=instant, metavar="TIME", help="Once, at this time: local in --tz, or with an offset or Z."
+    ),
+    click.option(
+        "--after", type=duration, metavar="DURATION", help="Once, this long from now: seconds, or 5m, 1h30m, 2d, 500ms."
+    ),
+    click.option("--every", type=duration, metavar="DURATION", help="Again and again, this far apart."),
+    click.option("--cron", metavar="EXPR", help="Five fields, or six with seconds first; @daily and the like."),
+    click.option("--rrule", metavar="RULE", help="An RFC 5545 rule, such as FREQ=WEEKLY;BYDAY=MO."),
+    click.option("--tz", metavar="ZONE", help="IANA zone of local times and rules, such as Asia/Seoul; default UTC."),
+    click.option("--starts", type=instant, metavar="TIME", help="A rule's first possible time."),
+    click.option("--ends", type=instant, metavar="TIME", help="A rule's last possible time."),
+    click.option("--count", type=int, metavar="N", help="How many occurrences a rule has in all."),
+    click.option("--gap", type=_words(Gap), help="For a local time that summer time skips."),
+    click.option("--fold", type=_words(Fold), help="For a local time that winter time repeats."),
+)
+_PAYLOAD: Final = (
+    click.option("--args", type=json_array, metavar="JSON", help="Positional arguments, a JSON array."),
+    click.option("--kwargs", type=json_object, metavar="JSON", help="Named arguments, a JSON object."),
+    click.option("--queue", metavar="NAME", help='The RQ queue; default "default".'),
+    click.option("--priority", type=_words(Priority), help="Due work of a higher one is pushed first."),
+    click.option("--at-front/--at-back", default=None, help="Which end of the queue; default the back."),
+    click.option("--on-uncertain", type=_words(OnUncertain), help="When a lost Redis may have pushed the run already."),
+    click.option("--timeout", metavar="TIME", help="How long a run may take: seconds, 5m, 1h, or -1: no limit."),
+    click.option("--retry", type=int, metavar="N", help="How often RQ tries a failed run again."),
+    click.option("--result-ttl", type=duration, metavar="DURATION", help="How long RQ keeps a result; -1: for ever."),
+    click.option(
+        "--failure-ttl", type=duration, metavar="DURATION", help="How long RQ keeps a failed run; -1: for ever."
+    ),
+    click.option("--meta", type=json_object, metavar="JSON", help="RQ's job.meta, a JSON object."),
+    click.option("--on-success", metavar="FUNC", help="Dotted path of RQ's callback."),
+    click.option("--on-failure", metavar="FUNC", help="Dotted path of RQ's callback."),
+    click.option("--description", metavar="TEXT", help="One line for people."),
+    click.option("--tag", "tags", multiple=True, metavar="TEXT", help="A label to find it by; may be repeated."),
+    click.option("--created-by", metavar="TEXT", help="Default for add: user@host of this machine."),
+    click.option("--managed-by", metavar="TEXT", help="Which program or file takes care of it."),
+    click.option("--allow-past", is_flag=True, default=None, help="Accept a time that has passed: it runs at once."),
+)
+_CLEARABLE: Final = tuple(
+    "args kwargs starts ends count gap fold timeout retry result-ttl failure-ttl meta on-success on-failure "
+    "description tag created-by managed-by".split()
+)
+
+
+def _options(command: F) -> F:
+    return functools.reduce(lambda inner, option: option(inner), reversed(_TRIGGERS + _PAYLOAD), command)
+
+
+@click.command(cls=Subcommand)
+@click.argument("id")
+@click.argument("func")
+@_options
+@click.option("--if-exists", type=_words(IfExists), help="What to do when the id is taken; default replace.")
+@pass_invocation
+def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
+    """
+    Schedule FUNC, a dotted path that the workers can import, under the name ID.
+
+    Give exactly one of --at, --after, --every, --cron and --rrule. A schedule of that id is replaced, unless
+    --if-exists says otherwise; the same command again changes nothing.
+
+    \b
+    Examples:
+      zsched add reminder-42 app.tasks.remind --at 2026-12-24T18:00 --tz Asia/Seoul --args '[42]'
+      zsched add digest app.tasks.digest --cron '0 9 * * 1-5' --tz America/New_York --queue email
+      zsched add beat app.tasks.beat --every 30s --tag ops
+    """
+    settings = invocation.settings()
+    options = _only_given(given)
+    _refuse_naive(options)
+    _check_allowed(settings, func, options)
+    options.setdefault("created_by", _who())
+    _tell(invocation, connect(settings).schedule(func, id=id, **options), options.get("tz"))
+
+
+@click.command("set", cls=Subcommand)
+@click.argument("id")
+@click.option("--func", help="Run this instead, a dotted path.")
+@_options
+@click.option("--unset", multiple=True, type=click.Choice(_CLEARABLE), help="Back to the default; may be repeated.")
+@pass_invocation
+def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: Any) -> None:
+    """
+    Change some options of schedule ID; those not given stay. Local times are read in the schedule's own
+    zone, or in --tz. A one-shot stays one and a recurring schedule recurring.
+
+    \b
+    Examples:
+      zsched set reminder-42 --at 2026-12-24T19:00
+      zsched set digest --args '["weekly"]' --unset ends
+    """
+    settings = invocation.settings()
+    changes: dict[str, Any] = {
+        "tags" if name == "tag" else name.replace("-", "_"): () if name == "tag" else None for name in unset
+    }
+    changes |= _only_given(given)
+    if not changes:
+        raise click.UsageError("nothing to change; give at least one option")
+    client = connect(settings)
+    _check_allowed(settings, changes.get("func") or _func_of(client, id, settings), changes)
+    _tell(invocation, client.update(id, **changes), changes.get("tz"))
+
+
+def _only_given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None and value != ()}
+
+
+def _refuse_naive(options: Mapping[str, Any]) -> None:
+    """A local time names an instant only together with a zone."""
+    for name in ("at", "starts", "ends"):
+        value = options.get(name)
+        if isinstance(value, datetime) and value.utcoffset() is None and "tz" not in options:
+            remedy = "give --tz (such as Asia/Seoul), or a time with an offset or Z"
+            raise InvalidSchedule(name, value.isoformat(), "a local time without a zone names no instant", remedy)
+
+
+def _check_allowed(settings: Settings, func: str, options: Mapping[str, Any]) -> None:
+    """Hold every function that is named against ``[rq] allow_callables``. Raises InvalidSchedule."""
+    patterns = settings.rq.allow_callables
+    named = {"func": func, "on_success": options.get("on_success"), "on_failure": options.get("on_failure")}
+    for name, path in named.items():
+        if path is not None and not any(_is_allowed(path, pattern) for pattern in patterns):
+            problem = f"[rq] allow_callables = {list(patterns)} does not allow it"
+            raise InvalidSchedule(name, path, problem, "name an allowed function, or add a pattern to that setting")
+
+
+def _is_allowed(path: str, pattern: str) -> bool:
+    """
+    True when *pattern* covers *path*: part by part, so that ``app.tasks.*`` does not reach
+    ``app.tasks.os.system``, which a worker would find. ``*`` alone covers everything.
+    """
+    parts, patterns = path.split("."), pattern.split(".")
+    return pattern == "*" or (len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns)))
+
+
+def _func_of(client: Client, id: str, settings: Settings) -> str:
+    """What *id* runs now: to change its arguments is to decide what runs."""
+    return "" if "*" in settings.rq.allow_callables else client.get(id).func
+
+
+def _who() -> str:
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's made-up user
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def _tell(invocation: Invocation, scheduled: Scheduled, tz: str | None) -> None:
+    parts = [f"{scheduled.id}: {scheduled.outcome}"]
+    if scheduled.next_at is not None:
+        parts.append(f"next {due_text(to_ms(scheduled.next_at), tz or 'UTC')}")
+    if scheduled.run_id is not None:
+        parts.append(f"run {scheduled.run_id}")
+    invocation.answer(scheduled.to_dict(), ", ".join(parts))

@@ -1,0 +1,349 @@
+"""
+What services import: schedule, change, list and cancel, each in one round trip as a rule.
+
+A call carries its id, or an operation id made before the first attempt. When a reply is lost the same
+call is sent again, at most twice, and does nothing the second time; if that fails too the exception
+says the id, whether the call may have been applied, and what repeating it would do.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from zsched.batches import due_text, put_rows
+from zsched.core import bracket
+from zsched.core.arguments import check_id, check_text, choice, instant_ms
+from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
+from zsched.core.listing import Filter, select
+from zsched.core.model import After, Definition, IfExists, Many, Missed, Schedule, Scheduled, ScheduleState
+from zsched.core.options import define, define_now, define_trigger
+from zsched.core.preview import occurrences
+from zsched.core.revision import PAYLOAD, revise
+from zsched.core.triggers import TriggerSpec, check, zone
+from zsched.errors import InvalidSchedule, RedisUnavailable
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.reader import Found, Overview, Reader
+from zsched.storage.refusals import refusal
+from zsched.storage.rqjob import Encoder
+from zsched.storage.store import Answer, Row, Store
+
+_REPLANS = 5  # times that a plan may miss the server's time before the call gives up
+
+
+class Client:
+    """
+    Schedules in one namespace of one Redis. Thread-safe; no I/O until used.
+
+    *redis* is a ``redis.Redis`` (its connection settings are used, its retries are not) or a ``Link``.
+    *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers.
+    """
+
+    def __init__(
+        self,
+        redis: Any,
+        namespace: str = "default",
+        *,
+        serializer: str = "pickle",
+        payload_limit: int = 262_144,
+        clock: Clock | None = None,
+    ) -> None:
+        link = redis if isinstance(redis, Link) else Link.adopt(redis)
+        self._clock = clock or SystemClock()
+        self._keys, self._encoder = Keys(namespace), Encoder(serializer, payload_limit)
+        self._store = Store(link, self._keys, self._encoder)
+        self._reader = Reader(link, self._keys, self._encoder)
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        namespace: str = "default",
+        *,
+        timeout_s: float = 5.0,
+        password: str | None = None,
+        **options: Any,
+    ) -> Client:
+        """A client of the Redis at *url*; *timeout_s* holds for connecting and for each reply."""
+        return cls(Link.from_url(url, timeout_s, password), namespace, **options)
+
+    # -- schedule -----------------------------------------------------------------------------------
+
+    def schedule(self, func: str | Callable[..., Any], **options: Any) -> Scheduled:
+        """
+        Create or replace a schedule; the options are those of README, "The client".
+
+        Raises:
+            InvalidSchedule: an option is bad; nothing was written.
+            ScheduleInPast: ``at`` has passed by the server's clock, without ``allow_past``.
+            ScheduleExists: the id is taken and ``if_exists="error"``.
+            RedisUnavailable, RedisRefused: Redis was not reached, or refused.
+        """
+        return self._put(define(func, options, fallback_id=_new_id()))
+
+    def enqueue(
+        self, func: str | Callable[..., Any], args: Any = (), kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Scheduled:
+        """Put a run into its queue at once, through the same script and log. Raises as ``schedule``."""
+        definition = define_now(func, {"args": args, "kwargs": kwargs, **options}, fallback_id=_new_id())
+        with _named(definition.id, is_repeatable=False):
+            answer = self._store.enqueue(definition, op=_new_id())
+        self._expect(answer.word, definition.id)
+        return Scheduled(definition.id, answer.word, from_ms(answer.now_ms), answer.detail)
+
+    def schedule_many(
+        self, rows: Iterable[Mapping[str, Any]], on_progress: Callable[[int], None] | None = None
+    ) -> Many:
+        """
+        Schedule many: each row is a dict of ``func`` and the options of ``schedule``.
+
+        Good rows are scheduled, bad ones reported as (index, error). *on_progress* is called with the
+        number of rows done, every few hundred. A lost connection raises with what was done so far lost
+        to the caller but not to Redis: the same call again is safe when the rows have ids.
+
+        Raises:
+            RedisUnavailable: Redis was not reached.
+        """
+        return put_rows(self._store, rows, self._put, _new_id, on_progress or (lambda done: None))
+
+    def update(self, id: str, /, **changes: Any) -> Scheduled:
+        """
+        Change some options of a schedule, time or payload alone included; the others stay.
+
+        Raises:
+            ScheduleNotFound: no such schedule.
+            InvalidSchedule: a change is bad, or would make a one-shot of a recurring schedule or back.
+        """
+        check_id(id)
+        for _ in range(_REPLANS):
+            found = self._find(id)
+            self._store.check_serializer()  # before its payload is opened
+            definition, op = self._revised(found, changes), _new_id()
+            if isinstance(definition.when, TriggerSpec):
+                answer = self._put_recurring(definition, definition.when, op, found.schedule.version or "-")
+            else:
+                with _named(id):
+                    answer = self._store.put(self._store.shape(definition), self._row(definition), op, found.job)
+            if answer.word != "CHANGED":
+                return self._scheduled(definition, answer)
+        raise RedisUnavailable(f"schedule {id!r} was changed by others at every attempt; try again")
+
+    # -- life cycle ---------------------------------------------------------------------------------
+
+    def cancel(self, id: str) -> str:
+        """
+        Forget a schedule: "cancelled", "already_fired" (its run stands in the newest part of the log) or
+        "not_found".
+        """
+        check_id(id)
+        with _named(id):
+            if self._store.cancel(id, op=_new_id()).word == "cancelled":
+                return "cancelled"
+            return "already_fired" if self._reader.has_fired(id) else "not_found"
+
+    def pause(self, id: str, note: str = "") -> Schedule:
+        """Stop a schedule until it is resumed; *note* says why. Raises ScheduleNotFound, InvalidSchedule."""
+        check_text("note", note)
+        with _named(check_id(id)):
+            self._expect(self._store.pause(id, note).word, id)
+        return self.get(id)
+
+    def resume(self, id: str, missed: str | Missed = Missed.FIRE) -> Schedule | None:
+        """
+        Go on with a paused schedule. What passed meanwhile fires late (``fire``: the latest of a recurring
+        one, the others coalesced) or is recorded as skipped (``skip``; a one-shot is then gone: None).
+
+        Raises:
+            ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
+        """
+        mode = choice("missed", missed, Missed)
+        with _named(check_id(id)):
+            answer = self._resume(id, mode)
+        self._expect(answer.word, id)
+        found = self._reader.find(id)
+        return found.schedule if found else None
+
+    def run_now(self, id: str) -> str:
+        """
+        Push a run at once and return its run id. A one-shot runs now instead of at its time; a recurring
+        schedule gets an extra run. Raises ScheduleNotFound, InvalidSchedule.
+        """
+        with _named(check_id(id), is_repeatable=False):
+            answer = self._store.run_now(id, op=_new_id())
+        self._expect(answer.word, id)
+        return answer.detail or ""
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def get(self, id: str) -> Schedule:
+        """One schedule. Raises ScheduleNotFound."""
+        return self._find(check_id(id)).schedule
+
+    def list(
+        self,
+        *,
+        state: str | ScheduleState | None = None,
+        kind: str | None = None,
+        func: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        due_after: datetime | None = None,
+        due_before: datetime | None = None,
+        match: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Iterator[Schedule]:
+        """
+        Schedules: active ones by due time, then paused, quarantined and ended ones by id; read page by page.
+
+        *match* is a glob over ids. *after* is the ``cursor`` of the last schedule seen: the listing goes on
+        behind it. Raises InvalidSchedule at once for a bad filter.
+        """
+        wanted = Filter.of(
+            state=state, kind=kind, func=func, queue=queue, tag=tag, match=match, limit=limit, after=after,
+            due_after_ms=None if due_after is None else instant_ms("due_after", due_after, None),
+            due_before_ms=None if due_before is None else instant_ms("due_before", due_before, None),
+        )  # fmt: skip
+        return select(wanted, self._reader)
+
+    def preview(
+        self, id: str | None = None, *, n: int = 10, start: datetime | None = None, **trigger: Any
+    ) -> Sequence[datetime]:
+        """
+        The next *n* occurrences strictly after *start* (default: now), aware, in the schedule's zone.
+
+        Of a schedule's id, or of trigger options (every, cron, rrule, tz …), which need no Redis.
+
+        Raises:
+            InvalidSchedule: both or neither given, or a bad rule. ScheduleNotFound.
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 100_000:
+            raise InvalidSchedule("n", n, "not a number of occurrences", "give 1 to 100000")
+        if (id is None) == (not trigger):
+            raise InvalidSchedule(
+                "id", id, "preview is of one schedule or of one rule", "give an id, or trigger options"
+            )
+        schedule = None if id is None else self.get(id)
+        if schedule is not None and schedule.trigger is None:
+            due = [] if schedule.next_at is None else [schedule.next_at.astimezone(zone(schedule.tz))]
+            start_ms = 0 if start is None else instant_ms("start", start, schedule.tz)
+            return [at for at in due if to_ms(at) > start_ms]
+        spec = define_trigger(trigger) if schedule is None else schedule.trigger
+        assert spec is not None  # a schedule without one was answered above
+        start_ms = self._clock.now_ms() if start is None else instant_ms("start", start, spec.tz)
+        anchor_ms = start_ms if schedule is None else schedule.anchor_ms or start_ms
+        if schedule is None:
+            check(spec, anchor_ms)
+        return occurrences(spec, anchor_ms, start_ms, n)
+
+    def overview(self) -> Overview:
+        """Counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
+        return self._reader.overview()
+
+    # -- how ----------------------------------------------------------------------------------------
+
+    def _put(self, definition: Definition) -> Scheduled:
+        if isinstance(definition.when, TriggerSpec):
+            return self._scheduled(definition, self._put_recurring(definition, definition.when, _op(definition)))
+        shape, row = self._store.shape(definition), self._row(definition)
+        with _named(definition.id, is_repeatable=not isinstance(definition.when, After)):
+            return self._scheduled(definition, self._store.put(shape, row, _op(definition)))
+
+    def _row(self, definition: Definition) -> Row:
+        return definition.id, due_text(definition), self._encoder.data(definition.payload)
+
+    def _put_recurring(
+        self, definition: Definition, spec: TriggerSpec, op: str | None, seen_version: str = ""
+    ) -> Answer:
+        record, now_ms = self._store.record(definition), self._clock.now_ms()
+        check(replace(spec, ends_ms=None), now_ms)  # what never fires is refused without Redis
+        with _named(definition.id):
+            for _ in range(_REPLANS):
+                plan = bracket.first(spec, now_ms)
+                if plan.next is None:  # by our clock, or for ever: the server's decides
+                    now_ms = self._reader.now_ms()
+                    check(spec, now_ms)
+                    plan = bracket.first(spec, now_ms)
+                if plan.next is None:
+                    raise InvalidSchedule("ends", spec.ends_ms, "no occurrence is left before it", "move it")
+                answer = self._store.put_recurring(record, spec, plan, op, seen_version)
+                if answer.word != "AGAIN":
+                    return answer
+                now_ms = answer.now_ms
+        raise RedisUnavailable("the occurrences pass faster than Redis answers; give a longer interval")
+
+    def _revised(self, found: Found, changes: Mapping[str, Any]) -> Definition:
+        """The stored options with *changes* over them; the payload is opened only if a part of it changes."""
+        fields = found.fields
+        stored, data = self._encoder.options(fields), bytes(fields.get("data", b""))  # type: ignore[arg-type]  # bytes
+        if any(name in changes for name in PAYLOAD):
+            _, stored["args"], stored["kwargs"] = self._encoder.open(data)
+        return revise(found.schedule, stored, data, changes)
+
+    def _resume(self, id: str, missed: Missed) -> Answer:
+        op = _new_id()
+        answer = self._store.resume(id, op, missed)
+        for _ in range(_REPLANS):
+            if answer.word != "AGAIN":
+                return answer
+            old = self._find(id).schedule
+            if old.trigger is None or old.nominal_ms is None or old.anchor_ms is None:
+                answer = self._store.resume(id, op, missed)  # replaced meanwhile
+                continue
+            passed, plan = bracket.after_missed(old.trigger, old.anchor_ms, old.nominal_ms, answer.now_ms)
+            answer = self._store.resume(id, op, missed, old.next_ms, old.version or "", passed, plan)
+        if answer.word != "AGAIN":
+            return answer
+        raise RedisUnavailable(
+            f"schedule {id!r} could not be planned in time for the server; resume it with missed=fire"
+        )
+
+    def _find(self, id: str) -> Found:
+        with _named(id):
+            found = self._reader.find(id)
+        if found is None:
+            self._expect("NOTFOUND", id)
+        assert found is not None
+        return found
+
+    def _scheduled(self, definition: Definition, answer: Answer) -> Scheduled:
+        when, due_ms = definition.when, None if answer.detail is None else int(answer.detail)
+        self._expect(answer.word, definition.id, due_ms, answer.now_ms)
+        is_one_shot = due_ms is not None and not isinstance(when, TriggerSpec)
+        run_id = self._keys.run_id(definition.id, due_ms or 0) if is_one_shot else None
+        return Scheduled(definition.id, answer.word, None if due_ms is None else from_ms(due_ms), run_id)
+
+    def _expect(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0) -> None:
+        error = refusal(word, id, due_ms=due_ms, now_ms=now_ms, namespace=self._keys.namespace)
+        if error is not None:
+            raise error
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def _op(definition: Definition) -> str | None:
+    """An operation id where sending the call twice could do two things, or answer differently."""
+    relative = isinstance(definition.when, After)
+    conditional = definition.if_exists is not IfExists.REPLACE
+    return _new_id() if relative or conditional or not definition.has_own_id else None
+
+
+@contextmanager
+def _named(id: str, is_repeatable: bool = True) -> Iterator[None]:
+    """A lost call is reported with its id, and with what repeating it would do."""
+    try:
+        yield
+    except RedisUnavailable as error:
+        applied = "it may have been applied" if error.may_have_been_applied else "nothing was applied"
+        advice = (
+            "is safe" if is_repeatable or not error.may_have_been_applied else "may run it twice: look for it first"
+        )
+        message = f"{error} (id {id!r}: {applied}; repeating the call with this id {advice})"
+        raise RedisUnavailable(message, may_have_been_applied=error.may_have_been_applied) from error

@@ -1,0 +1,30 @@
+"""
+Settings: defaults < TOML file < environment < flags; each key checked, each password hidden.
+
+``settings`` has the keys and reads them, ``parsing`` checks single values, ``redaction`` hides passwords.
+"""
+
+from zsched.config.redaction import has_password, redact
+from zsched.config.settings import (
+    DaemonSettings,
+    LimitSettings,
+    LogSettings,
+    RedisSettings,
+    RqSettings,
+    Settings,
+    load,
+    variable_of,
+)
+
+__all__ = [
+    "DaemonSettings",
+    "LimitSettings",
+    "LogSettings",
+    "RedisSettings",
+    "RqSettings",
+    "Settings",
+    "has_password",
+    "load",
+    "redact",
+    "variable_of",
+]

@@ -1,0 +1,119 @@
+"""
+What a configuration value may be: one parser per kind.
+
+A parser takes what TOML gave, or a string from the environment or a flag, and returns the setting's
+value; a ValueError says what is wrong and what to write instead. :func:`setting` binds a default and
+its parser to a field of a settings dataclass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+Parser = Callable[[object], Any]
+
+_TRUE, _FALSE = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
+_URL_SCHEMES = ("redis", "rediss", "unix")
+
+
+def setting(default: Any, parse: Parser) -> Any:
+    """A dataclass field with its default and the parser of what users write. (Any: as ``dataclasses.field``.)"""
+    return dataclasses.field(default=default, metadata={"parse": parse})
+
+
+def integer(low: int, high: int) -> Parser:
+    """A whole number from *low* to *high*."""
+
+    def parse(given: object) -> int:
+        if isinstance(given, str) and re.fullmatch(r"[+-]?[0-9]{1,18}", given.strip()):
+            given = int(given)
+        if isinstance(given, int) and not isinstance(given, bool) and low <= given <= high:
+            return given
+        raise ValueError(f"write a whole number from {low} to {high}")
+
+    return parse
+
+
+def number(low: float, high: float) -> Parser:
+    """A finite number from *low* to *high*."""
+
+    def parse(given: object) -> float:
+        try:
+            value = math.nan if isinstance(given, bool) or not isinstance(given, int | float | str) else float(given)
+        except (ValueError, OverflowError):
+            value = math.nan
+        if low <= value <= high:  # false for NaN
+            return value
+        raise ValueError(f"write a number from {low:g} to {high:g}")
+
+    return parse
+
+
+def boolean(given: object) -> bool:
+    """true or false; in the environment also 1/0, yes/no, on/off."""
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, str) and given.strip().lower() in _TRUE | _FALSE:
+        return given.strip().lower() in _TRUE
+    raise ValueError("write true or false")
+
+
+def choice(*allowed: str) -> Parser:
+    """One of the words *allowed*."""
+
+    def parse(given: object) -> str:
+        if isinstance(given, str) and given in allowed:
+            return given
+        raise ValueError(f"write one of: {', '.join(allowed)}")
+
+    return parse
+
+
+def text(pattern: str, remedy: str) -> Parser:
+    """A string that matches *pattern* as a whole."""
+
+    def parse(given: object) -> str:
+        if isinstance(given, str) and re.fullmatch(pattern, given):
+            return given
+        raise ValueError(remedy)
+
+    return parse
+
+
+def words(given: object) -> tuple[str, ...]:
+    """A TOML list of strings, or words with commas between; at least one, none empty."""
+    parts = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
+    if isinstance(parts, list | tuple) and parts and all(isinstance(part, str) and part for part in parts):
+        return tuple(parts)
+    raise ValueError('write a list of words: ["a", "b"] in a file, a,b elsewhere')
+
+
+def path(given: object) -> str:
+    """A path of a file."""
+    if isinstance(given, str) and given and "\0" not in given:
+        return given
+    raise ValueError("write the path of a file")
+
+
+def redis_url(given: object) -> str:
+    """``redis://host:port/db``, ``rediss://…`` or ``unix:///path?db=0``."""
+    remedy = "write redis://host:6379/0, rediss://host:6379/0 or unix:///path/redis.sock?db=0"
+    if not isinstance(given, str):
+        raise ValueError(remedy)
+    try:
+        parts = urlsplit(given)
+        port_is_good = parts.port is None or parts.port > 0
+    except ValueError:  # a port that is none, or brackets that don't close
+        raise ValueError(f"host and port cannot be read; {remedy}") from None
+    if parts.scheme not in _URL_SCHEMES or not port_is_good:
+        raise ValueError(remedy)
+    if parts.scheme == "unix" and not parts.path:
+        raise ValueError(f"the socket's path is missing; {remedy}")
+    if parts.scheme != "unix" and not re.fullmatch(r"(/[0-9]*)?", parts.path):
+        raise ValueError(f"after the host comes the number of the database; {remedy}")
+    return given

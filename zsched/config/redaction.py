@@ -1,0 +1,33 @@
+"""URLs as they may be printed: without their secrets."""
+
+from __future__ import annotations
+
+import re
+
+_HIDDEN = "***"
+_QUERY_SECRET = re.compile(r"(?i)([?&](?:password|passwd|username|auth|token)=)[^&]*")
+_USERINFO = re.compile(r"^([a-z][a-z0-9+.-]*:/{0,2})?(.*)@(?=[^@]*$)", re.IGNORECASE | re.DOTALL)
+_USER = re.compile(r"[\w.-]+(?=:)")
+
+
+def redact(url: str) -> str:
+    """
+    *url* with ``***`` in place of every password, in its authority and in its query.
+
+    Made for what people really write: a password may contain ``@``, ``/`` or ``#`` unescaped, the
+    scheme may be misspelt. It rather hides too much than too little. Text without ``@`` and without a
+    secret's name in a query comes back as it is.
+    """
+    without_query_secrets = _QUERY_SECRET.sub(rf"\1{_HIDDEN}", url)
+    return _USERINFO.sub(_hide_userinfo, without_query_secrets)
+
+
+def has_password(url: str) -> bool:
+    """Whether *url* carries something that :func:`redact` would hide."""
+    return redact(url) != url
+
+
+def _hide_userinfo(match: re.Match[str]) -> str:
+    scheme, userinfo = match[1] or "", match[2]
+    user = _USER.match(userinfo)
+    return f"{scheme}{user[0] if user else ''}{':' if user else ''}{_HIDDEN}@"

@@ -1,0 +1,255 @@
+"""
+Settings: defaults < TOML file < environment < flags.
+
+Every key, its default and its bounds stand in the dataclasses below and nowhere else;
+``config/zsched.toml`` repeats them for people, and a test holds the two equal. A key ``[redis] url``
+is ``ZSCHED_REDIS_URL`` in the environment and ``--redis-url`` as a flag; ``namespace`` stands above
+the sections. There is no search for files: one is read if ``-c`` or ``ZSCHED_CONFIG`` names it.
+
+An unknown key or a bad value is a ConfigError that says where it stands and what to do. Values are
+shown redacted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zsched.config.parsing import boolean, choice, integer, number, path, redis_url, setting, text, words
+from zsched.config.redaction import has_password, redact
+from zsched.errors import ConfigError, show
+
+FILE_VARIABLE = "ZSCHED_CONFIG"
+_PREFIX = "ZSCHED_"
+_OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_REDIS_SERVER"}  # ours, but not settings
+_OF_TESTS = "ZSCHED_TEST_"
+# Kubernetes sets these for every service of a namespace; one named "zsched-redis" must not stop the daemon.
+_FROM_KUBERNETES = re.compile(
+    r"\w+(_SERVICE_HOST=|_SERVICE_PORT(_\w+)?=|_PORT(_\d+_[A-Z]+)?=[a-z]+://|_PORT_\d+_[A-Z]+_[A-Z]+=)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RedisSettings:
+    """How Redis is reached. ``timeout_s`` holds for connecting and for each reply."""
+
+    url: str = setting("redis://localhost:6379/0", redis_url)
+    timeout_s: float = setting(5.0, number(0.05, 300))
+    password_file: str | None = setting(None, path)
+
+    def read_password(self) -> str | None:
+        """
+        What ``password_file`` holds, without the end of its line; None if no file is configured.
+
+        Raises:
+            ConfigError: the file cannot be read or is empty.
+        """
+        if self.password_file is None:
+            return None
+        try:
+            password = Path(self.password_file).read_text().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"[redis] password_file={self.password_file!r}: {_reason(error)}") from error
+        if not password:
+            raise ConfigError(f"[redis] password_file={self.password_file!r}: it is empty; write the password into it")
+        return password
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonSettings:
+    """The daemon's rhythm; what each key means is in config/zsched.toml."""
+
+    lease_ms: int = setting(2000, integer(200, 60_000))
+    renew_ms: int = setting(500, integer(20, 30_000))
+    idle_ms: int = setting(1000, integer(10, 60_000))
+    batch_max: int = setting(1000, integer(1, 5000))  # Lua's unpack fails near 8,000
+    script_target_ms: float = setting(3.0, number(0.1, 1000))
+    allow_eviction: bool = setting(False, boolean)
+    overlap_patience_s: int = setting(3600, integer(1, 30 * 86_400))
+
+
+@dataclass(frozen=True, slots=True)
+class RqSettings:
+    """What is written into RQ's jobs, and what may be."""
+
+    serializer: str = setting("pickle", choice("pickle", "json"))
+    allow_callables: tuple[str, ...] = setting(("*",), words)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """Sizes that a schedule must not exceed."""
+
+    payload_bytes: int = setting(262_144, integer(1, 64 * 1024 * 1024))
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What structlog writes to stderr."""
+
+    level: str = setting("info", choice("debug", "info", "warning", "error"))
+    format: str = setting("auto", choice("auto", "console", "json"))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings. ``Settings()`` is the defaults; :func:`load` is what programs use."""
+
+    namespace: str = setting("default", text(r"[a-z0-9_]{1,32}", "use 1 to 32 of a-z, 0-9 and _"))
+    redis: RedisSettings = dataclasses.field(default_factory=RedisSettings)
+    daemon: DaemonSettings = dataclasses.field(default_factory=DaemonSettings)
+    rq: RqSettings = dataclasses.field(default_factory=RqSettings)
+    limits: LimitSettings = dataclasses.field(default_factory=LimitSettings)
+    log: LogSettings = dataclasses.field(default_factory=LogSettings)
+
+
+Key = tuple[str, str]  # (section, name); the section of a top-level key is ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value on its way in: where it stands, as a message names it, and what was written there."""
+
+    place: str
+    value: object
+
+    def error(self, problem: str) -> ConfigError:
+        shown = redact(self.value) if isinstance(self.value, str) else self.value
+        return ConfigError(f"{self.place}={show(shown)}: {problem}")
+
+
+def load(
+    file: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] = os.environ,
+    flags: Mapping[str, object] | None = None,
+) -> Settings:
+    """
+    The settings in force; reads *file* (or what ZSCHED_CONFIG in *env* names), and nothing else.
+
+    *flags* maps ``"namespace"`` or ``"section.name"`` to a value; None means that it was not given.
+
+    Raises:
+        ConfigError: a file that cannot be read, an unknown key, a value out of bounds.
+    """
+    file = file or env.get(FILE_VARIABLE) or None
+    given: dict[Key, _Given] = {}
+    if file is not None:
+        given.update(_from_file(Path(file)))
+    given.update(_from_environment(env))
+    given.update(_from_flags(flags or {}))
+    parsed = {key: _parse(key, value) for key, value in given.items()}
+    sections = {
+        section: kind(**{name: value for (inside, name), value in parsed.items() if inside == section})
+        for section, kind in _SECTIONS.items()
+    }
+    settings = Settings(**{name: value for (inside, name), value in parsed.items() if not inside}, **sections)
+    _check_together(settings, given)
+    return settings
+
+
+def _from_file(file: Path) -> Iterator[tuple[Key, _Given]]:
+    try:
+        tables = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"configuration file {file}: {_reason(error)}") from error
+    for name, value in tables.items():
+        if name in _SECTIONS and not isinstance(value, dict):
+            raise ConfigError(f"{file}: {name} is a section: write [{name}] and its keys below")
+        if name in _SECTIONS:
+            for inner, inner_value in value.items():
+                place = f"{file}: [{name}] {inner}"
+                yield _known((name, inner), place), _Given(place, inner_value)
+        elif isinstance(value, dict):
+            raise ConfigError(f"{file}: [{name}] is no section; {_suggest(name, _SECTIONS)}")
+        else:
+            yield _known(("", name), f"{file}: {name}"), _Given(f"{file}: {name}", value)
+
+
+def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[Key, _Given]]:
+    names = {variable_of(key): key for key in _PARSERS}
+    for variable, value in env.items():
+        if variable in names:
+            yield names[variable], _Given(variable, value)
+        elif variable.startswith(_PREFIX) and variable not in _OTHER_VARIABLES and not variable.startswith(_OF_TESTS):
+            if _FROM_KUBERNETES.match(f"{variable}={value}"):
+                continue
+            raise ConfigError(f"{variable} in the environment is no setting; {_suggest(variable, names)}")
+
+
+def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[Key, _Given]]:
+    for dotted, value in flags.items():
+        if value is None:
+            continue
+        section, _, name = dotted.rpartition(".")
+        flag = _Given("--" + dotted.replace(".", "-").replace("_", "-"), value)
+        key = _known((section, name), flag.place)
+        if key == ("redis", "url") and has_password(str(value)):
+            remedy = f"put it in {variable_of(key)} or name a file in {variable_of(('redis', 'password_file'))}"
+            raise flag.error(f"every user of this machine can read a password on the command line; {remedy}")
+        yield key, flag
+
+
+def _known(key: Key, place: str) -> Key:
+    if key in _PARSERS:
+        return key
+    elsewhere = next((section for section, name in _PARSERS if name == key[1]), None)
+    if elsewhere is not None:
+        home = f"in section [{elsewhere}]" if elsewhere else "above the first section"
+        raise ConfigError(f"{place} is no setting; it belongs {home}")
+    names = [name for section, name in _PARSERS if section == key[0]] + ([] if key[0] else list(_SECTIONS))
+    raise ConfigError(f"{place} is no setting; {_suggest(key[1], names)}")
+
+
+def _suggest(name: str, known: Mapping[str, object] | list[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}"
+
+
+def _parse(key: Key, given: _Given) -> Any:
+    try:
+        return _PARSERS[key](given.value)
+    except ValueError as error:
+        raise given.error(str(error)) from None
+
+
+def _check_together(settings: Settings, given: Mapping[Key, _Given]) -> None:
+    """Rules between two keys; the message names the places of those that were given."""
+    daemon, redis = settings.daemon, settings.redis
+    if daemon.renew_ms * 2 >= daemon.lease_ms:
+        places = [given[key].place for key in (("daemon", "renew_ms"), ("daemon", "lease_ms")) if key in given]
+        raise ConfigError(
+            f"{', '.join(places)}: renew_ms={daemon.renew_ms} must be less than half of lease_ms={daemon.lease_ms}, "
+            f"so that one late renewal does not end a term; lower renew_ms or raise lease_ms"
+        )
+    if redis.password_file is not None and has_password(redis.url):
+        places = [given[key].place for key in (("redis", "url"), ("redis", "password_file")) if key in given]
+        raise ConfigError(f"{', '.join(places)}: two passwords; take the one in the URL away")
+
+
+def variable_of(key: Key) -> str:
+    """The environment variable of a key: ``("redis", "url")`` is ZSCHED_REDIS_URL."""
+    return _PREFIX + "_".join(part for part in key if part).upper()
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+_SECTIONS: dict[str, Any] = {
+    field.name: field.default_factory
+    for field in dataclasses.fields(Settings)
+    if field.default_factory is not dataclasses.MISSING
+}
+_PARSERS = {
+    (section, field.name): field.metadata["parse"]
+    for section, kind in {"": Settings, **_SECTIONS}.items()
+    for field in dataclasses.fields(kind)
+    if "parse" in field.metadata
+}

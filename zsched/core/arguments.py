@@ -1,0 +1,137 @@
+"""
+Single arguments of the client, checked: ids, texts, choices, durations, instants, queue names.
+
+Every refusal is an InvalidSchedule that names the option, the value and the remedy.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date, datetime, timedelta
+from enum import Enum
+from typing import TypeVar
+
+from zsched.core.clock import LAST_MS, to_ms
+from zsched.core.triggers import Fold, Gap, resolve_local, zone
+from zsched.errors import InvalidSchedule
+
+ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_MS_PER_S = 1000
+_LONGEST_DELAY_S = 100 * 366 * 86400
+_TEXT = 200  # characters of description, note, tag, created_by, managed_by
+
+E = TypeVar("E", bound=Enum)
+
+
+def check_id(id: object) -> str:
+    """*id*, when it is one. Raises InvalidSchedule otherwise."""
+    if not isinstance(id, str) or not ID.fullmatch(id):
+        raise InvalidSchedule("id", id, "not a schedule id", "give 1 to 128 of A-Z, a-z, 0-9, _ and -")
+    return id
+
+
+def check_text(field: str, value: object) -> str:
+    """A short single-line text for people. Raises InvalidSchedule otherwise."""
+    if not isinstance(value, str) or len(value) > _TEXT or not value.isprintable():
+        raise InvalidSchedule(field, value, "not a short line of text", f"give up to {_TEXT} printable characters")
+    return value
+
+
+def choice(field: str, value: object, enum: type[E]) -> E:
+    """The member of *enum* that *value* names. Raises InvalidSchedule otherwise."""
+    if isinstance(value, enum):
+        return value
+    for member in enum:
+        if member.value == value:
+            return member
+    names = ", ".join(str(member.value) for member in enum)
+    raise InvalidSchedule(field, value, "not one of its values", f"give one of {names}")
+
+
+def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = _LONGEST_DELAY_S) -> int:
+    """A duration given as seconds or timedelta, in whole ms, rounded up. Raises InvalidSchedule."""
+    if isinstance(value, timedelta):
+        ms = -(-(value // timedelta(microseconds=1)) // 1000)  # -timedelta.max would overflow
+    elif isinstance(value, int) and not isinstance(value, bool):
+        ms = value * _MS_PER_S
+    elif isinstance(value, float) and math.isfinite(value):
+        ms = math.ceil(round(min(value, 2 * most_s) * _MS_PER_S, 6))  # 1e308 s would become infinite
+    else:
+        raise InvalidSchedule(field, value, "not a duration", "give seconds or a timedelta")
+    if not least_ms <= ms <= most_s * _MS_PER_S:
+        raise InvalidSchedule(field, value, "out of range", f"give {least_ms / _MS_PER_S:g} s to {most_s:g} s")
+    return ms
+
+
+def instant_ms(field: str, value: object, tz: str | None, gap: Gap = Gap.SHIFT, fold: Fold = Fold.FIRST) -> int:
+    """
+    Epoch milliseconds of a datetime, rounded up; a naive one is local time in *tz*.
+
+    Raises:
+        InvalidSchedule: not a datetime, naive without a zone, before 1970 or after 9999, or a local
+            time that *gap* skips.
+    """
+    if not isinstance(value, datetime):
+        hint = "give a datetime" if not isinstance(value, date) else "give a datetime: a date alone has no time of day"
+        raise InvalidSchedule(field, value, "not a datetime", hint)
+    if value.utcoffset() is not None:
+        ms = to_ms(value)
+    elif tz is None:
+        raise InvalidSchedule(field, value, "a naive datetime names no instant", 'give tz="Area/City" or an aware one')
+    else:
+        if fold is Fold.BOTH:
+            raise InvalidSchedule("fold", "both", "one instant cannot be two", "give first or second")
+        times = resolve_local(value.replace(fold=0), zone(tz), gap, fold)
+        if not times:
+            raise InvalidSchedule(
+                field, value, f"this local time does not exist in {tz}", "give gap=shift or another time"
+            )
+        ms = times[0] + (value.microsecond % 1000 > 0)  # resolve_local cuts off what is below a millisecond
+    if not 0 <= ms <= LAST_MS:
+        raise InvalidSchedule(field, value, "outside of what can be scheduled", "give a time from 1970 to 9999")
+    return ms
+
+
+def check_queue(queue: object) -> str:
+    """
+    The name of an RQ queue. Raises InvalidSchedule for what a terminal, ``rq worker`` or RQ's own keys
+    would choke on: white space, control and invisible characters, a leading -, RQ's ``:intermediate``.
+    """
+    good = (
+        isinstance(queue, str)
+        and 1 <= len(queue.encode("utf-8", "replace")) <= 128
+        and queue.isprintable()
+        and not any(c.isspace() for c in queue)
+        and not queue.startswith("-")
+        and not queue.endswith(":intermediate")
+    )
+    if not good:
+        remedy = "give 1 to 128 printable characters without spaces, not beginning with -"
+        raise InvalidSchedule("queue", queue, "not a usable queue name", remedy)
+    return str(queue)
+
+
+def zone_name(tz: object) -> str | None:
+    """The checked name of a zone given as text or ZoneInfo."""
+    if tz is None:
+        return None
+    key = getattr(tz, "key", tz)
+    if not isinstance(key, str):
+        raise InvalidSchedule("tz", tz, "not a zone", 'give an IANA name such as "America/New_York"')
+    zone(key)
+    return key
+
+
+def check_tags(tags: object) -> tuple[str, ...]:
+    """*tags*, sorted and each once. Raises InvalidSchedule."""
+    if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset) or len(tags) > 32:
+        raise InvalidSchedule("tags", tags, "not a list of tags", "give up to 32 short texts")
+    return tuple(sorted({check_text("tags", tag) for tag in tags}))
+
+
+def flag(field: str, value: object) -> bool:
+    """A yes or no, and nothing that merely looks like one. Raises InvalidSchedule."""
+    if not isinstance(value, bool):
+        raise InvalidSchedule(field, value, "not a yes or no", "give True or False")
+    return value

@@ -1,0 +1,71 @@
+"""
+Planning by a clock that may be wrong: a first time, and while which server times it holds.
+
+A put or resume of a recurring schedule sends what it planned by the client's clock together with the
+window in which that plan is right. The script takes it only if the server's TIME is inside, else it
+answers its time and the caller plans once more from that: one round trip normally, the server's clock
+always.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, time, timedelta
+
+from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.policy import Range
+from zsched.core.triggers import Fold, Gap, TriggerKind, TriggerSpec, build, resolve_local, zone
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """
+    ``next`` is the next occurrence, in ms as decimal text, or ``+<ms>`` from the server's TIME; it holds
+    while ``from_ms`` <= TIME < ``until_ms``. None: there is no occurrence any more.
+    """
+
+    next: str | None
+    from_ms: int
+    until_ms: int
+
+
+def first(spec: TriggerSpec, now_ms: int) -> Bracket:
+    """
+    The first occurrence of a schedule created at about *now_ms*.
+
+    Raises:
+        TriggerError: the trigger cannot produce a time.
+    """
+    if spec.kind is TriggerKind.EVERY and spec.starts_ms is None:  # the phase is TIME itself
+        until_ms = LAST_MS if spec.ends_ms is None else spec.ends_ms - int(spec.expr) + 1
+        return Bracket(f"+{spec.expr}" if now_ms < until_ms else None, 0, until_ms)
+    next_ms = build(spec, now_ms).next_after(now_ms)
+    until_ms = LAST_MS if next_ms is None else next_ms
+    endless = replace(spec, ends_ms=None, count=None)
+    if spec.starts_ms is not None:
+        from_ms = build(endless, now_ms).last_until(now_ms) or 0
+    elif spec.kind is TriggerKind.CRON:
+        from_ms = build(endless, 0).last_until(now_ms) or 0
+    else:  # DTSTART is midnight of the day of creation
+        midnight_ms, end_ms = _day(spec.tz, now_ms)
+        today = build(replace(endless, starts_ms=midnight_ms), now_ms)
+        from_ms, until_ms = max(today.last_until(now_ms) or 0, midnight_ms), min(until_ms, end_ms)
+    return Bracket(None if next_ms is None else str(next_ms), from_ms, until_ms)
+
+
+def after_missed(spec: TriggerSpec, anchor_ms: int, nominal_ms: int, now_ms: int) -> tuple[Range, Bracket]:
+    """What passed from *nominal_ms* until about *now_ms*, and what comes next. Raises TriggerError."""
+    trigger = build(spec, anchor_ms)
+    next_ms = trigger.next_after(max(now_ms, nominal_ms))
+    last_ms = max(trigger.last_until(now_ms) or nominal_ms, nominal_ms)
+    passed = Range(nominal_ms, last_ms, 1 + trigger.count_between(nominal_ms, last_ms))
+    return passed, Bracket(None if next_ms is None else str(next_ms), last_ms, LAST_MS if next_ms is None else next_ms)
+
+
+def _day(tz: str, now_ms: int) -> tuple[int, int]:
+    """Start and end of the local day of *now_ms*."""
+    place = zone(tz)
+    today = from_ms(now_ms).astimezone(place).date()
+    days = [datetime.combine(today + timedelta(days=n), time()) for n in (0, 1)]
+    start_ms, end_ms = (resolve_local(day, place, Gap.FIRST_VALID, Fold.FIRST)[0] for day in days)
+    return start_ms, end_ms

@@ -1,0 +1,76 @@
+"""
+The one module that reads a clock.
+
+Durations come from the monotonic clock. Stored instants come from the Redis server's TIME; the wall
+clock here only makes a first guess that the server's scripts check (the bracket of ``put_recurring``).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last instant that datetime and RQ can write
+
+
+class Clock(Protocol):
+    """What the rest of zsched may know of time."""
+
+    def now_ms(self) -> int:
+        """Wall clock, epoch milliseconds: a guess of what the server's TIME says."""
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds on a clock that never jumps."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        return time.monotonic_ns() / 1_000_000
+
+
+@dataclass
+class ManualClock:
+    """A clock for tests: it moves when told. Wall and monotonic time move together unless ``jump`` is used."""
+
+    wall_ms: float = 1_767_225_600_000  # 2026-01-01T00:00Z
+    elapsed_ms: float = 0.0
+
+    def now_ms(self) -> int:
+        return int(self.wall_ms)
+
+    def monotonic_ms(self) -> float:
+        return self.elapsed_ms
+
+    def advance(self, ms: float) -> None:
+        """Time passes."""
+        self.wall_ms += ms
+        self.elapsed_ms += ms
+
+    def jump(self, ms: int) -> None:
+        """The wall clock is set; no time passes."""
+        self.wall_ms += ms
+
+
+def to_ms(instant: datetime) -> int:
+    """
+    Epoch milliseconds of an aware *instant*, rounded up, so that nothing is early.
+
+    Raises:
+        ValueError: *instant* is naive.
+    """
+    if instant.utcoffset() is None:
+        raise ValueError("a naive datetime names no instant")
+    return -((_EPOCH - instant) // timedelta(milliseconds=1))
+
+
+def from_ms(ms: int) -> datetime:
+    """The aware UTC datetime of epoch milliseconds."""
+    return _EPOCH + timedelta(milliseconds=ms)

@@ -1,0 +1,136 @@
+"""Which schedules a listing shows, and in which order: the filters of ``client.list`` and ``zsched ls``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import Any, Protocol
+
+from zsched.core.arguments import choice
+from zsched.core.model import Schedule, ScheduleState
+from zsched.errors import InvalidSchedule
+
+_KINDS = ("once", "every", "cron", "rrule")
+
+
+class Source(Protocol):
+    """Where schedules are read from, place by place."""
+
+    def active(
+        self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
+    ) -> Iterator[tuple[int, str]]:
+        """(due ms, id), ascending, past *after*."""
+
+    def paused(self) -> list[str]:
+        """Sorted ids."""
+
+    def quarantined(self) -> list[str]:
+        """Sorted ids."""
+
+    def recurring(self) -> list[str]:
+        """Sorted ids, in any state."""
+
+    def schedules(self, ids: Iterable[str]) -> Iterator[Schedule]:
+        """Those of *ids* that exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Behind which schedule a listing goes on: its state, due time and id."""
+
+    state: ScheduleState
+    due_ms: int
+    id: str
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        """The inverse of ``Schedule.cursor``. Raises InvalidSchedule."""
+        state, _, rest = str(text).partition(":")
+        due_ms, _, id = rest.partition(":")
+        if (
+            state not in {member.value for member in ScheduleState}
+            or not (due_ms.isascii() and due_ms.isdecimal())
+            or not id
+        ):
+            raise InvalidSchedule("after", text, "not a cursor", "give the cursor of the last schedule seen")
+        return cls(ScheduleState(state), int(due_ms), id)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a listing keeps; None: everything. ``match`` is a glob over ids. Instants in ms, exclusive."""
+
+    state: ScheduleState | None = None
+    kind: str | None = None
+    func: str | None = None
+    queue: str | None = None
+    tag: str | None = None
+    due_after_ms: int | None = None
+    due_before_ms: int | None = None
+    match: str | None = None
+    limit: int | None = None
+    after: Cursor | None = None
+
+    @classmethod
+    def of(cls, *, state: Any, kind: Any, limit: Any, after: Any, **given: Any) -> Filter:
+        """The filter of a caller's arguments. Raises InvalidSchedule."""
+        if kind is not None and kind not in _KINDS:
+            raise InvalidSchedule("kind", kind, "not one of its values", f"give one of {', '.join(_KINDS)}")
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= 10**15):
+            raise InvalidSchedule("limit", limit, "not a number of schedules", "give a whole number")
+        for name in ("func", "queue", "tag", "match"):
+            if given.get(name) is not None and not isinstance(given[name], str):
+                raise InvalidSchedule(name, given[name], "not a text", "give a text, or leave it out")
+        return cls(
+            state=None if state is None else choice("state", state, ScheduleState),
+            kind=kind,
+            limit=limit,
+            after=None if after is None else Cursor.parse(after),
+            **given,
+        )
+
+    def keeps(self, schedule: Schedule) -> bool:
+        """True when *schedule* passes every filter."""
+        due_ms = schedule.next_ms
+        return (
+            (self.state is None or schedule.state is self.state)
+            and (self.kind is None or schedule.kind == self.kind)
+            and (self.func is None or schedule.func == self.func)
+            and (self.queue is None or schedule.queue == self.queue)
+            and (self.tag is None or self.tag in schedule.tags)
+            and (self.match is None or fnmatchcase(schedule.id, self.match))
+            and (self.due_after_ms is None or (due_ms is not None and due_ms > self.due_after_ms))
+            and (self.due_before_ms is None or (due_ms is not None and due_ms < self.due_before_ms))
+        )
+
+
+def select(wanted: Filter, source: Source) -> Iterator[Schedule]:
+    """The schedules that *wanted* keeps: active by due time, then paused, quarantined and ended by id."""
+    kept = (
+        schedule for state in ScheduleState for schedule in _in_state(state, wanted, source) if wanted.keeps(schedule)
+    )
+    return islice(kept, wanted.limit)
+
+
+def _in_state(state: ScheduleState, wanted: Filter, source: Source) -> Iterator[Schedule]:
+    order = list(ScheduleState)
+    after = wanted.after
+    if wanted.state not in (None, state) or (after and order.index(after.state) > order.index(state)):
+        return iter(())
+    begun = after if after and after.state is state else None
+    if state is ScheduleState.ACTIVE:
+        from_ms = None if wanted.due_after_ms is None else wanted.due_after_ms + 1
+        until_ms = None if wanted.due_before_ms is None else wanted.due_before_ms - 1
+        places = source.active(from_ms, until_ms, (begun.due_ms, begun.id) if begun else None)
+        ids: Iterable[str] = (id for _, id in places)
+    elif state is ScheduleState.PAUSED:
+        ids = source.paused()
+    elif state is ScheduleState.QUARANTINED:
+        ids = source.quarantined()
+    else:
+        ids = source.recurring()
+    if begun is not None and state is not ScheduleState.ACTIVE:
+        ids = [id for id in ids if id > begun.id]
+    return (schedule for schedule in source.schedules(ids) if schedule.state is state)

@@ -1,0 +1,258 @@
+"""
+The words of zsched as values: what a schedule says, and what one can learn of it.
+
+Life of a schedule: a put makes it *active* (it stands in a lane with its due time). ``pause`` and
+``resume`` move it out and back; a schedule that cannot be planned or pushed is *quarantined* until it
+is put again or cancelled. A one-shot that fired leaves nothing but its run. A recurring one whose
+rule is exhausted is *ended* and stays readable until it is cancelled or put again.
+
+Instants are integer epoch milliseconds (``…_ms``); durations name their unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from zsched.core.clock import from_ms, to_ms
+from zsched.core.triggers import TriggerSpec
+
+
+class Priority(Enum):
+    """The lane: due work of a higher one is always pushed before that of a lower one."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+class ScheduleState(Enum):
+    """Where a schedule is in its life."""
+
+    ACTIVE = "active"  # in a lane
+    PAUSED = "paused"  # out of its lane, keeps its due time
+    QUARANTINED = "quarantined"  # could not be planned or pushed; the reason is recorded
+    ENDED = "ended"  # recurring, and its rule gives no more occurrences
+
+
+class OnUncertain(Enum):
+    """What to do with a run that a lost Redis history may have pushed already."""
+
+    REFIRE = "refire"  # push it, marked: at least once
+    SKIP = "skip"  # record it as skipped: at most once
+
+
+class IfExists(Enum):
+    """What a put does when a schedule of its id exists."""
+
+    REPLACE = "replace"  # becomes what the put says
+    KEEP = "keep"  # stays as it is
+    ERROR = "error"  # ScheduleExists
+
+
+class Missed(Enum):
+    """What ``resume`` does with occurrences that passed during the pause."""
+
+    FIRE = "fire"  # late, as if the daemon had been down: the latest fires, the others are coalesced
+    SKIP = "skip"  # recorded as skipped (paused)
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """One-shot at an instant."""
+
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """One-shot a while after the server's now."""
+
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """Straight to the queue."""
+
+
+When = At | After | Now | TriggerSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """
+    What runs. The RQ options stay as they were given; ``storage.rqjob`` checks and encodes them.
+
+    ``data``: the call as it is stored already, for an update that leaves it alone.
+    """
+
+    func: Any
+    args: Any = ()
+    kwargs: Any = None
+    timeout: Any = None
+    retry: Any = None
+    result_ttl: Any = None
+    failure_ttl: Any = None
+    meta: Any = None
+    on_success: Any = None
+    on_failure: Any = None
+    description: str | None = None
+    data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """Everything that a caller said about one schedule, checked and in one form."""
+
+    id: str
+    when: When
+    payload: Payload
+    tz: str = "UTC"
+    queue: str = "default"
+    priority: Priority = Priority.NORMAL
+    at_front: bool = False
+    on_uncertain: OnUncertain = OnUncertain.REFIRE
+    tags: tuple[str, ...] = ()
+    created_by: str | None = None
+    managed_by: str | None = None
+    if_exists: IfExists = IfExists.REPLACE
+    allow_past: bool = False
+    has_own_id: bool = True  # False: the id was made up here
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule as Redis holds it. ``args`` are decoded for JSON only; pickle is not opened to show it."""
+
+    id: str
+    state: ScheduleState
+    kind: str  # once | every | cron | rrule
+    func: str
+    queue: str
+    priority: Priority
+    next_ms: int | None
+    tz: str = "UTC"
+    trigger: TriggerSpec | None = None
+    anchor_ms: int | None = None
+    nominal_ms: int | None = None
+    version: str | None = None
+    last_run_id: str | None = None
+    args: Any = None
+    kwargs: Any = None
+    at_front: bool = False
+    on_uncertain: OnUncertain = OnUncertain.REFIRE
+    timeout_s: int | None = None
+    result_ttl_s: int | None = None
+    failure_ttl_s: int | None = None
+    retries: int | None = None
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    created_by: str | None = None
+    managed_by: str | None = None
+    created_ms: int | None = None
+    note: str | None = None  # why paused or quarantined
+    since_ms: int | None = None  # paused or quarantined since, or ended at
+
+    @property
+    def cursor(self) -> str:
+        """Its place in a listing: ``client.list(after=…)`` goes on behind it."""
+        return f"{self.state.value}:{self.next_ms or 0}:{self.id}"
+
+    @property
+    def next_at(self) -> datetime | None:
+        """The due time, aware, in UTC."""
+        return None if self.next_ms is None else from_ms(self.next_ms)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it: instants as ``iso`` writes them, enums as their values; the keys are a promise."""
+        return {
+            "id": self.id,
+            "state": self.state.value,
+            "kind": self.kind,
+            "next_at": iso(self.next_ms),
+            "tz": self.tz,
+            "trigger": None if self.trigger is None else _trigger_dict(self.trigger),
+            "anchor_at": iso(self.anchor_ms),
+            "nominal_at": iso(self.nominal_ms),
+            "func": self.func,
+            "args": self.args,
+            "kwargs": self.kwargs,
+            "queue": self.queue,
+            "priority": self.priority.value,
+            "at_front": self.at_front,
+            "on_uncertain": self.on_uncertain.value,
+            "timeout_s": self.timeout_s,
+            "result_ttl_s": self.result_ttl_s,
+            "failure_ttl_s": self.failure_ttl_s,
+            "retries": self.retries,
+            "description": self.description,
+            "tags": list(self.tags),
+            "created_by": self.created_by,
+            "managed_by": self.managed_by,
+            "created_at": iso(self.created_ms),
+            "version": self.version,
+            "last_run_id": self.last_run_id,
+            "note": self.note,
+            "since": iso(self.since_ms),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """What ``client.schedule`` did: outcome is created, updated, unchanged or kept."""
+
+    id: str
+    outcome: str
+    next_at: datetime | None
+    run_id: str | None  # one-shots only: a recurring schedule has one per occurrence
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it."""
+        next_at = None if self.next_at is None else iso(to_ms(self.next_at))
+        return {"id": self.id, "outcome": self.outcome, "next_at": next_at, "run_id": self.run_id}
+
+
+@dataclass(slots=True)
+class Many:
+    """What ``client.schedule_many`` did; ``errors`` are (index, error) of the rows that were refused."""
+
+    ids: list[str | None] = field(default_factory=list)  # by row; None where it was refused
+    created: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    kept: int = 0
+    errors: list[tuple[int, Exception]] = field(default_factory=list)
+    done: int = 0  # rows that were answered, good or bad
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it; an error is {index, error, type}."""
+        return {
+            "ids": self.ids,
+            "created": self.created,
+            "updated": self.updated,
+            "unchanged": self.unchanged,
+            "kept": self.kept,
+            "errors": [{"index": n, "error": str(e), "type": type(e).__name__} for n, e in self.errors],
+            "done": self.done,
+        }
+
+
+def iso(ms: int | None) -> str | None:
+    """The instant *ms* as zsched writes it in JSON: ISO 8601, UTC with Z, milliseconds; None stays None."""
+    return None if ms is None else from_ms(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _trigger_dict(spec: TriggerSpec) -> dict[str, Any]:
+    return {
+        "kind": spec.kind.value,
+        "expr": spec.expr,
+        "tz": spec.tz,
+        "starts": iso(spec.starts_ms),
+        "ends": iso(spec.ends_ms),
+        "count": spec.count,
+        "gap": spec.gap.value,
+        "fold": spec.fold.value,
+    }

@@ -1,0 +1,69 @@
+"""An update: a stored schedule's options with some of them changed, checked like new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from zsched.core.clock import from_ms
+from zsched.core.model import Definition, Schedule
+from zsched.core.options import TRIGGERS, define
+from zsched.core.triggers import TriggerKind
+from zsched.errors import InvalidSchedule
+
+PAYLOAD = ("func", "args", "kwargs")
+_RECURRING = tuple(kind.value for kind in TriggerKind)
+
+
+def revise(old: Schedule, stored: Mapping[str, Any], data: bytes, changes: Mapping[str, Any]) -> Definition:
+    """
+    The definition of *old* after *changes*. *stored* are its other options as RQ's fields say them, with
+    args and kwargs if the payload changes; *data* is its payload, kept if it does not.
+
+    Raises:
+        InvalidSchedule: a change is bad, or turns a one-shot into a recurring schedule or back.
+    """
+    for name in ("id", "if_exists"):
+        if name in changes:
+            raise InvalidSchedule(name, changes[name], "an update cannot change it", "schedule and cancel instead")
+    kinds = [name for name in TRIGGERS if changes.get(name) is not None]
+    for name in kinds:
+        if (name in _RECURRING) != (old.trigger is not None):
+            problem = "an update keeps a one-shot a one-shot and a recurring schedule recurring"
+            raise InvalidSchedule(name, changes[name], problem, f"schedule it again with id={old.id!r}")
+    options = {
+        **stored,
+        "id": old.id,
+        "priority": old.priority,
+        "at_front": old.at_front,
+        "on_uncertain": old.on_uncertain,
+        "tags": old.tags,
+        "created_by": old.created_by,
+        "managed_by": old.managed_by,
+        "description": None if old.description == old.func else old.description,
+        **_rule(old, bool(kinds)),
+        **changes,
+    }
+    definition = define(options.pop("func", old.func), options, old.id)
+    if not any(name in changes for name in PAYLOAD):
+        definition = replace(definition, payload=replace(definition.payload, data=data))
+    return definition
+
+
+def _rule(old: Schedule, has_new_kind: bool) -> dict[str, Any]:
+    """The options that say when *old* fires; without the trigger itself if a new one is given."""
+    spec = old.trigger
+    if spec is None:
+        return {"tz": old.tz} if has_new_kind or old.next_ms is None else {"tz": old.tz, "at": from_ms(old.next_ms)}
+    bounds: dict[str, Any] = {
+        "tz": spec.tz,
+        "starts": None if spec.starts_ms is None else from_ms(spec.starts_ms),
+        "ends": None if spec.ends_ms is None else from_ms(spec.ends_ms),
+        "fold": spec.fold,
+    }
+    if has_new_kind:
+        return bounds
+    expr = timedelta(milliseconds=int(spec.expr)) if spec.kind is TriggerKind.EVERY else spec.expr
+    return bounds | {spec.kind.value: expr, "gap": spec.gap, "count": spec.count}

@@ -1,0 +1,253 @@
+"""
+Cron expressions: crontab(5) fields, Debian's cron(8) rules for summer time.
+
+Five fields: minute, hour, day of month, month, day of week. Six fields: the **seconds come first** (as in
+Quartz, Spring and BullMQ's cron-parser); five fields mean second 0. Days of the week are 0-7 or SUN-SAT,
+0 and 7 both Sunday (not Quartz's 1-7). Also ``L`` (last day of the month), ``L5`` (last Friday), ``5#2`` or
+``FRI#2`` (second Friday), ``?`` for ``*`` in the day fields, ranges that wrap round (``22-4``), and
+@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually.
+
+croniter supplies the grammar: which values a field's text stands for. It is asked once per distinct field,
+not per expression. What it draws by lot or leaves ambiguous is refused here: H, R, W, and ``5-5``, which is
+one value for cron(8) and all of them for croniter, and ``22-4/3``, a wrapped range with a step.
+
+Days, from crontab(5): if both day fields are restricted (do not start with ``*``) a day that matches either
+will do; else it must match both. Summer time, from cron(8): a job with a ``*`` at the start of its minute
+or hour runs by the clock on the wall, in both passes of a repeated hour and not in a skipped one. Any other
+job has fixed times: each runs once a day, and ``gap`` and ``fold`` say when, if the zone changes just then.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from croniter import croniter
+
+from zsched.core.triggers.days import CYCLE_YEARS, Year, shape
+from zsched.core.triggers.times import Times
+from zsched.core.triggers.walls import Layer, WallRule
+from zsched.errors import InvalidSchedule
+
+LONGEST: Final = 512  # characters of an expression; bounds lists and numbers before anything is parsed
+
+_ALIASES: Final = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_EXAMPLE: Final = 'write "minute hour day month weekday", for instance "0 9 * * 1-5"'
+_BY_LOT: Final = re.compile(r"[hr](\(.*\))?(/\d*)?", re.IGNORECASE)
+_NEAREST: Final = re.compile(r"\d+w|w\d+|lw|wl", re.IGNORECASE)
+_LAST_AFTER: Final = re.compile(r"(\w+)l", re.IGNORECASE)
+_RANGE: Final = re.compile(r"(\w+)-(\w+)(/\d+)?(?:#\d+)?", re.ASCII)
+
+
+class _Place(NamedTuple):
+    """One of the fields: its name, what it may hold, and croniter's expression that asks about it alone."""
+
+    name: str
+    allowed: str
+    low: int
+    high: int
+    question: str
+
+
+_SECOND: Final = _Place("second", "0-59", 0, 59, "* * * * * {}")
+_MINUTE: Final = _Place("minute", "0-59", 0, 59, "{} * * * *")
+_HOUR: Final = _Place("hour", "0-23", 0, 23, "* {} * * *")
+_DAY: Final = _Place("day of month", "1-31 or L", 1, 31, "* * {} * *")
+_MONTH: Final = _Place("month", "1-12 or JAN-DEC", 1, 12, "* * * {} *")
+_WEEKDAY: Final = _Place("day of week", "0-7 or SUN-SAT, L5 (last Friday), 5#2 (second Friday)", 0, 6, "* * * * {}")
+_PLACES: Final = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
+
+
+@dataclass(frozen=True, slots=True)
+class CronDays:
+    """
+    The three day fields. ``month_days`` has bit n for day n + 1; weekdays are 0 = Monday.
+
+    ``nth`` holds (n, weekday), n = -1 for the last. ``either``: one of the two day fields is enough.
+    """
+
+    months: tuple[int, ...]
+    month_days: int
+    last_day: bool
+    weekdays: tuple[int, ...]
+    nth: tuple[tuple[int, int], ...]
+    either: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CronRule(WallRule):
+    """A parsed expression. ``wildcard``: its minute or hour starts with ``*``, so gap and fold do not apply."""
+
+    days: CronDays
+    times: Times
+    wildcard: bool
+
+    @property
+    def cycle_years(self) -> int:
+        """That of the calendar."""
+        return CYCLE_YEARS
+
+    def layers(self, year: Year) -> tuple[Layer, ...]:
+        """One layer."""
+        return ((_matching_days(self.days, year.number), self.times),)
+
+
+def parse_cron(text: object, field: str = "cron") -> str:
+    """
+    The expression *text* with its fields separated by single spaces, otherwise as written.
+
+    ``field`` is the option that an error names. Whether it ever fires is for ``check`` to say.
+
+    Raises:
+        InvalidSchedule: not an expression as this module describes it, or longer than ``LONGEST``.
+    """
+    if not isinstance(text, str):
+        raise InvalidSchedule(field, text, "not a text", _EXAMPLE)
+    if len(text) > LONGEST:
+        raise InvalidSchedule(field, text, f"longer than {LONGEST} characters", "use ranges and steps")
+    if not text.replace("\t", " ").isprintable() or not text.isascii():
+        raise InvalidSchedule(field, text, "has characters that no cron expression has", "use plain ASCII on one line")
+    expr = " ".join(text.split())
+    if not expr:
+        raise InvalidSchedule(field, text, "empty", _EXAMPLE)
+    try:
+        cron_rule(expr)
+    except _Refused as refusal:
+        raise InvalidSchedule(field, text, refusal.problem, refusal.remedy) from refusal.__cause__
+    return expr
+
+
+@lru_cache(maxsize=65_536)
+def cron_rule(expr: str) -> CronRule:
+    """The rule of an expression that ``parse_cron`` accepted. Equal expressions share one rule."""
+    parts = _split(expr)
+    second = _values(_SECOND, parts.pop(0)) if len(parts) == 6 else (0,)
+    minute, hour, day, month, weekday = parts
+    month_days, last_day = _month_days(day)
+    weekdays, nth = _weekdays(weekday)
+    either = not day.startswith(("*", "?")) and not weekday.startswith(("*", "?"))
+    days = CronDays(_values(_MONTH, month), month_days, last_day, weekdays, nth, either)
+    times = _times(_values(_HOUR, hour), _values(_MINUTE, minute), second)
+    return CronRule(days, times, minute.startswith("*") or hour.startswith("*"))
+
+
+class _Refused(ValueError):
+    """An expression is not acceptable; ``parse_cron`` adds the option's name and the value."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem, self.remedy = problem, remedy
+        super().__init__(problem)
+
+
+def _split(expr: str) -> list[str]:
+    """The five or six fields of *expr*, aliases resolved."""
+    if expr.startswith("@"):
+        if expr.lower() == "@reboot":
+            raise _Refused("there is no reboot here", "enqueue the job when your process starts")
+        if expr.lower() not in _ALIASES:
+            raise _Refused("not a known alias", f"use one of {', '.join(_ALIASES)}")
+        expr = _ALIASES[expr.lower()]
+    if expr.upper().startswith(("TZ=", "CRON_TZ=")):
+        raise _Refused("a zone does not belong in the expression", "give it as tz=")
+    parts = expr.split(" ")
+    if len(parts) == 7:
+        raise _Refused("7 fields, and a year is not one of ours", "leave the year out and use starts= and ends=")
+    if len(parts) not in (5, 6):
+        raise _Refused(f"{len(parts)} field{'s' * (len(parts) > 1)}, not 5 (or 6, seconds first)", _EXAMPLE)
+    return parts
+
+
+def _month_days(text: str) -> tuple[int, bool]:
+    """The day-of-month field: a mask of days, and whether the last day of each month is meant too."""
+    if any(_NEAREST.fullmatch(item) for item in text.split(",")):
+        raise _Refused(f"{text!r}: W (nearest working day) is not supported", "use rrule= with BYSETPOS")
+    values, _ = _expand(_DAY, text)
+    numbers = range(1, 32) if "*" in values else [value for value in values if isinstance(value, int)]
+    return sum(1 << number - 1 for number in numbers), "l" in values
+
+
+def _weekdays(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+    """The day-of-week field: whole weekdays (0 = Monday), or (n, weekday) pairs."""
+    items = text.split(",")
+    for item in items:
+        after = _LAST_AFTER.fullmatch(item)
+        if after:
+            raise _Refused(f"{item!r} is another day in other crons", f"write L{after[1]} for the last one of a month")
+    if len({"#" in item or item[:1] in "lL" for item in items}) > 1:
+        raise _Refused(f"{text!r} mixes whole weekdays and single ones (# or L)", "use two schedules")
+    values, nth = _expand(_WEEKDAY, text)
+    if nth:
+        pairs = ((-1 if n == "l" else int(n), (day - 1) % 7) for day, ns in nth.items() for n in ns)
+        return (), tuple(sorted(pairs))
+    numbers = range(7) if "*" in values else [value for value in values if isinstance(value, int)]
+    return tuple(sorted((number - 1) % 7 for number in numbers)), ()
+
+
+def _values(place: _Place, text: str) -> tuple[int, ...]:
+    """The values of a field that holds numbers only, ascending."""
+    values, _ = _expand(place, text)
+    if "*" in values:
+        return tuple(range(place.low, place.high + 1))
+    return tuple(sorted(value for value in values if isinstance(value, int)))
+
+
+@lru_cache(maxsize=4096)
+def _expand(place: _Place, text: str) -> tuple[tuple[int | str, ...], dict[int, set[int | str]]]:
+    """What croniter makes of one field: its values, and for the day of week which of the month's."""
+    for item in text.split(","):
+        if _BY_LOT.fullmatch(item):
+            raise _Refused(f"{item!r} would be drawn by lot", f"write a number ({place.allowed}); jitter= spreads load")
+        ends = _RANGE.fullmatch(item)
+        if ends and (ends[1].lower() == ends[2].lower() or (place is _WEEKDAY and ends[1] == "7" and ends[2] == "0")):
+            raise _Refused(f"{item!r} is a range of one value, or of all: crons differ", f"write {ends[1]}, or *")
+        if ends and ends[3] and _wraps(place, ends[1], ends[2]):
+            raise _Refused(f"{item!r} takes steps across the end of its range", "list the values")
+    try:
+        expanded, nth = croniter.expand(place.question.format(text))
+    except ValueError as exc:  # all that croniter raises; a test with arbitrary text looks
+        raise _Refused(f"{text[:40]!r} is not a valid {place.name}", f"allowed are {place.allowed}") from exc
+    position = place.question.split().index("{}")
+    return tuple(expanded[position]), {day: set(ns) for day, ns in nth.items()}
+
+
+def _wraps(place: _Place, first: str, last: str) -> bool:
+    """Whether a range runs over the end of its field. One that ends on Sunday does not: that is 7."""
+    (low, *_), _ = _expand(place, first)
+    (high, *_), _ = _expand(place, last)
+    if not isinstance(low, int) or not isinstance(high, int):
+        return False
+    return low > high and not (place is _WEEKDAY and high == 0)
+
+
+@lru_cache(maxsize=4096)
+def _times(hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int, ...]) -> Times:
+    return Times(hours, minutes, seconds)
+
+
+@lru_cache(maxsize=8192)
+def _matching_days(days: CronDays, number: int) -> int:
+    """The days of the year *number* that the three day fields allow."""
+    year = shape(number)
+    by_month_day = by_weekday = allowed = 0
+    for month in days.months:
+        start, length = year.months[month - 1]
+        whole = (1 << length) - 1
+        allowed |= whole << start
+        by_month_day |= (days.month_days & whole) << start
+        if days.last_day:
+            by_month_day |= 1 << start + length - 1
+        for n, weekday in days.nth:
+            by_weekday |= year.nth(n, weekday, start, length)
+    for weekday in days.weekdays:
+        by_weekday |= year.on(weekday)
+    return allowed & (by_month_day | by_weekday if days.either else by_month_day & by_weekday)

@@ -1,0 +1,76 @@
+"""Fixed intervals of elapsed time: no zone, no summer time, everything by arithmetic on milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Final
+
+from zsched.core.triggers.zones import HORIZON_S
+from zsched.errors import InvalidSchedule
+
+LONGEST_MS: Final = 36_525 * 86_400_000  # 100 years; a longer interval is a mistake in the unit
+
+_EXAMPLE: Final = "give seconds (30, 0.5) or a timedelta"
+_NOISE: Final = Decimal("1e-6")  # ms by which a float may miss a whole number (0.1 + 0.2 is not 0.3)
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """phase_ms + k · every_ms for every k ≥ 0, up to the horizon. Instants are epoch milliseconds."""
+
+    every_ms: int
+    phase_ms: int
+
+    def __post_init__(self) -> None:
+        if self.every_ms < 1:
+            raise ValueError("an interval is at least 1 ms")
+
+    def next_after(self, after_ms: int) -> int | None:
+        """The first occurrence strictly later than *after_ms*, or None."""
+        found = self.phase_ms + max((after_ms - self.phase_ms) // self.every_ms + 1, 0) * self.every_ms
+        return found if found < HORIZON_S * 1000 else None
+
+    def last_until(self, until_ms: int) -> int | None:
+        """The last occurrence not later than *until_ms*, or None."""
+        number = self._number(until_ms)
+        return self.phase_ms + (number - 1) * self.every_ms if number else None
+
+    def count_between(self, after_ms: int, until_ms: int) -> int:
+        """How many occurrences lie in (after_ms, until_ms]."""
+        return max(self._number(until_ms) - self._number(after_ms), 0)
+
+    def _number(self, until_ms: int) -> int:
+        """How many occurrences are not later than *until_ms*."""
+        return max((min(until_ms, HORIZON_S * 1000 - 1) - self.phase_ms) // self.every_ms + 1, 0)
+
+
+def parse_every(value: object, field: str = "every") -> str:
+    """
+    The interval *value*, in seconds or as a timedelta, as whole milliseconds in decimal text.
+
+    ``field`` is the option that an error names.
+
+    Raises:
+        InvalidSchedule: not a number, not finite, below 1 ms, above 100 years, or not whole milliseconds.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | timedelta):
+        raise InvalidSchedule(field, value, "not a duration", _EXAMPLE)
+    if isinstance(value, timedelta):
+        ms = Decimal(value // timedelta(microseconds=1)) / 1000
+    else:
+        seconds = Decimal(repr(float(value))) if isinstance(value, float) else Decimal(value)
+        if not seconds.is_finite():
+            raise InvalidSchedule(field, value, "not a finite number", _EXAMPLE)
+        ms = seconds * 1000 if abs(seconds) <= LONGEST_MS else seconds  # an exponent of millions would overflow
+    if ms <= 0:
+        raise InvalidSchedule(field, value, "not a positive interval", _EXAMPLE)
+    if ms > LONGEST_MS:
+        raise InvalidSchedule(field, value, "longer than 100 years", "the unit is seconds")
+    if ms < 1 - _NOISE:
+        raise InvalidSchedule(field, value, "shorter than a millisecond", "0.001 is the least")
+    whole = round(ms)
+    if abs(ms - whole) > _NOISE:
+        raise InvalidSchedule(field, value, "not whole milliseconds", f"the nearest is {Decimal(whole) / 1000}")
+    return str(whole)

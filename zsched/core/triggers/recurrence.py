@@ -1,0 +1,237 @@
+"""
+Evaluating recurrence rules: RFC 5545 section 3.3.10, a year at a time, by set algebra.
+
+A rule together with its start (DTSTART) becomes a ``Recurrence``: the BY parts as filters, INTERVAL as a
+phase. Years are independent of each other, so nothing is iterated from the start and a rule that began
+decades ago costs no more than one of today. Phases are reduced: the same rule with different starts is
+often the same value, and shares its remembered years.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
+from typing import Final
+
+from zsched.core.triggers.days import CYCLE_YEARS, FIRST_YEAR, LAST_YEAR, Year, bits_of, comb, shape, year_of
+from zsched.core.triggers.parts import Frequency, Parts
+from zsched.core.triggers.times import Times
+from zsched.core.triggers.walls import Layer, WallRule
+from zsched.core.triggers.zones import DAY_S
+
+_PERIODS_IN_CYCLE: Final = {
+    Frequency.DAILY: 146_097,
+    Frequency.WEEKLY: 20_871,
+    Frequency.MONTHLY: CYCLE_YEARS * 12,
+    Frequency.YEARLY: CYCLE_YEARS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence(WallRule):
+    """
+    A rule with what it takes from its start: the default day and time, and ``phase``.
+
+    ``phase`` is the period of the start (a day, week, month or year, numbered from the epoch) modulo the
+    interval. Wall seconds before the start are not excluded: that is the business of the bounds.
+    """
+
+    freq: Frequency
+    interval: int
+    phase: int
+    months: tuple[int, ...]
+    week_numbers: tuple[int, ...]
+    year_days: tuple[int, ...]
+    month_days: tuple[int, ...]
+    days: tuple[tuple[int, int], ...]
+    positions: tuple[int, ...]
+    week_start: int
+    times: Times
+
+    @property
+    def cycle_years(self) -> int:
+        """That of the calendar, as often as it takes for INTERVAL to fit in again."""
+        return CYCLE_YEARS * self.interval // gcd(self.interval, _PERIODS_IN_CYCLE[self.freq])
+
+    def layers(self, year: Year) -> tuple[Layer, ...]:
+        """One layer; with BYSETPOS one per chosen time of day."""
+        return _layers(self, year.number)
+
+
+def recurrence(parts: Parts, start_wall_s: int) -> Recurrence:
+    """The rule of *parts* that starts at the wall second *start_wall_s*."""
+    day_number, second = divmod(start_wall_s, DAY_S)
+    year = shape(year_of(start_wall_s))
+    month = next(number for number in range(12, 0, -1) if year.months[number - 1][0] <= day_number - year.first)
+    month_day = day_number - year.first - year.months[month - 1][0] + 1
+
+    months, month_days, days = parts.months, parts.month_days, parts.days
+    if not (month_days or days or parts.week_numbers or parts.year_days):
+        if parts.freq is Frequency.YEARLY:
+            months = months or (month,)
+        if parts.freq in (Frequency.YEARLY, Frequency.MONTHLY):
+            month_days = (month_day,)
+        elif parts.freq is Frequency.WEEKLY:
+            days = ((0, (day_number + 3) % 7),)
+
+    period = {
+        Frequency.DAILY: day_number,
+        Frequency.WEEKLY: _week_number(day_number, parts.week_start),
+        Frequency.MONTHLY: year.number * 12 + month - 1,
+        Frequency.YEARLY: year.number,
+    }[parts.freq]
+    return Recurrence(
+        freq=parts.freq,
+        interval=parts.interval,
+        phase=period % parts.interval,
+        months=months,
+        week_numbers=parts.week_numbers,
+        year_days=parts.year_days,
+        month_days=month_days,
+        days=days,
+        positions=parts.positions,
+        week_start=parts.week_start,
+        times=Times(
+            parts.hours or (second // 3600,),
+            parts.minutes or (second // 60 % 60,),
+            parts.seconds or (second % 60,),
+        ),
+    )
+
+
+@lru_cache(maxsize=8192)
+def _layers(rule: Recurrence, number: int) -> tuple[Layer, ...]:
+    """The layers of the year *number*."""
+    year = shape(number)
+    if not rule.positions:
+        return ((_matching_days(rule, year), rule.times),)
+    chosen: dict[int, int] = {}  # time of day -> days
+    for position in rule.positions:
+        # The set of a period is its days times its times of day, in order: n-th of them is this day's that time.
+        nth_day, nth_time = divmod(position - 1 if position > 0 else position, rule.times.count)
+        time = rule.times.at(nth_time)
+        chosen[time] = chosen.get(time, 0) | _nth_days(rule, year, nth_day)
+    return tuple((mask, Times((time // 3600,), (time // 60 % 60,), (time % 60,))) for time, mask in chosen.items())
+
+
+def _nth_days(rule: Recurrence, year: Year, n: int) -> int:
+    """The day with index *n* (from the end if negative) of those that match in each period, for BYSETPOS."""
+    mask = _matching_days(rule, year)
+    if rule.freq is Frequency.DAILY:
+        return mask if n in (0, -1) else 0
+    if rule.freq is Frequency.YEARLY:
+        return _pick(mask, n)
+    if rule.freq is Frequency.MONTHLY:
+        return sum(_pick(mask & year.month_mask(month), n) for month in range(1, 13))
+    # Weeks hang over both ends of the year: look a week further on either side.
+    if year.number > FIRST_YEAR:
+        before = shape(year.number - 1)
+        mask = mask << 7 | _matching_days(rule, before) >> before.length - 7
+    else:
+        mask <<= 7
+    if year.number < LAST_YEAR:
+        mask |= (_matching_days(rule, shape(year.number + 1)) & 0x7F) << 7 + year.length
+    first_week = 7 - (year.weekday - rule.week_start) % 7
+    chosen = sum(_pick(mask & 0x7F << bit, n) for bit in range(first_week, 7 + year.length, 7))
+    return chosen >> 7 & year.mask
+
+
+def _pick(mask: int, n: int) -> int:
+    """The set bit of *mask* with index *n*, counted from the highest if negative; 0 if there is none."""
+    bits = list(bits_of(mask))
+    return 1 << bits[n] if -len(bits) <= n < len(bits) else 0
+
+
+def _matching_days(rule: Recurrence, year: Year) -> int:
+    """The days of *year* that INTERVAL and every BY part but BYSETPOS allow."""
+    mask = _in_interval(rule, year)
+    if not mask:
+        return 0
+    if rule.months:
+        mask &= sum(year.month_mask(month) for month in rule.months)
+    if rule.month_days:
+        mask &= _on_month_days(rule.month_days, year)
+    if rule.year_days:
+        mask &= _numbered(rule.year_days, 0, year.length)
+    if rule.week_numbers:
+        mask &= _in_weeks(rule, year)
+    if rule.days:
+        mask &= _on_weekdays(rule, year)
+    return mask
+
+
+def _in_interval(rule: Recurrence, year: Year) -> int:
+    """The days of *year* that lie in a period which INTERVAL does not skip."""
+    if rule.freq is Frequency.YEARLY:
+        return year.mask if year.number % rule.interval == rule.phase else 0
+    if rule.interval == 1:
+        return year.mask
+    if rule.freq is Frequency.DAILY:
+        return comb(rule.interval) << (rule.phase - year.first) % rule.interval & year.mask
+    if rule.freq is Frequency.MONTHLY:
+        base = year.number * 12 - 1
+        return sum(year.month_mask(month) for month in range(1, 13) if (base + month) % rule.interval == rule.phase)
+    weeks_on = (rule.phase - _week_number(year.first, rule.week_start)) % rule.interval
+    overhang = (year.weekday - rule.week_start) % 7  # days of the first week that are last year's
+    return 0x7F * comb(7 * rule.interval) << 7 * weeks_on >> overhang & year.mask
+
+
+def _on_month_days(month_days: tuple[int, ...], year: Year) -> int:
+    return sum(_numbered(month_days, start, length) for start, length in year.months)
+
+
+def _numbered(numbers: tuple[int, ...], start: int, length: int) -> int:
+    """The days with these numbers, from 1 or from -1 backwards, among the *length* days from bit *start*."""
+    mask = 0
+    for number in numbers:
+        index = number - 1 if number > 0 else length + number
+        if 0 <= index < length:
+            mask |= 1 << start + index
+    return mask
+
+
+def _in_weeks(rule: Recurrence, year: Year) -> int:
+    """
+    The days of *year* whose week has one of the numbers of BYWEEKNO.
+
+    Week 1 is the first with at least four days in its year. A day near New Year may lie in a week of the
+    year before or after, and has its number.
+    """
+    mask = 0
+    for number in (year.number - 1, year.number, year.number + 1):
+        if not FIRST_YEAR <= number < LAST_YEAR:
+            continue
+        start = _first_week(number, rule.week_start)
+        weeks = (_first_week(number + 1, rule.week_start) - start) // 7
+        for week in rule.week_numbers:
+            index = week - 1 if week > 0 else weeks + week
+            if 0 <= index < weeks:
+                bit = start + 7 * index - year.first
+                if -7 < bit < year.length:
+                    mask |= 0x7F << bit if bit >= 0 else 0x7F >> -bit
+    return mask & year.mask
+
+
+def _first_week(number: int, week_start: int) -> int:
+    """The day number on which week 1 of the year *number* starts."""
+    year = shape(number)
+    overhang = (year.weekday - week_start) % 7
+    return year.first - overhang + (7 if overhang > 3 else 0)
+
+
+def _on_weekdays(rule: Recurrence, year: Year) -> int:
+    """The days of BYDAY. A number counts within the month (MONTHLY, or YEARLY with BYMONTH), else within the year."""
+    spans = year.months if rule.freq is Frequency.MONTHLY or rule.months else ((0, year.length),)
+    mask = 0
+    for n, weekday in rule.days:
+        if n:
+            mask |= sum(year.nth(n, weekday, start, length) for start, length in spans)
+        else:
+            mask |= year.on(weekday)
+    return mask
+
+
+def _week_number(day_number: int, week_start: int) -> int:
+    """Weeks since the epoch, for weeks that start on *week_start*."""
+    return (day_number + 3 - week_start) // 7  # 1970-01-01 was a Thursday

@@ -1,0 +1,239 @@
+"""
+Recurrence rules of iCalendar (RFC 5545 section 3.3.10): what a rule says, as text and as a value.
+
+``FREQ`` is DAILY, WEEKLY, MONTHLY or YEARLY; all BY parts of RFC 5545 in the places where its table allows
+them. Below a day a rule on the wall clock is wrong at every change of the zone: ``every=`` and ``cron=`` do
+that. The start is not part of the text (``starts=`` and ``tz=`` say it), UNTIL must be in UTC, and what
+RFC 5545 leaves open is refused (BYWEEKNO without BYDAY). ``recurrence`` evaluates the value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+from zsched.core.triggers.parts import LISTS, WEEKDAYS, Frequency, Parts
+from zsched.errors import InvalidSchedule
+
+LONGEST: Final = 512  # characters of a rule; bounds every list in it
+MOST_COUNT: Final = 10**9  # occurrences; more is no limit
+
+_EXAMPLE: Final = 'write for instance "FREQ=WEEKLY;BYDAY=MO,WE"'
+_UNTIL: Final = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
+_BYDAY: Final = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?\d{1,9}", re.ASCII)
+_ELSEWHERE: Final = {
+    "DTSTART": "give the start as starts= (and its zone as tz=)",
+    "TZID": "give the zone as tz=",
+    "EXDATE": "leave exceptions out; pause the schedule, or narrow the rule",
+    "EXRULE": "leave exceptions out; narrow the rule",
+    "RDATE": "use one-shot schedules (at=) for extra dates",
+    "DTEND": "give the end as ends=",
+}
+
+
+_BOUNDS: Final = {
+    "BYMONTH": (1, 12),
+    "BYWEEKNO": (-53, 53),
+    "BYYEARDAY": (-366, 366),
+    "BYMONTHDAY": (-31, 31),
+    "BYHOUR": (0, 23),
+    "BYMINUTE": (0, 59),
+    "BYSECOND": (0, 59),
+    "BYSETPOS": (-366, 366),
+}
+"""Least and greatest number of a list; where the least is negative, 0 is not a number of it."""
+
+
+def parse_rrule(text: object, field: str = "rrule") -> tuple[str, int | None]:
+    """
+    The canonical value of the rule *text*, without its COUNT, and the COUNT.
+
+    The prefix ``RRULE:`` and lower case are tolerated. ``field`` is the option that an error names.
+    Whether the rule ever fires is for ``check`` to say.
+
+    Raises:
+        InvalidSchedule: not a rule as this module describes it, or longer than ``LONGEST``.
+    """
+    if not isinstance(text, str):
+        raise InvalidSchedule(field, text, "not a text", _EXAMPLE)
+    try:
+        parts, count = _parse(text)
+    except _Refused as refusal:
+        raise InvalidSchedule(field, text, refusal.problem, refusal.remedy) from None
+    return parts.to_text(), count
+
+
+@lru_cache(maxsize=16_384)
+def rrule_parts(expr: str) -> Parts:
+    """The value of a rule that ``parse_rrule`` accepted. Equal texts share one value."""
+    return _parse(expr)[0]
+
+
+class _Refused(ValueError):
+    """A rule is not acceptable; ``parse_rrule`` adds the option's name and the value."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem, self.remedy = problem, remedy
+        super().__init__(problem)
+
+
+def _parse(text: str) -> tuple[Parts, int | None]:
+    """Parts and COUNT of *text*, checked."""
+    texts = _split(text)
+    numbers = {name: _numbers(key, texts[key]) for key, name in LISTS.items() if key in texts}
+    freq = _frequency(texts)
+    parts = Parts(
+        freq=freq,
+        interval=_one(texts, "INTERVAL", freq.value) or 1,
+        until_ms=_until(texts["UNTIL"]) if "UNTIL" in texts else None,
+        days=_days(texts["BYDAY"]) if "BYDAY" in texts else (),
+        week_start=_days(texts["WKST"])[0][1] if "WKST" in texts else 0,
+        **numbers,
+    )
+    if "WKST" in texts and texts["WKST"] not in WEEKDAYS:
+        raise _Refused(f"WKST={texts['WKST']} is not one weekday", f"one of {', '.join(WEEKDAYS)}")
+    if "COUNT" in texts and "UNTIL" in texts:
+        raise _Refused("COUNT and UNTIL exclude each other", "leave one out (RFC 5545)")
+    for is_wrong, problem, remedy in _COMBINATIONS:
+        if is_wrong(parts):
+            raise _Refused(problem, remedy)
+    return parts, _one(texts, "COUNT", MOST_COUNT)
+
+
+def _split(text: str) -> dict[str, str]:
+    """The parts of a rule by name, upper case."""
+    if len(text) > LONGEST:
+        raise _Refused(f"longer than {LONGEST} characters", "use a simpler rule, or two schedules")
+    upper = text.strip().upper()
+    for name, remedy in _ELSEWHERE.items():
+        if re.search(rf"(^|[\s;]){name}[;:=]", upper):
+            raise _Refused(f"{name} does not belong in the rule", remedy)
+    if not upper.isprintable() or not upper.isascii():
+        raise _Refused("more than one line, or characters that no rule has", "give one RRULE value")
+    upper = upper.removeprefix("RRULE:")
+    if not upper:
+        raise _Refused("empty", _EXAMPLE)
+    texts: dict[str, str] = {}
+    for part in upper.removesuffix(";").split(";"):
+        key, equals, value = part.partition("=")
+        if not equals or not value:
+            raise _Refused(f"{part[:40]!r} is not NAME=VALUE", _EXAMPLE)
+        if key not in _KNOWN:
+            raise _Refused(f"unknown part {key[:40]!r}", f"known are {', '.join(_KNOWN)}")
+        if key in texts:
+            raise _Refused(f"{key} stands there twice", "give each part once")
+        texts[key] = value
+    return texts
+
+
+_KNOWN: Final = ("FREQ", "INTERVAL", "COUNT", "UNTIL", "BYDAY", *LISTS, "WKST")
+
+
+def _frequency(texts: dict[str, str]) -> Frequency:
+    if "FREQ" not in texts:
+        raise _Refused("FREQ is missing", _EXAMPLE)
+    name = texts["FREQ"]
+    if name in ("SECONDLY", "MINUTELY", "HOURLY"):
+        raise _Refused(f"FREQ={name} is ill-defined where a zone changes", "use every= for elapsed time, or cron=")
+    if name not in Frequency.__members__:
+        raise _Refused(f"FREQ={name[:40]} is not known", f"one of {', '.join(Frequency.__members__)}")
+    return Frequency[name]
+
+
+def _one(texts: dict[str, str], key: str, most: int) -> int | None:
+    """The number of a part that holds one, 1 to *most*; None if it is absent."""
+    if key not in texts:
+        return None
+    text = texts[key]
+    if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= most:
+        raise _Refused(f"{key}={text[:40]} is out of range", f"1 to {most}")
+    return int(text)
+
+
+def _numbers(key: str, text: str) -> tuple[int, ...]:
+    """The numbers of a list."""
+    least, most = _BOUNDS[key]
+    found = set()
+    for item in text.split(","):
+        if not _NUMBER.fullmatch(item) or not least <= int(item) <= most or (least < 0 and int(item) == 0):
+            raise _Refused(
+                f"{key}={item[:40]} is out of range",
+                f"{least} to {most}" + (", without 0" if least < 0 else ""),
+            )
+        found.add(int(item))
+    return tuple(sorted(found))
+
+
+def _days(text: str) -> tuple[tuple[int, int], ...]:
+    """The (n, weekday) pairs of BYDAY or WKST; those without a number first, by weekday."""
+    found = set()
+    for item in text.split(","):
+        match = _BYDAY.fullmatch(item)
+        if not match or (match[1] and not 1 <= abs(int(match[1])) <= 53):
+            raise _Refused(f"{item[:40]!r} is not a weekday", "MO to SU, if need be after a number (±1 to ±53)")
+        found.add((int(match[1] or 0), WEEKDAYS.index(match[2])))
+    return tuple(sorted(found, key=lambda pair: (pair[0] != 0, pair)))
+
+
+def _until(text: str) -> int:
+    """UNTIL as epoch ms, inclusive."""
+    if not _UNTIL.fullmatch(text):
+        raise _Refused(f"UNTIL={text[:40]} is not an instant", "add the time and a Z for UTC (20301231T235959Z)")
+    try:
+        until = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        raise _Refused(f"UNTIL={text} is not a date", "YYYYMMDDTHHMMSSZ") from None
+    return (until - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def _has_numbered_day(parts: Parts) -> bool:
+    return any(n for n, _ in parts.days)
+
+
+def _has_other_by_part(parts: Parts) -> bool:
+    lists = (parts.months, parts.week_numbers, parts.year_days, parts.month_days, parts.days)
+    return any(lists) or any((parts.hours, parts.minutes, parts.seconds))
+
+
+_COMBINATIONS: Final[tuple[tuple[Callable[[Parts], bool], str, str], ...]] = (
+    (
+        lambda parts: bool(parts.week_numbers) and parts.freq is not Frequency.YEARLY,
+        "BYWEEKNO needs FREQ=YEARLY",
+        "leave it out (RFC 5545)",
+    ),
+    (
+        lambda parts: bool(parts.week_numbers) and not parts.days,
+        "BYWEEKNO does not say which day of the week",
+        "add BYDAY",
+    ),
+    (
+        lambda parts: bool(parts.year_days) and parts.freq is not Frequency.YEARLY,
+        "BYYEARDAY needs FREQ=YEARLY",
+        "use BYMONTH and BYMONTHDAY (RFC 5545)",
+    ),
+    (
+        lambda parts: bool(parts.month_days) and parts.freq is Frequency.WEEKLY,
+        "BYMONTHDAY does not go with FREQ=WEEKLY",
+        "use FREQ=DAILY or FREQ=MONTHLY (RFC 5545)",
+    ),
+    (
+        lambda parts: _has_numbered_day(parts) and parts.freq in (Frequency.DAILY, Frequency.WEEKLY),
+        "a numbered weekday needs FREQ=MONTHLY or FREQ=YEARLY",
+        "leave the number out, or change FREQ (RFC 5545)",
+    ),
+    (
+        lambda parts: _has_numbered_day(parts) and bool(parts.week_numbers),
+        "a numbered weekday does not go with BYWEEKNO",
+        "leave the number out (RFC 5545)",
+    ),
+    (
+        lambda parts: bool(parts.positions) and not _has_other_by_part(parts),
+        "BYSETPOS chooses from nothing",
+        "add another BY part, or leave it out (RFC 5545)",
+    ),
+)
+"""What RFC 5545 forbids or leaves open: test, problem, remedy."""

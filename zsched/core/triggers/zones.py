@@ -1,0 +1,174 @@
+"""
+Time zones: which names are accepted, when a zone changes its offset, and what a local time means.
+
+Names are IANA names that ``zoneinfo.available_timezones()`` lists, without those that are not
+places: abbreviations (EST is not New York: it has no summer time), ``localtime`` and ``Factory``.
+``right/*`` counts leap seconds and is some 27 s off POSIX time; ``posix/*`` and ``posixrules`` are
+copies. zoneinfo would load all of them.
+
+Seconds here are whole epoch seconds (``…_s``). zoneinfo does not publish its transitions, so they are
+found by probing every ``_STEP_S`` and bisecting to the second. Two changes that cancel out within one
+step would be missed; the closest pair in tzdata is 3.98 days apart (Freetown, 1939), and a test looks.
+"""
+
+from __future__ import annotations
+
+import difflib
+import zoneinfo
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+from zsched.core.triggers.spec import Fold, Gap
+from zsched.errors import InvalidSchedule
+
+DAY_S: Final = 86_400
+FLOOR_S: Final = -62_135_424_000  # 0001-01-03T00:00Z: earlier, local times leave datetime's range
+HORIZON_S: Final = 253_402_128_000  # 9999-12-30T00:00Z: no occurrence at or after it, for the same reason
+
+_STEP_S: Final = 2 * DAY_S
+_EPOCH: Final = datetime(1970, 1, 1)
+_LONGEST_NAME: Final = 64  # characters; a longer text is not compared with every zone's name
+
+_MEANT: Final = {
+    "EST": "America/New_York",
+    "EDT": "America/New_York",
+    "EST5EDT": "America/New_York",
+    "CST": "America/Chicago",
+    "CDT": "America/Chicago",
+    "CST6CDT": "America/Chicago",
+    "MST": "America/Denver",
+    "MDT": "America/Denver",
+    "MST7MDT": "America/Denver",
+    "PST": "America/Los_Angeles",
+    "PDT": "America/Los_Angeles",
+    "PST8PDT": "America/Los_Angeles",
+    "AKST": "America/Anchorage",
+    "HST": "Pacific/Honolulu",
+    "WET": "Europe/Lisbon",
+    "BST": "Europe/London",
+    "CET": "Europe/Berlin",
+    "CEST": "Europe/Berlin",
+    "MET": "Europe/Berlin",
+    "EET": "Europe/Helsinki",
+    "MSK": "Europe/Moscow",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "AEST": "Australia/Sydney",
+    "NZST": "Pacific/Auckland",
+    "Z": "UTC",
+    "LOCALTIME": "UTC",
+    "FACTORY": "UTC",
+    "POSIXRULES": "America/New_York",
+}
+"""What people mean by names that are refused, where a guess can be made; keys in upper case."""
+
+
+class Change(NamedTuple):
+    """At ``at_s`` a zone's offset from UTC changes from ``before_s`` to ``after_s`` (seconds, east positive)."""
+
+    at_s: int
+    before_s: int
+    after_s: int
+
+
+def zone(name: object, field: str = "tz") -> ZoneInfo:
+    """
+    The zone called *name*; ``field`` is the option that an error names.
+
+    Raises:
+        InvalidSchedule: not an IANA name as described above; the remedy suggests one.
+    """
+    if isinstance(name, str) and name in _accepted():
+        return ZoneInfo(name)
+    raise InvalidSchedule(field, name, *_refusal(name))
+
+
+def offset_s(tz: ZoneInfo, at_s: int) -> int:
+    """The offset of *tz* from UTC at the instant *at_s*, in seconds, east positive."""
+    return _seconds(tz.fromutc((_EPOCH + timedelta(seconds=at_s)).replace(tzinfo=tz)).utcoffset())
+
+
+def changes(tz: ZoneInfo, start_s: int, end_s: int) -> list[Change]:
+    """Every change of the offset of *tz* at an instant in (start_s, end_s], in order, exact to the second."""
+    found = []
+    here, offset = start_s, offset_s(tz, start_s)
+    while here < end_s:
+        there = min(here + _STEP_S, end_s)
+        if offset_s(tz, there) == offset:
+            here = there
+            continue
+        here = _first_difference(tz, here, there, offset)
+        found.append(Change(here, offset, offset_s(tz, here)))
+        offset = found[-1].after_s
+    return found
+
+
+def resolve_local(local: datetime, tz: ZoneInfo, gap: Gap, fold: Fold) -> list[int]:
+    """
+    The instants, in epoch ms ascending, that the naive *local* time stands for in *tz*.
+
+    One, except: two for a repeated time with ``Fold.BOTH``, none for a skipped one with ``Gap.SKIP``.
+    ``Gap.SHIFT`` reads a skipped time with the offset before the gap, so it moves on by the gap's length
+    (RFC 5545 section 3.3.5). ``local.fold`` is not looked at. Below a millisecond, time is cut off.
+    """
+    wall_ms = (local.replace(tzinfo=None) - _EPOCH) // timedelta(milliseconds=1)
+    first_s, second_s = (_seconds(local.replace(tzinfo=tz, fold=n).utcoffset()) for n in (0, 1))
+    passes = [wall_ms - first_s * 1000, wall_ms - second_s * 1000]
+    if first_s == second_s:
+        return passes[:1]
+    if first_s > second_s:  # repeated: fold=0 has the offset before the change, which is the greater (PEP 495)
+        return {Fold.FIRST: passes[:1], Fold.SECOND: passes[1:], Fold.BOTH: passes}[fold]
+    if gap is Gap.SKIP:
+        return []
+    if gap is Gap.SHIFT:
+        return passes[:1]
+    return [_first_difference(tz, passes[1] // 1000 - 1, passes[0] // 1000 + 1, first_s) * 1000]
+
+
+def _first_difference(tz: ZoneInfo, same_s: int, other_s: int, offset: int) -> int:
+    """The first instant in (same_s, other_s] where the offset is not *offset*, as it is at same_s."""
+    while other_s - same_s > 1:
+        middle = (same_s + other_s) // 2
+        if offset_s(tz, middle) == offset:
+            same_s = middle
+        else:
+            other_s = middle
+    return other_s
+
+
+def _seconds(offset: timedelta | None) -> int:
+    if offset is None:
+        raise TypeError("a zone without an offset")  # zoneinfo has none such
+    return offset.days * DAY_S + offset.seconds
+
+
+@lru_cache(maxsize=1)
+def _accepted() -> frozenset[str]:
+    return frozenset(name for name in zoneinfo.available_timezones() if name.upper() not in _MEANT)
+
+
+def _refusal(name: object) -> tuple[str, str]:
+    """Problem and remedy for a name that is not accepted."""
+    if not isinstance(name, str):
+        return "not a text", 'give the zone as an IANA name such as "Europe/London"'
+    bare = name.strip()
+    for prefix in ("right/", "posix/"):
+        if bare.startswith(prefix):
+            return f"{prefix}* is a variant of the zone data, not a zone", _suggest(bare.removeprefix(prefix))
+    if bare.upper() in _MEANT:
+        return "an abbreviation or a placeholder, not an IANA zone", f'say "{_MEANT[bare.upper()]}" if that is meant'
+    return "not an IANA time zone", _suggest(bare)
+
+
+def _suggest(name: str) -> str:
+    """A remedy that names the nearest zone, if one is near."""
+    folded = {known.casefold(): known for known in _accepted()}
+    last_part = {key.rpartition("/")[2]: known for key, known in folded.items()}
+    wanted = name[:_LONGEST_NAME].casefold().replace(" ", "_")
+    for names in (folded, last_part):
+        near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.75)
+        if near:
+            return f'did you mean "{names[near[0]]}"?'
+    return 'use an IANA name such as "Europe/London" or "UTC"'

@@ -1,0 +1,1 @@
+"""The process: leadership, the tick, waking and sleeping, signals."""

@@ -1,0 +1,28 @@
+"""How many schedules one script may take, so that nobody else's call to this Redis waits long."""
+
+from __future__ import annotations
+
+_FIRST = 500
+
+
+class Batch:
+    """
+    A batch size steered by time: what a script took, less the round trip, is brought to *target_ms*.
+
+    500 one-shots take 1.6 to 2.7 ms, 4,000 take 22 ms (measured on Redis 7.0); with an AOF, or on another
+    machine, fewer fit. So it begins with 500 at most.
+    """
+
+    def __init__(self, most: int, target_ms: float, least: int = 50) -> None:
+        self.size = min(most, _FIRST)
+        self._most, self._least, self._target_ms = most, min(least, most), target_ms
+        self._round_trip_ms = float("inf")
+
+    def learn(self, took_ms: float, done: int) -> None:
+        """A script that did *done* took *took_ms* as the caller saw it."""
+        self._round_trip_ms = min(self._round_trip_ms, took_ms)
+        if done < self.size:
+            return
+        worked_ms = max(took_ms - self._round_trip_ms, 0.01)
+        factor = min(max(self._target_ms / worked_ms, 0.5), 1.25)
+        self.size = int(min(max(self.size * factor, self._least), self._most))

@@ -1,0 +1,157 @@
+"""
+The daemon: connect, lead or stand by, and fire what is due until it is told to stop.
+
+One thread does all of it; only the waker listens in another. Every pass ends by sleeping until
+something can be done: the next due time, the renewal of the lease, the end of a hold, another's lease
+lapsing. Redis being gone is a state like the others: said once, tried again with growing pauses.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from zsched.config import Settings
+from zsched.core.clock import Clock, SystemClock
+from zsched.daemon.elector import Elector
+from zsched.daemon.tick import Tick, Ticker
+from zsched.daemon.waker import Waker
+from zsched.errors import RedisRefused, RedisUnavailable, ServerChanged, Stale
+from zsched.storage.connection import Link
+from zsched.storage.dispatch import Dispatch
+from zsched.storage.keys import Keys
+from zsched.storage.lease import Lease
+from zsched.storage.server import Server
+
+log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 50, 2000  # between attempts to reach Redis
+_REFUSED_PAUSE_MS = 500  # before trying again what Redis refused
+_OBJECTION_PAUSE_MS = 5000  # between looks at a server on which leading is refused
+
+
+@dataclass(slots=True)
+class Session:
+    """One connection to one server, and what works over it."""
+
+    server: Server
+    elector: Elector
+    ticker: Ticker
+
+
+class Daemon:
+    """One daemon of one namespace. ``run`` blocks; ``stop`` may be called from a signal handler or another thread."""
+
+    def __init__(self, settings: Settings, link: Link, clock: Clock | None = None) -> None:
+        self.id = uuid.uuid4().hex
+        self._settings, self._link, self._clock = settings, link, clock or SystemClock()
+        self._keys = Keys(settings.namespace)
+        self._waker = Waker(link, self._keys, self._clock)
+        self._is_stopping = False
+        self._trouble: str | None = None  # what was said last of Redis, until it is well
+        self._pause_ms = _FIRST_PAUSE_MS
+
+    def stop(self) -> None:
+        """Finish the script in flight, release the lease, return from ``run``."""
+        self._is_stopping = True
+        self._waker.wake()
+
+    def run(self) -> None:
+        """
+        Lead or stand by until stopped.
+
+        Raises:
+            RedisRefused: this Redis can never do (cluster mode), or refuses our password.
+        """
+        log.info("daemon_started", daemon=self.id, namespace=self._settings.namespace, redis=self._link.where)
+        self._waker.start()
+        try:
+            while not self._is_stopping:
+                try:
+                    with self._session() as session:
+                        self._serve(session)
+                except RedisUnavailable as error:
+                    self._say_once("redis_lost", str(error))
+                    self._waker.wait(self._pause_ms)
+                    self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS)
+        finally:
+            self._waker.stop()
+            log.info("daemon_stopped", daemon=self.id)
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        settings = self._settings.daemon
+        with closing(self._link.open()) as wire:
+            server = Server.of(wire)
+            lease = Lease(wire, self._keys, server, self._clock, self.id, settings.lease_ms)
+            elector = Elector(lease, self._clock, settings.renew_ms)
+            ticker = Ticker(Dispatch(wire, self._keys), settings, self._clock)
+            yield Session(server, elector, ticker)
+
+    def _serve(self, session: Session) -> None:
+        """Lead whenever possible, until stopped or until the connection is lost."""
+        try:
+            while not self._is_stopping:
+                objection = session.server.objection(self._settings.daemon.allow_eviction)
+                if objection:
+                    self._say_once("leading_refused", objection)
+                    self._waker.wait(_OBJECTION_PAUSE_MS)
+                    return  # and look again over a new connection
+                try:
+                    busy = session.elector.campaign()
+                    self._say_well()
+                    if busy:  # a jump of TIME may be what ends the other's lease: know it before
+                        session.ticker.observe(busy.now_ms, busy.sent_ms)
+                        self._waker.wait(busy.retry_ms)
+                    else:
+                        self._lead(session)
+                except (Stale, ServerChanged) as error:
+                    session.elector.lose(error)
+                except RedisRefused as error:  # of the campaign: out of memory, no permission
+                    self._say_once("redis_refused", str(error))
+                    self._waker.wait(_REFUSED_PAUSE_MS)
+                    return  # the next connection asks what server this is by now
+        finally:
+            if self._is_stopping:
+                session.elector.leave()
+
+    def _lead(self, session: Session) -> None:
+        elector, ticker = session.elector, session.ticker
+        assert elector.term is not None  # the campaign was won
+        ticker.begin(elector.term)
+        while not self._is_stopping:
+            sent_ms = self._clock.monotonic_ms()
+            renewed_at_ms = elector.renew_if_due()
+            if renewed_at_ms is not None:
+                ticker.observe(renewed_at_ms, sent_ms)
+            try:
+                tick = ticker.tick(elector.term)
+            except RedisRefused as error:  # out of memory, a key of ours of a wrong type: lead on, it may be mended
+                self._say_once("redis_refused", str(error))
+                tick = Tick(wait_ms=_REFUSED_PAUSE_MS)
+            else:
+                self._say_well()
+            self._sleep(tick, elector.ms_until_renewal())
+
+    def _sleep(self, tick: Tick, renewal_ms: float) -> None:
+        most_ms = min(renewal_ms, self._settings.daemon.idle_ms)
+        if tick.wait_ms is not None:
+            self._waker.wait(min(tick.wait_ms, renewal_ms))
+        elif not tick.has_more:
+            due_ms = float("inf") if tick.next_ms is None else float(tick.next_ms)
+            self._waker.wait_until_due(due_ms, tick.server_offset_ms, most_ms)
+
+    def _say_once(self, event: str, reason: str) -> None:
+        if self._trouble != event:
+            log.warning(event, redis=self._link.where, reason=reason)
+        self._trouble = event
+
+    def _say_well(self) -> None:
+        if self._trouble is not None:
+            log.info("redis_back", redis=self._link.where, after=self._trouble)
+        self._trouble = None
+        self._pause_ms = _FIRST_PAUSE_MS

@@ -1,0 +1,92 @@
+"""
+Leadership: which of the daemons fires.
+
+States of a daemon::
+
+    connecting ──► standby ──acquire──► leading ──stop──► released
+        ▲             ▲                    │
+        │             └──── STALE ─────────┤   another daemon has the lease, or it lapsed
+        └──────── connection lost ─────────┘   SERVER: acquire again, the own lease is no obstacle
+
+Authoritative is the lease key in the same Redis as the data. A leader's script compares it with its
+token before it does anything; scripts run alone, so no two terms can interleave, and a leader that was
+paused or cut off can do nothing more (the fence). Clocks decide only *when* somebody tries:
+a standby tries when the lease it saw would lapse, or when a leader says that it left.
+
+One connection carries all of a leader's scripts. What server it is was asked when it was opened
+(``Server.id``), and every script compares that too, so a leader notices a restart or a promotion under it.
+
+Not guaranteed: while a partitioned old master still accepts writes there are two data sets, and a
+leader on each (set ``min-replicas-to-write``); a daemon that may not lead (replica, eviction) keeps asking.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from zsched.core.clock import Clock
+from zsched.errors import RedisRefused, ServerChanged, Stale
+from zsched.storage.lease import Busy, Lease, Term
+
+log = structlog.get_logger(__name__)
+
+_LEAST_RETRY_MS = 10  # after BUSY: its lease lapses now, and the key must be gone when we ask
+
+
+class Elector:
+    """One daemon's candidacy over one connection."""
+
+    def __init__(self, lease: Lease, clock: Clock, renew_ms: int) -> None:
+        self._lease, self._clock, self._renew_ms = lease, clock, renew_ms
+        self.term: Term | None = None
+
+    def campaign(self) -> Busy | None:
+        """Try to lead. None when it leads now (``term`` is set), else the ms after which to try again, and TIME."""
+        won = self._lease.acquire()
+        if isinstance(won, Busy):
+            return replace(won, retry_ms=max(won.retry_ms, 0) + _LEAST_RETRY_MS)
+        self.term = won
+        log.info("term_began", epoch=won.epoch, hold_ms=max(won.hold_ms - won.now_ms, 0))
+        return None
+
+    def renew_if_due(self) -> int | None:
+        """
+        Renew the term when its time has come. TIME in ms if it was renewed.
+
+        Raises:
+            Stale, ServerChanged: the term is over; ``lose`` says so.
+        """
+        term = self._leading()
+        if self._clock.monotonic_ms() < term.trusted_until_ms - term.lease_ms + self._renew_ms:
+            return None
+        self.term = self._lease.renew(term)
+        return self.term.now_ms
+
+    def ms_until_renewal(self) -> float:
+        """How long the leader may sleep."""
+        term = self._leading()
+        return max(term.trusted_until_ms - term.lease_ms + self._renew_ms - self._clock.monotonic_ms(), 0.0)
+
+    def lose(self, error: Stale | ServerChanged) -> None:
+        """The fence said that the term is over."""
+        if self.term is not None:
+            log.warning("term_lost", epoch=self.term.epoch, reason=str(error))
+        self.term = None
+
+    def leave(self) -> None:
+        """Release the lease, so that a standby takes over at once."""
+        if self.term is None:
+            return
+        term, self.term = self.term, None
+        try:
+            self._lease.release(term)
+            log.info("term_ended", epoch=term.epoch)
+        except (Stale, RedisRefused) as error:
+            log.warning("term_lost", epoch=term.epoch, reason=str(error))
+
+    def _leading(self) -> Term:
+        if self.term is None:
+            raise Stale("this daemon does not lead")
+        return self.term

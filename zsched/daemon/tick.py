@@ -1,0 +1,150 @@
+"""
+One pass of the leader: fire the due one-shots, plan and advance the due recurring schedules.
+
+One-shots go from lane to RQ queue inside one script. Recurring ones are answered by that script,
+planned here, and committed by another which compares version and due time, so a rule that was changed
+in between is left alone and comes back in the next pass.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from zsched.config import DaemonSettings
+from zsched.core.clock import Clock
+from zsched.core.policy import Plan
+from zsched.daemon.batch import Batch
+from zsched.daemon.planner import Planner
+from zsched.daemon.server_clock import ServerClock
+from zsched.storage.dispatch import Dispatch, DueRecurring, Fired, Stopped, shown
+from zsched.storage.lease import Term
+
+log = structlog.get_logger(__name__)
+
+_TOLD = {  # what advance.lua answers, but for the usual "fired": level and event
+    "overlap": (logging.INFO, "run_skipped"),
+    "changed": (logging.DEBUG, "plan_outdated"),
+    "uncertain": (logging.WARNING, "run_uncertain"),
+    "skipped": (logging.WARNING, "run_skipped"),  # uncertain, and on_uncertain=skip
+    "duplicate": (logging.WARNING, "duplicate_suppressed"),
+    "quarantined": (logging.ERROR, "schedule_quarantined"),
+}
+_REASONS = {"skipped": "uncertain", "quarantined": "its template or its queue is broken"}
+_RETRY_JUMPED_MS = 1.0  # TIME was only late in coming: look again at once
+_ADVANCE_SHARE = 0.5  # of a fire's batch: advancing costs two to three times as much per schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """
+    What to do after a pass: go on at once (``has_more``), wait ``wait_ms``, or sleep until ``next_ms`` of
+    the server's clock (None: nothing waits), which is the monotonic one plus ``server_offset_ms``.
+    """
+
+    has_more: bool = False
+    wait_ms: float | None = None
+    next_ms: int | None = None
+    server_offset_ms: float = 0.0
+
+
+class Ticker:
+    """The passes of one connection's terms; keeps batch sizes, plans and the server's clock."""
+
+    def __init__(self, dispatch: Dispatch, settings: DaemonSettings, clock: Clock) -> None:
+        self._dispatch, self._clock = dispatch, clock
+        self._patience_ms = settings.overlap_patience_s * 1000
+        self._fire_batch = Batch(settings.batch_max, settings.script_target_ms)
+        self._advance_batch = Batch(max(int(settings.batch_max * _ADVANCE_SHARE), 1), settings.script_target_ms)
+        self._planner, self._server_clock = Planner(), ServerClock(clock)
+        self._is_held = False
+
+    def begin(self, term: Term) -> None:
+        """A term was won: its reply is the first look at the server's clock."""
+        self.observe(term.now_ms, term.trusted_until_ms - term.lease_ms)
+
+    def observe(self, now_ms: int, sent_ms: float) -> None:
+        """A reply told TIME."""
+        jumped_ms = self._server_clock.observe(now_ms, sent_ms)
+        if jumped_ms:
+            log.error("clock_jumped", by_ms=jumped_ms, remedy="fire is held until the Redis server's clock is steady")
+
+    def tick(self, term: Term) -> Tick:
+        """One pass. Raises Stale, ServerChanged, RedisUnavailable, RedisRefused."""
+        unsteady_ms = self._server_clock.steady_in_ms()
+        if unsteady_ms:
+            return Tick(wait_ms=unsteady_ms)
+        sent_ms = self._clock.monotonic_ms()
+        fired = self._dispatch.fire(term, self._server_clock.window(), self._fire_batch.size)
+        self.observe(fired.now_ms, sent_ms)
+        if isinstance(fired, Stopped):
+            return self._stopped(fired)
+        self._fire_batch.learn(self._clock.monotonic_ms() - sent_ms, fired.looked)
+        self._tell(fired)
+        if fired.recurring:
+            stopped = self._advance(term, fired.recurring, fired.now_ms)
+            if stopped:
+                return self._stopped(stopped)
+            return Tick(has_more=True)  # their next times may be earlier than fire's answer
+        offset_ms = self._server_clock.now_ms() - self._clock.monotonic_ms()
+        has_more = fired.next_ms is not None and fired.next_ms <= fired.now_ms
+        return Tick(has_more=has_more, next_ms=fired.next_ms, server_offset_ms=offset_ms)
+
+    def _advance(self, term: Term, due: list[DueRecurring], now_ms: int) -> Stopped | None:
+        planned = self._planner.plan(due, now_ms)
+        if planned.bad:
+            self._dispatch.quarantine(term, planned.bad)
+            for one, reason in planned.bad:
+                log.error("schedule_quarantined", schedule_id=shown(one.id), reason=shown(reason))
+        rest = planned.good
+        while rest:
+            part, rest = rest[: self._advance_batch.size], rest[self._advance_batch.size :]
+            sent_ms = self._clock.monotonic_ms()
+            words = self._dispatch.advance(term, self._server_clock.window(), self._patience_ms, part)
+            if isinstance(words, Stopped):
+                return words
+            self._advance_batch.learn(self._clock.monotonic_ms() - sent_ms, len(part))
+            self._tell_advanced(part, words)
+        return None
+
+    def _stopped(self, stopped: Stopped) -> Tick:
+        if stopped.word == "HELD" and stopped.until_ms is not None:
+            if not self._is_held:
+                log.info(
+                    "fire_held", for_ms=stopped.until_ms - stopped.now_ms, reason="this Redis is new, or restarted"
+                )
+            self._is_held = True
+            return Tick(wait_ms=float(stopped.until_ms - stopped.now_ms))
+        return Tick(wait_ms=_RETRY_JUMPED_MS)
+
+    def _tell_advanced(self, part: Sequence[tuple[DueRecurring, Plan]], words: Sequence[str]) -> None:
+        for (one, plan), word in zip(part, words, strict=True):
+            if word != "fired":
+                level, event = _TOLD[word]
+                log.log(
+                    level, event, schedule_id=shown(one.id), nominal_ms=plan.fire_ms, reason=_REASONS.get(word, word)
+                )
+            if plan.coalesced:
+                log.warning("runs_coalesced", schedule_id=shown(one.id), count=plan.coalesced.count)
+        log.debug("schedules_advanced", **Counter(words))
+
+    def _tell(self, fired: Fired) -> None:
+        if self._is_held:
+            log.info("hold_ended")
+            self._is_held = False
+        if fired.runs:
+            log.debug("runs_fired", count=fired.runs)
+        if fired.uncertain:
+            log.warning("runs_uncertain", count=fired.uncertain)
+        for run in fired.skipped:
+            log.warning("run_skipped", run_id=run, reason="uncertain")
+        for line in fired.cancelled:
+            run, _, status = line.partition("=")
+            log.info("run_cancelled", run_id=run, reason=f"RQ has it as {status}")
+        for line in fired.quarantined:
+            id, _, _, reason = line.split(" ", 3)
+            log.error("schedule_quarantined", schedule_id=id, reason=reason)

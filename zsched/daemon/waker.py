@@ -1,0 +1,147 @@
+"""
+Sleeping until something is due, or until somebody says that something earlier is.
+
+The daemon sleeps on local file descriptors: a blocking command inside Redis has a timeout grain of
+100 ms. A thread listens on the wake channel and ends the sleep. A lost message costs a leader one idle
+tick, and a standby the rest of the lease, so the thread only has to try: when its connection breaks, or
+answers no PING, it opens another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+
+from zsched.core.clock import Clock
+from zsched.errors import ZschedError
+from zsched.storage.connection import Link, Wire
+from zsched.storage.keys import Keys
+
+_RETRY_S = 0.5  # between attempts to listen again
+_READ_S = 1.0  # how often the thread looks whether it should stop
+_SILENCE_S = 10.0  # without a message: PING; as long again without an answer: the connection is dead
+
+
+class Bell:
+    """
+    An eventfd: rung at any time by any thread or signal handler, heard once by who waits for it.
+
+    The kernel keeps the ring, so one that comes between looking and sleeping is not lost. (A handler that
+    notifies a condition in that moment is: nobody waits yet, and the sleeper goes to sleep.)
+    """
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._lock = threading.RLock()  # re-entrant: a handler may run in the thread that holds it
+
+    def fileno(self) -> int:
+        """For select."""
+        return self._fd
+
+    def ring(self) -> None:
+        """Be heard; after ``close``, nothing."""
+        with self._lock:
+            if self._fd >= 0:
+                os.eventfd_write(self._fd, 1)
+
+    def hush(self) -> None:
+        """Forget what was rung until now."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._fd)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        with self._lock:
+            fd, self._fd = self._fd, -1
+            if fd >= 0:
+                os.close(fd)
+
+
+class Waker:
+    """Listens from ``start`` to ``stop``. ``wait`` is for one thread, ``wake`` for any, signal handlers included."""
+
+    def __init__(self, link: Link, keys: Keys, clock: Clock) -> None:
+        self._link, self._channel, self._clock = link, keys.wake(), clock
+        self._alarm, self._news = Bell(), Bell()  # the sleep is over; it may have become shorter
+        self._earliest_ms: float = float("inf")  # of what was put since the last wait, server's time
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="zsched-waker", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening, for good. The thread ends by itself, within the time of one look or connect."""
+        self._stopping.set()
+        self._alarm.close()
+        self._news.close()
+
+    def wake(self) -> None:
+        """End the sleep that is on, or the next one."""
+        self._alarm.ring()
+
+    def wait(self, for_ms: float) -> None:
+        """Sleep *for_ms*, or until woken by ``wake`` or because the lease was released."""
+        until_ms = self._clock.monotonic_ms() + for_ms
+        while not self._sleep(until_ms, [self._alarm]):
+            pass
+
+    def wait_until_due(self, due_ms: float, server_offset_ms: float, most_ms: float) -> None:
+        """
+        Sleep until *due_ms* of the server's clock, which is the monotonic one plus *server_offset_ms*, but
+        at most *most_ms*; an earlier due time that is put meanwhile is waited for instead.
+        """
+        limit_ms = self._clock.monotonic_ms() + most_ms
+        while not self._sleep(
+            min(min(due_ms, self._earliest_ms) - server_offset_ms, limit_ms), [self._alarm, self._news]
+        ):
+            self._news.hush()
+        self._earliest_ms = float("inf")  # the tick that follows sees what is there
+
+    def _sleep(self, until_ms: float, bells: list[Bell]) -> bool:
+        """Sleep until *until_ms* or a bell; True when the sleep is over, False when to look again."""
+        left_ms = until_ms - self._clock.monotonic_ms()
+        rung = select.select(bells, (), (), max(left_ms, 0.0) / 1000)[0]
+        if self._alarm in rung:
+            self._alarm.hush()
+            return True
+        return left_ms <= 0
+
+    def _listen(self) -> None:
+        while not self._stopping.is_set():
+            wire: Wire | None = None
+            try:
+                wire = self._link.open()
+                wire.send("SUBSCRIBE", self._channel)
+                self._hear_all(wire)
+            except ZschedError:  # Redis is gone; the main loop says so
+                self._stopping.wait(_RETRY_S)
+            finally:
+                if wire is not None:
+                    wire.close()
+
+    def _hear_all(self, wire: Wire) -> None:
+        """Until stopped, or until *wire* answers nothing any more."""
+        heard_ms, is_asked = self._clock.monotonic_ms(), False
+        while not self._stopping.is_set():
+            if wire.wait_for_data(min(_READ_S, _SILENCE_S)):
+                self._hear(wire.receive())
+                heard_ms, is_asked = self._clock.monotonic_ms(), False
+            elif self._clock.monotonic_ms() - heard_ms > _SILENCE_S * 1000:
+                if is_asked:
+                    return
+                wire.send("PING")
+                heard_ms, is_asked = self._clock.monotonic_ms(), True
+
+    def _hear(self, message: list[bytes]) -> None:
+        if message[0] != b"message":
+            return
+        if message[2] == b"lease":
+            self._alarm.ring()
+            return
+        with contextlib.suppress(ValueError):  # anybody may publish anything there
+            self._earliest_ms = min(self._earliest_ms, float(message[2]))
+            self._news.ring()

@@ -1,0 +1,70 @@
+"""What fires, learnt from the log that every script appends to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys, RunId
+
+_PAGE: Final = 100  # log entries per read; one may hold 500 run ids
+_PUSHED: Final = ("fired", "uncertain")  # the words of advance.lua that mean a run
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """
+    One occurrence that has been decided. ``run_id`` is None when it was not pushed, and ``why`` says why.
+
+    ``at_us`` is the Redis server's time of that decision in microseconds, ``late_ms`` how long after its
+    nominal time that was.
+    """
+
+    schedule_id: str
+    nominal_ms: int
+    at_us: int
+    run_id: str | None
+    why: str = ""
+
+    @property
+    def late_ms(self) -> float:
+        return self.at_us / 1000 - self.nominal_ms
+
+
+class LogReader:
+    """Follows the log of one namespace from its beginning."""
+
+    def __init__(self, link: Link, keys: Keys) -> None:
+        self._link, self._keys = link, keys
+        self._last = "0-0"
+
+    def read(self, wait_ms: int) -> list[Occurrence]:
+        """
+        What was decided since the last call; waits up to *wait_ms* (at least 1) if that is nothing.
+
+        Raises:
+            RedisUnavailable: the server is gone.
+        """
+        source = (self._keys.log(), self._last)
+        reply = self._link.execute("XREAD", "COUNT", _PAGE, "BLOCK", wait_ms, "STREAMS", *source)
+        found: list[Occurrence] = []
+        for entry_id, texts in reply[0][1] if reply else ():
+            self._last = entry_id.decode()
+            fields = {name.decode(): text.decode() for name, text in zip(texts[::2], texts[1::2], strict=True)}
+            found += self._occurrences(fields)
+        return found
+
+    def _occurrences(self, fields: dict[str, str]) -> Iterator[Occurrence]:
+        kind, at_us = fields["kind"], int(fields["t"])
+        if kind == "fire":
+            for run_id in fields.get("runs", "").split():
+                parts = RunId.parse(run_id)
+                if parts is not None:
+                    yield Occurrence(parts.schedule_id, parts.nominal_ms, at_us, run_id)
+        elif kind == "advance":
+            for row in fields["rows"].splitlines():
+                id, word, nominal_ms, *_, why = row.split(" ", 8)
+                pushed = self._keys.run_id(id, nominal_ms) if word in _PUSHED else None
+                yield Occurrence(id, int(nominal_ms), at_us, pushed, "" if pushed else f"{word} {why}")

@@ -1,0 +1,122 @@
+"""
+``zsched up --demo``: start everything, schedule like a product, tell what happens, count at the end.
+
+The end comes in an order that makes the count exact: first the daemon stops, so that nothing fires any
+more; then the rest of the log is read; then the workers get to finish; then it is counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+
+from zsched.cli.invocation import connect
+from zsched.cli.listing import trigger_text
+from zsched.cli.tables import lines
+from zsched.cli.times import local_text
+from zsched.client import Client
+from zsched.config import Settings
+from zsched.core.clock import Clock, SystemClock
+from zsched.demo.follow import LogReader, Occurrence
+from zsched.demo.runs import RunReader
+from zsched.demo.schedules import BURST, CAMPAIGN, QUEUES, TASKS, put_all
+from zsched.demo.screen import Screen
+from zsched.demo.stack import Stack
+from zsched.demo.summary import Summary
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+
+_WORKERS = 2
+_MARGIN_MS = 700  # between the end of the hold and the first due time: to get the schedules in
+_TICK_MS = 100  # between two looks at the workers
+_DRAIN_MS = 120_000.0  # at most, for the workers to finish what was fired
+
+
+class Player:
+    """Follows what fires and what becomes of it, and tells and counts it."""
+
+    def __init__(self, link: Link, keys: Keys, screen: Screen) -> None:
+        self._log, self._runs, self._screen = LogReader(link, keys), RunReader(link, keys), screen
+        self._pending: dict[str, Occurrence] = {}
+        self.summary = Summary()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the workers are done with all that fired, as far as the log was read."""
+        return not self._pending
+
+    def tick(self, wait_ms: int = _TICK_MS) -> bool:
+        """Read on and look at the workers; False when the log had nothing new. Raises RedisUnavailable."""
+        decided = self._log.read(wait_ms)
+        pushed = {one.run_id: one for one in decided if one.run_id is not None}
+        for one in pushed.values():
+            self.summary.add_fired(one.late_ms)
+        self._screen.fired(self._runs.read(list(pushed.values())))
+        for one in decided:
+            if one.run_id is None:
+                self._screen.not_fired(one)
+        self._pending |= pushed
+        for run in self._runs.read(list(self._pending.values())):
+            if run.is_over:
+                run_id = run.occurrence.run_id or ""
+                del self._pending[run_id]
+                self.summary.add_over(run)
+                self._screen.over(run, None if self._screen.is_in_burst(run) else self._runs.said(run_id))
+        self._screen.bursts()
+        return bool(decided)
+
+
+def play(settings: Settings, seconds: float | None, *, to_stderr: bool = False, clock: Clock | None = None) -> Summary:
+    """
+    The whole demo, for *seconds* from the first possible due time on, or until Ctrl-C. A second Ctrl-C does
+    not wait for the workers.
+
+    Raises:
+        ZschedError: a process did not start or ended by itself.
+    """
+    clock = clock or SystemClock()
+    screen = Screen(clock, to_stderr=to_stderr)
+    # JSON: so that what tasks return can be shown, and because nobody needs pickles here.
+    settings = dataclasses.replace(settings, rq=dataclasses.replace(settings.rq, serializer="json"))
+    screen.say(f"starting a private Redis, the daemon and {_WORKERS} RQ workers …")
+    with Stack(settings, QUEUES, workers=_WORKERS, preload=TASKS, quiet=True) as stack:
+        client = connect(stack.settings)
+        overview = stack.wait_for_leader(client)
+        start_ms = max(overview.hold_ms, overview.now_ms) + _MARGIN_MS
+        begin_ms = clock.monotonic_ms() + start_ms - overview.now_ms
+        put_all(client, start_ms)
+        _introduce(screen, client, stack)
+        screen.begin(begin_ms)
+        redis = stack.settings.redis
+        player = Player(Link.from_url(redis.url, redis.timeout_s), Keys(stack.settings.namespace), screen)
+        with contextlib.suppress(KeyboardInterrupt):
+            while seconds is None or clock.monotonic_ms() < begin_ms + seconds * 1000:
+                player.tick()
+                stack.check()
+        _drain(player, stack, screen, clock)
+    return player.summary
+
+
+def _drain(player: Player, stack: Stack, screen: Screen, clock: Clock) -> None:
+    stack.stop_daemon()
+    while player.tick(1):
+        pass
+    if not player.is_idle:
+        screen.say("the daemon has stopped; waiting for the workers …")
+    deadline_ms = clock.monotonic_ms() + _DRAIN_MS
+    while not player.is_idle and clock.monotonic_ms() < deadline_ms:
+        stack.check()
+        player.tick()
+
+
+def _introduce(screen: Screen, client: Client, stack: Stack) -> None:
+    screen.say(f"ZSCHED_REDIS_URL='{stack.settings.redis.url}'")
+    screen.say()
+    rows, names = [], {f"{CAMPAIGN}0001": f"{CAMPAIGN}* × {BURST:,}"}  # one line for all of that
+    for one in client.list():
+        if one.id in names or not one.id.startswith(CAMPAIGN):
+            next_at = "-" if one.next_ms is None else local_text(one.next_ms, one.tz)
+            rows.append((names.get(one.id, one.id), one.queue, trigger_text(one), next_at, one.tz))
+    for line in lines(("SCHEDULE", "QUEUE", "TRIGGER", "NEXT", "ZONE"), rows):
+        screen.say(line)
+    screen.say()

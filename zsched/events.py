@@ -1,0 +1,105 @@
+"""
+Events: what zsched tells about itself on stderr, through structlog.
+
+Modules get theirs by ``log = structlog.get_logger()`` and write ``log.info("run_fired", late_ms=3)``;
+a program calls :func:`configure` once. On a terminal people read lines, elsewhere machines read one
+JSON object a line: ``timestamp`` (ISO 8601, UTC), ``level``, ``event``, the fields, and ``exception``
+with its traceback.
+
+Telling never fails: if nobody reads any more, an event is lost and the program goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from typing import TextIO
+
+import structlog
+from structlog.typing import Processor
+
+from zsched.errors import ConfigError
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("auto", "console", "json")
+
+
+def configure(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:
+    """
+    Set up structlog for this process; a later call replaces the setup, for existing loggers too.
+
+    *level* is the least to be written, *format* one of FORMATS ("auto": console if *stream* is a
+    terminal), *stream* stderr unless given. Colours only on a terminal, and not if NO_COLOR is set.
+
+    Raises:
+        ConfigError: an unknown level or format.
+    """
+    if level not in LEVELS:
+        raise ConfigError(f"log level {level!r}: write one of {', '.join(LEVELS)}")
+    if format not in FORMATS:
+        raise ConfigError(f"log format {format!r}: write one of {', '.join(FORMATS)}")
+    target = sys.stderr if stream is None else stream
+    is_terminal = _is_terminal(target)
+    console = format == "console" or (format == "auto" and is_terminal)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.StackInfoRenderer(),
+            *_rendering(console, colors=is_terminal and not os.environ.get("NO_COLOR")),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=_Sink(target),
+        cache_logger_on_first_use=False,  # so that configure() reaches loggers that were used already
+    )
+
+
+def _rendering(console: bool, *, colors: bool) -> list[Processor]:
+    if console:
+        plain = structlog.dev.plain_traceback  # not rich's, whatever is installed: the same text everywhere
+        return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+class _Sink:
+    """
+    Where rendered events go: one line each, whole, whichever thread it comes from.
+
+    What cannot be written (broken pipe, full disk, closed file) is dropped. It is its own logger
+    factory, because all loggers of a process share the stream and its lock.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+
+    def __call__(self, *_: object) -> _Sink:
+        return self
+
+    def write(self, line: str) -> None:
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            try:
+                self._stream.write(line + "\n")
+                self._stream.flush()
+            except BrokenPipeError:
+                self._discard()
+
+    debug = info = warning = error = critical = write
+
+    def _discard(self) -> None:
+        """Turn the stream to /dev/null: what its buffer still holds would make the interpreter exit with 120."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, self._stream.fileno())
+        finally:
+            os.close(nowhere)

@@ -1,0 +1,49 @@
+-- acquire: begin a term: take the lease, raise the epoch, and look whether this is the Redis that led before.
+--
+-- KEYS   lease meta log
+-- ARGV   daemon          uuid of the daemon
+--        nonce           never used before: a rolled-back Redis may give the same epoch twice
+--        server_id       of the connection, from INFO
+--        lease_ms
+--        gen             the name that a new dataset gets
+-- RETURNS  OK, token, epoch, now ms, hold ms  |  BUSY, now ms, ms until the lease lapses  |  OFFSET
+-- LOGS   term: epoch's own entry: daemon, server
+--
+-- A token is <daemon>:<epoch>:<lease ms>:<nonce>. The candidate's own lease is no obstacle, also when it
+-- lost the reply that told it the token. Nor is a lease with more time left than its own length, or without
+-- end: it was written before the clock jumped back. Taking over is always safe, since every leader's script
+-- compares tokens. A changed server (restart, promotion, flush, first start) sets doubt and hold.
+local lease_key, meta_key, log_key = unpack(KEYS)
+local daemon, nonce, server_id, lease_ms, gen = unpack(ARGV)
+-- include lib/meta.lua
+
+if meta[6] then
+  return {'OFFSET'}
+end
+local held = redis.call('GET', lease_key)
+if held then
+  local left_ms = redis.call('PTTL', lease_key)
+  local holder, length_ms = string.match(held, '^([^:]+):%d+:(%d+):')
+  if holder ~= daemon and left_ms >= 0 and left_ms <= tonumber(length_ms or '0') then
+    return {'BUSY', now_ms, left_ms}
+  end
+end
+
+-- Without meta the log may still be there: epochs go on above it.
+local last = not meta[1] and redis.call('XREVRANGE', log_key, '+', '-', 'COUNT', 1)[1]
+if last then
+  local last_epoch, last_seq = string.match(last[1], '^(%d+)-(%d+)$')
+  epoch, seq = tonumber(last_epoch), math.max(seq, tonumber(last_seq))
+end
+epoch = epoch + 1
+append('term', {'daemon', daemon, 'server', server_id})
+redis.call('HSETNX', meta_key, 'gen', gen)
+redis.call('HSET', meta_key, 'epoch', string.format('%.0f', epoch))
+if server ~= server_id then
+  hold_ms = now_ms + tonumber(lease_ms)
+  redis.call('HSET', meta_key, 'server', server_id, 'doubt', string.format('%.0f', now_ms),
+    'hold', string.format('%.0f', hold_ms))
+end
+local token = table.concat({daemon, string.format('%.0f', epoch), lease_ms, nonce}, ':')
+redis.call('SET', lease_key, token, 'PX', lease_ms)
+return {'OK', token, epoch, now_ms, hold_ms}

@@ -1,0 +1,53 @@
+-- enqueue: put one run into its RQ queue at once, through the same log as everything else.
+--
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake rq_queues op
+-- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+--        id
+--        if_exists       replace | keep | error
+--        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
+--        at_front        1: pushed at the front
+--        ...             field/value texts of the job's hash
+-- RETURNS  OK, word, now ms, version, run id or -
+--        words: created updated kept EXISTS WRONGTYPE
+-- LOGS   enqueue: run, front, fields n, the pairs
+--
+-- A waiting schedule of this id is replaced: it runs now and not again at its time.
+local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
+  recurring_key, wake_key, rq_queues_key, op_key = unpack(KEYS)
+local schedule_prefix, template_prefix, run_suffix, id, if_exists, keep_op_ms, at_front = unpack(ARGV, 1, 7)
+keep_op_ms = tonumber(keep_op_ms)
+-- include lib/meta.lua
+-- include lib/op.lua
+-- include lib/iso.lua
+-- include lib/find.lua
+-- include lib/place.lua
+-- include lib/queues.lua
+
+local job, queue = {unpack(ARGV, 8)}, nil
+for i = 1, #job, 2 do
+  if job[i] == 'origin' then
+    queue = job[i + 1]
+  end
+end
+local at = find({id})[1]
+local run = free_run(id, now_ms, 0)
+if at and if_exists ~= 'replace' then
+  return answer({'OK', if_exists == 'keep' and 'kept' or 'EXISTS', now_ms, version(), '-'})
+end
+if not queue_accepts(queue) then
+  return answer({'OK', 'WRONGTYPE', now_ms, version(), '-'})
+end
+
+local fields = {'run', run, 'front', at_front, 'fields', #job / 2}
+for i = 1, #job do
+  fields[#fields + 1] = job[i]
+end
+local put_version = append('enqueue', fields)
+if at then
+  remove(id, at)
+end
+local now_iso = iso(now_ms)
+redis.call('HSET', 'rq:job:' .. run, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso, unpack(job))
+push(queue, run, at_front == '1')
+push_all()
+return answer({'OK', at and 'updated' or 'created', now_ms, put_version, run})

@@ -1,0 +1,155 @@
+-- fire: move due one-shots to their RQ queues; answer the due recurring ones for Python to plan.
+--
+-- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues
+-- ARGV   schedule_prefix run_suffix   as in keys.py
+--        token expected_server        this term's
+--        lease_ms                     the lease's length
+--        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
+--        limit                        most schedules looked at
+-- RETURNS  OK, now ms, next due ms after this batch or '', number looked at, number pushed, lists of
+--          skipped, cancelled and quarantined as in LOGS, number uncertain, and the due recurring
+--          schedules, each a list: id, lane, due ms, version, trigger, anchor, nominal
+--          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
+-- LOGS   fire: runs = run ids pushed · uncertain = those of them that a lost history may have pushed ·
+--        skipped = uncertain and on_uncertain=skip · cancelled = <run id>=<RQ status> · quarantined = lines
+--        "<id> <lane> <due ms> <reason>". Absent fields are empty.
+--
+-- Leaving the ZSET is the exactly-once; no payload is read. A waiting one-shot's `zs` says all that
+-- is special about it: "1" nothing, f = at the front, s = skip when uncertain.
+local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
+  rq_queues_key = unpack(KEYS)
+local schedule_prefix, run_suffix, token, expected_server, lease_ms, clock_from_ms, clock_until_ms,
+  limit = unpack(ARGV)
+lease_ms, clock_from_ms, clock_until_ms, limit = tonumber(lease_ms), tonumber(clock_from_ms),
+  tonumber(clock_until_ms), tonumber(limit)
+-- include lib/meta.lua
+-- include lib/fence.lua
+-- include lib/hold.lua
+-- include lib/iso.lua
+-- include lib/queues.lua
+
+local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of a foreign hand, and no integer
+
+local runs, job_keys = {}, {}  -- what is pushed, and where its hash is
+local uncertain, skipped, cancelled, quarantined, recurring = {}, {}, {}, {}, {}
+local marked, dropped, bad, leaving = {}, {}, {}, {}
+local pcall = redis.pcall
+
+local function take(run, job_key, queue, at_front)
+  local n = #runs + 1
+  runs[n], job_keys[n] = run, job_key
+  push(queue, run, at_front)
+end
+
+-- What is not a plain waiting one-shot. True when it leaves the lane; second value: why it is quarantined.
+local function take_special(id, lane, due_ms, run, job_key, job)
+  local queue, status, flags = job[1], job[2], job[3]
+  if job.err or not flags or status ~= 'scheduled' then
+    if not string.find(id, '^[%w_-]+$') then  -- of a foreign hand; rows of advance are split at spaces
+      return true, 'its id is none'
+    end
+    local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal')
+    if schedule[1] and string.match(schedule[1], '^%d+%-%d+$') then
+      recurring[#recurring + 1] = {id, lane, due_ms, schedule[1], schedule[2], schedule[3], schedule[4]}
+      return false
+    elseif flags and not job.err then
+      cancelled[#cancelled + 1] = run .. '=' .. tostring(status)
+      return true
+    elseif schedule.err or job.err then
+      return true, 'wrong type at its key'
+    end
+    return true, schedule[1] and 'its version is broken' or 'its hash is gone'
+  elseif not queue_accepts(queue) then
+    return true, 'wrong type at rq:queue:' .. tostring(queue)
+  end
+  local is_uncertain = tonumber(due_ms) <= doubt_ms
+  if is_uncertain and string.find(flags, 's', 1, true) then
+    skipped[#skipped + 1] = run
+    dropped[#dropped + 1] = job_key
+    return true
+  end
+  take(run, job_key, queue, string.find(flags, 'f', 1, true))
+  if is_uncertain then
+    uncertain[#uncertain + 1] = run
+    marked[run] = true
+  end
+  return true
+end
+
+local lanes = {{'high', due_high_key}, {'normal', due_normal_key}, {'low', due_low_key}}
+local looked = 0
+for _, lane in ipairs(lanes) do
+  local name, lane_key, gone = lane[1], lane[2], {}
+  local due = looked < limit
+    and redis.call('ZRANGEBYSCORE', lane_key, '-inf', now_ms, 'WITHSCORES', 'LIMIT', 0, limit - looked) or {}
+  local is_doubtful = due[2] and tonumber(due[2]) <= doubt_ms  -- the oldest, so perhaps others
+  for i = 1, #due, 2 do
+    local id, due_ms = due[i], due[i + 1]
+    local run = id .. '-' .. due_ms .. run_suffix
+    local job_key = 'rq:job:' .. run
+    local job = pcall('HMGET', job_key, 'origin', 'status', 'zs')
+    if job[3] == '1' and job[2] == 'scheduled' and not is_doubtful and queue_accepts(job[1]) then
+      take(run, job_key, job[1], false)
+      gone[#gone + 1] = id
+    else
+      local leaves, problem = take_special(id, name, due_ms, run, job_key, job)
+      if leaves then
+        gone[#gone + 1] = id
+      end
+      if problem then
+        bad[#bad + 1] = {id, name .. ' ' .. due_ms .. ' ' .. string.format('%.0f', now_ms) .. ' ' .. problem}
+        quarantined[#quarantined + 1] = id .. ' ' .. name .. ' ' .. due_ms .. ' ' .. problem
+      end
+    end
+  end
+  looked = looked + #due / 2
+  leaving[lane_key] = #gone > 0 and gone or nil
+end
+
+if next(leaving) then
+  local fields = {}
+  local function field(name, values, separator)
+    if #values > 0 then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = table.concat(values, separator)
+    end
+  end
+  field('runs', runs, ' ')
+  field('uncertain', uncertain, ' ')
+  field('skipped', skipped, ' ')
+  field('cancelled', cancelled, ' ')
+  field('quarantined', quarantined, '\n')
+  append('fire', fields)
+
+  for lane_key, gone in pairs(leaving) do
+    redis.call('ZREM', lane_key, unpack(gone))
+  end
+  local now_iso = iso(now_ms)
+  local call = redis.call
+  for n = 1, #runs do
+    call('HSET', job_keys[n], 'status', 'queued', 'enqueued_at', now_iso)
+    if marked[runs[n]] then
+      call('HSET', job_keys[n], 'zs_uncertain', '1')
+    end
+  end
+  push_all()
+  if #dropped > 0 then
+    redis.call('DEL', unpack(dropped))
+  end
+  for _, one in ipairs(bad) do
+    redis.call('HSET', quarantine_key, one[1], one[2])
+  end
+end
+
+local next_ms = ''
+if looked >= limit then
+  next_ms = now_ms
+else
+  for _, lane in ipairs(lanes) do
+    local head = redis.call('ZRANGEBYSCORE', lane[2], '(' .. string.format('%.0f', now_ms), LAST_MS, 'WITHSCORES', 'LIMIT', 0, 1)
+    if head[2] and (next_ms == '' or tonumber(head[2]) < next_ms) then
+      next_ms = tonumber(head[2])
+    end
+  end
+end
+return {'OK', now_ms, next_ms, looked, #runs, skipped, cancelled, quarantined, #uncertain, recurring}

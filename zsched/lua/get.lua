@@ -1,0 +1,39 @@
+-- get: all that Redis holds of some schedules, read at one moment.
+--
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake
+-- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+--        ...   ids
+-- RETURNS  OK, now ms, then per id: '' when unknown, else a list of place, lane or '', due ms or '',
+--          since ms or '', note or '', 1 when recurring, schedule's pairs, pairs of template or waiting job
+-- LOGS   nothing
+local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
+  recurring_key, wake_key = unpack(KEYS)
+local schedule_prefix, template_prefix, run_suffix = unpack(ARGV, 1, 3)
+-- include lib/meta.lua
+-- include lib/find.lua
+-- include lib/place.lua
+
+-- A key of the wrong type must not hide the others.
+local function pairs_at(key)
+  local held = redis.pcall('HGETALL', key)
+  return held.err and {} or held
+end
+
+local ids = {unpack(ARGV, 4)}
+local found, reply = find(ids), {'OK', now_ms}
+for i, id in ipairs(ids) do
+  local at = found[i]
+  if at then
+    local schedule, job = {}, {}
+    if at.recurring then
+      schedule, job = pairs_at(schedule_prefix .. id), pairs_at(template_prefix .. id)
+    else
+      job = pairs_at(run_key(id, at.due_ms))
+    end
+    reply[#reply + 1] = {at.place, at.lane or '', at.due_ms or '', at.since_ms or '', at.note or '',
+      at.recurring and 1 or 0, schedule, job}
+  else
+    reply[#reply + 1] = ''
+  end
+end
+return reply

@@ -1,0 +1,30 @@
+-- meta: the one read of meta, the one TIME, and the one way to append to the log.
+--
+-- USES   meta_key log_key
+-- GIVES  epoch seq server hold_ms doubt_ms now_ms t, append(kind, fields), version()
+--
+-- TIME is asked once because it is frozen inside a script only since Redis 7.2. `t` is its 16
+-- digits of microseconds as a string: a Lua number of that size does not survive tostring.
+-- meta.offset_ms moves the clock for tests; an ordinary daemon does not lead where it is set.
+local time = redis.call('TIME')
+local meta = redis.call('HMGET', meta_key, 'epoch', 'seq', 'server', 'hold', 'doubt', 'offset_ms')
+local epoch, seq = tonumber(meta[1] or '0'), tonumber(meta[2] or '0')
+local server, hold_ms, doubt_ms = meta[3], tonumber(meta[4] or '0'), tonumber(meta[5] or '-1')
+local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000) + tonumber(meta[6] or '0')
+local t = string.format('%.0f%03d', now_ms, tonumber(time[2]) % 1000)
+
+-- The id that the next entry will have. Without meta: epoch 0, seq 1.
+local function version()
+  return string.format('%.0f-%.0f', epoch, seq + 1)
+end
+
+-- Append one entry; call it before any other write of the script. XADD is the write that Redis
+-- refuses when it is out of memory or read-only, so then nothing at all is applied; seq follows
+-- it, since an increment before it would leave a hole when it fails.
+local function append(kind, fields)
+  local id = version()
+  redis.call('XADD', log_key, id, 'kind', kind, 't', t, unpack(fields))
+  seq = seq + 1
+  redis.call('HSET', meta_key, 'seq', string.format('%.0f', seq))
+  return id
+end

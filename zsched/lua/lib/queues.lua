@@ -1,0 +1,46 @@
+-- queues: collect runs by RQ queue, then push them.
+--
+-- USES   rq_queues_key
+-- GIVES  queue_accepts(queue), push(queue, run, at_front), push_all()
+--
+-- RQ's own shape: rq:queues is a SET of full keys, a worker takes from the left, RPUSH is the back.
+local queues, queue_types = {}, {}
+
+local queues_type = redis.call('TYPE', rq_queues_key).ok
+if queues_type ~= 'set' and queues_type ~= 'none' then
+  return redis.error_reply('WRONGTYPE rq:queues is a ' .. queues_type .. ', RQ needs a set')
+end
+
+local function queue_accepts(queue)
+  if not queue then
+    return false
+  end
+  if not queue_types[queue] then
+    queue_types[queue] = redis.call('TYPE', 'rq:queue:' .. queue).ok
+  end
+  return queue_types[queue] == 'list' or queue_types[queue] == 'none'
+end
+
+local function push(queue, run, at_front)
+  local waiting = queues[queue]
+  if not waiting then
+    waiting = {back = {}, front = {}}
+    queues[queue] = waiting
+  end
+  local side = at_front and waiting.front or waiting.back
+  side[#side + 1] = run
+end
+
+-- Those at the front keep their order: the oldest is pushed last and stands first.
+local function push_all()
+  for queue, waiting in pairs(queues) do
+    local key = 'rq:queue:' .. queue
+    redis.call('SADD', rq_queues_key, key)
+    if #waiting.back > 0 then
+      redis.call('RPUSH', key, unpack(waiting.back))
+    end
+    for i = #waiting.front, 1, -1 do
+      redis.call('LPUSH', key, waiting.front[i])
+    end
+  end
+end

@@ -1,0 +1,152 @@
+-- put: create or replace one-shots: each an RQ job in waiting at its final key, and a place in a lane.
+--
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake op
+-- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+--        lane            high | normal | low
+--        if_exists       replace | keep | error
+--        allow_past      1: a due time that has passed fires at once
+--        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it (relative times)
+--        seen_size       number of field/value texts that an update read; -1: not an update
+--        field_size      number of field/value texts that all rows share
+--        ...             the seen texts, the shared texts, then per row: id, due ms or +ms, data
+-- RETURNS  OK, now ms, version, then per row: word, due ms
+--        words: created updated unchanged kept EXISTS PAST CHANGED WRONGTYPE; due ms is - where there is none
+-- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (data, bytes)
+--
+-- A row that says what is waiting already is `unchanged`, and so is one whose run RQ has already: so a
+-- call that is sent again because its reply was lost does nothing. A put never resumes a paused schedule.
+local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
+  recurring_key, wake_key, op_key = unpack(KEYS)
+local schedule_prefix, template_prefix, run_suffix, lane, if_exists, allow_past, keep_op_ms,
+  seen_size, field_size = unpack(ARGV, 1, 9)
+keep_op_ms, seen_size, field_size = tonumber(keep_op_ms), tonumber(seen_size), tonumber(field_size)
+-- include lib/meta.lua
+-- include lib/op.lua
+-- include lib/iso.lua
+-- include lib/find.lua
+-- include lib/place.lua
+
+local first_field = 10 + math.max(seen_size, 0)
+local first_row = first_field + field_size
+
+local expected = {}
+for i = first_field, first_row - 1, 2 do
+  expected[ARGV[i]] = ARGV[i + 1]
+end
+
+-- Is this hash, as HGETALL gave it, the waiting job that the row describes? created_at may differ.
+local function is_same(pairs_now, data)
+  local same = 1
+  for i = 1, #pairs_now, 2 do
+    local field, value = pairs_now[i], pairs_now[i + 1]
+    if field == 'data' then
+      if value ~= data then return false end
+    elseif field == 'status' then
+      if value ~= 'scheduled' then return false end
+    elseif field ~= 'created_at' then
+      if expected[field] ~= value then return false end
+      same = same + 2
+    end
+  end
+  return same == field_size + 1
+end
+
+local function is_seen(pairs_now)
+  if #pairs_now ~= seen_size then return false end
+  for i = 1, #pairs_now do
+    if pairs_now[i] ~= ARGV[9 + i] then return false end
+  end
+  return true
+end
+
+local ids = {}
+for i = first_row, #ARGV, 3 do
+  ids[#ids + 1] = ARGV[i]
+end
+local found = find(ids)
+
+-- Read and decide.
+local reply, writes, logged = {'OK', now_ms, version()}, {}, {}
+for n, id in ipairs(ids) do
+  local at, row = found[n], first_row + 3 * (n - 1)
+  local due_ms, data = ARGV[row + 1], ARGV[row + 2]
+  if string.sub(due_ms, 1, 1) == '+' then
+    due_ms = string.format('%.0f', now_ms + tonumber(due_ms))
+  end
+  local run, word = run_key(id, due_ms), nil
+  local pending = at and not at.recurring
+  local job = redis.pcall('HMGET', run, 'status', 'enqueued_at')
+  local status, is_rqs = job[1], job[2] or job[1] and job[1] ~= 'scheduled'
+  if job.err then
+    word = 'WRONGTYPE'
+  elseif at and if_exists ~= 'replace' then
+    word = if_exists == 'keep' and 'kept' or 'EXISTS'
+    due_ms = at.due_ms or '-'
+  elseif pending and seen_size >= 0 and not is_seen(redis.call('HGETALL', run_key(id, at.due_ms))) then
+    word = 'CHANGED'
+  elseif seen_size >= 0 and not pending then
+    word = 'CHANGED'
+  elseif is_rqs then
+    word = 'unchanged'  -- the run was pushed or taken; RQ may have it waiting for a retry
+  elseif pending and at.place ~= 'quarantine' and at.lane == lane and at.due_ms == due_ms
+    and is_same(redis.call('HGETALL', run), data) then
+    word = 'unchanged'
+  end
+  if not word and tonumber(due_ms) < now_ms and allow_past ~= '1' and not (pending and at.due_ms == due_ms) then
+    word = 'PAST'
+  end
+  if not word then
+    word = at and 'updated' or 'created'
+    writes[#writes + 1] = {id = id, due_ms = due_ms, data = data, run = run, at = at, is_there = status}
+    logged[#logged + 1] = id
+    logged[#logged + 1] = due_ms
+    logged[#logged + 1] = 'data'
+    logged[#logged + 1] = data
+  end
+  reply[#reply + 1] = word
+  reply[#reply + 1] = due_ms
+end
+
+if #writes > 0 then
+  local fields = {'lane', lane, 'fields', field_size / 2}
+  for i = first_field, first_row - 1 do
+    fields[#fields + 1] = ARGV[i]
+  end
+  fields[#fields + 1] = 'rows'
+  fields[#fields + 1] = #writes
+  for i = 1, #logged do
+    fields[#fields + 1] = logged[i]
+  end
+  append('put', fields)
+
+  local job = {'HSET', '', 'data', '', 'status', 'scheduled', 'created_at', iso(now_ms)}
+  for i = first_field, first_row - 1 do
+    job[#job + 1] = ARGV[i]
+  end
+  local members, earliest = {}, nil
+  for _, write in ipairs(writes) do
+    if write.at then
+      remove(write.id, write.at)
+    end
+    job[2], job[4] = write.run, write.data
+    if write.is_there then
+      redis.call('DEL', write.run)  -- a waiting hash without a place would leave fields of its own
+    end
+    redis.call(unpack(job))
+    if write.at and write.at.place == 'paused' then
+      redis.call('HSET', paused_key, write.id,
+        lane .. ' ' .. write.due_ms .. ' ' .. write.at.since_ms .. ' ' .. write.at.note)
+    else
+      members[#members + 1] = write.due_ms
+      members[#members + 1] = write.id
+      if not earliest or tonumber(write.due_ms) < tonumber(earliest) then
+        earliest = write.due_ms
+      end
+    end
+  end
+  if earliest then
+    wake_if_earlier(lane, earliest)
+    redis.call('ZADD', lane_keys[lane], unpack(members))
+  end
+end
+return answer(reply)

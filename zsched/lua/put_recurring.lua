@@ -1,0 +1,98 @@
+-- put_recurring: create or replace one recurring schedule.
+--
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule template op
+-- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+--        id lane
+--        if_exists       replace | keep | error
+--        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
+--        seen_version    what an update read, '' when this is none
+--        trigger         the rule's canonical text
+--        digest          of everything that the definition says
+--        next_ms         first nominal time: ms by the caller's plan, or +ms from TIME
+--        from_ms until_ms   the plan holds while from_ms <= TIME < until_ms
+--        schedule_size   number of field/value texts for the schedule's hash
+--        ...             those, then the field/value texts of the template
+-- RETURNS  OK, word, now ms, version, due ms or -   |   AGAIN, now ms: plan once more from there
+--        words: created updated unchanged kept EXISTS CHANGED WRONGTYPE
+-- LOGS   put_recurring: id, lane, due, anchor, schedule n, its pairs, template n, its pairs
+--
+-- The anchor (TIME at the rule's creation) and the due time stay as long as the trigger's text is
+-- the same, so a new payload neither moves nor repeats an occurrence. A put never resumes.
+local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
+  recurring_key, wake_key, schedule_key, template_key, op_key = unpack(KEYS)
+local schedule_prefix, template_prefix, run_suffix, id, lane, if_exists, keep_op_ms, seen_version,
+  trigger, digest, next_ms, from_ms, until_ms, schedule_size = unpack(ARGV, 1, 14)
+keep_op_ms, schedule_size = tonumber(keep_op_ms), tonumber(schedule_size)
+-- include lib/meta.lua
+-- include lib/op.lua
+-- include lib/find.lua
+-- include lib/place.lua
+
+local at = find({id})[1]
+local old = at and at.recurring and redis.pcall('HMGET', schedule_key, 'version', 'trigger', 'digest',
+  'anchor', 'nominal', 'last', 'created_at', 'ended_at') or {}
+for _, key in ipairs({schedule_key, template_key}) do
+  local held = redis.call('TYPE', key).ok
+  if held ~= 'hash' and held ~= 'none' then
+    return answer({'OK', 'WRONGTYPE', now_ms, version(), '-'})
+  end
+end
+if at and if_exists ~= 'replace' then
+  return answer({'OK', if_exists == 'keep' and 'kept' or 'EXISTS', now_ms, version(), at.due_ms or '-'})
+end
+if seen_version ~= '' and old[1] ~= seen_version then
+  return answer({'OK', 'CHANGED', now_ms, version(), '-'})
+end
+if old[3] == digest and at.place ~= 'quarantine' then
+  return answer({'OK', 'unchanged', now_ms, old[1], at.due_ms or '-'})
+end
+
+local anchor_ms, nominal_ms, due_ms = string.format('%.0f', now_ms), next_ms, next_ms
+if old[2] == trigger and old[4] and (old[5] or at.place == 'ended') then
+  anchor_ms, nominal_ms, due_ms = old[4], old[5], at.due_ms
+elseif now_ms < tonumber(from_ms) or now_ms >= tonumber(until_ms) then
+  return {'AGAIN', now_ms}
+elseif string.sub(next_ms, 1, 1) == '+' then
+  nominal_ms = string.format('%.0f', now_ms + tonumber(next_ms))
+  due_ms = nominal_ms
+end
+
+local put_version = version()
+local schedule = {'version', put_version, 'trigger', trigger, 'digest', digest, 'anchor', anchor_ms,
+  'lane', lane, 'updated_at', string.format('%.0f', now_ms), 'created_at', old[7] or string.format('%.0f', now_ms)}
+for i = 15, 14 + schedule_size do
+  schedule[#schedule + 1] = ARGV[i]
+end
+local kept = {nominal = nominal_ms, last = old[6], ended_at = not due_ms and old[8] or nil}
+for field, value in pairs(kept) do
+  if value then
+    schedule[#schedule + 1] = field
+    schedule[#schedule + 1] = value
+  end
+end
+local template = {unpack(ARGV, 15 + schedule_size)}
+
+local fields = {'id', id, 'due', due_ms or '-', 'schedule', #schedule / 2}
+for i = 1, #schedule do
+  fields[#fields + 1] = schedule[i]
+end
+fields[#fields + 1] = 'template'
+fields[#fields + 1] = #template / 2
+for i = 1, #template do
+  fields[#fields + 1] = template[i]
+end
+append('put_recurring', fields)
+
+if at then
+  remove(id, at)
+end
+redis.call('SADD', recurring_key, id)
+redis.call('HSET', schedule_key, unpack(schedule))
+redis.call('HSET', template_key, unpack(template))
+if at and at.place == 'paused' and due_ms then
+  redis.call('HSET', paused_key, id, lane .. ' ' .. due_ms .. ' ' .. at.since_ms .. ' ' .. at.note)
+elseif due_ms then
+  wake_if_earlier(lane, due_ms)
+  redis.call('ZADD', lane_keys[lane], due_ms, id)
+end
+return answer({'OK', at and 'updated' or 'created', now_ms, put_version, due_ms or '-'})

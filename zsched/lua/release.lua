@@ -1,0 +1,15 @@
+-- release: end a term at once and wake the standby.
+--
+-- KEYS   lease wake
+-- ARGV   token           this term's
+-- RETURNS  OK  |  STALE
+-- LOGS   nothing: the next term's entry says who follows
+local lease_key, wake_key = unpack(KEYS)
+local token = unpack(ARGV)
+
+if redis.call('GET', lease_key) ~= token then
+  return {'STALE'}
+end
+redis.call('DEL', lease_key)
+redis.call('PUBLISH', wake_key, 'lease')
+return {'OK'}

@@ -1,0 +1,63 @@
+-- resume: put a paused schedule back into its lane.
+--
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule op
+-- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+--        id
+--        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
+--        missed          fire: at its old due time, passed or not | skip: what passed is recorded, not fired
+--        seen_due_ms     '' or, for a recurring one whose due time passed and missed=skip, what was planned on:
+--        planned_version next_ms from_ms until_ms   its version, its next time, valid while from_ms <= TIME < until_ms
+--        first_ms last_ms count             the range of missed occurrences
+-- RETURNS  OK, word, now ms, due ms or -   |   AGAIN, now ms: read and plan once more
+--        words: resumed skipped unchanged NOTFOUND QUARANTINED ENDED
+-- LOGS   resume: id, lane, due, missed; of a skip also first, last, count
+local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
+  recurring_key, wake_key, schedule_key, op_key = unpack(KEYS)
+local schedule_prefix, template_prefix, run_suffix, id, keep_op_ms, missed, seen_due_ms, planned_version, next_ms,
+  from_ms, until_ms, first_ms, last_ms, count = unpack(ARGV)
+keep_op_ms = tonumber(keep_op_ms)
+-- include lib/meta.lua
+-- include lib/op.lua
+-- include lib/find.lua
+-- include lib/place.lua
+
+local at = find({id})[1]
+if not at then
+  return answer({'OK', 'NOTFOUND', now_ms, '-'})
+elseif at.place == 'quarantine' then
+  return answer({'OK', 'QUARANTINED', now_ms, '-'})
+elseif at.place == 'ended' then
+  return answer({'OK', 'ENDED', now_ms, '-'})
+elseif at.place == 'due' then
+  return answer({'OK', 'unchanged', now_ms, at.due_ms})
+end
+
+local due_ms = at.due_ms
+local is_skipping = missed == 'skip' and tonumber(due_ms) <= now_ms
+if not is_skipping then
+  append('resume', {'id', id, 'lane', at.lane, 'due', due_ms, 'missed', 'fire'})
+elseif not at.recurring then
+  append('resume', {'id', id, 'lane', at.lane, 'due', due_ms, 'missed', 'skip', 'first', due_ms, 'last', due_ms, 'count', '1'})
+  remove(id, at)
+  return answer({'OK', 'skipped', now_ms, '-'})
+else
+  local version_now = redis.call('HGET', schedule_key, 'version')
+  if seen_due_ms ~= due_ms or version_now ~= planned_version
+    or now_ms < tonumber(from_ms) or now_ms >= tonumber(until_ms) then
+    return {'AGAIN', now_ms}
+  end
+  append('resume', {'id', id, 'lane', at.lane, 'due', next_ms == '' and '-' or next_ms, 'missed', 'skip',
+    'first', first_ms, 'last', last_ms, 'count', count})
+  if next_ms == '' then
+    leave(id, at)
+    redis.call('HSET', schedule_key, 'ended_at', string.format('%.0f', now_ms))
+    redis.call('HDEL', schedule_key, 'nominal')
+    return answer({'OK', 'skipped', now_ms, '-'})
+  end
+  due_ms = next_ms
+  redis.call('HSET', schedule_key, 'nominal', next_ms)
+end
+leave(id, at)
+wake_if_earlier(at.lane, due_ms)
+redis.call('ZADD', lane_keys[at.lane], due_ms, id)
+return answer({'OK', 'resumed', now_ms, due_ms})

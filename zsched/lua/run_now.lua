@@ -1,0 +1,59 @@
+-- run_now: push a run of a schedule at once.
+--
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule template rq_queues op
+-- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+--        id
+--        keep_op_ms      op holds the reply that long, and a call sent again gets it
+-- RETURNS  OK, word, now ms, run id or -
+--        words: fired NOTFOUND WRONGTYPE QUARANTINED
+-- LOGS   run_now: id, run, last = 1 when the schedule is recurring and goes on
+--
+-- A one-shot runs now instead of at its time, and keeps the run id of that time. A recurring
+-- schedule gets an extra run, and its next occurrence stays; paused or ended it stays so too.
+local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
+  recurring_key, wake_key, schedule_key, template_key, rq_queues_key, op_key = unpack(KEYS)
+local schedule_prefix, template_prefix, run_suffix, id, keep_op_ms = unpack(ARGV)
+keep_op_ms = tonumber(keep_op_ms)
+-- include lib/meta.lua
+-- include lib/op.lua
+-- include lib/iso.lua
+-- include lib/find.lua
+-- include lib/place.lua
+-- include lib/queues.lua
+
+local at = find({id})[1]
+if not at then
+  return answer({'OK', 'NOTFOUND', now_ms, '-'})
+end
+local source, run = template_key, nil
+if at.recurring then
+  run = free_run(id, now_ms, 1)  -- the plain id would be that of an occurrence
+else
+  run = id .. '-' .. at.due_ms .. run_suffix
+  source = run_key(id, at.due_ms)
+end
+local job = redis.pcall('HMGET', source, 'data', 'origin', 'status', 'zs')
+local flags = at.recurring and redis.pcall('HGET', schedule_key, 'flags') or job[4]
+if type(flags) == 'table' then
+  return answer({'OK', 'WRONGTYPE', now_ms, '-'})
+end
+if job.err or not job[1] or not at.recurring and job[3] ~= 'scheduled' then
+  return answer({'OK', 'QUARANTINED', now_ms, '-'})
+end
+if not queue_accepts(job[2]) then
+  return answer({'OK', 'WRONGTYPE', now_ms, '-'})
+end
+
+append('run_now', {'id', id, 'run', run, 'last', at.recurring and '1' or '0'})
+local now_iso = iso(now_ms)
+if at.recurring then
+  redis.call('COPY', template_key, 'rq:job:' .. run)
+  redis.call('HSET', 'rq:job:' .. run, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso)
+  redis.call('HSET', schedule_key, 'last', run)
+else
+  leave(id, at)
+  redis.call('HSET', source, 'status', 'queued', 'enqueued_at', now_iso)
+end
+push(job[2], run, type(flags) == 'string' and string.find(flags, 'f', 1, true))
+push_all()
+return answer({'OK', 'fired', now_ms, run})

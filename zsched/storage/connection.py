@@ -1,0 +1,235 @@
+"""
+How zsched talks to Redis: nothing is ever sent twice unless zsched itself decides so.
+
+redis-py ≥ 6 re-sends a command when only its *reply* was lost, which pushes a job twice (measured
+through a proxy that cuts replies). So commands go over redis-py's connections without its client's
+retries: ``Link`` is a pool for callers whose calls are safe to repeat by their ids and re-sends them
+itself; ``Wire`` is one physical connection that never reconnects silently, for a leader's scripts.
+
+RESP 2 is pinned: replies differ in shape between the protocols, not in speed (measured).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import ConnectionPool
+from redis.retry import Retry
+
+from zsched.config.redaction import redact
+from zsched.core.clock import Clock, SystemClock
+from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, show
+
+RESENDS = 2  # after the first attempt
+_LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
+# Codes that pass by, for which redis-py gives no type: BUSY with somebody's long script; and Redis 6.2 wraps
+# what a script's command was refused with, "Error running script (…): … -READONLY …".
+_UNTYPED = re.compile(r"^BUSY |^(ERR )?Error running script .*: -READONLY ", re.DOTALL)
+# Options of redis-py's own client machinery that must not move into a pool of ours.
+_FOREIGN = ("maint_notifications_pool_handler", "maint_notifications_config", "himport_registry", "event_dispatcher")
+
+
+class Link:
+    """
+    A pool of connections to one Redis. ``where`` names it without its password.
+
+    Thread-safe; no I/O until used. ``execute`` may send a command three times when its reply is lost:
+    use it for reads and for scripts that are safe to repeat.
+    """
+
+    def __init__(self, pool: ConnectionPool, where: str, timeout_s: float, clock: Clock | None = None) -> None:
+        self.pool, self.where, self.timeout_s = pool, where, timeout_s
+        self._clock = clock or SystemClock()
+
+    @classmethod
+    def from_url(cls, url: str, timeout_s: float, password: str | None = None) -> Link:
+        """
+        A link to *url* (redis://, rediss:// or unix://), waiting *timeout_s* for connection and reply.
+
+        Raises:
+            ConfigError: not a Redis URL.
+        """
+        if not isinstance(url, str):
+            raise ConfigError(f"redis url {url!r}: not a text; give redis://host:6379/0 or unix:///path")
+        options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **_our_options()}
+        if password is not None:
+            options["password"] = password
+        try:
+            pool = ConnectionPool.from_url(url, **options)
+        except ValueError as error:
+            shown = redact(url)
+            raise ConfigError(
+                f"redis url {shown!r}: not a Redis URL; give redis://host:6379/0 or unix:///path"
+            ) from error
+        return cls(pool, redact(url), timeout_s)
+
+    @classmethod
+    def adopt(cls, client: redis.Redis) -> Link:
+        """
+        A link to where *client* goes, with our policy of not re-sending instead of its own.
+
+        Raises:
+            ConfigError: *client* is not a ``redis.Redis``; an asyncio client, say, or a URL.
+        """
+        if not isinstance(client, redis.Redis):
+            raise ConfigError(f"redis={redact(show(client))}: not a redis.Redis; give one, or use Client.from_url(url)")
+        theirs = client.connection_pool
+        options = {k: v for k, v in theirs.connection_kwargs.items() if k not in _FOREIGN and not k.startswith("orig_")}
+        options |= _our_options()
+        where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+        pool = ConnectionPool(connection_class=theirs.connection_class, **options)
+        return cls(pool, f"{where}/{options.get('db', 0)}", options.get("socket_timeout") or 5.0)
+
+    def execute(self, *command: Any) -> Any:
+        """
+        The reply to *command*.
+
+        Raises:
+            RedisUnavailable: not reached, or every reply was lost, within about ``timeout_s``.
+            RedisRefused: an error reply, but for NOSCRIPT, which the script loader handles.
+        """
+        deadline_ms = self._clock.monotonic_ms() + self.timeout_s * 1000
+        lost = False
+        for attempt in range(1 + RESENDS):
+            try:
+                with self.wire() as wire:
+                    return wire.execute(*command)
+            except RedisUnavailable as error:
+                lost = lost or error.may_have_been_applied
+                if attempt == RESENDS or self._clock.monotonic_ms() >= deadline_ms:
+                    raise RedisUnavailable(str(error), may_have_been_applied=lost) from error
+        raise AssertionError("unreachable")
+
+    @contextmanager
+    def wire(self) -> Iterator[Wire]:
+        """
+        One connection of the pool for a while; it goes back unless it broke.
+
+        Raises:
+            RedisUnavailable: it could not be opened; nothing was sent.
+        """
+        with self._converted():
+            connection: Any = self.pool.get_connection()
+        wire = Wire(connection, self.where)
+        try:
+            yield wire
+        finally:
+            if wire.is_broken or wire.in_flight:
+                connection.disconnect()
+            self.pool.release(connection)
+
+    def open(self) -> Wire:
+        """A connection outside of the pool, until its ``close``. Raises RedisUnavailable."""
+        with self._converted():
+            connection = self.pool.connection_class(**self.pool.connection_kwargs)
+            connection.connect()
+        return Wire(connection, self.where)
+
+    @contextmanager
+    def _converted(self) -> Iterator[None]:
+        try:
+            yield
+        except TypeError as error:  # redis-py hands a URL's query to the connection unchecked
+            problem = f"it has an option that a connection does not know ({error})"
+            raise ConfigError(f"redis url {self.where!r}: {problem}; take it out") from error
+        except redis.AuthenticationError as error:
+            raise RedisRefused(f"Redis at {self.where} refused user or password; check [redis] url") from error
+        except redis.ResponseError as error:  # of SELECT: no such database, or somebody's long script
+            if _UNTYPED.match(str(error)):
+                raise RedisUnavailable(f"Redis at {self.where} is busy: {_reason(error)}") from error
+            raise RedisRefused(f"Redis at {self.where} refused the connection: {_reason(error)}") from error
+        except _LOST as error:
+            raise RedisUnavailable(f"cannot reach Redis at {self.where}: {_reason(error)}") from error
+
+
+class Wire:
+    """
+    One physical connection. After any failure it stays broken: whoever holds it must open another,
+    and so learns that the server may be a different one.
+    """
+
+    def __init__(self, connection: Any, where: str) -> None:
+        self._connection, self.where = connection, where
+        self.is_broken, self.in_flight = False, 0
+
+    def execute(self, *command: Any) -> Any:
+        """The reply to *command*, sent once. Raises as ``Link.execute``."""
+        self.send(*command)
+        return self.receive()
+
+    def send(self, *command: Any) -> None:
+        """Send without waiting; ``receive`` gives the replies in order."""
+        with self._converted():
+            self._connection.send_command(*command, check_health=False)
+        self.in_flight += 1
+
+    def receive(self) -> Any:
+        """The next reply."""
+        with self._converted():
+            reply = self._connection.read_response()
+        self.in_flight -= 1
+        return reply
+
+    def wait_for_data(self, timeout_s: float) -> bool:
+        """True when something can be read within *timeout_s*."""
+        with self._converted():
+            return bool(self._connection.can_read(timeout=timeout_s))
+
+    def close(self) -> None:
+        """Close the connection; what is in flight is lost."""
+        self.is_broken = True
+        self._connection.disconnect()
+
+    @contextmanager
+    def _converted(self) -> Iterator[None]:
+        if self.is_broken:
+            raise RedisUnavailable(f"the connection to Redis at {self.where} is closed")
+        try:
+            yield
+        except redis.exceptions.NoScriptError:
+            self.in_flight -= 1
+            raise
+        except redis.AuthenticationError as error:  # NOAUTH: none was given; to redis-py a lost connection
+            self.close()
+            raise RedisRefused(f"Redis at {self.where} wants user and password; check [redis] url") from error
+        except (redis.BusyLoadingError, redis.ReadOnlyError, redis.exceptions.MasterDownError) as error:
+            self.close()  # another server may answer next time
+            raise RedisUnavailable(f"Redis at {self.where} cannot take writes now: {_reason(error)}") from error
+        except (redis.exceptions.MovedError, redis.exceptions.ClusterCrossSlotError) as error:
+            self.close()
+            problem = "RQ cannot run on Redis Cluster; use a single Redis or Sentinel"
+            raise RedisRefused(f"Redis at {self.where} is a cluster: {problem}") from error
+        except redis.ResponseError as error:
+            self.in_flight -= 1
+            if _UNTYPED.search(str(error)):
+                self.close()
+                raise RedisUnavailable(f"Redis at {self.where} cannot take writes now: {_reason(error)}") from error
+            raise RedisRefused(f"Redis at {self.where} refused: {_reason(error)}") from error
+        except _LOST as error:
+            self.close()
+            message = f"lost Redis at {self.where}: {_reason(error)}"
+            raise RedisUnavailable(message, may_have_been_applied=True) from error
+        except BaseException:  # Ctrl-C between command and reply: the next reply would be this one's
+            self.close()
+            raise
+
+
+def _our_options() -> dict[str, Any]:
+    return {
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+        "health_check_interval": 0,
+        "protocol": 2,
+        "decode_responses": False,
+    }
+
+
+def _reason(error: BaseException) -> str:
+    """The error's text; the server's own words know no URL, and a script's name in them has an @."""
+    text = str(error) if isinstance(error, redis.ResponseError) else redact(str(error))
+    return text or type(error).__name__

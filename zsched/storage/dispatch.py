@@ -1,0 +1,137 @@
+"""The leader's scripts: fire what is due, advance what recurs, quarantine what cannot be planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from zsched.core.policy import Plan
+from zsched.storage.connection import Wire
+from zsched.storage.keys import Keys
+from zsched.storage.lease import Term
+from zsched.storage.scripts import Scripts
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where the server's TIME must be, by the caller's monotonic clock, for a script to fire."""
+
+    from_ms: int
+    until_ms: int
+
+
+class DueRecurring(NamedTuple):
+    """
+    A recurring schedule that is due: where it stands and what its hash says of the rule. Bytes as Redis
+    holds them: a foreign hand may have written anything.
+    """
+
+    id: bytes
+    lane: bytes
+    due_ms: bytes
+    version: bytes
+    trigger: bytes
+    anchor_ms: bytes
+    nominal_ms: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """
+    What one fire did. ``next_ms``: when to fire again, None when nothing waits. ``looked``: schedules looked
+    at. ``quarantined``: lines "<id> <lane> <due ms> <reason>"; ``cancelled``: "<run id>=<RQ status>".
+    """
+
+    now_ms: int
+    next_ms: int | None
+    looked: int
+    runs: int
+    uncertain: int
+    skipped: list[str]
+    cancelled: list[str]
+    quarantined: list[str]
+    recurring: list[DueRecurring]
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The script fired nothing: HELD until ``until_ms``, or JUMPED (the server's clock is out of the window)."""
+
+    word: str
+    now_ms: int
+    until_ms: int | None = None
+
+
+class Dispatch:
+    """Leader's operations over the one wire that carries all of them. Every call raises Stale or ServerChanged."""
+
+    def __init__(self, wire: Wire, keys: Keys) -> None:
+        self._scripts = Scripts(wire, keys)
+
+    def fire(self, term: Term, window: Window, limit: int) -> Fired | Stopped:
+        """Push the due one-shots among the first *limit* due schedules; answer the recurring ones among them."""
+        reply = self._scripts.call("fire", limit=limit, **_guard(term, window))
+        if isinstance(reply[0], str):
+            return Stopped(reply[0], int(reply[1]), int(reply[2]) if len(reply) > 2 else None)
+        now_ms, next_ms, looked, runs, skipped, cancelled, quarantined, uncertain, recurring = reply
+        return Fired(
+            now_ms=now_ms,
+            next_ms=int(next_ms) if next_ms != b"" else None,
+            looked=looked,
+            runs=runs,
+            uncertain=uncertain,
+            skipped=_texts(skipped),
+            cancelled=_texts(cancelled),
+            quarantined=_texts(quarantined),
+            recurring=[DueRecurring._make(row) for row in recurring],
+        )
+
+    def advance(
+        self, term: Term, window: Window, patience_ms: int, planned: Sequence[tuple[DueRecurring, Plan]]
+    ) -> list[str] | Stopped:
+        """
+        Fire planned occurrences and set the next ones. A word per schedule: fired, uncertain, skipped,
+        overlap, duplicate, changed, quarantined.
+        """
+        rows = [
+            b"%b %b %b %b %d %b" % (due.id, due.lane, due.due_ms, due.version, plan.fire_ms, _tail(plan))
+            for due, plan in planned
+        ]
+        reply = self._scripts.call("advance", patience_ms=patience_ms, rows=rows, **_guard(term, window))
+        if isinstance(reply[0], str):
+            return Stopped(reply[0], int(reply[1]), int(reply[2]) if len(reply) > 2 else None)
+        return _texts(reply[1:])
+
+    def quarantine(self, term: Term, bad: Sequence[tuple[DueRecurring, bytes]]) -> int:
+        """Take schedules that cannot be planned out of their lanes, each with a reason; how many were still there."""
+        rows = [text for due, reason in bad for text in (*due[:4], reason)]
+        return int(self._scripts.call("quarantine", rows=rows, **_fence(term))[1])
+
+
+def _fence(term: Term) -> dict[str, Any]:
+    return {"token": term.token, "expected_server": term.server_id}
+
+
+def _guard(term: Term, window: Window) -> dict[str, Any]:
+    timing = {"lease_ms": term.lease_ms, "clock_from_ms": window.from_ms, "clock_until_ms": window.until_ms}
+    return _fence(term) | timing
+
+
+@lru_cache(maxsize=10_000)
+def _tail(plan: Plan) -> bytes:
+    """What advance.lua logs of a plan: next nominal and due time, and the coalesced range."""
+    next_ms = "-" if plan.next_ms is None else plan.next_ms
+    passed = plan.coalesced
+    coalesced = f"{passed.first_ms} {passed.last_ms} {passed.count}" if passed else "- - 0"
+    return f"{next_ms} {next_ms} {coalesced}".encode()
+
+
+def shown(value: bytes) -> str:
+    """Bytes of Redis as text; those that are none, which only a foreign hand writes, are shown escaped."""
+    return value.decode(errors="backslashreplace")
+
+
+def _texts(values: Sequence[bytes]) -> list[str]:
+    return [shown(value) for value in values]

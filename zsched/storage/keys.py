@@ -1,0 +1,139 @@
+"""
+Every Redis key that zsched owns, one function per key: its type and its members.
+
+Keys live under ``zsched:{<namespace>}:``; the braces are a Redis Cluster hash tag. Instants are
+integer epoch milliseconds written as decimal text. Scripts name their keys in their header, and
+``scripts.py`` resolves each name to the function of the same name here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from zsched.core.model import Priority
+from zsched.errors import InvalidSchedule
+
+NAMESPACE = re.compile(r"[a-z0-9_]{1,32}")
+RUN_ID = re.compile(r"(?P<schedule>[A-Za-z0-9_-]+)-(?P<ms>\d+)(?:-n(?P<namespace>[a-z0-9_]+))?(?:-r(?P<rerun>\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class RunId:
+    """
+    What a run id says: ``<schedule id>-<ms>[-n<namespace>][-r<k>]``, read from the right.
+
+    ``ms`` is a one-shot's due time or a recurring schedule's nominal time. The id alone must tell,
+    since rq-dashboard's requeue button can destroy a job's meta.
+    """
+
+    schedule_id: str
+    nominal_ms: int
+    namespace: str
+    rerun: int
+
+    @classmethod
+    def parse(cls, run_id: str) -> RunId | None:
+        """The parts of *run_id*, or None when it is not one of ours."""
+        found = RUN_ID.fullmatch(run_id)
+        if found is None:
+            return None
+        return cls(found["schedule"], int(found["ms"]), found["namespace"] or "default", int(found["rerun"] or 0))
+
+
+class Keys:
+    """The keys of one namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        if not isinstance(namespace, str) or not NAMESPACE.fullmatch(namespace):
+            raise InvalidSchedule("namespace", namespace, "not a namespace", "give 1 to 32 of a-z, 0-9 and _")
+        self.namespace = namespace
+        self.prefix = f"zsched:{{{namespace}}}:"
+        self.run_suffix = "" if namespace == "default" else f"-n{namespace}"
+
+    # -- one key for the namespace ----------------------------------------------------------
+
+    def lease(self) -> str:
+        """STRING with PX: token ``<daemon uuid>:<epoch>:<lease ms>:<nonce>`` of the term that is on."""
+        return f"{self.prefix}lease"
+
+    def meta(self) -> str:
+        """HASH: gen, epoch, seq, server, hold, doubt, serializer; offset_ms in tests only."""
+        return f"{self.prefix}meta"
+
+    def log(self) -> str:
+        """STREAM: every change; ids ``<epoch>-<seq>``, seq dense; fields kind, t (µs), and the kind's own."""
+        return f"{self.prefix}log"
+
+    def due(self, lane: Priority) -> str:
+        """ZSET, one per lane: schedule id → due time in ms."""
+        return f"{self.prefix}due:{lane.value}"
+
+    def due_high(self) -> str:
+        """ZSET: drained before the others."""
+        return self.due(Priority.HIGH)
+
+    def due_normal(self) -> str:
+        """ZSET: drained after high."""
+        return self.due(Priority.NORMAL)
+
+    def due_low(self) -> str:
+        """ZSET: drained last."""
+        return self.due(Priority.LOW)
+
+    def paused(self) -> str:
+        """HASH: id → ``<lane> <due ms> <since ms> <note>``."""
+        return f"{self.prefix}paused"
+
+    def quarantine(self) -> str:
+        """HASH: id → ``<lane> <due ms> <since ms> <reason>``."""
+        return f"{self.prefix}quarantine"
+
+    def recurring(self) -> str:
+        """SET: ids of recurring schedules, so that nobody scans lanes of millions for them."""
+        return f"{self.prefix}recurring"
+
+    def wake(self) -> str:
+        """Channel: ``<due ms>`` when an earlier due time was put, ``lease`` when a leader left."""
+        return f"{self.prefix}wake"
+
+    # -- one key per schedule or call ---------------------------------------------------------
+
+    def schedule_prefix(self) -> str:
+        """What stands before a schedule's id in its key."""
+        return f"{self.prefix}schedule:"
+
+    def template_prefix(self) -> str:
+        """What stands before a schedule's id in its template's key."""
+        return f"{self.prefix}template:"
+
+    def schedule(self, id: str) -> str:
+        """
+        HASH, recurring only: version, trigger, anchor, nominal, digest, lane, flags, last, func, tags,
+        created_by, managed_by, created_at, updated_at, ended_at.
+        """
+        return self.schedule_prefix() + id
+
+    def template(self, id: str) -> str:
+        """HASH, recurring only: the RQ fields that its runs are copied from."""
+        return self.template_prefix() + id
+
+    def op(self, op: str) -> str:
+        """STRING with PX: the reply of a call that has no id of its own, so that a re-send is a no-op."""
+        return f"{self.prefix}op:{op}"
+
+    # -- RQ's ---------------------------------------------------------------------------------
+
+    def job(self, run_id: str) -> str:
+        """HASH: RQ's job; a waiting one-shot is one with status ``scheduled`` and our field ``zs``."""
+        return f"rq:job:{run_id}"
+
+    def rq_queues(self) -> str:
+        """SET of RQ: full keys of its queues."""
+        return "rq:queues"
+
+    # -- ids ----------------------------------------------------------------------------------
+
+    def run_id(self, schedule_id: str, nominal_ms: int | str) -> str:
+        """The id of the run of *schedule_id* at *nominal_ms*; unique over namespaces."""
+        return f"{schedule_id}-{nominal_ms}{self.run_suffix}"

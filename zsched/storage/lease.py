@@ -1,0 +1,95 @@
+"""
+The lease that makes one daemon the leader, and the term that it gives.
+
+The lease is one key with a time to live, taken with a token and compared with it in every leader's
+script. So the lease only keeps daemons out of each other's way; what makes a paused leader harmless is
+that comparison, the fence. See ``daemon/elector.py`` for the protocol.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+
+from zsched.core.clock import Clock
+from zsched.errors import RedisRefused
+from zsched.storage.connection import Wire
+from zsched.storage.keys import Keys
+from zsched.storage.scripts import Scripts
+from zsched.storage.server import Server
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """
+    A won lease. ``trusted_until_ms`` is on the monotonic clock and counted from the start of the attempt,
+    so it is never later than the lease's end on the server. ``now_ms`` is TIME of the reply.
+    """
+
+    token: str
+    epoch: int
+    server_id: str
+    lease_ms: int
+    trusted_until_ms: float
+    now_ms: int
+    hold_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """
+    Another daemon leads; its lease lapses in ``retry_ms`` unless it is renewed. TIME was ``now_ms``, asked at
+    ``sent_ms`` of the monotonic clock.
+    """
+
+    retry_ms: int
+    now_ms: int
+    sent_ms: float
+
+
+class Lease:
+    """The lease of one namespace, for one daemon, over one wire to *server*."""
+
+    def __init__(self, wire: Wire, keys: Keys, server: Server, clock: Clock, daemon_id: str, lease_ms: int) -> None:
+        self._scripts, self._server, self._clock = Scripts(wire, keys), server, clock
+        self._daemon_id, self._lease_ms = daemon_id, lease_ms
+
+    def acquire(self) -> Term | Busy:
+        """
+        Try to begin a term. A lease that this daemon left behind, over whatever connection, is no obstacle.
+
+        Raises:
+            RedisRefused: the namespace's clock is moved for tests (``meta.offset_ms``).
+        """
+        started_ms = self._clock.monotonic_ms()
+        reply = self._scripts.call(
+            "acquire",
+            daemon=self._daemon_id,
+            nonce=uuid.uuid4().hex,
+            server_id=self._server.id,
+            lease_ms=self._lease_ms,
+            gen=uuid.uuid4().hex,
+        )
+        if reply[0] == "BUSY":
+            return Busy(int(reply[2]), int(reply[1]), started_ms)
+        if reply[0] == "OFFSET":
+            raise RedisRefused(
+                "the namespace's clock is moved for tests (meta.offset_ms); a daemon does not lead there"
+            )
+        token, epoch, now_ms, hold_ms = reply
+        trusted_until_ms = started_ms + self._lease_ms
+        return Term(
+            token.decode(), int(epoch), self._server.id, self._lease_ms, trusted_until_ms, int(now_ms), int(hold_ms)
+        )
+
+    def renew(self, term: Term) -> Term:
+        """
+        The same term, trusted for a full length more. Raises Stale, ServerChanged.
+        """
+        started_ms = self._clock.monotonic_ms()
+        reply = self._scripts.call("renew", token=term.token, expected_server=term.server_id, lease_ms=self._lease_ms)
+        return replace(term, trusted_until_ms=started_ms + self._lease_ms, now_ms=int(reply[0]))
+
+    def release(self, term: Term) -> None:
+        """End the term at once and wake the standby. Raises Stale when it had ended already."""
+        self._scripts.call("release", token=term.token)

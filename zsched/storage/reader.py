@@ -1,0 +1,270 @@
+"""What Redis holds of schedules, read back as values. Nothing here writes."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from zsched.core.clock import LAST_MS
+from zsched.core.model import OnUncertain, Priority, Schedule, ScheduleState
+from zsched.core.triggers import TriggerSpec
+from zsched.errors import InvalidSchedule
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys, RunId
+from zsched.storage.rqjob import Encoder
+from zsched.storage.scripts import Scripts
+
+_PAGE = 200  # schedules read by one script
+_LOG_PAGE, _LOG_PAGES = 200, 10  # entries of the log that `has_fired` looks at: pages, newest first
+_PLACES = {
+    b"due": ScheduleState.ACTIVE,
+    b"paused": ScheduleState.PAUSED,
+    b"quarantine": ScheduleState.QUARANTINED,
+    b"ended": ScheduleState.ENDED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A schedule, with what an update must see unchanged: the waiting job's texts as read."""
+
+    schedule: Schedule
+    job: list[bytes]
+    now_ms: int
+
+    @property
+    def fields(self) -> dict[str, str | bytes]:
+        """The RQ fields by name; data and meta are bytes."""
+        return {name.decode(): value for name, value in zip(self.job[::2], self.job[1::2], strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The namespace at one moment. ``lease_ms``: what is left of the leader's lease, None without one."""
+
+    now_ms: int
+    waiting: dict[Priority, int]
+    overdue: dict[Priority, int]
+    oldest_due_ms: int | None
+    recurring: int
+    paused: int
+    quarantined: int
+    leader: str | None
+    lease_ms: int | None
+    epoch: int
+    log_length: int
+    hold_ms: int
+
+
+class Reader:
+    """The reading side of one namespace over one link."""
+
+    def __init__(self, link: Link, keys: Keys, encoder: Encoder) -> None:
+        self._link, self._keys, self._encoder = link, keys, encoder
+        self._scripts = Scripts(link, keys)
+
+    def now_ms(self) -> int:
+        """The server's time."""
+        seconds, micros = self._link.execute("TIME")
+        offset_ms = self._link.execute("HGET", self._keys.meta(), "offset_ms")
+        return int(seconds) * 1000 + int(micros) // 1000 + int(offset_ms or 0)
+
+    def find(self, id: str) -> Found | None:
+        """One schedule, or None."""
+        return next(iter(self.find_many([id])), None)
+
+    def find_many(self, ids: Iterable[str]) -> Iterator[Found]:
+        """Those of *ids* that exist, in their order, read page by page."""
+        source = iter(ids)
+        while page := list(islice(source, _PAGE)):
+            now_ms, *rows = self._scripts.call("get", rows=page)
+            for id, row in zip(page, rows, strict=True):
+                if row:
+                    yield Found(self._schedule(id, row), row[7], int(now_ms))
+
+    def schedules(self, ids: Iterable[str]) -> Iterator[Schedule]:
+        """Those of *ids* that exist, in their order."""
+        return (found.schedule for found in self.find_many(ids))
+
+    def active(
+        self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
+    ) -> Iterator[tuple[int, str]]:
+        """(due ms, id) of schedules in lanes with from_ms <= due <= until_ms, by due time and id, past *after*."""
+        lanes = (self._lane(lane, from_ms, until_ms, after) for lane in Priority)
+        return heapq.merge(*lanes)
+
+    def paused(self) -> list[str]:
+        """Ids of paused schedules, sorted."""
+        return sorted(id.decode() for id in self._link.execute("HKEYS", self._keys.paused()))
+
+    def quarantined(self) -> list[str]:
+        """Ids of quarantined schedules, sorted."""
+        return sorted(id.decode() for id in self._link.execute("HKEYS", self._keys.quarantine()))
+
+    def recurring(self) -> list[str]:
+        """Ids of recurring schedules in any state, sorted."""
+        return sorted(id.decode() for id in self._link.execute("SMEMBERS", self._keys.recurring()))
+
+    def has_fired(self, id: str) -> str | None:
+        """
+        The run id of a run of *id* that the newest entries of the log show, or None. Bounded: an older one
+        is not found.
+        """
+        newest = "+"
+        for _ in range(_LOG_PAGES):
+            entries = self._link.execute("XREVRANGE", self._keys.log(), newest, "-", "COUNT", _LOG_PAGE)
+            for _, texts in entries:
+                fields = dict(zip(texts[::2], texts[1::2], strict=True))
+                for run in (fields.get(b"runs") or fields.get(b"run") or b"").decode().split():
+                    if run.startswith(id) and (parts := RunId.parse(run)) and parts.schedule_id == id:
+                        return run
+            if len(entries) < _LOG_PAGE:
+                return None
+            newest = "(" + entries[-1][0].decode()
+        return None
+
+    def overview(self) -> Overview:
+        """Counts, leader and backlog."""
+        keys, now_ms = self._keys, self.now_ms()
+        lanes = list(Priority)
+        commands: list[tuple[Any, ...]] = [("ZCARD", keys.due(lane)) for lane in lanes]
+        commands += [("ZCOUNT", keys.due(lane), "-inf", now_ms) for lane in lanes]
+        commands += [("ZRANGE", keys.due(lane), 0, 0, "WITHSCORES") for lane in lanes]
+        commands += [("SCARD", keys.recurring()), ("HLEN", keys.paused()), ("HLEN", keys.quarantine())]
+        commands += [("GET", keys.lease()), ("PTTL", keys.lease()), ("HMGET", keys.meta(), "epoch", "hold")]
+        commands += [("XLEN", keys.log())]
+        with self._link.wire() as wire:
+            for command in commands:
+                wire.send(*command)
+            replies = [wire.receive() for _ in commands]
+        heads = [_score(head[1]) for head in replies[6:9] if head]
+        recurring, paused, quarantined, lease, lease_ms, meta, log_length = replies[9:]
+        return Overview(
+            now_ms=now_ms,
+            waiting=dict(zip(lanes, replies[0:3], strict=True)),
+            overdue=dict(zip(lanes, replies[3:6], strict=True)),
+            oldest_due_ms=min(heads) if heads else None,
+            recurring=recurring,
+            paused=paused,
+            quarantined=quarantined,
+            leader=lease.decode().split(":")[0] if lease else None,
+            lease_ms=lease_ms if lease else None,
+            epoch=int(meta[0] or 0),
+            log_length=log_length,
+            hold_ms=int(meta[1] or 0),
+        )
+
+    def _lane(
+        self, lane: Priority, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
+    ) -> Iterator[tuple[int, str]]:
+        """One lane, paged by score; a page may begin again within one score, so what was seen is passed over."""
+        low = max(from_ms or 0, after[0] if after else 0)
+        high: int | str = "+inf" if until_ms is None else until_ms
+        last, offset = after, 0
+        while True:
+            command = ("ZRANGEBYSCORE", self._keys.due(lane), low, high, "WITHSCORES", "LIMIT", offset, _PAGE)
+            flat = self._link.execute(*command)
+            page = [
+                (_score(due), id.decode(errors="backslashreplace"))
+                for id, due in zip(flat[::2], flat[1::2], strict=True)
+            ]
+            for one in page:
+                if last is None or one > last:
+                    yield one
+                    last = one
+            if len(page) < _PAGE:
+                return
+            due_ms = page[-1][0]
+            offset = offset + _PAGE if due_ms == low else sum(1 for due, _ in page if due == due_ms)
+            low = due_ms
+
+    def _schedule(self, id: str, row: list[Any]) -> Schedule:
+        place, lane, due_ms, since_ms, note, recurring = row[:6]
+        own = _decoded(row[6])
+        job = _decoded(row[7])
+        labels = own if recurring else {name.removeprefix("zs_"): text for name, text in job.items()}
+        spec = _spec(own.get("trigger"))
+        flags = own.get("flags", "") if recurring else job.get("zs", "")
+        state = _PLACES[place]
+        func = labels.get("func") or job.get("description", "")
+        args, kwargs = self._arguments(row[7])
+        return Schedule(
+            id=id,
+            state=state,
+            kind=spec.kind.value if spec else "every" if recurring else "once",
+            func=func,
+            queue=job.get("origin", ""),
+            priority=Priority(lane.decode() if lane else own.get("lane", "normal")),  # an ended one has left its lane
+            next_ms=_score(due_ms) if due_ms else None,
+            tz=spec.tz if spec else labels.get("tz", "UTC"),
+            trigger=spec,
+            anchor_ms=_int(own.get("anchor")),
+            nominal_ms=_int(own.get("nominal")) if recurring else _score(due_ms),
+            version=own.get("version"),
+            last_run_id=own.get("last"),
+            args=args,
+            kwargs=kwargs,
+            at_front="f" in flags,
+            on_uncertain=OnUncertain.SKIP if "s" in flags else OnUncertain.REFIRE,
+            timeout_s=_int(job.get("timeout")),
+            result_ttl_s=_int(job.get("result_ttl")),
+            failure_ttl_s=_int(job.get("failure_ttl")),
+            retries=_int(job.get("retries_left")),
+            description=job.get("description"),
+            tags=_tags(labels.get("tags")),
+            created_by=labels.get("created_by"),
+            managed_by=labels.get("managed_by"),
+            created_ms=_int(own.get("created_at")),
+            note=note.decode() or None,
+            since_ms=_int(since_ms) if since_ms else _int(own.get("ended_at")),
+        )
+
+    def _arguments(self, job: list[bytes]) -> tuple[Any, Any]:
+        """args and kwargs to show, for JSON only: to open a pickle is to run it."""
+        data = dict(zip(job[::2], job[1::2], strict=True)).get(b"data")
+        if self._encoder.serializer != "json" or data is None:
+            return None, None
+        try:
+            _, args, kwargs = self._encoder.open(data)
+        except InvalidSchedule:
+            return None, None
+        return list(args), kwargs
+
+
+def _decoded(pairs: list[bytes]) -> dict[str, str]:
+    """Texts of a hash; data and meta are bytes of their own and left out."""
+    fields = zip(pairs[::2], pairs[1::2], strict=True)
+    return {name.decode(): text.decode("utf-8", "replace") for name, text in fields if name not in (b"data", b"meta")}
+
+
+# A field that somebody broke must not hide the schedule, nor the others of a listing.
+
+
+def _score(text: bytes) -> int:
+    """A due time in ms; what a foreign hand wrote (1.5, 1e300, inf) is brought into the range of time."""
+    return int(min(max(float(text), 0.0), float(LAST_MS)))
+
+
+def _int(text: str | bytes | None) -> int | None:
+    try:
+        return int(text) if text else None
+    except ValueError:
+        return None
+
+
+def _spec(text: str | None) -> TriggerSpec | None:
+    try:
+        return TriggerSpec.from_text(text) if text else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _tags(text: str | None) -> tuple[str, ...]:
+    try:
+        return tuple(map(str, json.loads(text))) if text else ()
+    except (ValueError, TypeError):
+        return ()

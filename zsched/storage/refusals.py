@@ -1,0 +1,34 @@
+"""The words with which a script refuses, as exceptions: the one table."""
+
+from __future__ import annotations
+
+from zsched.core.clock import from_ms
+from zsched.errors import InvalidSchedule, RedisRefused, ScheduleExists, ScheduleInPast, ScheduleNotFound, ZschedError
+
+
+def refusal(
+    word: str, id: str, *, due_ms: int | None = None, now_ms: int = 0, namespace: str = "default"
+) -> ZschedError | None:
+    """
+    The exception for *word* about schedule *id*; None when the word is no refusal.
+
+    *due_ms* is the time asked for and *now_ms* the server's, for the message.
+    """
+    if word == "EXISTS":
+        return ScheduleExists(f'schedule {id!r} exists; give if_exists="replace" or "keep", or another id')
+    if word == "PAST":
+        asked = id if due_ms is None else from_ms(due_ms).isoformat()
+        problem = f"it is {from_ms(now_ms).isoformat()} on the Redis server"
+        return ScheduleInPast("at", asked, problem, "give a later time, or allow_past=True to run it at once")
+    if word == "NOTFOUND":
+        return ScheduleNotFound(f"no schedule {id!r} in namespace {namespace!r}; see zsched ls")
+    if word == "WRONGTYPE":
+        keys = "its key, its run's key or its rq:queue:<name> key"
+        return RedisRefused(f"schedule {id!r}: {keys} holds a value of another type; see redis-cli TYPE")
+    if word == "ENDED":
+        return InvalidSchedule("id", id, "it has ended", "cancel it first, or give it another rule")
+    if word == "QUARANTINED":
+        return InvalidSchedule(
+            "id", id, "it is quarantined", "see why with zsched show; schedule it again or cancel it"
+        )
+    return None

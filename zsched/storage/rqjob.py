@@ -1,0 +1,280 @@
+"""
+The one encoder of RQ's job hash, and the only module that imports RQ.
+
+A malformed field kills the RQ worker that meets it, and the next one, and the next (measured with RQ
+2.12: timeout ``'1h'``, a bad timestamp, an unknown status). So whatever reaches ``rq:job:*`` is made
+here, from values that were checked here; tests restore it with RQ's own ``Job.restore``.
+
+Written per waiting one-shot: data, origin, timeout, description, and only those optional fields that
+were asked for; a hash stays a compact listpack while every value has at most 64 bytes, so ``data`` is
+deflated only when that makes it smaller, which ``Job.restore`` accepts.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+import re
+import sys
+import zlib
+from collections.abc import Callable as Function
+from datetime import timedelta
+from typing import Any
+
+from rq import Callback, Retry
+from rq.utils import parse_timeout
+
+from zsched.core.model import Definition, OnUncertain, Payload
+from zsched.errors import InvalidSchedule, NotImportable, NotYetBuilt
+
+DEFAULT_TIMEOUT_S = 180  # RQ's own
+_DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (measured)
+_SHORTEST_RESULT_TTL_S = 60  # RQ deletes a job of ttl 0 before anybody can see that it finished
+_LONGEST_TTL_S = 100 * 366 * 86400
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
+
+Pairs = dict[str, str | bytes]
+
+
+class Encoder:
+    """Encodes payloads for one serializer ("pickle", RQ's default, or "json") under one size limit in bytes."""
+
+    def __init__(self, serializer: str = "pickle", payload_limit: int = 262_144) -> None:
+        if serializer not in ("pickle", "json"):
+            raise InvalidSchedule("serializer", serializer, "not a serializer", "give pickle or json")
+        self.serializer, self.payload_limit = serializer, payload_limit
+
+    def data(self, payload: Payload) -> bytes:
+        """RQ's ``data`` of *payload*. Raises as ``call``, and NotImportable."""
+        if payload.data is not None:
+            return payload.data
+        return self.call(function_path(payload.func), payload.args, payload.kwargs)
+
+    def call(self, path: str, args: Any, kwargs: Any) -> bytes:
+        """
+        RQ's ``data``: the call as [function path, None, args, kwargs].
+
+        Raises:
+            InvalidSchedule: args or kwargs cannot be serialised, would be reshaped, or are too long.
+        """
+        kwargs = {} if kwargs is None else kwargs
+        if not isinstance(args, tuple | list):
+            raise InvalidSchedule("args", args, "not a list of arguments", "give a tuple or list")
+        if not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
+            raise InvalidSchedule("kwargs", kwargs, "not named arguments", "give a dict with texts as keys")
+        raw = self._dumps("args", (path, None, tuple(args), kwargs))
+        if self.serializer == "json":
+            _refuse_reshaping("args", list(args))
+            _refuse_reshaping("kwargs", kwargs)
+        packed = zlib.compress(raw) if len(raw) >= _DEFLATE_FROM else raw
+        data = packed if len(packed) < len(raw) else raw
+        if len(data) > self.payload_limit:
+            problem = f"the payload has {len(data)} bytes, the limit is {self.payload_limit}"
+            raise InvalidSchedule(
+                "args", args, problem, "pass a reference to the data, or raise [limits] payload_bytes"
+            )
+        return data
+
+    def open(self, data: bytes) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+        """
+        Function path, args and kwargs of *data*. With pickle this runs what the pickle says: for callers
+        that trust the Redis as its workers do, never for the daemon.
+
+        Raises:
+            InvalidSchedule: *data* is not of this serializer.
+        """
+        try:
+            raw = zlib.decompress(data)
+        except zlib.error:
+            raw = data
+        try:
+            func, _, args, kwargs = json.loads(raw) if self.serializer == "json" else pickle.loads(raw)
+        except Exception as error:
+            remedy = f"use the serializer that it was written with, not {self.serializer}"
+            raise InvalidSchedule("data", data, "the stored payload cannot be read", remedy) from error
+        return func, tuple(args), kwargs
+
+    def shared(self, definition: Definition) -> Pairs:
+        """
+        The fields besides data, status and created_at: equal for all schedules that differ in arguments
+        and time only.
+
+        Raises:
+            InvalidSchedule: an option that RQ would choke on.
+            NotYetBuilt: retry intervals, which need a scheduler for RQ's delayed jobs.
+        """
+        payload = definition.payload
+        func = function_path(payload.func)
+        pairs: Pairs = {
+            "origin": definition.queue,
+            "timeout": str(timeout_s(payload.timeout)),
+            "description": payload.description or func,
+        }
+        if payload.description and payload.description != func:
+            pairs["zs_func"] = func
+        pairs |= _ttl("result_ttl", payload.result_ttl, _SHORTEST_RESULT_TTL_S)
+        pairs |= _ttl("failure_ttl", payload.failure_ttl, 0)
+        pairs |= _retry(payload.retry)
+        pairs |= _callback("on_success", "success", payload.on_success)
+        pairs |= _callback("on_failure", "failure", payload.on_failure)
+        if payload.meta is not None:
+            if not isinstance(payload.meta, dict):
+                raise InvalidSchedule("meta", payload.meta, "not a dict", "give a dict")
+            pairs["meta"] = self._dumps("meta", payload.meta)
+            if self.serializer == "json":
+                _refuse_reshaping("meta", payload.meta)
+        return pairs
+
+    def options(self, job: Pairs) -> dict[str, Any]:
+        """The options that made the fields *job*: the inverse of ``shared``, for an update."""
+        text = {
+            name: value.decode() if isinstance(value, bytes) else value
+            for name, value in job.items()
+            if name not in ("data", "meta")
+        }
+        options: dict[str, Any] = {"queue": text.get("origin", "default")}
+        options |= {name: int(text[name]) for name in ("timeout", "result_ttl", "failure_ttl") if name in text}
+        if "retries_left" in text:
+            intervals, at_front = json.loads(text["retry_intervals"]), "enqueue_at_front_on_retry" in text
+            options["retry"] = Retry(int(text["retries_left"]), intervals, at_front)
+        for option, stem in (("on_success", "success"), ("on_failure", "failure")):
+            if f"{stem}_callback_name" in text:
+                options[option] = Callback(text[f"{stem}_callback_name"], text[f"{stem}_callback_timeout"])
+        if "meta" in job:
+            meta = job["meta"]
+            options["meta"] = json.loads(meta) if self.serializer == "json" else pickle.loads(meta)  # type: ignore[arg-type]  # bytes then
+        return options
+
+    def _dumps(self, field: str, value: Any) -> bytes:
+        try:
+            if self.serializer == "json":
+                return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+            return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # pickling runs the arguments' own code: any error may come
+            problem = f"the {self.serializer} serializer refuses it ({type(error).__name__}: {error})"[:200]
+            raise InvalidSchedule(field, value, problem, "give plain values, or a reference to the data") from error
+
+
+def flags(definition: Definition) -> str:
+    """What the scripts must know of a run: ``f`` pushed at the front, ``s`` skipped when uncertain."""
+    return "f" * definition.at_front + "s" * (definition.on_uncertain is OnUncertain.SKIP)
+
+
+def labels(definition: Definition) -> dict[str, str]:
+    """What RQ does not know of a schedule; the scripts do not read it."""
+    given = {
+        "tags": json.dumps(definition.tags, separators=(",", ":"), ensure_ascii=False) if definition.tags else None,
+        "created_by": definition.created_by,
+        "managed_by": definition.managed_by,
+        "tz": definition.tz if definition.tz != "UTC" else None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def function_path(func: str | Function[..., Any]) -> str:
+    """
+    The dotted name by which a worker imports *func*.
+
+    Raises:
+        NotImportable: lambda, nested function, ``__main__``, a bound method, or not a dotted path.
+    """
+    if isinstance(func, str):
+        if not _DOTTED.fullmatch(func) or len(func) > 512:
+            raise NotImportable("func", func, "not a dotted path", 'give "package.module.function"')
+        if func.startswith("__main__."):
+            raise NotImportable("func", func, "a worker has another __main__", "move it into a module")
+        return func
+    module, name = getattr(func, "__module__", None), getattr(func, "__qualname__", None)
+    if not callable(func) or not isinstance(module, str) or not isinstance(name, str):
+        raise NotImportable("func", func, "not a function with a name", "give a module's function or its dotted path")
+    if module == "__main__":
+        raise NotImportable("func", func, "a worker has another __main__", "move it into a module")
+    if "<" in name or (inspect.ismethod(func) and not inspect.isclass(func.__self__)):
+        raise NotImportable(
+            "func", func, "a worker cannot import it by name", "give a function at a module's top level"
+        )
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is None or getattr(found, "__qualname__", name) != name:
+        problem = f"{module}.{name} is not what stands under that name"
+        raise NotImportable("func", func, problem, "give a function at a module's top level")
+    return f"{module}.{name}"
+
+
+def timeout_s(timeout: object) -> int:
+    """
+    Seconds that a run may take; -1: no limit. Accepts what RQ's own parser does ("90", "23m", "1h"), and
+    timedelta. None is RQ's default of 180 s.
+
+    Raises:
+        InvalidSchedule: anything else; RQ's worker would die of it.
+    """
+    seconds: int | None = None
+    if timeout is None:
+        seconds = DEFAULT_TIMEOUT_S
+    elif isinstance(timeout, timedelta):
+        seconds = -(-timeout // timedelta(seconds=1))
+    elif isinstance(timeout, int | float | str) and not isinstance(timeout, bool):
+        try:
+            seconds = parse_timeout(timeout)
+        except Exception:  # RQ raises its own error, AssertionError or OverflowError
+            seconds = None
+    if seconds is None or not (seconds == -1 or 1 <= seconds <= _LONGEST_TTL_S):
+        raise InvalidSchedule("timeout", timeout, "not a time limit", 'give seconds, "90s", "5m", "1h", "1d" or -1')
+    return seconds
+
+
+def _ttl(field: str, value: object, least_s: int) -> Pairs:
+    if value is None:
+        return {}
+    if isinstance(value, timedelta):
+        value = -(-value // timedelta(seconds=1))
+    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= _LONGEST_TTL_S:
+        raise InvalidSchedule(field, value, "not a time to live", "give whole seconds, or -1 for ever")
+    return {field: str(value if value == -1 else max(value, least_s))}
+
+
+def _retry(retry: object) -> Pairs:
+    if retry is None:
+        return {}
+    if isinstance(retry, int) and not isinstance(retry, bool) and retry >= 1:
+        retry = Retry(max=retry)
+    if not isinstance(retry, Retry):
+        raise InvalidSchedule(
+            "retry", retry, "not a number of retries", "give a whole number from 1, or rq.Retry(max=…)"
+        )
+    if any(retry.intervals):
+        problem = "intervals need a scheduler of RQ's delayed jobs, which this version does not have yet"
+        raise NotYetBuilt("retry", retry, problem, "give a number: retried at once")
+    pairs: Pairs = {"retries_left": str(retry.max), "retry_intervals": json.dumps(list(retry.intervals))}
+    if getattr(retry, "enqueue_at_front", False):
+        pairs["enqueue_at_front_on_retry"] = "1"
+    return pairs
+
+
+def _callback(field: str, stem: str, callback: object) -> Pairs:
+    if callback is None:
+        return {}
+    try:
+        given = callback if isinstance(callback, Callback) else Callback(function_path(callback))  # type: ignore[arg-type]  # checked there
+        return {f"{stem}_callback_name": function_path(given.func), f"{stem}_callback_timeout": str(given.timeout)}
+    except NotImportable as error:
+        raise NotImportable(field, callback, error.problem, error.remedy) from error
+
+
+def _refuse_reshaping(field: str, value: Any) -> None:
+    """JSON would turn tuples into lists, keys into texts, subclasses into their base. *value* has no cycles."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if type(one) is dict:
+            if not all(type(key) is str for key in one):
+                raise InvalidSchedule(field, value, "JSON would turn its keys into texts", "give texts as keys")
+            waiting.extend(one.values())
+        elif type(one) is list:
+            waiting.extend(one)
+        elif one is not None and type(one) not in (str, int, float, bool):
+            problem = f"JSON would reshape or refuse a {type(one).__name__}"
+            raise InvalidSchedule(field, one, problem, "give texts, numbers, lists and dicts")

@@ -1,0 +1,255 @@
+"""
+What a client does to schedules: one typed operation per script, safe to repeat by id or operation id.
+
+No policy and no planning here: the caller says what to write, and learns in a word what came of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zsched.core.bracket import Bracket
+from zsched.core.model import Definition, IfExists, Missed, Priority
+from zsched.core.policy import Range
+from zsched.core.triggers import TriggerSpec
+from zsched.errors import InvalidSchedule, RedisUnavailable
+from zsched.storage import bulk
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.rqjob import Encoder, Pairs, flags, labels
+from zsched.storage.scripts import Scripts
+
+KEEP_OP_MS = 600_000  # how long a call that is sent again is recognised
+
+Row = tuple[str, str, bytes]  # id, due ms or "+" and ms from the server's now, data
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the one-shots of one call share. ``pairs``: RQ's fields and ours, flat."""
+
+    lane: Priority
+    pairs: tuple[str | bytes, ...]
+    if_exists: IfExists
+    allow_past: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A recurring schedule but for its rule: ``own`` fields for zsched, the ``template`` of its runs for RQ."""
+
+    id: str
+    lane: Priority
+    own: dict[str, str]
+    template: Pairs
+    if_exists: IfExists
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """
+    What came of a put: created, updated, unchanged, kept, EXISTS, PAST, CHANGED, WRONGTYPE or AGAIN.
+
+    ``detail`` is the due time in ms or, of an enqueue, the run id; None where there is none.
+    """
+
+    word: str
+    now_ms: int
+    detail: str | None = None
+
+
+class Store:
+    """The writing side of one namespace over one link."""
+
+    def __init__(self, link: Link, keys: Keys, encoder: Encoder) -> None:
+        self._link, self.keys, self.encoder = link, keys, encoder
+        self._scripts = Scripts(link, keys)
+        self._is_serializer_agreed = False
+
+    def check_serializer(self) -> None:
+        """
+        See that the namespace uses this serializer, or none yet. Every put does, when all that it is about to
+        write has been checked.
+
+        Raises:
+            InvalidSchedule: the namespace uses another one.
+        """
+        if self._is_serializer_agreed:
+            return
+        mine, held = self.encoder.serializer, self._link.execute("HGET", self.keys.meta(), "serializer")
+        if held is not None and held.decode() != mine:
+            problem = f"namespace {self.keys.namespace!r} uses {held.decode()}"
+            remedy = f'use serializer="{held.decode()}" or another namespace'
+            raise InvalidSchedule("serializer", mine, problem, remedy)
+        self._is_serializer_agreed = held is not None
+
+    def _claim_serializer(self, *words: bytes | str) -> None:
+        """After the first put that wrote something: the namespace uses this serializer from now on."""
+        if not self._is_serializer_agreed and any(_text(word) in ("created", "updated") for word in words):
+            try:  # who loses this race learns it at the next check
+                claimed = self._link.execute("HSETNX", self.keys.meta(), "serializer", self.encoder.serializer)
+            except RedisUnavailable as error:  # the put itself was answered
+                raise RedisUnavailable(str(error), may_have_been_applied=True) from error
+            self._is_serializer_agreed = bool(claimed)
+
+    # -- one-shots ------------------------------------------------------------------------------
+
+    def shape(self, definition: Definition) -> Shape:
+        """The shape of a one-shot. Raises InvalidSchedule for options that RQ would choke on."""
+        pairs = self.encoder.shared(definition) | {f"zs_{name}": text for name, text in labels(definition).items()}
+        pairs["zs"] = "1" + flags(definition)
+        return Shape(definition.priority, _flat(pairs), definition.if_exists, definition.allow_past)
+
+    def put(self, shape: Shape, row: Row, op: str | None, seen: Sequence[bytes] | None = None) -> Answer:
+        """Put one row. *op* makes a relative or conditional call repeatable; *seen* makes it an update."""
+        self.check_serializer()
+        rows, arguments = _put_call(shape, [row], op, seen)
+        now_ms, _, word, due_ms = self._scripts.call("put", rows=rows, **arguments)
+        self._claim_serializer(word)
+        return Answer(_text(word), int(now_ms), _detail(due_ms))
+
+    def put_many(self, calls: Iterable[tuple[Shape, list[Row], str | None]]) -> Iterator[tuple[int, list[bytes]]]:
+        """Put the rows of each call, ids distinct within one. Yields per call, in order, now and a word per row."""
+        for reply in bulk.stream(self._link, self.keys, "put", self._put_calls(calls)):
+            words = reply[2::2]
+            self._claim_serializer(*words)
+            yield int(reply[0]), words
+
+    def _put_calls(self, calls: Iterable[tuple[Shape, list[Row], str | None]]) -> Iterator[bulk.Call]:
+        for call in calls:
+            self.check_serializer()
+            yield _put_call(*call, None)
+
+    # -- recurring ------------------------------------------------------------------------------
+
+    def record(self, definition: Definition) -> Record:
+        """What a recurring schedule stores besides its rule. Raises InvalidSchedule."""
+        shared = self.encoder.shared(definition)
+        func = str(shared.pop("zs_func", shared["description"]))
+        own = {"flags": flags(definition), "func": func, **labels(definition)}
+        template = shared | {"data": self.encoder.data(definition.payload), "status": "queued"}
+        return Record(definition.id, definition.priority, own, template, definition.if_exists)
+
+    def put_recurring(
+        self, record: Record, spec: TriggerSpec, bracket: Bracket, op: str | None, seen_version: str = ""
+    ) -> Answer:
+        """Put one recurring schedule by a plan; AGAIN when the server's time is outside of its bracket."""
+        trigger, own, template = spec.to_text(), _flat(record.own), _flat(record.template)
+        digest = hashlib.blake2b(digest_size=12)
+        for text in (trigger, record.lane.value, *own, *template):
+            digest.update(text if isinstance(text, bytes) else text.encode())
+            digest.update(b"\0")
+        self.check_serializer()
+        reply = self._scripts.call(
+            "put_recurring",
+            id=record.id,
+            lane=record.lane.value,
+            if_exists=record.if_exists.value,
+            op=op or "-",
+            keep_op_ms=KEEP_OP_MS if op else 0,
+            seen_version=seen_version,
+            trigger=trigger,
+            digest=digest.hexdigest(),
+            next_ms=bracket.next,
+            from_ms=bracket.from_ms,
+            until_ms=bracket.until_ms,
+            schedule_size=len(own),
+            rows=[*own, *template],
+        )
+        if reply[0] == "AGAIN":
+            return Answer("AGAIN", int(reply[1]))
+        word, now_ms, _, due_ms = reply
+        self._claim_serializer(word)
+        return Answer(_text(word), int(now_ms), _detail(due_ms))
+
+    # -- runs now ---------------------------------------------------------------------------------
+
+    def enqueue(self, definition: Definition, op: str) -> Answer:
+        """Push one run at once; ``detail`` is its run id."""
+        pairs = self.encoder.shared(definition) | {"data": self.encoder.data(definition.payload)}
+        pairs |= {f"zs_{name}": text for name, text in labels(definition).items()}
+        self.check_serializer()
+        word, now_ms, _, run_id = self._scripts.call(
+            "enqueue",
+            id=definition.id,
+            if_exists=definition.if_exists.value,
+            op=op,
+            keep_op_ms=KEEP_OP_MS,
+            at_front=int(definition.at_front),
+            rows=_flat(pairs),
+        )
+        self._claim_serializer(word)
+        return Answer(_text(word), int(now_ms), _detail(run_id))
+
+    def run_now(self, id: str, op: str) -> Answer:
+        """Push a run of a schedule at once: fired (``detail`` is its run id), NOTFOUND, WRONGTYPE or QUARANTINED."""
+        word, now_ms, run_id = self._scripts.call("run_now", id=id, op=op, keep_op_ms=KEEP_OP_MS)
+        return Answer(_text(word), int(now_ms), _detail(run_id))
+
+    # -- life cycle -------------------------------------------------------------------------------
+
+    def cancel(self, id: str, op: str) -> Answer:
+        """Forget a schedule: cancelled or NOTFOUND."""
+        word, now_ms = self._scripts.call("cancel", id=id, op=op, keep_op_ms=KEEP_OP_MS)
+        return Answer(_text(word), int(now_ms))
+
+    def pause(self, id: str, note: str) -> Answer:
+        """Take a schedule out of its lane: paused, unchanged, NOTFOUND, QUARANTINED or ENDED."""
+        word, now_ms = self._scripts.call("pause", id=id, note=note)
+        return Answer(_text(word), int(now_ms))
+
+    def resume(
+        self, id: str, op: str, missed: Missed, seen_due_ms: int | None = None, version: str = "",
+        passed: Range | None = None, bracket: Bracket | None = None,
+    ) -> Answer:  # fmt: skip
+        """Put a schedule back: resumed, skipped, unchanged, NOTFOUND, QUARANTINED, ENDED; or AGAIN: read and plan."""
+        word, now_ms, *due_ms = self._scripts.call(
+            "resume",
+            id=id,
+            op=op,
+            keep_op_ms=KEEP_OP_MS,
+            missed=missed.value,
+            seen_due_ms="" if seen_due_ms is None else seen_due_ms,
+            planned_version=version,
+            next_ms=bracket.next or "" if bracket else "",
+            from_ms=bracket.from_ms if bracket else 0,
+            until_ms=bracket.until_ms if bracket else 0,
+            first_ms=passed.first_ms if passed else "",
+            last_ms=passed.last_ms if passed else "",
+            count=passed.count if passed else 0,
+        )
+        return Answer(_text(word), int(now_ms), _detail(due_ms[0]) if due_ms else None)
+
+
+def _put_call(shape: Shape, rows: Iterable[Row], op: str | None, seen: Sequence[bytes] | None) -> bulk.Call:
+    """Rows and arguments of put.lua."""
+    texts: list[Any] = [*(seen or ()), *shape.pairs]
+    for row in rows:
+        texts += row
+    arguments = {
+        "lane": shape.lane.value,
+        "if_exists": shape.if_exists.value,
+        "allow_past": int(shape.allow_past),
+        "op": op or "-",
+        "keep_op_ms": KEEP_OP_MS if op else 0,
+        "seen_size": -1 if seen is None else len(seen),
+        "field_size": len(shape.pairs),
+    }
+    return texts, arguments
+
+
+def _flat(pairs: Pairs | dict[str, str]) -> tuple[str | bytes, ...]:
+    """Field and value texts in the fields' order, so that equal content is equal text."""
+    return tuple(text for field in sorted(pairs) for text in (field, pairs[field]))
+
+
+def _text(word: bytes | str) -> str:
+    return word.decode() if isinstance(word, bytes) else word
+
+
+def _detail(value: bytes | str) -> str | None:
+    text = _text(value)
+    return None if text == "-" else text
