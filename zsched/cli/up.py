@@ -56,16 +56,16 @@ def _stay(invocation: Invocation, settings: Settings, queues: Sequence[str], sec
     with Stack(settings, queues) as stack:
         stack.wait_for_leader(connect(stack.settings))
         url = stack.settings.redis.url
-        invocation.answer(
-            {"redis_url": url, "namespace": settings.namespace, "queues": list(queues)},
-            f"Redis, the daemon and a worker of {', '.join(queues)} are up. In another terminal:",
-            f"  export ZSCHED_REDIS_URL='{url}'",
-            "  zsched add hello zsched.demo.tasks.heartbeat --every 5s",
-            "  zsched ls",
-            "Ctrl-C ends all of it." if seconds is None else f"All of it ends in {seconds:g} s, or by Ctrl-C.",
-        )
-        end_ms = None if seconds is None else clock.monotonic_ms() + seconds * 1000
-        with contextlib.suppress(KeyboardInterrupt):
+        with contextlib.suppress(KeyboardInterrupt):  # from before its first line on: who has read that may stop it
+            invocation.answer(
+                {"redis_url": url, "namespace": settings.namespace, "queues": list(queues)},
+                f"Redis, the daemon and a worker of {', '.join(queues)} are up. In another terminal:",
+                f"  export ZSCHED_REDIS_URL='{url}'",
+                "  zsched add hello zsched.demo.tasks.heartbeat --every 5s",
+                "  zsched ls",
+                "Ctrl-C ends all of it." if seconds is None else f"All of it ends in {seconds:g} s, or by Ctrl-C.",
+            )
+            end_ms = None if seconds is None else clock.monotonic_ms() + seconds * 1000
             while end_ms is None or clock.monotonic_ms() < end_ms:
                 stack.check()
                 time.sleep(_LOOK_S)
