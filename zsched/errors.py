@@ -83,6 +83,38 @@ class ServerChanged(ZschedError):
     """The Redis behind the connection is not the one that the lease was taken on: acquire again."""
 
 
+class NotArchived(ZschedError):
+    """
+    ``durable=True`` was not kept: no archive has the change on its disk.
+
+    ``is_in_redis`` tells whether it stands in Redis all the same, so will fire unless Redis is lost.
+    """
+
+    def __init__(self, message: str, *, is_in_redis: bool) -> None:
+        self.is_in_redis = is_in_redis
+        super().__init__(message)
+
+
+class ArchiveError(ZschedError):
+    """An archive cannot be used; the message names its file and the remedy."""
+
+
+class ArchiveInUse(ArchiveError):
+    """Another process writes this archive."""
+
+
+class ArchiveForeign(ArchiveError):
+    """The file is something else: another namespace's archive, a newer version's, or no archive at all."""
+
+
+class ArchiveCorrupt(ArchiveError):
+    """What is in the file is not what was written."""
+
+
+class ArchiveFailed(ArchiveError):
+    """The disk does not do what it should: it is full, read-only, or gives I/O errors."""
+
+
 def show(value: object) -> str:
     """*value* as a message repeats it: its repr, cut to a length that fits a line."""
     try:

@@ -22,9 +22,10 @@ from rq.job import Job
 from zsched import Client
 from zsched.config import DaemonSettings, Settings
 from zsched.core.clock import LAST_MS
+from zsched.core.run_id import RunId
 from zsched.daemon.daemon import Daemon
 from zsched.storage.connection import Link
-from zsched.storage.keys import Keys, RunId
+from zsched.storage.keys import Keys
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 20.0

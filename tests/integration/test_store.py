@@ -11,10 +11,11 @@ import redis
 
 from zsched import Client, RedisRefused, RedisUnavailable
 from zsched.core.clock import to_ms
+from zsched.core.run_id import RunId
 from zsched.embedded import EmbeddedRedis
 from zsched.storage import bulk
 from zsched.storage.connection import Link, Wire
-from zsched.storage.keys import Keys, RunId
+from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server

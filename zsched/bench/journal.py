@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from zsched.bench.arena import Ground
 from zsched.bench.results import Broken, percentile
-from zsched.storage.keys import RunId
+from zsched.core.run_id import RunId
 
 _PAGE = 1000  # entries per read
 

@@ -6,6 +6,7 @@ Settings: defaults < TOML file < environment < flags; each key checked, each pas
 
 from zsched.config.redaction import has_password, redact
 from zsched.config.settings import (
+    ArchiveSettings,
     DaemonSettings,
     LimitSettings,
     LogSettings,
@@ -17,6 +18,7 @@ from zsched.config.settings import (
 )
 
 __all__ = [
+    "ArchiveSettings",
     "DaemonSettings",
     "LimitSettings",
     "LogSettings",

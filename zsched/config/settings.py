@@ -76,6 +76,17 @@ class DaemonSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ArchiveSettings:
+    """The durable copy of the log, and how much of the log stays in Redis."""
+
+    path: str | None = setting(None, path)
+    retention_days: int = setting(90, integer(1, 36_500))
+    keep_args: bool = setting(True, boolean)
+    log_keep_s: int = setting(3600, integer(1, 30 * 86_400))
+    log_keep_mib: int = setting(256, integer(1, 1024 * 1024))
+
+
+@dataclass(frozen=True, slots=True)
 class RqSettings:
     """What is written into RQ's jobs, and what may be."""
 
@@ -105,6 +116,7 @@ class Settings:
     namespace: str = setting("default", text(r"[a-z0-9_]{1,32}", "use 1 to 32 of a-z, 0-9 and _"))
     redis: RedisSettings = dataclasses.field(default_factory=RedisSettings)
     daemon: DaemonSettings = dataclasses.field(default_factory=DaemonSettings)
+    archive: ArchiveSettings = dataclasses.field(default_factory=ArchiveSettings)
     rq: RqSettings = dataclasses.field(default_factory=RqSettings)
     limits: LimitSettings = dataclasses.field(default_factory=LimitSettings)
     log: LogSettings = dataclasses.field(default_factory=LogSettings)

@@ -17,14 +17,17 @@ import structlog
 
 from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock
+from zsched.daemon.archiver import Archiver
 from zsched.daemon.elector import Elector
 from zsched.daemon.tick import Tick, Ticker
+from zsched.daemon.trimmer import Trimmer
 from zsched.daemon.waker import Waker
 from zsched.errors import RedisRefused, RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease
+from zsched.storage.log import Log
 from zsched.storage.server import Server
 
 log = structlog.get_logger(__name__)
@@ -41,6 +44,7 @@ class Session:
     server: Server
     elector: Elector
     ticker: Ticker
+    trimmer: Trimmer
 
 
 class Daemon:
@@ -51,6 +55,7 @@ class Daemon:
         self._settings, self._link, self._clock = settings, link, clock or SystemClock()
         self._keys = Keys(settings.namespace)
         self._waker = Waker(link, self._keys, self._clock)
+        self._archiver = Archiver(settings, link, self._clock, self.id)
         self._is_stopping = False
         self._trouble: str | None = None  # what was said last of Redis, until it is well
         self._pause_ms = _FIRST_PAUSE_MS
@@ -66,9 +71,12 @@ class Daemon:
 
         Raises:
             RedisRefused: this Redis can never do (cluster mode), or refuses our password.
+            ArchiveError: the archive is somebody else's, or may not be written.
         """
         log.info("daemon_started", daemon=self.id, namespace=self._settings.namespace, redis=self._link.where)
+        self._archiver.open()
         self._waker.start()
+        self._archiver.start()
         try:
             while not self._is_stopping:
                 try:
@@ -80,6 +88,7 @@ class Daemon:
                     self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS)
         finally:
             self._waker.stop()
+            self._archiver.stop()
             log.info("daemon_stopped", daemon=self.id)
 
     @contextmanager
@@ -89,8 +98,10 @@ class Daemon:
             server = Server.of(wire)
             lease = Lease(wire, self._keys, server, self._clock, self.id, settings.lease_ms)
             elector = Elector(lease, self._clock, settings.renew_ms)
-            ticker = Ticker(Dispatch(wire, self._keys), settings, self._clock)
-            yield Session(server, elector, ticker)
+            dispatch = Dispatch(wire, self._keys)
+            ticker = Ticker(dispatch, settings, self._clock)
+            trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
+            yield Session(server, elector, ticker, trimmer)
 
     def _serve(self, session: Session) -> None:
         """Lead whenever possible, until stopped or until the connection is lost."""
@@ -128,6 +139,7 @@ class Daemon:
             renewed_at_ms = elector.renew_if_due()
             if renewed_at_ms is not None:
                 ticker.observe(renewed_at_ms, sent_ms)
+                session.trimmer.trim_if_due(elector.term, renewed_at_ms)
             try:
                 tick = ticker.tick(elector.term)
             except RedisRefused as error:  # out of memory, a key of ours of a wrong type: lead on, it may be mended

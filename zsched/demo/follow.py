@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from zsched.core.run_id import RunId
 from zsched.storage.connection import Link
-from zsched.storage.keys import Keys, RunId
+from zsched.storage.keys import Keys
 
 _PAGE: Final = 100  # log entries per read; one may hold 500 run ids
 _PUSHED: Final = ("fired", "uncertain")  # the words of advance.lua that mean a run

@@ -3,8 +3,9 @@
 -- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        ...   ids
--- RETURNS  OK, now ms, then per id: '' when unknown, else a list of place, lane or '', due ms or '',
---          since ms or '', note or '', 1 when recurring, schedule's pairs, pairs of template or waiting job
+-- RETURNS  OK, now ms, id and t of the log's last entry or '' twice, then per id: '' when unknown, else a list of
+--          place, lane or '', due ms or '', since ms or '', note or '', 1 when recurring, schedule's pairs,
+--          pairs of template or waiting job
 -- LOGS   nothing
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key = unpack(KEYS)
@@ -19,8 +20,9 @@ local function pairs_at(key)
   return held.err and {} or held
 end
 
+local last = redis.call('XREVRANGE', log_key, '+', '-', 'COUNT', 1)[1]
 local ids = {unpack(ARGV, 4)}
-local found, reply = find(ids), {'OK', now_ms}
+local found, reply = find(ids), {'OK', now_ms, last and last[1] or '', last and last[2][4] or ''}
 for i, id in ipairs(ids) do
   local at = found[i]
   if at then

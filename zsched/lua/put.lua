@@ -11,7 +11,8 @@
 --        ...             the seen texts, the shared texts, then per row: id, due ms or +ms, data
 -- RETURNS  OK, now ms, version, then per row: word, due ms
 --        words: created updated unchanged kept EXISTS PAST CHANGED WRONGTYPE; due ms is - where there is none
--- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (data, bytes)
+-- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (data, bytes); then, if
+--        there are such, the ids by spaces that were there (replaced) and that stay paused (paused)
 --
 -- A row that says what is waiting already is `unchanged`, and so is one whose run RQ has already: so a
 -- call that is sent again because its reply was lost does nothing. A put never resumes a paused schedule.
@@ -67,6 +68,7 @@ local found = find(ids)
 
 -- Read and decide.
 local reply, writes, logged = {'OK', now_ms, version()}, {}, {}
+local replaced, staying = {}, {}
 for n, id in ipairs(ids) do
   local at, row = found[n], first_row + 3 * (n - 1)
   local due_ms, data = ARGV[row + 1], ARGV[row + 2]
@@ -97,6 +99,10 @@ for n, id in ipairs(ids) do
   end
   if not word then
     word = at and 'updated' or 'created'
+    if at then
+      replaced[#replaced + 1] = id
+      staying[#staying + 1] = at.place == 'paused' and id or nil
+    end
     writes[#writes + 1] = {id = id, due_ms = due_ms, data = data, run = run, at = at, is_there = status}
     logged[#logged + 1] = id
     logged[#logged + 1] = due_ms
@@ -116,6 +122,12 @@ if #writes > 0 then
   fields[#fields + 1] = #writes
   for i = 1, #logged do
     fields[#fields + 1] = logged[i]
+  end
+  for name, some in pairs({replaced = replaced, paused = staying}) do
+    if #some > 0 then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = table.concat(some, ' ')
+    end
   end
   append('put', fields)
 

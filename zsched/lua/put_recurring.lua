@@ -14,7 +14,7 @@
 --        ...             those, then the field/value texts of the template
 -- RETURNS  OK, word, now ms, version, due ms or -   |   AGAIN, now ms: plan once more from there
 --        words: created updated unchanged kept EXISTS CHANGED WRONGTYPE
--- LOGS   put_recurring: id, lane, due, anchor, schedule n, its pairs, template n, its pairs
+-- LOGS   put_recurring: id, due, schedule n, its pairs, template n, its pairs; paused = 1 when it stays so
 --
 -- The anchor (TIME at the rule's creation) and the due time stay as long as the trigger's text is
 -- the same, so a new payload neither moves nor repeats an occurrence. A put never resumes.
@@ -80,6 +80,10 @@ fields[#fields + 1] = 'template'
 fields[#fields + 1] = #template / 2
 for i = 1, #template do
   fields[#fields + 1] = template[i]
+end
+if at and at.place == 'paused' and due_ms then
+  fields[#fields + 1] = 'paused'
+  fields[#fields + 1] = '1'
 end
 append('put_recurring', fields)
 

@@ -13,6 +13,8 @@ from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.scripts import Scripts
 
+_SILENT_MS = 7 * 86_400_000  # an archive that reported nothing for so long is no more listed
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -108,6 +110,11 @@ class Dispatch:
         """Take schedules that cannot be planned out of their lanes, each with a reason; how many were still there."""
         rows = [text for due, reason in bad for text in (*due[:4], reason)]
         return int(self._scripts.call("quarantine", rows=rows, **_fence(term))[1])
+
+    def trim(self, term: Term, first_kept: str, limit: int) -> int:
+        """Forget at most *limit* of the log's entries before id *first_kept*; how many went."""
+        reply = self._scripts.call("trim", first_kept=first_kept, limit=limit, silent_ms=_SILENT_MS, **_fence(term))
+        return int(reply[0])
 
 
 def _fence(term: Term) -> dict[str, Any]:

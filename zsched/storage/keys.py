@@ -9,36 +9,11 @@ integer epoch milliseconds written as decimal text. Scripts name their keys in t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from zsched.core.model import Priority
 from zsched.errors import InvalidSchedule
 
 NAMESPACE = re.compile(r"[a-z0-9_]{1,32}")
-RUN_ID = re.compile(r"(?P<schedule>[A-Za-z0-9_-]+)-(?P<ms>\d+)(?:-n(?P<namespace>[a-z0-9_]+))?(?:-r(?P<rerun>\d+))?")
-
-
-@dataclass(frozen=True, slots=True)
-class RunId:
-    """
-    What a run id says: ``<schedule id>-<ms>[-n<namespace>][-r<k>]``, read from the right.
-
-    ``ms`` is a one-shot's due time or a recurring schedule's nominal time. The id alone must tell,
-    since rq-dashboard's requeue button can destroy a job's meta.
-    """
-
-    schedule_id: str
-    nominal_ms: int
-    namespace: str
-    rerun: int
-
-    @classmethod
-    def parse(cls, run_id: str) -> RunId | None:
-        """The parts of *run_id*, or None when it is not one of ours."""
-        found = RUN_ID.fullmatch(run_id)
-        if found is None:
-            return None
-        return cls(found["schedule"], int(found["ms"]), found["namespace"] or "default", int(found["rerun"] or 0))
 
 
 class Keys:
@@ -97,6 +72,14 @@ class Keys:
         """Channel: ``<due ms>`` when an earlier due time was put, ``lease`` when a leader left."""
         return f"{self.prefix}wake"
 
+    def archivers(self) -> str:
+        """HASH: archive id → ``<entry id> <t> <server ms> <state> <JSON>``, see ``storage/archivers.py``."""
+        return f"{self.prefix}archivers"
+
+    def ask(self) -> str:
+        """LIST: questions to whoever has an archive, JSON; see ``storage/questions.py``."""
+        return f"{self.prefix}ask"
+
     # -- one key per schedule or call ---------------------------------------------------------
 
     def schedule_prefix(self) -> str:
@@ -121,6 +104,10 @@ class Keys:
     def op(self, op: str) -> str:
         """STRING with PX: the reply of a call that has no id of its own, so that a re-send is a no-op."""
         return f"{self.prefix}op:{op}"
+
+    def answer(self, question: str) -> str:
+        """LIST with PX: the answer to a question, JSON."""
+        return f"{self.prefix}answer:{question}"
 
     # -- RQ's ---------------------------------------------------------------------------------
 

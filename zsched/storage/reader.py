@@ -11,10 +11,11 @@ from typing import Any
 
 from zsched.core.clock import LAST_MS
 from zsched.core.model import OnUncertain, Priority, Schedule, ScheduleState
+from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
-from zsched.storage.keys import Keys, RunId
+from zsched.storage.keys import Keys
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
 
@@ -81,7 +82,7 @@ class Reader:
         """Those of *ids* that exist, in their order, read page by page."""
         source = iter(ids)
         while page := list(islice(source, _PAGE)):
-            now_ms, *rows = self._scripts.call("get", rows=page)
+            now_ms, _, _, *rows = self._scripts.call("get", rows=page)
             for id, row in zip(page, rows, strict=True):
                 if row:
                     yield Found(self._schedule(id, row), row[7], int(now_ms))

@@ -1,0 +1,287 @@
+"""
+The writer of an archive: append entries, fold them, commit, and only then say how far it has come.
+
+Everything that belongs to an entry (history, who it touches, state, position) is one transaction. A
+transaction ends when the archiver has caught up, or after a second, so a backlog is written in large,
+sorted pieces and a single change in a few milliseconds.
+
+A *bootstrap* builds a new state beside the one that counts: ``begin_bootstrap``, then ``copy`` for entries
+that the state is not made of, ``scan`` for what Redis holds, ``append`` for what followed, and
+``end_bootstrap``, which switches state and position in one transaction. What a crash leaves of an
+unfinished one is removed when the archive is opened again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+from zsched.archive import body, live
+from zsched.archive.file import Lock, connect, converted
+from zsched.archive.fold import Fold, Key
+from zsched.archive.live import Live
+from zsched.archive.records import SCAN, Arguments, Record, record, texts_of, without_arguments
+from zsched.archive.retention import Retention
+from zsched.archive.schema import SEGMENT_BITS
+from zsched.core.held import Held
+from zsched.core.log import Entry, Position, UnknownEntry, changes
+
+_PIECE: Final = 4000  # changes sorted and written at once: more would hold up other threads (the GIL)
+
+START: Final = "start"  # complete since the log's first entry
+
+
+class Archive:
+    """
+    The archive at *path*, for one thread. ``position`` is what is on disk; None when there is nothing yet.
+
+    Every method raises ArchiveCorrupt or ArchiveFailed; after that, ``close`` is all that can be done.
+    """
+
+    def __init__(self, path: Path, namespace: str, *, keep_args: bool = True) -> None:
+        """
+        Open the archive, or make it.
+
+        Raises:
+            ArchiveInUse, ArchiveForeign, ArchiveCorrupt, ArchiveFailed, ArchiveError.
+        """
+        self.path, self.namespace = path, namespace
+        self._keeps_args = keep_args
+        self._lock = Lock(path)
+        try:
+            self._db = connect(path, namespace, leaves_traces=keep_args)
+            with converted(path):
+                self._load()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _load(self) -> None:
+        facts: dict[str, Any] = dict(self._db.execute("SELECT name, value FROM fact").fetchall())
+        self.id = str(facts.get("archive", uuid.uuid4().hex))
+        self.gens = set(str(facts.get("gens", "")).split())
+        self.complete_since: str | None = facts.get("complete_since")  # START, or t in µs; None: it knows nothing yet
+        self.position = body.position_of(facts.get("position"))
+        self.unknown_entries = int(facts.get("unknown_entries", 0))
+        self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
+        self._n = int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
+        self._touches = int(facts.get("touches", 0))
+        self._arguments, self._retention = Arguments(self._db), Retention(self._db)
+        self._tail = self.position
+        self._start_fold(self._life)
+        if "archive" not in facts:
+            self._begin()
+            self._set(archive=self.id, namespace=self.namespace)
+            self._db.execute("COMMIT")
+        if self._boot_n is not None:
+            self.abandon_bootstrap()
+
+    # -- following --------------------------------------------------------------------------------
+
+    def append(self, entries: Iterable[Entry]) -> list[UnknownEntry]:
+        """Take *entries* into history and state. What cannot be read is kept raw, and why is returned."""
+        return self._take(entries, is_folded=True)
+
+    @property
+    def tail(self) -> Position | None:
+        """The last entry taken in, committed or not."""
+        return self._tail
+
+    def commit(self) -> None:
+        """Make everything durable; ``position`` is then that of the last entry."""
+        if not self._db.in_transaction:
+            return
+        with converted(self.path):
+            if not self.is_bootstrapping and self._tail is not None:
+                self._set(position=f"{self._tail.id} {self._tail.t_us}")
+            self._set(touches=self._touches, unknown_entries=self.unknown_entries)
+            self._db.execute("COMMIT")
+        if not self.is_bootstrapping:
+            self.position = self._tail
+
+    def note(self, *, gen: str | None = None, complete_since: str | None = None) -> None:
+        """Note which data set is followed here, and since when nothing is missing; until ``commit`` in memory."""
+        if gen is not None and gen not in self.gens:
+            self.gens.add(gen)
+            self._begin()
+            self._set(gens=" ".join(sorted(self.gens)))
+        if complete_since is not None:
+            self.complete_since = complete_since
+            self._begin()
+            self._set(complete_since=complete_since)
+
+    @property
+    def unknown(self) -> set[Key]:
+        """Schedules (id, '') and runs (id, run) that entries concern and the state lacks: ``scan`` them, then clear."""
+        return self._fold.unknown
+
+    # -- bootstrapping ----------------------------------------------------------------------------
+
+    @property
+    def is_bootstrapping(self) -> bool:
+        """Whether a bootstrap was begun and not ended."""
+        return self._boot_n is not None
+
+    def begin_bootstrap(self) -> None:
+        """Begin a new state; the one there is stays until ``end_bootstrap``."""
+        if self.is_bootstrapping:
+            self.abandon_bootstrap()
+        self._begin()
+        self._boot_n = self._n
+        self._start_fold(self._life + 1)
+        self._set(boot_n=self._n)
+
+    def copy(self, entries: Iterable[Entry]) -> None:
+        """Take *entries* into the history alone: the state that is scanned has them in it."""
+        self._take(entries, is_folded=False)
+
+    def scan(self, rows: Sequence[Held], at: Position) -> None:
+        """Take in what Redis held when its log ended with *at*."""
+        if not rows:
+            return
+        self._begin()
+        entry = Entry(at, SCAN, [text for row in rows for text in texts_of(row)])
+        with converted(self.path):
+            n = self._insert(entry, [row.id for row in rows], is_ours=True)
+            for number, row in enumerate(rows):
+                place = (row.place, row.due_ms, row.nominal_ms, row.last, row.note)
+                self._fold.found(Live(row.id, row.run, *place, at.t_us, n, number))
+            self._flush()
+
+    def end_bootstrap(self, complete_since: str) -> None:
+        """Switch to the new state, and to the position of the last entry taken in, at once."""
+        self._begin()
+        old, self._life, self._boot_n = self._life, self._fold.life, None
+        with converted(self.path):
+            self._db.execute("DELETE FROM fact WHERE name = 'boot_n'")
+            self._db.execute("DELETE FROM live WHERE life <= ?", (old,))
+            self._set(life=self._life)
+        self.note(complete_since=complete_since)
+        self.commit()
+
+    def abandon_bootstrap(self) -> None:
+        """Forget what an unfinished bootstrap brought; the state there was still counts."""
+        with converted(self.path):
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            self._begin()
+            for table in ("entry", "argument", "touch"):
+                self._db.execute(f"DELETE FROM {table} WHERE n > ?", (self._boot_n,))
+            self._db.execute("DELETE FROM live WHERE life > ?", (self._life,))
+            self._db.execute("DELETE FROM fact WHERE name = 'boot_n'")
+            self._db.execute("COMMIT")
+            self._n = int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
+        self._boot_n, self._tail = None, self.position
+        self._start_fold(self._life)
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def state(self) -> Iterator[tuple[Live, Record]]:
+        """Every schedule that has a place and every open run, by id, each with its record."""
+        query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? ORDER BY id, run"
+        with converted(self.path):
+            for row in self._db.execute(query, (self._life,)):
+                found = Live.of(row)
+                yield found, self.record(found)
+
+    def record(self, row: Live) -> Record:
+        """What a row of the state is of."""
+        with converted(self.path):
+            found = self._db.execute(f"SELECT {body.COLUMNS} FROM entry WHERE n = ?", (row.n,)).fetchone()
+            kept = record(body.entry_of(found), row.row)
+            if not kept.fields.get("data") and (data := self._arguments.of(row.n, row.row)) is not None:
+                kept.fields["data"] = data
+        return kept
+
+    # -- keeping ----------------------------------------------------------------------------------
+
+    def begin_pruning(self, before_us: int) -> None:
+        """Begin to forget the history older than *before_us*, and arguments that nobody needs; see ``retention``."""
+        self._retention.begin(before_us, self._n)
+
+    def prune(self) -> bool:
+        """Forget a part; False when there is no more."""
+        with converted(self.path):
+            self._begin()
+            has_more = self._retention.step()
+            self._db.execute("COMMIT")
+        return has_more
+
+    def close(self) -> None:
+        """Give file and lock back; what was not committed is lost."""
+        try:
+            with converted(self.path):
+                self._db.close()
+        finally:
+            self._lock.release()
+
+    # -- how --------------------------------------------------------------------------------------
+
+    def _take(self, entries: Iterable[Entry], *, is_folded: bool) -> list[UnknownEntry]:
+        problems = []
+        self._begin()
+        with converted(self.path):
+            for entry in entries:
+                n = self._number_of(entry.position) if self.is_bootstrapping else None
+                try:
+                    touched = self._fold.add(n or self._n + 1, entry) if is_folded else _touched_by(entry)
+                except UnknownEntry as error:
+                    problems.append(error)
+                    self.unknown_entries += 1
+                    touched = []
+                if n is None:
+                    self._insert(entry, touched)
+                self._tail = entry.position
+                if len(self._touched) >= _PIECE:
+                    self._flush()
+            self._flush()
+        return problems
+
+    def _insert(self, entry: Entry, touched: Sequence[str], *, is_ours: bool = False) -> int:
+        """Gather an entry for the history; its number."""
+        self._n += 1
+        n = self._n
+        if not self._keeps_args:
+            entry, datas = without_arguments(entry)
+            self._arguments.keep(n, datas)
+        self._entries.append(body.row_of(n, entry, body.pack(entry.body), is_ours=is_ours))
+        segment = self._touches >> SEGMENT_BITS
+        self._touched += [(segment, crc32(id.encode()), n) for id in touched]
+        self._touches += len(touched)
+        return n
+
+    def _flush(self) -> None:
+        """Hand what was gathered to SQLite."""
+        self._db.executemany(f"INSERT INTO entry({body.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", self._entries)
+        self._touched.sort()
+        self._db.executemany("INSERT OR IGNORE INTO touch VALUES (?, ?, ?)", self._touched)
+        self._entries.clear()
+        self._touched.clear()
+        self._fold.flush()
+
+    def _start_fold(self, life: int) -> None:
+        self._fold = Fold(self._db, life, "" if self.namespace == "default" else f"-n{self.namespace}")
+        self._entries: list[body.Row] = []
+        self._touched: list[tuple[int, int, int]] = []
+
+    def _number_of(self, position: Position) -> int | None:
+        """The number of an entry that the history has already."""
+        query = "SELECT n FROM entry WHERE seq = ? AND epoch = ? AND t = ?"
+        found = self._db.execute(query, (position.seq, position.epoch, position.t_us)).fetchone()
+        return found[0] if found else None
+
+    def _begin(self) -> None:
+        if not self._db.in_transaction:
+            with converted(self.path):
+                self._db.execute("BEGIN IMMEDIATE")
+
+    def _set(self, **facts: Any) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", list(facts.items()))
+
+
+def _touched_by(entry: Entry) -> list[str]:
+    """The schedules that *entry* concerns. Raises UnknownEntry."""
+    return [change.id for change in changes(entry)]

@@ -1,0 +1,67 @@
+"""How an entry's texts stand in one BLOB: their number, their lengths (32 bits each, little-endian), the texts."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from zlib import crc32
+
+from zsched.core.log import Entry, Position
+from zsched.errors import ArchiveCorrupt
+
+_LENGTH = 4  # bytes
+
+
+def pack(texts: Sequence[bytes]) -> bytes:
+    """The BLOB of *texts*."""
+    lengths = array("I", [len(texts), *map(len, texts)])
+    if sys.byteorder != "little":
+        lengths.byteswap()
+    return lengths.tobytes() + b"".join(texts)
+
+
+def unpack(body: bytes) -> list[bytes]:
+    """The texts of a BLOB."""
+    count = int.from_bytes(body[:_LENGTH], "little")
+    lengths = array("I", body[_LENGTH : _LENGTH * (count + 1)])
+    if sys.byteorder != "little":
+        lengths.byteswap()
+    texts, end = [], _LENGTH * (count + 1)
+    for length in lengths:
+        texts.append(body[end : end + length])
+        end += length
+    return texts
+
+
+def checksum(epoch: int, seq: int | None, t_us: int, kind: str, body: bytes) -> int:
+    """CRC-32 over all that an entry says."""
+    return crc32(body, crc32(f"{epoch} {seq} {t_us} {kind}".encode()))
+
+
+Row = tuple[int, int, int | None, int, str, bytes, int]  # n, epoch, seq, t, kind, body, sum
+COLUMNS = "n, epoch, seq, t, kind, body, sum"
+
+
+def row_of(n: int, entry: Entry, body: bytes, *, is_ours: bool = False) -> Row:
+    """The row of *entry*. *is_ours*: it stands for no entry of the log, so has no seq."""
+    epoch, seq, t_us = entry.position
+    kept = None if is_ours else seq
+    return n, epoch, kept, t_us, entry.kind, body, checksum(epoch, kept, t_us, entry.kind, body)
+
+
+def entry_of(row: Row) -> Entry:
+    """The entry in a row. Raises ArchiveCorrupt when it is not what was written."""
+    n, epoch, seq, t_us, kind, body, sum = row
+    if checksum(epoch, seq, t_us, kind, body) != sum:
+        raise ArchiveCorrupt(f"history entry {n} is not what was written: its checksum differs")
+    return Entry(Position(epoch, seq or 0, t_us), kind, unpack(body))
+
+
+def position_of(text: str | None) -> Position | None:
+    """The position in "<epoch>-<seq> <t>"; None for None."""
+    if text is None:
+        return None
+    id, _, t_us = text.partition(" ")
+    epoch, _, seq = id.partition("-")
+    return Position(int(epoch), int(seq), int(t_us))

@@ -1,0 +1,168 @@
+"""
+An archive's file: where it is, who may open it, how it is opened, and what its errors mean.
+
+One process writes it, guarded by a lock on ``<path>.lock``: a lock on the file itself would be dropped
+whenever anything in the process closed it (fcntl(2), "record locks"). Nobody but its owner reads it: 0600
+in a folder 0700, for payloads are in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from zsched.archive.schema import APPLICATION_ID, VERSION, create, migrate
+from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
+
+_INSTANCES: Final = 16  # daemons of one namespace and user on one machine that find a file by themselves
+_PAGE_BYTES: Final = 8192
+_CACHE_KIB: Final = 131_072  # at most; of pages that were used
+_CHECKPOINT_PAGES: Final = 8000  # of the write-ahead log, before it is moved into the file: 64 MiB
+_CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_FORBIDDEN: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
+_PARTS: Final = ("", "-wal", "-shm")  # of one database
+
+
+def default_paths(namespace: str, environment: dict[str, str]) -> list[Path]:
+    """
+    Where a daemon looks for its archive when none is configured: ``<namespace>-<instance>.db``, the first that no
+    other process uses, in systemd's STATE_DIRECTORY, else in ``$XDG_STATE_HOME/zsched`` (``~/.local/state``).
+    """
+    state = environment.get("STATE_DIRECTORY", "").split(":")[0]
+    home = environment.get("XDG_STATE_HOME") or Path(environment.get("HOME") or Path.home(), ".local/state")
+    folder = Path(state) if state else Path(home, "zsched")
+    return [folder / f"{namespace}-{instance + 1}.db" for instance in range(_INSTANCES)]
+
+
+class Lock:
+    """The right to write the archive at *path*, until ``release`` or the process's end."""
+
+    def __init__(self, path: Path) -> None:
+        """
+        Raises:
+            ArchiveInUse: another process has it. ArchiveError, ArchiveFailed: folder or file cannot be made.
+        """
+        self._path = path.with_name(path.name + ".lock")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except (PermissionError, NotADirectoryError, FileExistsError, IsADirectoryError) as error:
+            remedy = "give [archive] path where this user may write"
+            raise ArchiveError(f"archive {path}: {error.strerror or error}; {remedy}") from error
+        except OSError as error:
+            raise ArchiveFailed(f"archive {path}: {error.strerror or error}") from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(self._fd, 32).decode(errors="replace").strip() or "another process"
+            os.close(self._fd)
+            remedy = "give each daemon an [archive] path of its own"
+            raise ArchiveInUse(f"archive {path} is in use by process {holder}; {remedy}") from error
+        os.truncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Give it up. The file stays: to remove it would let two have it."""
+        os.close(self._fd)
+
+
+def connect(path: Path, namespace: str, *, leaves_traces: bool = True) -> sqlite3.Connection:
+    """
+    The database at *path* for its writer, made if it is not there. Without *leaves_traces*, what is deleted is
+    overwritten too.
+
+    Raises:
+        ArchiveForeign: another namespace's, a newer version's, or no archive.
+        ArchiveCorrupt, ArchiveFailed, ArchiveError.
+    """
+    with converted(path):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+            version = _check_kind(db, path)
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute(f"PRAGMA secure_delete = {'OFF' if leaves_traces else 'ON'}")
+            db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            if version is None:
+                create(db)
+            else:
+                migrate(db, version)
+            _check_namespace(db, path, namespace)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """The database at *path* for a reader beside its writer. Raises as ``connect``."""
+    with converted(path):
+        db = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, isolation_level=None)
+        db.execute("PRAGMA query_only = ON")
+        return db
+
+
+def set_aside(path: Path, why: str, at: str) -> Path:
+    """Keep the file under another name, ``<path>.<why>-<at>``, all parts of it, so that a new one can begin."""
+    kept = path.with_name(f"{path.name}.{why}-{at}")
+    for part in reversed(_PARTS):
+        source = path.with_name(path.name + part)
+        if source.exists():
+            source.rename(kept.with_name(kept.name + part))
+    return kept
+
+
+@contextmanager
+def converted(path: Path) -> Iterator[None]:
+    """SQLite's and the system's errors as ours: corrupt, or failed."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF  # the primary one
+        if code in _CORRUPT:
+            raise ArchiveCorrupt(f"archive {path}: {error}") from error
+        raise ArchiveFailed(f"archive {path}: {error}") from error
+    except PermissionError as error:
+        raise ArchiveError(
+            f"archive {path}: {error.strerror}; give [archive] path where this user may write"
+        ) from error
+    except OSError as error:
+        raise ArchiveFailed(f"archive {path}: {error.strerror or error}") from error
+
+
+def _check_kind(db: sqlite3.Connection, path: Path) -> int | None:
+    """The version of the archive in *db*; None when it is empty."""
+    [application], [version] = (
+        db.execute("PRAGMA application_id").fetchone(),
+        db.execute("PRAGMA user_version").fetchone(),
+    )
+    if application == APPLICATION_ID:
+        if version > VERSION:
+            raise ArchiveForeign(
+                f"archive {path} is of version {version}, this zsched reads up to {VERSION}; upgrade it"
+            )
+        return int(version)
+    if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] or application:
+        raise ArchiveForeign(f"{path} is a database of something else; give another [archive] path")
+    return None
+
+
+def _check_namespace(db: sqlite3.Connection, path: Path, namespace: str) -> None:
+    found = db.execute("SELECT value FROM fact WHERE name = 'namespace'").fetchone()
+    if found is not None and found[0] != namespace:
+        raise ArchiveForeign(
+            f"archive {path} is of namespace {found[0]!r}, not of {namespace!r}; give another [archive] path"
+        )
+
+
+def _quoted(path: Path) -> str:
+    """*path* inside of a file: URI (sqlite.org/uri.html)."""
+    return str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")

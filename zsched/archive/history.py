@@ -1,0 +1,5 @@
+"""Reading an archive beside its writer."""
+
+
+class History:
+    """To come."""

@@ -1,0 +1,79 @@
+"""
+What is scheduled, as an archive knows it: a row per schedule with a place, and per run that is not over.
+
+A schedule has one row that is not open: a one-shot's is named by its run (``run`` is what follows the id in
+the run id), a recurring one's by ''. When a one-shot fires its row becomes the open run's; a recurring one's
+run gets a row of its own. The record (function, arguments, rule) stands in history entry ``n``, ``row``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from zlib import crc32
+
+from zsched.errors import ArchiveCorrupt
+
+COLUMNS = "id, run, place, due, nominal, last, note, t, n, row, sum"
+DUE, PAUSED, QUARANTINE, ENDED, OPEN = "due", "paused", "quarantine", "ended", "open"
+
+Stored = tuple[str, str, str, int | None, int | None, str | None, str | None, int, int, int, int]
+
+
+@dataclass(slots=True)
+class Live:
+    """
+    One row. ``due`` and ``nominal`` in ms, ``t`` in µs: of the entry that changed it last. ``last``: run id of a
+    recurring schedule's last run. ``note``: "<since ms> <reason>" when paused or quarantined, ``uncertain`` of a run.
+    """
+
+    id: str
+    run: str
+    place: str
+    due: int | None
+    nominal: int | None
+    last: str | None
+    note: str | None
+    t: int
+    n: int
+    row: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What it is found by."""
+        return self.id, self.run
+
+    def stored(self) -> Stored:
+        """Its columns, with their checksum."""
+        values = (
+            self.id, self.run, self.place, self.due, self.nominal, self.last, self.note, self.t, self.n,
+            self.row,
+        )  # fmt: skip
+        return (*values, checksum(*values))
+
+    @classmethod
+    def of(cls, row: Stored) -> Live:
+        """The row as stored. Raises ArchiveCorrupt."""
+        if checksum(*row[:-1]) != row[-1]:
+            raise ArchiveCorrupt(f"the state of schedule {row[0]!r} is not what was written: its checksum differs")
+        return cls(*row[:-1])
+
+
+def checksum(
+    id: str, run: str, place: str, due: int | None, nominal: int | None, last: str | None,
+    note: str | None, t: int, n: int, row: int,
+) -> int:  # fmt: skip
+    """CRC-32 over the columns but ``life``, which a bootstrap changes for all of them at once."""
+    return crc32(b"%s %s %a %d" % (id.encode(), run.encode(), due, row), shared_sum(place, nominal, last, note, t, n))
+
+
+def shared_sum(
+    place: str, nominal: int | None, last: str | None, note: str | None, t: int, n: int
+) -> int:  # fmt: skip
+    """What the checksums of the rows of one entry have in common."""
+    return crc32(repr((place, nominal, last, note, t, n)).encode())
+
+
+def waiting(id: str, run: str, due: int, t: int, n: int, row: int, shared: int) -> Stored:
+    """A one-shot that waits, as stored; *shared* is its ``shared_sum``."""
+    sum = crc32(b"%s %s %a %d" % (id.encode(), run.encode(), due, row), shared)
+    return id, run, DUE, due, None, None, None, t, n, row, sum

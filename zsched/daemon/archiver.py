@@ -1,0 +1,230 @@
+"""
+The archiver: a thread of every daemon, leader or standby, that keeps the archive up with the log.
+
+What goes wrong with the archive never stops the firing: the thread says so, as an event and in its report
+(``zsched status``), and tries again every second. A file that is not what was written is kept under another
+name, and a new archive begins beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from zsched.archive import Archive, default_paths
+from zsched.archive.file import set_aside
+from zsched.config import Settings
+from zsched.core.clock import Clock, from_ms
+from zsched.core.log import Position
+from zsched.daemon.follower import Follower
+from zsched.errors import (
+    ArchiveCorrupt,
+    ArchiveFailed,
+    ArchiveInUse,
+    RedisRefused,
+    RedisUnavailable,
+)
+from zsched.storage.archivers import REPORT_EVERY_MS, Archivers, ArchiveState
+from zsched.storage.connection import Link, Wire
+from zsched.storage.keys import Keys
+
+log = structlog.get_logger(__name__)
+
+_WAIT_MS: Final = 200  # for the log to go on, before looking whether to stop
+_LEAST_PASS_MS: Final = 10.0  # between two passes: what comes meanwhile shares a commit
+_RETRY_S: Final = 1.0  # before trying again what went wrong
+_PRUNE_EVERY_MS: Final = 3_600_000.0
+_DAY_US: Final = 86_400 * 1_000_000
+_STOP_S: Final = 5.0  # for the last entries to be archived when the daemon stops
+
+
+class Archiver:
+    """
+    Keeps one archive. ``open`` in the main thread, so that a wrong path is known at once; ``start``; ``stop``.
+
+    ``position`` and ``is_healthy`` may be read by any thread.
+    """
+
+    def __init__(self, settings: Settings, link: Link, clock: Clock, daemon: str) -> None:
+        self._settings, self._link, self._clock, self._daemon = settings, link, clock, daemon
+        self._keys = Keys(settings.namespace)
+        self._archive: Archive | None = None
+        self._path: Path | None = None
+        self._follower: Follower | None = None
+        self._trouble: str | None = None  # what was said last, until it is well
+        self._next_prune_ms = clock.monotonic_ms()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="zsched-archiver", daemon=True)
+        self.moved = threading.Condition()  # notified when the position moved
+
+    @property
+    def path(self) -> Path | None:
+        """The archive's file, once it was opened."""
+        return self._path
+
+    @property
+    def position(self) -> Position | None:
+        """What is on disk."""
+        archive = self._archive
+        return archive.position if archive else None
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the archive follows the log."""
+        follower = self._follower
+        return self._archive is not None and follower is not None and follower.state is ArchiveState.FOLLOWING
+
+    def open(self) -> None:
+        """
+        Open the archive, or make it; a disk that fails is left for later.
+
+        Raises:
+            ArchiveInUse, ArchiveForeign: the file is somebody else's. ArchiveError: it may not be written.
+        """
+        try:
+            self._open()
+        except ArchiveFailed as error:
+            self._say_once("archive_failed", str(error))
+        except ArchiveCorrupt as error:
+            self._begin_anew(error)
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Archive what is in the log now, if that is quick, and end."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_S)
+        self._close()
+
+    # -- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                with closing(self._link.open()) as wire:
+                    self._keep(wire)
+            except (RedisUnavailable, RedisRefused):  # the main loop says so
+                self._stopping.wait(_RETRY_S)
+
+    def _keep(self, wire: Wire) -> None:
+        """Follow over *wire* until stopped or until it breaks."""
+        archivers = Archivers(wire, self._keys)
+        while not self._stopping.is_set():
+            try:
+                archive = self._archive or self._open()
+                self._follow(archive, wire, archivers)
+            except ArchiveCorrupt as error:
+                self._begin_anew(error)
+            except ArchiveFailed as error:
+                self._say_once("archive_failed", str(error))
+                self._close()
+                self._report(archivers, ArchiveState.FAILED)
+                self._stopping.wait(_RETRY_S)
+
+    def _follow(self, archive: Archive, wire: Wire, archivers: Archivers) -> None:
+        self._follower = follower = Follower(archive, wire, self._keys, self._clock)
+        told: tuple[Position | None, ArchiveState] | None = None
+        told_ms = 0.0
+        is_last = False
+        while not is_last:
+            is_last = self._stopping.is_set()  # one more pass: what the last script wrote
+            began_ms = self._clock.monotonic_ms()
+            is_following = follower.step()
+            self._tell(follower.state)
+            if (archive.position, follower.state) != told or began_ms - told_ms > REPORT_EVERY_MS:
+                follower.note_gen()
+                now_ms = self._report(archivers, follower.state)
+                told, told_ms = (archive.position, follower.state), began_ms
+                with self.moved:
+                    self.moved.notify_all()
+                self._prune(archive, now_ms)
+            if is_last:
+                return
+            took_ms = self._clock.monotonic_ms() - began_ms
+            if is_following:
+                self._stopping.wait(max(_LEAST_PASS_MS - took_ms, 0.0) / 1000)
+                if not self._stopping.is_set():
+                    follower.wait(_WAIT_MS)
+            else:
+                self._stopping.wait(_RETRY_S)
+
+    # -- the file ---------------------------------------------------------------------------------
+
+    def _open(self) -> Archive:
+        settings = self._settings.archive
+        configured = settings.path or (str(self._path) if self._path else None)
+        paths = [Path(configured)] if configured else default_paths(self._settings.namespace, dict(os.environ))
+        for number, path in enumerate(paths):
+            try:
+                self._archive = Archive(path, self._settings.namespace, keep_args=settings.keep_args)
+            except ArchiveInUse:
+                if number == len(paths) - 1:
+                    raise
+            except (ArchiveCorrupt, ArchiveFailed):
+                self._path = path
+                raise
+            else:
+                self._path = path
+                log.info("archive_opened", archive=str(path), position=_shown(self._archive.position))
+                return self._archive
+        raise AssertionError("unreachable")
+
+    def _close(self) -> None:
+        archive, self._archive, self._follower = self._archive, None, None
+        if archive is not None:
+            with suppress(ArchiveCorrupt, ArchiveFailed):
+                archive.close()
+
+    def _begin_anew(self, error: ArchiveCorrupt) -> None:
+        """Keep the bad file, and begin another in its place."""
+        self._close()
+        assert self._path is not None  # it was opened, or tried to
+        at = from_ms(self._clock.now_ms()).strftime("%Y%m%dT%H%M%S")
+        kept = set_aside(self._path, "corrupt", at)
+        log.error("archive_corrupt", archive=str(self._path), reason=str(error), kept=str(kept))
+        self._open()
+
+    def _prune(self, archive: Archive, now_ms: int) -> None:
+        """Forget old history: a round every hour, a part of it at each report."""
+        if self._clock.monotonic_ms() >= self._next_prune_ms:
+            self._next_prune_ms = self._clock.monotonic_ms() + _PRUNE_EVERY_MS
+            archive.begin_pruning(now_ms * 1000 - self._settings.archive.retention_days * _DAY_US)
+        archive.prune()
+
+    # -- telling ----------------------------------------------------------------------------------
+
+    def _report(self, archivers: Archivers, state: ArchiveState) -> int:
+        archive = self._archive
+        about: dict[str, Any] = {"host": socket.gethostname(), "path": str(self._path), "daemon": self._daemon}
+        if archive is not None:
+            about |= {"complete_since": archive.complete_since, "unknown_entries": archive.unknown_entries}
+        if self._trouble is not None:
+            about["trouble"] = self._trouble
+        id = archive.id if archive is not None else f"none-{self._daemon}"
+        return archivers.report(id, archive.position if archive else None, state, about)
+
+    def _tell(self, state: ArchiveState) -> None:
+        if state is ArchiveState.REFUSED:
+            remedy = "give [archive] path of its own, or move the file away"
+            self._say_once("archive_refused", f"this Redis is another data set than the archive's; {remedy}")
+        elif state is ArchiveState.FOLLOWING and self._trouble is not None:
+            log.info("archive_back", archive=str(self._path), after=self._trouble)
+            self._trouble = None
+
+    def _say_once(self, event: str, reason: str) -> None:
+        if self._trouble != reason:
+            log.error(event, archive=str(self._path), reason=reason)
+        self._trouble = reason
+
+
+def _shown(position: Position | None) -> str | None:
+    return position.id if position else None

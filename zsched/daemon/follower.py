@@ -1,0 +1,246 @@
+"""
+Following the log into an archive: which history is this, and where does it go on?
+
+The archive's position is the identity (id, t) of the last entry on its disk. Every pass reads the log from
+that id on, which is included::
+
+    the first entry is that very one ─── append the rest, commit, report              following
+    nothing is there yet, or the log was trimmed past it ─── read what Redis holds    bootstrapping
+    the log goes another way ─── Redis lost something: say so, then the same
+    the log is of another data set ─── leave both alone, say so                       refused
+
+A log that contains an entry contains everything before it, so one comparison per pass is enough, and two
+histories that share an id (a rolled-back Redis counts on from where it was) are told apart by the time.
+A report is written after the commit that it tells of, never before: ``durable`` and recovery rely on it.
+
+**Bootstrap.** If the log is complete (it begins with seq 1), all of it is read. Else: the base is the log's
+last entry; what is retained before it goes into the history alone; then the schedules and open runs are read
+in pages, each together with where the log stood; then the log is followed from the base on top of that, until
+its end. Before every page the log must still contain base and last end, or it begins again: all pages must be
+of one history. Entries say absolute things, so those that a page had in it already change nothing. A schedule
+that moved from a place not yet read to one already read is missing then; the entry of its move names it, and
+it is read once more. Then state and position are switched in one transaction; until then the old ones stand.
+
+Not here yet: putting back what a lost Redis forgot. The archive keeps that history, and follows the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import structlog
+
+from zsched.archive import START, Archive
+from zsched.core.clock import Clock
+from zsched.core.held import Held
+from zsched.core.log import Entry, Position
+from zsched.daemon.batch import Batch
+from zsched.storage.archivers import ArchiveState
+from zsched.storage.census import Census
+from zsched.storage.connection import Wire
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log
+
+log = structlog.get_logger(__name__)
+
+_PAGE: Final = 100  # log entries in one read, at most
+_READ_MS: Final = 2.0  # what one read may take of the server
+_SPAN_MS: Final = 1000.0  # of changes in one transaction, when there is a backlog
+
+
+class HistoryChanged(Exception):
+    """The log does not contain what was read of it a moment ago."""
+
+
+class Follower:
+    """Follows one log over one wire into *archive*. ``state`` is what it is doing."""
+
+    def __init__(self, archive: Archive, wire: Wire, keys: Keys, clock: Clock) -> None:
+        self._archive, self._log, self._census, self._clock = archive, Log(wire, keys), Census(wire, keys), clock
+        self._wire, self._meta = wire, keys.meta()
+        self._batch = Batch(_PAGE, _READ_MS, least=5)
+        self._lost: Position | None = None  # the position of a history that Redis lost, as was said
+        self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
+
+    def step(self) -> bool:
+        """
+        Bring the archive to the log's end and commit; False when the log cannot be followed.
+
+        Raises:
+            RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
+        """
+        if self._archive.position is not None and self._follow():
+            self.state = ArchiveState.FOLLOWING
+            return True
+        return self._find_history()
+
+    def wait(self, for_ms: int) -> bool:
+        """Wait until the log goes on, at most *for_ms*; whether it does."""
+        position = self._archive.position
+        return self._log.wait(position.id if position else "0-0", for_ms)
+
+    def note_gen(self) -> None:
+        """Note the name of the data set that is followed."""
+        gen = self._gen()
+        if gen is not None and gen not in self._archive.gens:
+            self._archive.note(gen=gen)
+            self._archive.commit()
+
+    # -- following --------------------------------------------------------------------------------
+
+    def _follow(self) -> bool:
+        """Append what is new; False when the log does not contain the archive's position."""
+        try:
+            self._read_on()
+            self._complete()
+        except HistoryChanged:
+            return False
+        return True
+
+    def _complete(self) -> None:
+        """Read from Redis what entries named and the state does not have."""
+        while self._archive.unknown:
+            self._scan_unknown()
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Append everything behind the archive's tail, committing once a second and at the end."""
+        began_ms = self._clock.monotonic_ms()
+        while True:
+            tail = self._archive.tail
+            assert tail is not None  # there is something to go on from
+            entries, has_more = self._read(tail.id)
+            if not entries or entries[0].position != tail:
+                raise HistoryChanged
+            self._append(entries[1:], tail)
+            now_ms = self._clock.monotonic_ms()
+            if not has_more or now_ms - began_ms > _SPAN_MS:
+                self._archive.commit()
+                began_ms = now_ms
+            if not has_more:
+                return
+
+    def _read(self, first: str) -> tuple[list[Entry], bool]:
+        """Entries from *first* on, and whether there are more; sized so that nobody else's call waits long."""
+        size, sent_ms = self._batch.size, self._clock.monotonic_ms()
+        entries = self._log.read(first, size)
+        self._batch.learn(self._clock.monotonic_ms() - sent_ms, len(entries))
+        return entries, len(entries) == size
+
+    def _append(self, entries: Sequence[Entry], tail: Position) -> None:
+        self._check_dense(entries, tail)
+        for problem in self._archive.append(entries) if entries else ():
+            log.error("log_entry_unknown", reason=str(problem), archive=str(self._archive.path))
+
+    @staticmethod
+    def _check_dense(entries: Iterable[Entry], tail: Position) -> None:
+        last = tail
+        for entry in entries:
+            if entry.position.seq != last.seq + 1:
+                raise HistoryChanged
+            last = entry.position
+
+    # -- finding out ------------------------------------------------------------------------------
+
+    def _find_history(self) -> bool:
+        """Find out why the log does not go on from here, and go on with it where that is right."""
+        archive, first = self._archive, self._log.first()
+        position, gen = archive.position, self._gen()
+        if first is None:
+            if position is not None:
+                self._say_lost(position, "its log is empty")
+            return False  # an empty log has no position
+        is_complete = first.position.seq == 1
+        if position is None:
+            log.info("archive_begins", archive=str(archive.path), complete=is_complete)
+        elif not is_complete and gen is not None and archive.gens and gen not in archive.gens:
+            self.state = ArchiveState.REFUSED
+            return False
+        elif not is_complete and first.position.order > position.order:
+            log.warning("archive_left_behind", archive=str(archive.path), had=position.id, log_begins=first.position.id)
+        else:
+            self._say_lost(position, f"its log has {first.position.id} and what follows instead")
+        self.state = ArchiveState.BOOTSTRAPPING
+        return self._bootstrap(first, is_complete)
+
+    def _say_lost(self, position: Position, reason: str) -> None:
+        if self._lost != position:
+            path = str(self._archive.path)
+            log.error("redis_history_lost", archive=path, had=position.id, reason=reason, kept="in the archive")
+        self._lost = position
+
+    def _gen(self) -> str | None:
+        found = self._wire.execute("HGET", self._meta, "gen")
+        return found.decode() if found else None
+
+    # -- bootstrapping ----------------------------------------------------------------------------
+
+    def _bootstrap(self, first: Entry, is_complete: bool) -> bool:
+        archive, began_ms = self._archive, self._clock.monotonic_ms()
+        archive.begin_bootstrap()
+        try:
+            if is_complete:
+                archive.append([first])
+                since = START
+            else:
+                since = str(first.position.t_us)
+                self._scan_all(first)
+            self._read_on()
+            self._complete()
+        except HistoryChanged:  # from the start, at the next pass
+            archive.abandon_bootstrap()
+            return False
+        gen = self._gen()
+        archive.end_bootstrap(since)
+        archive.note(gen=gen)
+        archive.commit()
+        self.state, self._lost = ArchiveState.FOLLOWING, None
+        took_ms = round(self._clock.monotonic_ms() - began_ms)
+        log.info("archive_bootstrapped", archive=str(archive.path), complete_since=since, took_ms=took_ms)
+        return True
+
+    def _scan_all(self, first: Entry) -> None:
+        """History up to the base, then what Redis holds; the archive's tail is then the base."""
+        base = self._log.last()
+        if base is None:
+            raise HistoryChanged
+        self._copy(first, base.position)
+        self._scan(self._census.schedules(self._census.ids()), base.position)
+        self._scan(self._census.runs(self._census.run_ids(), base.position), base.position)
+
+    def _copy(self, first: Entry, base: Position) -> None:
+        """The retained log from *first* to *base* into the history."""
+        self._archive.copy([first])
+        last = first.position
+        while last != base:
+            entries, _ = self._read(last.id)
+            if len(entries) < 2 or entries[0].position != last:
+                raise HistoryChanged
+            new = [entry for entry in entries[1:] if entry.position.order <= base.order]
+            self._check_dense(new, last)
+            self._archive.copy(new)
+            last = new[-1].position
+        self._archive.commit()
+
+    def _scan(self, pages: Iterable[tuple[Position | None, list[Held]]], base: Position) -> None:
+        """Take in *pages*, all of them of the history that *base* is in."""
+        last = base
+        for at, held in pages:
+            if at is None or not self._log.contains(last):
+                raise HistoryChanged
+            self._archive.scan(held, at)
+            self._archive.commit()
+            last = at
+        if not (self._log.contains(base) and self._log.contains(last)):
+            raise HistoryChanged
+
+    def _scan_unknown(self) -> None:
+        """Read again what moved behind the scan's back; what Redis does not hold either is over."""
+        archive, tail = self._archive, self._archive.tail
+        assert tail is not None  # a bootstrap is under way
+        schedules = sorted(id for id, run in archive.unknown if not run)
+        runs = sorted(f"{id}-{run}" for id, run in archive.unknown if run)
+        archive.unknown.clear()
+        self._scan(self._census.schedules(schedules), tail)
+        self._scan(self._census.runs(runs, tail), tail)

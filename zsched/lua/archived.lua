@@ -1,0 +1,47 @@
+-- archived: is an entry of the log on some archive's disk?
+--
+-- KEYS   meta log archivers
+-- ARGV   entry           its id; - asks only whether an archive is alive
+--        entry_ms        TIME in ms when it was written
+--        alive_ms        who reported longer ago is not alive
+-- RETURNS  OK, word, number of archives that are alive and follow
+--        words: archived waiting LOST
+-- LOGS   nothing
+--
+-- It is when a reported entry, which this log contains (id and t), is the same or a later one, and the entry
+-- itself still stands in the log. LOST: it does not: Redis lost it, or it was trimmed long ago.
+local meta_key, log_key, archivers_key = unpack(KEYS)
+local entry, entry_ms, alive_ms = unpack(ARGV)
+alive_ms = tonumber(alive_ms)
+-- include lib/meta.lua
+
+-- The t of the entry *id* of this log, or nil.
+local function t_of(id)
+  local found = redis.call('XRANGE', log_key, id, id)[1]
+  return found and found[2][4]
+end
+
+local function is_at_least(id, other)
+  local epoch_a, seq_a = string.match(id, '^(%d+)-(%d+)$')
+  local epoch_b, seq_b = string.match(other, '^(%d+)-(%d+)$')
+  epoch_a, epoch_b = tonumber(epoch_a), tonumber(epoch_b)
+  return epoch_a > epoch_b or epoch_a == epoch_b and tonumber(seq_a) >= tonumber(seq_b)
+end
+
+local written = entry ~= '-' and t_of(entry)
+local alive, is_archived = 0, false
+local reports = redis.call('HVALS', archivers_key)
+for _, report in ipairs(reports) do
+  local at, at_t, told_ms, state = string.match(report, '^(%S+) (%d+) (%d+) (%S+)')
+  if state == 'following' and now_ms - tonumber(told_ms) <= alive_ms then
+    alive = alive + 1
+  end
+  if written and at ~= '-' and at and is_at_least(at, entry) and t_of(at) == at_t then
+    is_archived = true
+  end
+end
+local word = is_archived and 'archived' or 'waiting'
+if entry ~= '-' and (not written or string.sub(written, 1, -4) ~= entry_ms) then
+  word = 'LOST'
+end
+return {'OK', word, alive}

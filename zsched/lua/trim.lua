@@ -1,0 +1,24 @@
+-- trim: forget the oldest part of the log.
+--
+-- KEYS   lease meta log archivers
+-- ARGV   token expected_server        this term's
+--        first_kept      id of an entry that stays, with all after it
+--        limit           most entries forgotten by one call
+--        silent_ms       reports of archives that are older than this are forgotten too
+-- RETURNS  OK, number of entries forgotten  |  STALE  |  SERVER
+-- LOGS   nothing
+--
+-- Whole nodes of the stream go at a time, so a few entries more may stay than need to.
+local lease_key, meta_key, log_key, archivers_key = unpack(KEYS)
+local token, expected_server, first_kept, limit, silent_ms = unpack(ARGV)
+-- include lib/meta.lua
+-- include lib/fence.lua
+
+local reports = redis.call('HGETALL', archivers_key)
+for i = 1, #reports, 2 do
+  local told_ms = string.match(reports[i + 1], '^%S+ %S+ (%d+)')
+  if not told_ms or now_ms - tonumber(told_ms) > tonumber(silent_ms) then
+    redis.call('HDEL', archivers_key, reports[i])
+  end
+end
+return {'OK', redis.call('XTRIM', log_key, 'MINID', '~', first_kept, 'LIMIT', limit)}

@@ -1,0 +1,94 @@
+"""
+What archives say of themselves in Redis: how far they have come, and whether they are well.
+
+A report is written after the commit that it tells of, never before. An archive is *alive* when it follows
+the log and reported within the last 30 s; an idle one reports every 10 s.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from zsched.core.log import Position
+from zsched.storage.keys import Keys
+from zsched.storage.scripts import Channel, Scripts
+
+ALIVE_MS = 30_000
+REPORT_EVERY_MS = 10_000
+
+
+class ArchiveState(Enum):
+    """What an archiver is doing."""
+
+    FOLLOWING = "following"
+    BOOTSTRAPPING = "bootstrapping"  # reading what Redis holds, as the log does not go back far enough
+    FAILED = "failed"  # its disk does not take writes; nothing is lost in Redis
+    REFUSED = "refused"  # this Redis is another data set than the archive's
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """
+    What one archive told last. ``position`` is on its disk; ``told_ms`` is the server's time. ``about``: host and
+    path, since when it is complete, and the trouble it has.
+    """
+
+    archive: str
+    position: Position | None
+    told_ms: int
+    state: ArchiveState | None
+    about: dict[str, Any]
+
+    def is_alive(self, now_ms: int) -> bool:
+        """Whether it follows, and was heard of within ALIVE_MS."""
+        return self.state is ArchiveState.FOLLOWING and now_ms - self.told_ms <= ALIVE_MS
+
+    @classmethod
+    def parse(cls, archive: bytes, text: bytes) -> Report | None:
+        """The report under a field of the hash; None when a foreign hand wrote it."""
+        try:
+            entry, entry_t, told_ms, state, about = text.decode().split(" ", 4)
+            epoch, _, seq = entry.partition("-")
+            position = Position(int(epoch), int(seq), int(entry_t)) if epoch else None
+            return cls(archive.decode(), position, int(told_ms), ArchiveState(state), dict(json.loads(about)))
+        except ValueError:
+            return None
+
+
+class Archivers:
+    """The reports of one namespace over one channel."""
+
+    def __init__(self, channel: Channel, keys: Keys) -> None:
+        self._channel, self._key, self._scripts = channel, keys.archivers(), Scripts(channel, keys)
+
+    def report(self, archive: str, position: Position | None, state: ArchiveState, about: dict[str, Any]) -> int:
+        """Tell how far *archive* has come; what *position* says must be on its disk. TIME in ms."""
+        reply = self._scripts.call(
+            "report",
+            archive=archive,
+            entry=position.id if position else "-",
+            entry_t=position.t_us if position else 0,
+            state=state.value,
+            about=json.dumps(about),
+        )
+        return int(reply[0])
+
+    def reports(self) -> list[Report]:
+        """All reports, the latest first."""
+        flat = self._channel.execute("HGETALL", self._key)
+        found = (Report.parse(archive, text) for archive, text in zip(flat[::2], flat[1::2], strict=True))
+        return sorted((report for report in found if report), key=lambda report: -report.told_ms)
+
+    def alive(self) -> int:
+        """How many archives are alive."""
+        return int(self._archived("-", 0)[1])
+
+    def archived(self, entry: str, entry_ms: int) -> str:
+        """Whether the entry *entry*, written at *entry_ms*, is on a disk: archived, waiting or LOST."""
+        return str(self._archived(entry, entry_ms)[0].decode())
+
+    def _archived(self, entry: str, entry_ms: int) -> list[Any]:
+        return self._scripts.call("archived", entry=entry, entry_ms=entry_ms, alive_ms=ALIVE_MS)

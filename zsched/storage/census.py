@@ -1,0 +1,127 @@
+"""Everything that a namespace holds, page by page, each page together with where the log stood: for a bootstrap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from zsched.core.held import Held
+from zsched.core.log import Position, text
+from zsched.core.model import Priority
+from zsched.core.run_id import RunId
+from zsched.storage.connection import Wire
+from zsched.storage.keys import Keys
+from zsched.storage.scripts import Scripts
+
+_PAGE = 200  # schedules read by one script, runs by one pipeline
+_MS_DIGITS = range(11, 15)  # of the time in a run id: others' job ids may look like ours but for that
+
+
+Page = tuple[Position | None, list[Held]]
+
+
+class Census:
+    """Reads one namespace over one wire."""
+
+    def __init__(self, wire: Wire, keys: Keys) -> None:
+        self._wire, self._keys, self._scripts = wire, keys, Scripts(wire, keys)
+
+    def ids(self) -> Iterator[str]:
+        """
+        Ids of all schedules, some twice. One that moves while this runs may be missed: its move is in the log.
+        """
+        keys = self._keys
+        for lane in Priority:
+            yield from self._scan("ZSCAN", keys.due(lane), 2)
+        yield from self._scan("HSCAN", keys.paused(), 2)
+        yield from self._scan("HSCAN", keys.quarantine(), 2)
+        yield from self._scan("SSCAN", keys.recurring(), 1)
+
+    def schedules(self, ids: Iterable[str]) -> Iterator[Page]:
+        """Those of *ids* that exist, in pages."""
+        for page in _pages(ids):
+            _, last, last_t, *rows = self._scripts.call("get", rows=page)
+            found = [self._held(id, row) for id, row in zip(page, rows, strict=True) if row]
+            yield _position(last, last_t), found
+
+    def run_ids(self) -> Iterator[str]:
+        """
+        Ids of this namespace's runs that wait in RQ's queues or are being executed.
+
+        A queue is read from its end: what is pushed meanwhile is in the log, and what workers take from the front
+        moves nothing. What they took stands among the started, which are read after.
+        """
+        queues = sorted(self._wire.execute("SMEMBERS", self._keys.rq_queues()))
+        for queue in queues:
+            last = -1
+            while page := self._wire.execute("LRANGE", queue, last - _PAGE + 1, last):
+                yield from self._ours(page)
+                last -= _PAGE
+        for queue in queues:
+            name = queue.removeprefix(b"rq:queue:")
+            yield from self._ours(member.partition(b":")[0] for member in self._started(name))
+
+    def runs(self, run_ids: Iterable[str], at: Position | None) -> Iterator[Page]:
+        """Those of *run_ids* whose jobs exist, in pages, as when the log ended with *at* or later."""
+        for page in _pages(run_ids):
+            for run_id in page:
+                self._wire.send("HGETALL", self._keys.job(run_id))
+            found = []
+            for run_id in page:
+                record = self._wire.receive()
+                parts = RunId.parse(run_id)
+                if record and parts is not None:
+                    id, note = parts.schedule_id, "uncertain" if b"zs_uncertain" in record[::2] else None
+                    run = run_id[len(id) + 1 :]
+                    found.append(Held(id, run, "open", "", parts.nominal_ms, None, None, note, record))
+            yield at, found
+
+    def _held(self, id: str, row: list[Any]) -> Held:
+        place, lane, due, since, note, is_recurring, schedule, job = row
+        due_ms = int(float(due)) if due else None
+        own = {name.decode(): value for name, value in zip(schedule[::2], schedule[1::2], strict=True)}
+        record = [*job]
+        for name, value in own.items():
+            record += [f"schedule:{name}".encode(), value]
+        nominal = own.get("nominal", b"")
+        return Held(
+            id=id,
+            run="" if is_recurring else f"{due_ms}{self._keys.run_suffix}",
+            place=place.decode(),
+            lane=text(lane or own.get("lane", b"normal")),
+            due_ms=due_ms,
+            nominal_ms=int(nominal) if nominal.isdigit() else None,
+            last=text(own["last"]) if "last" in own else None,
+            note=f"{text(since)} {text(note)}" if since else None,
+            record=record,
+        )
+
+    def _ours(self, members: Iterable[bytes]) -> Iterator[str]:
+        for member in members:
+            parts = RunId.parse(text(member))
+            if parts and parts.namespace == self._keys.namespace and len(str(parts.nominal_ms)) in _MS_DIGITS:
+                yield text(member)
+
+    def _started(self, queue: bytes) -> list[bytes]:
+        started: list[bytes] = self._wire.execute("ZRANGE", b"rq:wip:" + queue, 0, -1)
+        return started
+
+    def _scan(self, command: str, key: str, width: int) -> Iterator[str]:
+        cursor = b"0"
+        while True:
+            cursor, flat = self._wire.execute(command, key, cursor, "COUNT", _PAGE)
+            yield from (text(member) for member in flat[::width])
+            if cursor == b"0":
+                return
+
+
+def _pages(ids: Iterable[str]) -> Iterator[list[str]]:
+    source = iter(ids)
+    while page := list(islice(source, _PAGE)):
+        yield page
+
+
+def _position(id: bytes, t: bytes) -> Position | None:
+    epoch, _, seq = id.partition(b"-")
+    return Position(int(epoch), int(seq), int(t)) if epoch else None

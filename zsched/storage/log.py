@@ -1,0 +1,94 @@
+"""Reading the log of one namespace: the Redis stream that every script appends to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from zsched.core.log import Entry, Position
+from zsched.storage.keys import Keys
+from zsched.storage.scripts import Channel
+
+_LAST_SEQ = 2**64 - 1
+
+
+class Log:
+    """The log over one channel. Nothing here writes."""
+
+    def __init__(self, channel: Channel, keys: Keys) -> None:
+        self._channel, self._key = channel, keys.log()
+
+    def read(self, first: str, count: int) -> list[Entry]:
+        """At most *count* entries from id *first* on, which is included ("-": the oldest)."""
+        return self._entries(self._channel.execute("XRANGE", self._key, first, "+", "COUNT", count))
+
+    def read_back(self, last: str, count: int) -> list[Entry]:
+        """At most *count* entries, the newest first, from id *last* on ("+": the newest; "(…": without it)."""
+        return self._entries(self._channel.execute("XREVRANGE", self._key, last, "-", "COUNT", count))
+
+    def wait(self, after: str, for_ms: int) -> bool:
+        """Wait until the log goes on behind id *after*, at most *for_ms*; whether it does."""
+        source = ("STREAMS", self._key, after)
+        return bool(self._channel.execute("XREAD", "COUNT", 1, "BLOCK", for_ms, *source))
+
+    def first(self) -> Entry | None:
+        """The oldest entry."""
+        return next(iter(self.read("-", 1)), None)
+
+    def last(self) -> Entry | None:
+        """The newest entry."""
+        return next(iter(self.read_back("+", 1)), None)
+
+    def contains(self, position: Position) -> bool:
+        """Whether the log has this very entry, so also everything before it that was not trimmed."""
+        found = self._entries(self._channel.execute("XRANGE", self._key, position.id, position.id))
+        return bool(found) and found[0].position == position
+
+    def entries(self, first: str = "-", page: int = 100) -> Iterator[Entry]:
+        """All entries from id *first* on, read page by page."""
+        start = first
+        while found := self.read(start, page):
+            yield from found
+            start = f"({found[-1].position.id}"
+
+    def search(self, is_far_enough: Callable[[Position], bool]) -> Position | None:
+        """
+        The first entry for which *is_far_enough* holds, or None; it must hold for all behind such a one.
+        Reads some 20 entries: ids of one epoch are dense, so it halves epoch by epoch.
+        """
+        head = self.first()
+        while head is not None:
+            epoch, low = head.position.epoch, head.position
+            if is_far_enough(low):
+                return low
+            end = self.read_back(f"{epoch}-{_LAST_SEQ}", 1)
+            if not end or end[0].position.epoch != epoch:  # trimmed meanwhile
+                head = self.first()
+                continue
+            high = end[0].position
+            if is_far_enough(high):
+                return self._halve(low, high, is_far_enough)
+            head = next(iter(self.read(f"({high.id}", 1)), None)
+        return None
+
+    def _halve(self, low: Position, high: Position, is_far_enough: Callable[[Position], bool]) -> Position:
+        """*low* is not far enough, *high* is, and both are of one epoch."""
+        while high.seq - low.seq > 1:
+            found = self.read(f"{low.epoch}-{(low.seq + high.seq) // 2}", 1)
+            if not found:
+                return high
+            middle = found[0].position
+            if is_far_enough(middle):
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def size(self) -> tuple[int, int]:
+        """Entries, and about how many bytes of memory they take (Redis looks at a sample)."""
+        length = int(self._channel.execute("XLEN", self._key))
+        return length, int(self._channel.execute("MEMORY", "USAGE", self._key) or 0)
+
+    @staticmethod
+    def _entries(reply: Any) -> list[Entry]:
+        return [Entry.of(id, texts) for id, texts in reply or ()]
