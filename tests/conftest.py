@@ -1,11 +1,12 @@
 """
 Fixtures of all tests: a private redis-server for the session, an empty database for each test.
 
-Nothing here talks to a server that it did not start itself.
+Nothing here talks to a server that it did not start itself, nor writes into the user's home.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,15 @@ from zsched.errors import ZschedError
 # The same examples in every run: a test that fails now and then is a bug of its own.
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """An archive that no path was given for is in a folder of this session, also of a child process."""
+    state, environment = tempfile.TemporaryDirectory(prefix="zsched-state-"), pytest.MonkeyPatch()
+    environment.setenv("XDG_STATE_HOME", state.name)
+    environment.delenv("STATE_DIRECTORY", raising=False)
+    config.add_cleanup(state.cleanup)
+    config.add_cleanup(environment.undo)
 
 
 def pytest_report_header() -> str:

@@ -5,6 +5,7 @@ from zsched.core.model import Many, Schedule, Scheduled
 from zsched.errors import (
     ConfigError,
     InvalidSchedule,
+    NotArchived,
     NotImportable,
     NotYetBuilt,
     RedisRefused,
@@ -23,6 +24,7 @@ __all__ = [
     "ConfigError",
     "InvalidSchedule",
     "Many",
+    "NotArchived",
     "NotImportable",
     "NotYetBuilt",
     "RedisRefused",

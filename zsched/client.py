@@ -13,20 +13,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from zsched.batches import due_text, put_rows
 from zsched.core import bracket
-from zsched.core.arguments import check_id, check_text, choice, instant_ms
+from zsched.core.arguments import check_id, check_text, choice, instant_ms, zone_name
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
+from zsched.core.log import OUTCOMES, Change, Entry, What
 from zsched.core.model import After, Definition, IfExists, Many, Missed, Schedule, Scheduled, ScheduleState
 from zsched.core.options import define, define_now, define_trigger
 from zsched.core.preview import occurrences
 from zsched.core.revision import PAYLOAD, revise
+from zsched.core.story import Source, Story, tell
 from zsched.core.triggers import TriggerSpec, check, zone
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
+from zsched.storage.durability import Durability
+from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Found, Overview, Reader
 from zsched.storage.refusals import refusal
@@ -42,6 +47,7 @@ class Client:
 
     *redis* is a ``redis.Redis`` (its connection settings are used, its retries are not) or a ``Link``.
     *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers.
+    *durable_timeout_s*: how long a ``durable=True`` waits for an archive.
     """
 
     def __init__(
@@ -51,6 +57,7 @@ class Client:
         *,
         serializer: str = "pickle",
         payload_limit: int = 262_144,
+        durable_timeout_s: float = 5.0,
         clock: Clock | None = None,
     ) -> None:
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
@@ -58,6 +65,8 @@ class Client:
         self._keys, self._encoder = Keys(namespace), Encoder(serializer, payload_limit)
         self._store = Store(link, self._keys, self._encoder)
         self._reader = Reader(link, self._keys, self._encoder)
+        self._inquiry = Inquiry(link, self._keys)
+        self._durability = Durability(link, self._keys, self._clock, durable_timeout_s)
 
     @classmethod
     def from_url(
@@ -82,6 +91,7 @@ class Client:
             InvalidSchedule: an option is bad; nothing was written.
             ScheduleInPast: ``at`` has passed by the server's clock, without ``allow_past``.
             ScheduleExists: the id is taken and ``if_exists="error"``.
+            NotArchived: ``durable=True``, and no archive has it on disk; ``is_in_redis`` says what that means.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
         return self._put(define(func, options, fallback_id=_new_id()))
@@ -92,7 +102,7 @@ class Client:
         """Put a run into its queue at once, through the same script and log. Raises as ``schedule``."""
         definition = define_now(func, {"args": args, "kwargs": kwargs, **options}, fallback_id=_new_id())
         with _named(definition.id, is_repeatable=False):
-            answer = self._store.enqueue(definition, op=_new_id())
+            answer = self._durably(definition, lambda: self._store.enqueue(definition, op=_new_id()))
         self._expect(answer.word, definition.id)
         return Scheduled(definition.id, answer.word, from_ms(answer.now_ms), answer.detail)
 
@@ -104,12 +114,17 @@ class Client:
 
         Good rows are scheduled, bad ones reported as (index, error). *on_progress* is called with the
         number of rows done, every few hundred. A lost connection raises with what was done so far lost
-        to the caller but not to Redis: the same call again is safe when the rows have ids.
+        to the caller but not to Redis: the same call again is safe when the rows have ids. If a row says
+        ``durable=True``, the call returns when an archive has all of them.
 
         Raises:
-            RedisUnavailable: Redis was not reached.
+            NotArchived: as ``schedule``. RedisUnavailable: Redis was not reached.
         """
-        return put_rows(self._store, rows, self._put, _new_id, on_progress or (lambda done: None))
+        durable = _Noted(rows, self._durability.require)
+        many = put_rows(self._store, durable, self._put, _new_id, on_progress or (lambda done: None))
+        if durable.is_asked_for:
+            self._durability.wait_for_all(f"all of {many.done} rows")
+        return many
 
     def update(self, id: str, /, **changes: Any) -> Scheduled:
         """
@@ -127,8 +142,10 @@ class Client:
             if isinstance(definition.when, TriggerSpec):
                 answer = self._put_recurring(definition, definition.when, op, found.schedule.version or "-")
             else:
+                shape, row = self._store.shape(definition), self._row(definition)
+                put = partial(self._store.put, shape, row, op, found.job)
                 with _named(id):
-                    answer = self._store.put(self._store.shape(definition), self._row(definition), op, found.job)
+                    answer = self._durably(definition, put)
             if answer.word != "CHANGED":
                 return self._scheduled(definition, answer)
         raise RedisUnavailable(f"schedule {id!r} was changed by others at every attempt; try again")
@@ -245,14 +262,63 @@ class Client:
         """Counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
         return self._reader.overview()
 
+    # -- the past -----------------------------------------------------------------------------------
+
+    def why(self, id: str, tz: str | None = None) -> Story:
+        """
+        The story of a schedule: created, changed, fired, skipped and why, and what comes next; from an archive, or
+        from what Redis still holds. ``Story.source`` says which. Times are local in *tz*, else in its own zone.
+        """
+        check_id(id)
+        found = self._reader.find(id)
+        chronicle = self._inquiry.chronicle(id)
+        return tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone_name(tz))
+
+    def history(
+        self, id: str | None = None, *, status: str | What | None = None, limit: int = 20
+    ) -> tuple[Sequence[Change], Source]:
+        """
+        What became of the latest occurrences, the newest first: fired, enqueued, skipped, coalesced, duplicate,
+        cancelled or quarantined; of schedule *id* alone, or with one *status* alone. And where that comes from.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
+            raise InvalidSchedule("limit", limit, "not a number of occurrences", "give 1 to 1000")
+        wanted = OUTCOMES if status is None else (choice("status", status, What),)
+        if not set(wanted) <= set(OUTCOMES):
+            words = ", ".join(what.value for what in OUTCOMES)
+            raise InvalidSchedule("status", status, "not what becomes of an occurrence", f"give one of {words}")
+        return self._inquiry.occurrences(wanted, limit, None if id is None else check_id(id))
+
+    def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[Iterator[Entry], Source]:
+        """Entries of the log since *since* (aware), or the newest *limit*, in order; and where they come from."""
+        since_us = None if since is None else instant_ms("since", since, None) * 1000
+        return self._inquiry.entries(since_us, limit)
+
+    def follow_log(self) -> Iterator[Entry]:
+        """Entries of the log from now on, as they come; it does not end."""
+        return self._inquiry.follow(self._inquiry.last())
+
     # -- how ----------------------------------------------------------------------------------------
 
     def _put(self, definition: Definition) -> Scheduled:
         if isinstance(definition.when, TriggerSpec):
             return self._scheduled(definition, self._put_recurring(definition, definition.when, _op(definition)))
-        shape, row = self._store.shape(definition), self._row(definition)
+        shape, row, op = self._store.shape(definition), self._row(definition), _op(definition)
         with _named(definition.id, is_repeatable=not isinstance(definition.when, After)):
-            return self._scheduled(definition, self._store.put(shape, row, _op(definition)))
+            answer = self._durably(definition, lambda: self._store.put(shape, row, op))
+        return self._scheduled(definition, answer)
+
+    def _durably(self, definition: Definition, put: Callable[[], Answer]) -> Answer:
+        """What *put* answers, once it is as durable as *definition* asks for. Raises NotArchived."""
+        if not definition.durable:
+            return put()
+        self._durability.require()
+        answer, what = put(), f"schedule {definition.id!r}"
+        if answer.entry is not None:
+            self._durability.wait_for(answer.entry, answer.now_ms, what)
+        elif answer.word in ("unchanged", "kept"):  # written by an earlier call
+            self._durability.wait_for_all(what)
+        return answer
 
     def _row(self, definition: Definition) -> Row:
         return definition.id, due_text(definition), self._encoder.data(definition.payload)
@@ -271,7 +337,8 @@ class Client:
                     plan = bracket.first(spec, now_ms)
                 if plan.next is None:
                     raise InvalidSchedule("ends", spec.ends_ms, "no occurrence is left before it", "move it")
-                answer = self._store.put_recurring(record, spec, plan, op, seen_version)
+                put = partial(self._store.put_recurring, record, spec, plan, op, seen_version)
+                answer = self._durably(definition, put)
                 if answer.word != "AGAIN":
                     return answer
                 now_ms = answer.now_ms
@@ -322,6 +389,21 @@ class Client:
         error = refusal(word, id, due_ms=due_ms, now_ms=now_ms, namespace=self._keys.namespace)
         if error is not None:
             raise error
+
+
+class _Noted:
+    """Rows on their way, and whether one of them asks for durability: *require* is called before the first such."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]], require: Callable[[], None]) -> None:
+        self._rows, self._require = rows, require
+        self.is_asked_for = False
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        for row in self._rows:
+            if not self.is_asked_for and isinstance(row, Mapping) and row.get("durable") is True:
+                self._require()
+                self.is_asked_for = True
+            yield row
 
 
 def _new_id() -> str:

@@ -8,7 +8,9 @@ import signal
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from zsched.embedded.guard import Guard
@@ -27,6 +29,11 @@ def eventually(look: Callable[[], T], within_s: float = WITHIN_S) -> T:
         assert time.monotonic() < until, f"not within {within_s} s; it is {found!r}"
         never.wait(_LOOK_S)
     return found
+
+
+def archive_of_its_own() -> str:
+    """The path of an archive that no other daemon has; tests/conftest.py removes it at the end of the session."""
+    return str(Path(os.environ["XDG_STATE_HOME"], f"{uuid.uuid4().hex}.db"))
 
 
 class Telling:
@@ -55,12 +62,16 @@ class Telling:
 
 
 class DaemonProcess(Telling):
-    """A daemon started as systemd would, with *settings* as its environment (``DAEMON_LEASE_MS="500"``)."""
+    """
+    A daemon started as systemd would, with *settings* as its environment (``DAEMON_LEASE_MS="500"``); its archive
+    is its own unless they say which (``ARCHIVE_PATH``).
+    """
 
     def __init__(self, guard: Guard, url: str, **settings: str) -> None:
         super().__init__()
         env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
-        env |= {f"ZSCHED_{name}": value for name, value in {"REDIS_URL": url, "LOG_FORMAT": "json", **settings}.items()}
+        ours = {"REDIS_URL": url, "LOG_FORMAT": "json", "ARCHIVE_PATH": archive_of_its_own()}
+        env |= {f"ZSCHED_{name}": value for name, value in (ours | settings).items()}
         env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         reading, writing = os.pipe()
         try:

@@ -10,8 +10,8 @@ from typing import Any
 import redis
 import structlog
 
-from tests.faults.processes import WITHIN_S, Telling
-from zsched.config import DaemonSettings, Settings
+from tests.faults.processes import WITHIN_S, Telling, archive_of_its_own
+from zsched.config import ArchiveSettings, DaemonSettings, Settings
 from zsched.daemon.daemon import Daemon
 from zsched.storage.connection import Link
 
@@ -19,12 +19,18 @@ LEASE_MS = 400
 
 
 class DaemonThread(Telling):
-    """Inside the block a daemon runs; structlog is its and nobody else's."""
+    """
+    Inside the block a daemon runs; structlog is its and nobody else's. *settings* are of [daemon]; *archive*, of
+    [archive], says which archive unless it is to have its own.
+    """
 
-    def __init__(self, url: str, *, timeout_s: float = 5.0, **settings: Any) -> None:
+    def __init__(
+        self, url: str, *, timeout_s: float = 5.0, archive: ArchiveSettings | None = None, **settings: Any
+    ) -> None:
         super().__init__()
-        chosen = {"lease_ms": LEASE_MS, "renew_ms": 100} | settings
-        self.daemon = Daemon(Settings(daemon=DaemonSettings(**chosen)), Link.from_url(url, timeout_s))
+        chosen = DaemonSettings(**{"lease_ms": LEASE_MS, "renew_ms": 100} | settings)
+        archive = archive or ArchiveSettings(path=archive_of_its_own())
+        self.daemon = Daemon(Settings(daemon=chosen, archive=archive), Link.from_url(url, timeout_s))
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 

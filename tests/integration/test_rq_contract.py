@@ -19,8 +19,9 @@ import redis
 from rq import Callback, Retry, get_current_job
 from rq.job import Job
 
+from tests.faults.processes import archive_of_its_own
 from zsched import Client
-from zsched.config import DaemonSettings, Settings
+from zsched.config import ArchiveSettings, DaemonSettings, Settings
 from zsched.core.clock import LAST_MS
 from zsched.core.run_id import RunId
 from zsched.daemon.daemon import Daemon
@@ -126,7 +127,8 @@ def bench(redis_url: str, redis_client: redis.Redis) -> Bench:
 @pytest.fixture
 def led(bench: Bench) -> Iterator[Bench]:
     """With a daemon."""
-    settings = Settings(daemon=DaemonSettings(lease_ms=300, renew_ms=100, idle_ms=50))
+    archive = ArchiveSettings(path=archive_of_its_own())
+    settings = Settings(daemon=DaemonSettings(lease_ms=300, renew_ms=100, idle_ms=50), archive=archive)
     daemon = Daemon(settings, Link.from_url(bench.url, 5.0))
     thread = threading.Thread(target=daemon.run, name="daemon")
     thread.start()

@@ -59,6 +59,7 @@ class Ground:
         self.redis, self.keys = client, Keys(namespace)
         self.link = Link.from_url(url, 5.0)
         self.scripts = Scripts(self.link, self.keys)
+        self.trimmed = 0  # entries of the log, by ``trim``
 
     def close(self) -> None:
         self.link.pool.disconnect()
@@ -130,14 +131,17 @@ class Ground:
         return self.entries()[-1]
 
     def check_log(self) -> None:
-        """Ids are <epoch>-<seq>, seq is dense from 1 and stands in meta; t is TIME in µs and never goes back."""
+        """
+        Ids are <epoch>-<seq>, seq is dense from 1 (or what was trimmed) and stands in meta; t is TIME in µs and
+        never goes back.
+        """
         entries = self.entries()
         ids = [tuple(map(int, entry.id.split("-"))) for entry in entries]
-        assert list(range(1, len(ids) + 1)) == [seq for _, seq in ids]
+        assert list(range(self.trimmed + 1, self.trimmed + len(ids) + 1)) == [seq for _, seq in ids]
         assert sorted(epoch for epoch, _ in ids) == [epoch for epoch, _ in ids]
         assert all(len(entry.t) == 16 and entry.t.isdigit() for entry in entries)
         if entries:
-            assert str(len(entries)).encode() == self.redis.hget(self.keys.meta(), "seq")
+            assert str(self.trimmed + len(entries)).encode() == self.redis.hget(self.keys.meta(), "seq")
 
     # -- calls --------------------------------------------------------------------------------
 
@@ -198,6 +202,20 @@ class Ground:
             next_text = "-" if next_ms == "" else next_ms
             rows.append(" ".join(map(str, (*row[:4], fire_ms, next_text, next_text, *(coalesced or ("-", "-", 0))))))
         return self.call("advance", rows, **({"patience_ms": HOUR_MS} | self._guard() | over))[1:]
+
+    def report(self, archive: str = "archive-1", entry: Entry | None = None, **over: Any) -> int:
+        """An archive's report that it has all up to *entry* on its disk; TIME."""
+        at = {"entry": entry.id, "entry_t": entry.t} if entry else {"entry": "-", "entry_t": 0}
+        reply = self.call("report", archive=archive, **({"state": "following", "about": "{}"} | at | over))
+        return int(reply[0])
+
+    def trim(self, first_kept: str, **over: Any) -> int:
+        """How many entries before id *first_kept* were forgotten."""
+        guard = {"token": TOKEN, "expected_server": SERVER}
+        arguments = {"first_kept": first_kept, "limit": 1000, "silent_ms": HOUR_MS} | guard | over
+        forgotten = int(self.call("trim", **arguments)[0])
+        self.trimmed += forgotten
+        return forgotten
 
     def _guard(self) -> dict[str, Any]:
         return {

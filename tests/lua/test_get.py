@@ -19,9 +19,10 @@ def test_each_id_is_answered_with_its_place_and_content(ground: Ground) -> None:
     ground.redis.hset(ground.keys.quarantine(), "q", f"low {due_ms} 5 its hash is gone")
     since = ground.redis.hget(ground.keys.paused(), "p").split()[2].decode()
 
-    now_ms, a, unknown, p, r, e, q = ground.call("get", ["a", "unknown", "p", "r", "e", "q"])
+    now_ms, last_id, last_t, a, unknown, p, r, e, q = ground.call("get", ["a", "unknown", "p", "r", "e", "q"])
 
     assert now_ms <= ground.now_ms
+    assert (ground.last.id, ground.last.t) == (last_id, last_t)
     assert "" == unknown
     assert ["due", "high", str(due_ms), "", "", 0, []] == a[:7]
     assert FIELDS.items() <= _fields(a[7]).items()
@@ -40,7 +41,23 @@ def test_a_key_of_another_type_does_not_hide_the_others(ground: Ground) -> None:
     ground.redis.delete(f"rq:job:a-{due_ms}")
     ground.redis.set(f"rq:job:a-{due_ms}", "x")
 
-    _, a, b = ground.call("get", ["a", "b"])
+    _, _, _, a, b = ground.call("get", ["a", "b"])
 
     assert [] == a[7]
     assert FIELDS.items() <= _fields(b[7]).items()
+
+
+def test_an_empty_log_has_no_last_entry(ground: Ground) -> None:
+    _, last_id, last_t, unknown = ground.call("get", ["unknown"])
+
+    assert ("", "", "") == (last_id, last_t, unknown)
+
+
+def test_the_reply_names_the_last_entry_of_the_newest_epoch(ground: Ground) -> None:
+    ground.put(("a", "+1000"))
+    ground.redis.hset(ground.keys.meta(), "epoch", 41)
+    ground.put(("b", "+1000"))
+
+    _, last_id, last_t, _ = ground.call("get", ["a"])
+
+    assert ("41-2", ground.last.t) == (last_id, last_t)

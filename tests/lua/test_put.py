@@ -341,3 +341,53 @@ def test_two_hundred_rows_of_one_call_are_one_entry(ground: Ground) -> None:
     assert {"created"} == {word for word, _ in words}
     assert 200 == len(ground.places())
     assert 1 == len(ground.entries())
+
+
+# -- what the entry says beside the rows: for who follows the log -------------------------------------
+
+
+def _beside_rows(ground: Ground) -> list[str]:
+    """The texts of the last entry behind its rows."""
+    texts = ground.last.texts
+    rows = texts.index("rows")
+    return texts[rows + 2 + 4 * int(texts[rows + 1]) :]
+
+
+def test_the_entry_says_which_were_there_and_which_of_them_stay_paused(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("there", due_ms), ("paused", due_ms))
+    ground.put_recurring("recurring")
+    ground.redis.hset(ground.keys.quarantine(), "bad", f"normal {due_ms} 1 its hash is gone")
+    ground.call("pause", id="paused", note="")
+
+    ground.put(*((id, due_ms + 1) for id in ("new", "there", "paused", "recurring", "bad")))
+
+    assert ["replaced", "there paused recurring bad", "paused", "paused"] == _beside_rows(ground)
+
+
+def test_an_entry_of_new_ones_alone_says_nothing_beside_its_rows(ground: Ground) -> None:
+    ground.put(("a", "+1000"), ("b", "+1000"))
+
+    assert [] == _beside_rows(ground)
+
+
+def test_what_was_not_written_is_not_said_to_be_replaced_or_paused(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("same", due_ms), ("paused", due_ms))
+    ground.call("pause", id="paused", note="")
+
+    words = ground.put(("same", due_ms), ("paused", due_ms), ("late", due_ms - 2 * HOUR_MS), ("new", due_ms))
+
+    assert ["unchanged", "unchanged", "PAST", "created"] == [word for word, _ in words]
+    assert [] == _beside_rows(ground)
+
+
+def test_a_paused_recurring_schedule_that_becomes_a_one_shot_stays_paused_and_the_entry_says_so(ground: Ground) -> None:
+    ground.put_recurring("a")
+    ground.call("pause", id="a", note="")
+    due_ms = ground.now_ms + HOUR_MS
+
+    ground.put(("a", due_ms))
+
+    assert {"a": f"paused normal {due_ms}"} == ground.places()
+    assert ["replaced", "a", "paused", "a"] == _beside_rows(ground)

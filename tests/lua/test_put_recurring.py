@@ -260,3 +260,47 @@ def test_a_key_of_another_type_is_reported_and_nothing_is_written(ground: Ground
 
     assert "WRONGTYPE" == ground.put_recurring("r", digest="digest-2")[0]
     assert before == ground.keyspace()
+
+
+# -- what the entry says of being paused: for who follows the log -------------------------------------
+
+
+def _behind_template(ground: Ground) -> list[str]:
+    """The texts of the last entry behind the template's pairs."""
+    texts = ground.last.texts
+    template = 6 + 2 * int(texts[5])
+    assert "template" == texts[template]
+    return texts[template + 2 + 2 * int(texts[template + 1]) :]
+
+
+@pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
+def test_the_entry_of_a_schedule_that_stays_paused_says_so(ground: Ground, trigger: str) -> None:
+    ground.put_recurring("r")
+    ground.call("pause", id="r", note="")
+
+    ground.put_recurring("r", digest="digest-2", trigger=trigger)
+
+    assert ["paused", "1"] == _behind_template(ground)
+
+
+def test_a_paused_one_shot_that_becomes_recurring_stays_paused_and_the_entry_says_so(ground: Ground) -> None:
+    ground.put(("r", "+60000"))
+    ground.call("pause", id="r", note="")
+    next_ms = ground.now_ms + HOUR_MS
+
+    ground.put_recurring("r", next_ms)
+
+    assert {"r": f"paused normal {next_ms}"} == ground.places()
+    assert ["paused", "1"] == _behind_template(ground)
+
+
+def test_the_entry_of_an_active_new_or_quarantined_schedule_says_nothing_of_it(ground: Ground) -> None:
+    ground.put_recurring("r")
+    of_new = _behind_template(ground)
+    ground.put_recurring("r", digest="digest-2")
+    of_active = _behind_template(ground)
+    ground.redis.zrem(ground.keys.due_normal(), "r")
+    ground.redis.hset(ground.keys.quarantine(), "r", f"normal {ground.now_ms} 1 cannot be planned")
+    ground.put_recurring("r", digest="digest-3")
+
+    assert ([], [], []) == (of_new, of_active, _behind_template(ground))

@@ -53,7 +53,9 @@ def test_the_shipped_file_documents_every_key_with_its_default() -> None:
     flat |= {(section, key): v for section, t in documented.items() if isinstance(t, dict) for key, v in t.items()}
     defaults = {key: value_of(Settings(), *key) for key in keys()}
     assert "/run/credentials/" in flat[("redis", "password_file")]
-    flat[("redis", "password_file")] = None  # TOML has no null: the file shows an example, its text says "none"
+    assert flat[("archive", "path")].endswith("/default-1.db")
+    for example in (("redis", "password_file"), ("archive", "path")):  # TOML has no null: the text says what holds
+        flat[example] = None
     assert defaults == {key: tuple(value) if isinstance(value, list) else value for key, value in flat.items()}
 
 

@@ -1,7 +1,8 @@
 """
 The processes of the benchmark: ``python -m zsched.bench.children ROLE URL [NUMBER …]``.
 
-A daemon here is what ``zsched daemon`` runs, with default settings and without the environment's.
+A daemon here is what ``zsched daemon`` runs, with default settings and without the environment's; its archive is
+in a folder of its own, which goes when it ends.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ _STOP_S = 10.0  # from SIGTERM to exit
 _FAR_S = 86_400  # when the puts beside a measurement are due: after it
 
 
-def spawn(arena: Arena, told: IO[bytes], role: str, url: str, *numbers: int) -> subprocess.Popen[bytes]:
-    """Start a process in *role*, which logs to *told*."""
+def spawn(arena: Arena, told: IO[bytes], state: Path, role: str, url: str, *numbers: int) -> subprocess.Popen[bytes]:
+    """Start a process in *role*, which logs to *told* and keeps files in *state*."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_PACKAGE), environment.get("PYTHONPATH"))))
+    environment["STATE_DIRECTORY"] = str(state)
     command = [sys.executable, "-m", "zsched.bench.children", role, url, *map(str, numbers)]
     return arena.guard.spawn(command, stdout=subprocess.DEVNULL, stderr=told, env=environment)
 
@@ -62,8 +64,9 @@ def end(child: subprocess.Popen[bytes]) -> None:
 @contextmanager
 def running(arena: Arena, role: str, url: str, *numbers: int) -> Iterator[subprocess.Popen[bytes]]:
     """A process in *role* during the block. If that breaks, its last words are in the error."""
-    with tempfile.TemporaryFile() as told:
-        child = spawn(arena, told, role, url, *numbers)
+    with tempfile.TemporaryFile() as told, tempfile.TemporaryDirectory(prefix="zsched-") as state:
+        arena.guard.remove_at_end(Path(state))
+        child = spawn(arena, told, Path(state), role, url, *numbers)
         try:
             yield child
         except Broken as error:

@@ -68,6 +68,7 @@ _PAYLOAD: Final = (
     click.option("--tag", "tags", multiple=True, metavar="TEXT", help="A label to find it by; may be repeated."),
     click.option("--created-by", metavar="TEXT", help="Default for add: user@host of this machine."),
     click.option("--managed-by", metavar="TEXT", help="Which program or file takes care of it."),
+    click.option("--durable", is_flag=True, default=None, help="Return only when an archive has it on its disk."),
     click.option("--allow-past", is_flag=True, default=None, help="Accept a time that has passed: it runs at once."),
 )
 _CLEARABLE: Final = tuple(

@@ -1,4 +1,4 @@
-"""``zsched status``: is somebody leading, and does it keep up?"""
+"""``zsched status``: is somebody leading, does it keep up, and is there a durable copy?"""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from zsched.cli.exits import DONE, UNHEALTHY
 from zsched.cli.invocation import Invocation, connect, pass_invocation
 from zsched.cli.program import Subcommand
 from zsched.cli.tables import pairs
+from zsched.cli.times import relative_text
 from zsched.cli.values import duration_text
 from zsched.config.redaction import redact
+from zsched.core.clock import LAST_MS
 from zsched.core.model import Priority, iso
+from zsched.storage.archivers import ALIVE_MS, ArchiveState, Report
 from zsched.storage.reader import Overview
 
 LATE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
+FORGOTTEN_MS: Final = 3_600_000  # an archive that reported nothing for longer is not shown: it has moved or is gone
+_TROUBLED: Final = (ArchiveState.FAILED, ArchiveState.REFUSED)
 
 
 @click.command(cls=Subcommand)
 @pass_invocation
 def status(invocation: Invocation) -> int:
     """
-    Show who leads, what waits and how late it is. Exit code 4 when nobody leads, or something is overdue by more
-    than 10 seconds.
+    Show who leads, what waits and how late it is, and how far the archives are. Exit code 4 when nobody leads,
+    something is overdue by more than 10 seconds, no archive follows the log, or one has failed.
 
     \b
     Example:
@@ -49,7 +54,77 @@ def _problems(overview: Overview) -> list[str]:
         problems.append("nobody leads: no daemon of this namespace is running")
     if _late_ms(overview) > LATE_MS:
         problems.append(f"the oldest due schedule is {duration_text(_late_ms(overview))} late")
+    for report in _shown(overview):
+        if report.state in _TROUBLED and _is_heard(report, overview):
+            problems.append(f"archive {_place(report)} {report.state.value}: {_trouble(report) or 'no reason given'}")
+    if overview.leader is not None and not any(report.is_alive(overview.now_ms) for report in overview.archives):
+        problems.append("no archive follows the log")
     return problems
+
+
+# -- archives: what they tell of themselves is free text, and shown with care -------------------------
+
+
+def _shown(overview: Overview) -> list[Report]:
+    """The archives that were heard of lately, by place: who reported last changes from call to call."""
+    lately = [report for report in overview.archives if overview.now_ms - report.told_ms <= FORGOTTEN_MS]
+    return sorted(lately, key=lambda report: (_place(report), report.archive))
+
+
+def _is_heard(report: Report, overview: Overview) -> bool:
+    return overview.now_ms - report.told_ms <= ALIVE_MS
+
+
+def _place(report: Report) -> str:
+    return f"{report.about.get('host', '?')}:{report.about.get('path', '?')}"
+
+
+def _trouble(report: Report) -> str | None:
+    trouble = report.about.get("trouble")
+    return None if trouble is None else str(trouble)
+
+
+def _complete_since(report: Report, beginning: str) -> str | None:
+    """A time, *beginning* when it has the whole log, or None when it knows nothing yet."""
+    from zsched.archive import START  # which costs the other commands 15 ms
+
+    since = str(report.about.get("complete_since"))
+    if since == START:
+        return beginning
+    return iso(min(int(since) // 1000, LAST_MS)) if since.isascii() and since.isdigit() else None
+
+
+def _archive_to_dict(report: Report, overview: Overview) -> dict[str, Any]:
+    return {
+        "id": report.archive,
+        "host": report.about.get("host"),
+        "path": report.about.get("path"),
+        "state": report.state.value,
+        "position": report.position.id if report.position else None,
+        "behind": overview.behind(report),
+        "complete_since": _complete_since(report, "start"),
+        "told_at": iso(report.told_ms),
+        "trouble": _trouble(report),
+    }
+
+
+def _archive_text(report: Report, overview: Overview) -> str:
+    behind, since = overview.behind(report), _complete_since(report, "the beginning")
+    parts = [_place(report), report.state.value]
+    if report.position is None:
+        parts.append("nothing on its disk yet")
+    elif behind is None:
+        parts.append(f"at {report.position.id}, which this log does not have")
+    else:
+        parts.append(f"{behind:,} {'entry' if behind == 1 else 'entries'} behind" if behind else "up to date")
+    if since is not None:
+        parts.append(f"complete since {since}")
+    if not _is_heard(report, overview):
+        parts.append(f"heard of {relative_text(report.told_ms, overview.now_ms)}")
+    return ", ".join(parts) + (f": {trouble}" if (trouble := _trouble(report)) else "")
+
+
+# -- all of it ----------------------------------------------------------------------------------------
 
 
 def _to_dict(overview: Overview, problems: list[str]) -> dict[str, Any]:
@@ -69,6 +144,7 @@ def _to_dict(overview: Overview, problems: list[str]) -> dict[str, Any]:
         "quarantined": overview.quarantined,
         "log_length": overview.log_length,
         "hold_until": iso(overview.hold_ms or None),
+        "archives": [_archive_to_dict(report, overview) for report in _shown(overview)],
     }
 
 
@@ -86,6 +162,8 @@ def _fields(overview: Overview, problems: list[str]) -> Iterator[tuple[str, str]
         f"{overview.recurring:,} recurring, {overview.paused:,} paused, {overview.quarantined:,} quarantined",
     )
     yield "log", f"{overview.log_length:,} entries"
+    for report in _shown(overview):
+        yield "archive", _archive_text(report, overview)
     if overview.hold_ms > overview.now_ms:
         yield "hold", f"nothing fires for {duration_text(overview.hold_ms - overview.now_ms)} more"
     yield "health", "; ".join(problems) or "good"

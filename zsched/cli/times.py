@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from zsched.core.clock import Clock, SystemClock, from_ms
-from zsched.core.triggers import zone
+from zsched.core.clock import Clock, SystemClock
+from zsched.core.story import local_text as local_text
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
-
-
-def local_text(ms: int, tz: str) -> str:
-    """``2026-12-24 18:00:00+09:00``; with milliseconds if there are any."""
-    at = from_ms(ms).astimezone(zone(tz))
-    return at.isoformat(sep=" ", timespec="milliseconds" if ms % 1000 else "seconds")
 
 
 def relative_text(ms: int, now_ms: int) -> str:

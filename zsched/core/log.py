@@ -90,6 +90,12 @@ class What(Enum):
     ENDED = "ended"  # its rule gives no more occurrences
 
 
+# What can become of an occurrence or of a run that was asked for.
+OUTCOMES = (
+    What.FIRED, What.ENQUEUED, What.SKIPPED, What.COALESCED, What.DUPLICATE, What.CANCELLED, What.QUARANTINED,
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """

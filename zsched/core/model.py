@@ -121,6 +121,7 @@ class Definition:
     if_exists: IfExists = IfExists.REPLACE
     allow_past: bool = False
     has_own_id: bool = True  # False: the id was made up here
+    durable: bool = False  # acknowledged only when an archive has it on its disk
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ TRIGGERS = ("at", "after", "every", "cron", "rrule")
 _PAYLOAD = ("timeout", "retry", "result_ttl", "failure_ttl", "meta", "on_success", "on_failure")
 _RULE = ("starts", "ends", "count")
 _PLACE = ("queue", "priority", "at_front", "on_uncertain", "description", "tags", "created_by", "managed_by")
-_PUT = ("id", "if_exists", "allow_past")
+_PUT = ("id", "if_exists", "allow_past", "durable")
 
 # Options whose work is not built yet, with the values that mean "as it is now anyway".
 _LATER: dict[str, tuple[Any, ...]] = {
@@ -54,7 +54,6 @@ _LATER: dict[str, tuple[Any, ...]] = {
     "catch_up_limit": (None, 100),
     "on_lost": (None,),
     "pause_after_failures": (None,),
-    "durable": (None, False),
 }
 
 # What other schedulers call it.
@@ -169,6 +168,7 @@ def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: W
         if_exists=choice("if_exists", get("if_exists", "replace"), IfExists),
         allow_past=flag("allow_past", get("allow_past", False)),
         has_own_id=given_id is not None,
+        durable=flag("durable", get("durable", False)),
     )
 
 

@@ -41,6 +41,7 @@ _LEAST_PASS_MS: Final = 10.0  # between two passes: what comes meanwhile shares 
 _RETRY_S: Final = 1.0  # before trying again what went wrong
 _PRUNE_EVERY_MS: Final = 3_600_000.0
 _DAY_US: Final = 86_400 * 1_000_000
+_NOWHERE: Final = Position(-1, 0, 0)
 _STOP_S: Final = 5.0  # for the last entries to be archived when the daemon stops
 
 
@@ -79,6 +80,12 @@ class Archiver:
         """Whether the archive follows the log."""
         follower = self._follower
         return self._archive is not None and follower is not None and follower.state is ArchiveState.FOLLOWING
+
+    def wait_until(self, seen: Position | None, within_s: float) -> None:
+        """Wait until the archive has the entry *seen*, at most *within_s*."""
+        if seen is not None:
+            with self.moved:
+                self.moved.wait_for(lambda: (self.position or _NOWHERE).order >= seen.order, within_s)
 
     def open(self) -> None:
         """

@@ -17,6 +17,7 @@ import structlog
 
 from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock
+from zsched.daemon.answerer import Answerer
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.elector import Elector
 from zsched.daemon.tick import Tick, Ticker
@@ -56,6 +57,7 @@ class Daemon:
         self._keys = Keys(settings.namespace)
         self._waker = Waker(link, self._keys, self._clock)
         self._archiver = Archiver(settings, link, self._clock, self.id)
+        self._answerer = Answerer(self._archiver, link, self._keys)
         self._is_stopping = False
         self._trouble: str | None = None  # what was said last of Redis, until it is well
         self._pause_ms = _FIRST_PAUSE_MS
@@ -77,6 +79,7 @@ class Daemon:
         self._archiver.open()
         self._waker.start()
         self._archiver.start()
+        self._answerer.start()
         try:
             while not self._is_stopping:
                 try:
@@ -88,6 +91,7 @@ class Daemon:
                     self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS)
         finally:
             self._waker.stop()
+            self._answerer.stop()
             self._archiver.stop()
             log.info("daemon_stopped", daemon=self.id)
 

@@ -1,5 +1,5 @@
 """
-A private Redis, the daemon and RQ workers, as children that cannot outlive their owner.
+A private Redis, the daemon with its archive, and RQ workers, as children that cannot outlive their owner.
 
 All of them hang on one Guard, so that neither a process nor the temporary folder stays behind, however
 the owner ends. Each leads a session of its own: Ctrl-C reaches the owner alone, which stops them in order.
@@ -36,7 +36,7 @@ class Stack:
     """
     The processes; as a context manager they run inside the block and are gone after it.
 
-    ``settings`` are those given, but for the private Redis. *preload* is a module that workers import before
+    ``settings`` are those given, but for the private Redis and an archive beside its files. *preload* is a module that workers import before
     they fork: else every run imports its own (measured: 60 ms a run instead of 8). With *quiet*, what the
     children say goes to files in the temporary folder, else to this process's stderr.
 
@@ -56,7 +56,8 @@ class Stack:
         self._guard = Guard()
         self._redis = EmbeddedRedis(guard=self._guard)
         redis = RedisSettings(url=self._redis.url, timeout_s=settings.redis.timeout_s)
-        self.settings = dataclasses.replace(settings, redis=redis)
+        archive = dataclasses.replace(settings.archive, path=str(self._redis.folder / "archive.db"))
+        self.settings = dataclasses.replace(settings, redis=redis, archive=archive)
         self._worker_names = [f"worker-{n + 1}" for n in range(workers)]
         self._quiet, self._worker_arguments = quiet, [*queues]
         if preload is not None:  # RQ reads its settings from this module; ours has none, but is then imported

@@ -1,4 +1,4 @@
--- archived: is an entry of the log on some archive's disk?
+-- archived: tell whether an entry of the log is on some archive's disk.
 --
 -- KEYS   meta log archivers
 -- ARGV   entry           its id; - asks only whether an archive is alive
@@ -15,9 +15,9 @@ local entry, entry_ms, alive_ms = unpack(ARGV)
 alive_ms = tonumber(alive_ms)
 -- include lib/meta.lua
 
--- The t of the entry *id* of this log, or nil.
+-- The t of the entry *id* of this log, or nil; also for an id out of range, which only a foreign hand writes.
 local function t_of(id)
-  local found = redis.call('XRANGE', log_key, id, id)[1]
+  local found = redis.pcall('XRANGE', log_key, id, id)[1]
   return found and found[2][4]
 end
 
@@ -36,7 +36,8 @@ for _, report in ipairs(reports) do
   if state == 'following' and now_ms - tonumber(told_ms) <= alive_ms then
     alive = alive + 1
   end
-  if written and at ~= '-' and at and is_at_least(at, entry) and t_of(at) == at_t then
+  local is_id = at and string.match(at, '^%d+%-%d+$')
+  if written and is_id and is_at_least(at, entry) and t_of(at) == at_t then
     is_archived = true
   end
 end

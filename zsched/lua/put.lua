@@ -123,10 +123,10 @@ if #writes > 0 then
   for i = 1, #logged do
     fields[#fields + 1] = logged[i]
   end
-  for name, some in pairs({replaced = replaced, paused = staying}) do
-    if #some > 0 then
-      fields[#fields + 1] = name
-      fields[#fields + 1] = table.concat(some, ' ')
+  for _, named in ipairs({{'replaced', replaced}, {'paused', staying}}) do
+    if #named[2] > 0 then
+      fields[#fields + 1] = named[1]
+      fields[#fields + 1] = table.concat(named[2], ' ')
     end
   end
   append('put', fields)

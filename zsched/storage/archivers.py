@@ -39,7 +39,7 @@ class Report:
     archive: str
     position: Position | None
     told_ms: int
-    state: ArchiveState | None
+    state: ArchiveState
     about: dict[str, Any]
 
     def is_alive(self, now_ms: int) -> bool:
@@ -53,9 +53,22 @@ class Report:
             entry, entry_t, told_ms, state, about = text.decode().split(" ", 4)
             epoch, _, seq = entry.partition("-")
             position = Position(int(epoch), int(seq), int(entry_t)) if epoch else None
-            return cls(archive.decode(), position, int(told_ms), ArchiveState(state), dict(json.loads(about)))
+            return cls(archive.decode(), position, int(told_ms), ArchiveState(state), _about(json.loads(about)))
         except ValueError:
             return None
+
+
+def reports_of(flat: list[bytes]) -> list[Report]:
+    """
+    The reports in the hash *flat*, the latest first. A daemon keeps one archive at a time: what it told earlier
+    of another one, or before it had any, is left out.
+    """
+    parsed = (Report.parse(archive, text) for archive, text in zip(flat[::2], flat[1::2], strict=True))
+    reports = sorted((report for report in parsed if report), key=lambda report: -report.told_ms)
+    by_daemon: dict[Any, Report] = {}
+    for report in reports:
+        by_daemon.setdefault(report.about.get("daemon") or report.archive, report)
+    return list(by_daemon.values())
 
 
 class Archivers:
@@ -77,10 +90,8 @@ class Archivers:
         return int(reply[0])
 
     def reports(self) -> list[Report]:
-        """All reports, the latest first."""
-        flat = self._channel.execute("HGETALL", self._key)
-        found = (Report.parse(archive, text) for archive, text in zip(flat[::2], flat[1::2], strict=True))
-        return sorted((report for report in found if report), key=lambda report: -report.told_ms)
+        """What every archiver told last, the latest first."""
+        return reports_of(self._channel.execute("HGETALL", self._key))
 
     def alive(self) -> int:
         """How many archives are alive."""
@@ -92,3 +103,9 @@ class Archivers:
 
     def _archived(self, entry: str, entry_ms: int) -> list[Any]:
         return self._scripts.call("archived", entry=entry, entry_ms=entry_ms, alive_ms=ALIVE_MS)
+
+
+def _about(told: Any) -> dict[str, Any]:
+    if not isinstance(told, dict):
+        raise ValueError(f"{told!r} is not a JSON object")
+    return told

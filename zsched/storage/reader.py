@@ -10,10 +10,12 @@ from itertools import islice
 from typing import Any
 
 from zsched.core.clock import LAST_MS
+from zsched.core.log import Entry, Position
 from zsched.core.model import OnUncertain, Priority, Schedule, ScheduleState
 from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec
 from zsched.errors import InvalidSchedule
+from zsched.storage.archivers import Report, reports_of
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.rqjob import Encoder
@@ -45,7 +47,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The namespace at one moment. ``lease_ms``: what is left of the leader's lease, None without one."""
+    """
+    The namespace at one moment. ``lease_ms``: what is left of the leader's lease, None without one. ``archives``:
+    what their archivers told last, of any age; they may have gone on since up to ``log_last``, the log's last entry.
+    """
 
     now_ms: int
     waiting: dict[Priority, int]
@@ -58,7 +63,16 @@ class Overview:
     lease_ms: int | None
     epoch: int
     log_length: int
+    log_last: Position | None
     hold_ms: int
+    archives: list[Report]
+
+    def behind(self, report: Report) -> int | None:
+        """How many entries of the log an archive lacks; None if it has none, or some that this log has not."""
+        last, position = self.log_last, report.position
+        if position is None or last is None or position.order > last.order:
+            return None
+        return None if position.order == last.order and position != last else last.seq - position.seq
 
 
 class Reader:
@@ -137,13 +151,13 @@ class Reader:
         commands += [("ZRANGE", keys.due(lane), 0, 0, "WITHSCORES") for lane in lanes]
         commands += [("SCARD", keys.recurring()), ("HLEN", keys.paused()), ("HLEN", keys.quarantine())]
         commands += [("GET", keys.lease()), ("PTTL", keys.lease()), ("HMGET", keys.meta(), "epoch", "hold")]
-        commands += [("XLEN", keys.log())]
+        commands += [("XLEN", keys.log()), ("HGETALL", keys.archivers()), ("XREVRANGE", keys.log(), "+", "-", "COUNT", 1)]
         with self._link.wire() as wire:
             for command in commands:
                 wire.send(*command)
             replies = [wire.receive() for _ in commands]
         heads = [_score(head[1]) for head in replies[6:9] if head]
-        recurring, paused, quarantined, lease, lease_ms, meta, log_length = replies[9:]
+        recurring, paused, quarantined, lease, lease_ms, meta, log_length, reports, last = replies[9:]
         return Overview(
             now_ms=now_ms,
             waiting=dict(zip(lanes, replies[0:3], strict=True)),
@@ -156,7 +170,9 @@ class Reader:
             lease_ms=lease_ms if lease else None,
             epoch=int(meta[0] or 0),
             log_length=log_length,
+            log_last=Entry.of(*last[0]).position if last else None,
             hold_ms=int(meta[1] or 0),
+            archives=reports_of(reports),
         )
 
     def _lane(

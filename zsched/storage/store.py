@@ -24,6 +24,8 @@ from zsched.storage.scripts import Scripts
 
 KEEP_OP_MS = 600_000  # how long a call that is sent again is recognised
 
+_WRITTEN = ("created", "updated")  # words of a put that wrote something
+
 Row = tuple[str, str, bytes]  # id, due ms or "+" and ms from the server's now, data
 
 
@@ -53,12 +55,14 @@ class Answer:
     """
     What came of a put: created, updated, unchanged, kept, EXISTS, PAST, CHANGED, WRONGTYPE or AGAIN.
 
-    ``detail`` is the due time in ms or, of an enqueue, the run id; None where there is none.
+    ``detail`` is the due time in ms or, of an enqueue, the run id; None where there is none. ``entry`` is the id
+    of the log entry that it wrote; None when it wrote none.
     """
 
     word: str
     now_ms: int
     detail: str | None = None
+    entry: str | None = None
 
 
 class Store:
@@ -88,7 +92,7 @@ class Store:
 
     def _claim_serializer(self, *words: bytes | str) -> None:
         """After the first put that wrote something: the namespace uses this serializer from now on."""
-        if not self._is_serializer_agreed and any(_text(word) in ("created", "updated") for word in words):
+        if not self._is_serializer_agreed and any(_text(word) in _WRITTEN for word in words):
             try:  # who loses this race learns it at the next check
                 claimed = self._link.execute("HSETNX", self.keys.meta(), "serializer", self.encoder.serializer)
             except RedisUnavailable as error:  # the put itself was answered
@@ -107,9 +111,9 @@ class Store:
         """Put one row. *op* makes a relative or conditional call repeatable; *seen* makes it an update."""
         self.check_serializer()
         rows, arguments = _put_call(shape, [row], op, seen)
-        now_ms, _, word, due_ms = self._scripts.call("put", rows=rows, **arguments)
+        now_ms, version, word, due_ms = self._scripts.call("put", rows=rows, **arguments)
         self._claim_serializer(word)
-        return Answer(_text(word), int(now_ms), _detail(due_ms))
+        return Answer(_text(word), int(now_ms), _detail(due_ms), _entry(word, version))
 
     def put_many(self, calls: Iterable[tuple[Shape, list[Row], str | None]]) -> Iterator[tuple[int, list[bytes]]]:
         """Put the rows of each call, ids distinct within one. Yields per call, in order, now and a word per row."""
@@ -161,9 +165,9 @@ class Store:
         )
         if reply[0] == "AGAIN":
             return Answer("AGAIN", int(reply[1]))
-        word, now_ms, _, due_ms = reply
+        word, now_ms, version, due_ms = reply
         self._claim_serializer(word)
-        return Answer(_text(word), int(now_ms), _detail(due_ms))
+        return Answer(_text(word), int(now_ms), _detail(due_ms), _entry(word, version))
 
     # -- runs now ---------------------------------------------------------------------------------
 
@@ -172,7 +176,7 @@ class Store:
         pairs = self.encoder.shared(definition) | {"data": self.encoder.data(definition.payload)}
         pairs |= {f"zs_{name}": text for name, text in labels(definition).items()}
         self.check_serializer()
-        word, now_ms, _, run_id = self._scripts.call(
+        word, now_ms, version, run_id = self._scripts.call(
             "enqueue",
             id=definition.id,
             if_exists=definition.if_exists.value,
@@ -182,7 +186,7 @@ class Store:
             rows=_flat(pairs),
         )
         self._claim_serializer(word)
-        return Answer(_text(word), int(now_ms), _detail(run_id))
+        return Answer(_text(word), int(now_ms), _detail(run_id), _entry(word, version))
 
     def run_now(self, id: str, op: str) -> Answer:
         """Push a run of a schedule at once: fired (``detail`` is its run id), NOTFOUND, WRONGTYPE or QUARANTINED."""
@@ -253,3 +257,8 @@ def _text(word: bytes | str) -> str:
 def _detail(value: bytes | str) -> str | None:
     text = _text(value)
     return None if text == "-" else text
+
+
+def _entry(word: bytes | str, version: bytes | str) -> str | None:
+    """The entry that a put wrote: a script's version is the id that its entry has, if it writes one."""
+    return _text(version) if _text(word) in _WRITTEN else None

@@ -1,0 +1,251 @@
+"""A namespace on a real Redis, everything that a client and a leader do to it, and an archive that follows."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from tests.faults.threads import know
+from zsched import Client
+from zsched.archive import Archive
+from zsched.archive.records import Record
+from zsched.core.clock import LAST_MS, SystemClock, from_ms
+from zsched.core.held import Held
+from zsched.core.log import Entry
+from zsched.daemon.follower import Follower
+from zsched.daemon.planner import Planner
+from zsched.errors import InvalidSchedule, RedisUnavailable, ScheduleExists, ScheduleInPast, ScheduleNotFound, TriggerError
+from zsched.storage.census import Census
+from zsched.storage.connection import Link
+from zsched.storage.dispatch import Dispatch, Fired, Window
+from zsched.storage.keys import Keys
+from zsched.storage.lease import Lease, Term
+from zsched.storage.log import Log
+from zsched.storage.server import Server
+
+ALWAYS = Window(0, LAST_MS)
+HOUR_MS = 3_600_000
+NO_RULE = b"none"
+IDS = ["a", "b", "a-1", "r", "x_y"]
+# What changes in Redis as a run or schedule goes its way, and is told by other columns of the state than its record.
+_MOVING = {"status", "created_at", "enqueued_at", "zs_uncertain"}
+_MOVING_OWN = {"nominal", "last", "ended_at"}
+
+State = dict[tuple[str, str], tuple[Any, ...]]
+
+
+class Scene:
+    """One namespace: ``client``, a leader by hand, and ``follower`` with its ``archive`` in *folder*."""
+
+    def __init__(self, redis_client: redis.Redis, url: str, folder: Path, namespace: str = "default") -> None:
+        self.redis, self.folder, self.keys = redis_client, folder, Keys(namespace)
+        self.client = Client.from_url(url, namespace)
+        self.link = Link.from_url(url, 5)
+        self.wire = self.link.open()
+        know(redis_client, namespace)
+        lease = Lease(self.wire, self.keys, Server.of(self.wire), SystemClock(), "leader", 600_000)
+        term = lease.acquire()
+        assert isinstance(term, Term)
+        self.term, self.dispatch, self.planner = term, Dispatch(self.wire, self.keys), Planner()
+        self._archives: list[Archive] = []
+        self.follow()
+
+    def follow(self, name: str = "archive.db", **options: Any) -> Archive:
+        """From now on the archive *name* follows."""
+        self.archive = Archive(self.folder / name, self.keys.namespace, **options)
+        self.follower = Follower(self.archive, self.wire, self.keys, SystemClock())
+        self._archives.append(self.archive)
+        return self.archive
+
+    def reopen(self) -> None:
+        """The archive is closed and opened again."""
+        self.archive.close()
+        self._archives.remove(self.archive)
+        self.follow(self.archive.path.name)
+
+    def close(self) -> None:
+        for archive in self._archives:
+            archive.close()
+        self.wire.close()
+        self.link.pool.disconnect()
+
+    @property
+    def now_ms(self) -> int:
+        seconds, micros = self.redis.time()
+        return seconds * 1000 + micros // 1000 + int(self.redis.hget(self.keys.meta(), "offset_ms") or 0)
+
+    def pass_time(self, ms: int) -> None:
+        """Move the scripts' clock."""
+        self.redis.hincrby(self.keys.meta(), "offset_ms", ms)
+
+    def tick(self, limit: int = 100) -> Fired:
+        """One fire, and the advance of what recurs; what cannot be planned is quarantined."""
+        fired = self.dispatch.fire(self.term, ALWAYS, limit)
+        assert isinstance(fired, Fired)
+        planned = self.planner.plan(fired.recurring, fired.now_ms)
+        if planned.good:
+            self.dispatch.advance(self.term, ALWAYS, HOUR_MS, planned.good)
+        if planned.bad:
+            self.dispatch.quarantine(self.term, planned.bad)
+        return fired
+
+    # -- what is compared -------------------------------------------------------------------------
+
+    def in_redis(self) -> State:
+        """What Redis holds now, in the words of the archive's state."""
+        census = Census(self.wire, self.keys)
+        held: dict[tuple[str, str], tuple[Any, ...]] = {}
+        for _, rows in census.schedules(dict.fromkeys(census.ids())):
+            held |= {(row.id, row.run): _told(row) for row in rows}
+        for _, rows in census.runs(dict.fromkeys(census.run_ids()), None):
+            held |= {(row.id, row.run): _told(row) for row in rows}
+        return held
+
+    def in_archive(self) -> State:
+        """What the archive has, in the same words."""
+        return {
+            row.key: (row.place, row.due, row.nominal, row.last, row.note, *_recorded(record, row.place))
+            for row, record in self.archive.state()
+        }
+
+    def log(self) -> list[Entry]:
+        """Every entry of Redis's log."""
+        return list(Log(self.wire, self.keys).entries())
+
+    def queued(self) -> set[str]:
+        """Run ids in RQ's queue."""
+        return {run.decode() for run in self.redis.lrange("rq:queue:default", 0, -1)}
+
+
+class Storm:
+    """Random operations on *scene*; the same *seed*, the same operations."""
+
+    def __init__(self, scene: Scene, seed: int) -> None:
+        self.scene, self.random, self.client = scene, random.Random(seed), scene.client
+
+    def step(self) -> None:
+        """Do something; that a client refuses it is fine."""
+        verbs = [self.put, self.put, self.put_many, self.rule, self.rule, self.again, self.pause, self.pause]
+        verbs += [self.resume, self.skip, self.cancel, self.run_now, self.enqueue, self.update, self.wait, self.wait]
+        verbs += [self.tick, self.tick, self.tick, self.tick, self.lose_hash, self.rq_cancels, self.break_rule]
+        refusals = (InvalidSchedule, ScheduleExists, ScheduleInPast, ScheduleNotFound, TriggerError)
+        with suppress(*refusals):
+            self.random.choice(verbs)()
+
+    def put(self) -> None:
+        self.client.schedule("app.task", id=self._id(), at=self._soon(), args=(self._word(),), **self._options())
+
+    def put_many(self) -> None:
+        ids = self.random.sample(IDS, 3)
+        options = self._options()
+        self.client.schedule_many({"func": "app.task", "id": id, "at": self._soon(), **options} for id in ids)
+
+    def rule(self) -> None:
+        rules: list[dict[str, Any]] = [
+            {"every": 0.05}, {"every": 0.2}, {"every": 7}, {"cron": "* * * * *"}, {"every": 0.1, "count": 2},
+        ]  # fmt: skip
+        options = self._options() | self.random.choice(rules)
+        self.client.schedule("app.task", id=self._id(), args=(self._word(),), **options)
+
+    def again(self) -> None:
+        """Put what is there once more: unchanged."""
+        schedule = self.client.get(self._id())
+        if schedule.trigger is None and schedule.next_at is not None:
+            self.client.schedule("app.task", id=schedule.id, at=schedule.next_at, allow_past=True)
+
+    def pause(self) -> None:
+        self.client.pause(self._id(), self.random.choice(["", "until the sale is over"]))
+
+    def resume(self) -> None:
+        self.client.resume(self._id())
+
+    def skip(self) -> None:
+        with suppress(RedisUnavailable):  # what the client says of one whose rule somebody broke
+            self.client.resume(self._id(), "skip")
+
+    def cancel(self) -> None:
+        self.client.cancel(self._id())
+
+    def run_now(self) -> None:
+        self.client.run_now(self._id())
+
+    def enqueue(self) -> None:
+        self.client.enqueue("app.task", (self._word(),), id=self._id())
+
+    def update(self) -> None:
+        changes: list[dict[str, Any]] = [{"args": (self._word(),)}, {"priority": self._lane()}, {"at": self._soon()}]
+        with suppress(RedisUnavailable):  # as in skip
+            self.client.update(self._id(), **self.random.choice(changes))
+
+    def tick(self) -> None:
+        self.scene.tick(self.random.choice([1, 2, 100]))
+
+    def wait(self) -> None:
+        self.scene.pass_time(self.random.choice([1, 60, 5000, 90_000]))
+        doubt_ms = self.scene.now_ms - self.random.choice([0, 10_000, 200_000])
+        self.scene.redis.hset(self.scene.keys.meta(), "doubt", doubt_ms)
+
+    def lose_hash(self) -> None:
+        """A waiting run's hash goes, so fire quarantines its schedule."""
+        if self.random.random() < 0.3:
+            for run in self._waiting()[:1]:
+                self.scene.redis.delete(self.scene.keys.job(run))
+
+    def rq_cancels(self) -> None:
+        for run in self._waiting()[:1]:
+            self.scene.redis.hset(self.scene.keys.job(run), "status", "canceled")
+
+    def break_rule(self) -> None:
+        """A rule that nobody can plan, so the leader quarantines its schedule."""
+        id = self._id()
+        if self.random.random() < 0.3 and self.scene.redis.exists(self.scene.keys.schedule(id)):
+            self.scene.redis.hset(self.scene.keys.schedule(id), "trigger", NO_RULE)
+
+    def _id(self) -> str:
+        return self.random.choice(IDS)
+
+    def _word(self) -> str:
+        return self.random.choice(["one", "two"])
+
+    def _lane(self) -> str:
+        return self.random.choice(["high", "normal", "low"])
+
+    def _soon(self) -> Any:
+        return from_ms(self.scene.now_ms) + timedelta(milliseconds=self.random.choice([5, 50, 4000, HOUR_MS]))
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "priority": self._lane(),
+            "if_exists": self.random.choice(["replace", "replace", "replace", "keep", "error"]),
+            "on_uncertain": self.random.choice(["refire", "skip"]),
+            "allow_past": True,
+        }
+
+    def _waiting(self) -> list[str]:
+        keys = self.scene.keys
+        recurring = self.scene.redis.smembers(keys.recurring())
+        lanes = [self.scene.redis.zrange(keys.prefix + f"due:{lane}", 0, -1, withscores=True) for lane in
+                 ("high", "normal", "low")]  # fmt: skip
+        waiting = [(id, due) for lane in lanes for id, due in lane if id not in recurring]
+        return [keys.run_id(id.decode(), f"{due:.0f}") for id, due in waiting]
+
+
+def _told(held: Held) -> tuple[Any, ...]:
+    pairs = {name.decode(): value for name, value in zip(held.record[::2], held.record[1::2], strict=True)}
+    own = {name.removeprefix("schedule:"): value for name, value in pairs.items() if name.startswith("schedule:")}
+    fields = {name: value for name, value in pairs.items() if not name.startswith("schedule:")}
+    record = Record(held.lane, fields, own)
+    return held.place, held.due_ms, held.nominal_ms, held.last, held.note, *_recorded(record, held.place)
+
+
+def _recorded(record: Record, place: str) -> tuple[Any, ...]:
+    """What of *record* stays as it was written; of a run that was pushed, RQ's part alone."""
+    if place == "open":
+        return {name: value for name, value in record.fields.items() if name not in _MOVING | {"zs"}}, "", {}
+    fields = {name: value for name, value in record.fields.items() if name not in _MOVING}
+    return fields, record.lane, {name: value for name, value in record.schedule.items() if name not in _MOVING_OWN}

@@ -1,0 +1,116 @@
+"""Whatever was done, in whatever order: an archive that read the log says of Redis what Redis says of itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.archive.ground import NO_RULE, Scene, Storm
+from zsched.archive import START
+from zsched.archive.body import COLUMNS, entry_of
+from zsched.archive.file import connect_to_read
+from zsched.core.log import Entry
+from zsched.storage import census
+
+STEPS = 250
+SEEDS = range(40)
+
+
+def history(scene: Scene) -> list[Entry]:
+    """The log's entries in the archive's file, as they were written."""
+    db = connect_to_read(scene.archive.path)
+    try:
+        rows = db.execute(f"SELECT {COLUMNS} FROM entry WHERE seq IS NOT NULL ORDER BY n").fetchall()
+    finally:
+        db.close()
+    return [entry_of(row) for row in rows]
+
+
+def check(scene: Scene) -> None:
+    """The state is Redis's own."""
+    held, archived = scene.in_redis(), scene.in_archive()
+    assert held.keys() == archived.keys()
+    for key, (*place, fields, lane, own) in held.items():
+        is_broken = not fields or own.get("trigger") == NO_RULE  # by a foreign hand: the archive has what was put
+        record = archived[key][len(place) :] if is_broken else (fields, lane, own)
+        assert (*place, *record) == archived[key], key
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_archive_that_follows_has_what_redis_has(scene: Scene, seed: int) -> None:
+    storm = Storm(scene, seed)
+
+    for _ in range(STEPS):
+        storm.step()
+        if storm.random.random() < 0.2:
+            assert scene.follower.step()
+            check(scene)
+        if storm.random.random() < 0.02:
+            scene.reopen()
+
+    assert scene.follower.step()
+    check(scene)
+    assert scene.log() == history(scene)
+    assert (START, 0) == (scene.archive.complete_since, scene.archive.unknown_entries)
+    assert len(scene.queued()) > 10
+    assert scene.queued() == {f"{row.id}-{row.run}" for row, _ in scene.archive.state() if row.place == "open"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_archive_that_begins_with_a_trimmed_log_has_what_redis_has(scene: Scene, seed: int) -> None:
+    storm = Storm(scene, seed)
+    for _ in range(STEPS):
+        storm.step()
+    scene.redis.xtrim(scene.keys.log(), maxlen=20, approximate=False)
+    scene.follow("late.db")
+
+    assert scene.follower.step()
+
+    check(scene)
+    assert scene.log() == history(scene)
+    assert str(scene.log()[0].position.t_us) == scene.archive.complete_since
+    for _ in range(STEPS):
+        storm.step()
+        if storm.random.random() < 0.1:
+            assert scene.follower.step()
+            check(scene)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_archive_that_was_left_behind_has_what_redis_has(scene: Scene, seed: int) -> None:
+    storm = Storm(scene, seed)
+    for _ in range(50):
+        storm.step()
+    assert scene.follower.step()
+    for _ in range(STEPS):
+        storm.step()
+    scene.redis.xtrim(scene.keys.log(), maxlen=10, approximate=False)
+
+    assert scene.follower.step()
+
+    check(scene)
+    assert scene.log() == history(scene)[-10:]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_bootstrap_while_everything_moves_ends_with_what_redis_has(
+    scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(census, "_PAGE", 1)
+    storm = Storm(scene, seed)
+    for _ in range(STEPS):
+        storm.step()
+    scene.redis.xtrim(scene.keys.log(), maxlen=20, approximate=False)
+    archive = scene.follow("late.db")
+    take_in = archive.scan
+
+    def scan(*arguments: object) -> None:
+        take_in(*arguments)  # type: ignore[arg-type]  # as given
+        for _ in range(storm.random.randint(0, 6)):
+            storm.step()
+
+    archive.scan = scan  # type: ignore[method-assign]  # things happen between pages
+
+    assert scene.follower.step()
+
+    check(scene)
+    assert scene.log() == history(scene)

@@ -1,0 +1,106 @@
+"""trim.lua: forgetting the oldest part of the log. Redis forgets node by node, of at most 100 entries."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lua.ground import HOUR_MS, Ground
+from zsched.errors import ServerChanged, Stale
+
+NODE = 100  # stream-node-max-entries
+
+
+def _fill(ground: Ground, number: int) -> None:
+    for n in range(number):
+        ground.put((f"id-{n}", "+60000"))
+
+
+def test_what_is_older_goes_and_the_named_entry_stays_with_all_after_it(led: Ground) -> None:
+    _fill(led, 350)
+    all_ids = [entry.id for entry in led.entries()]
+
+    forgotten = led.trim("7-320")
+
+    left = [entry.id for entry in led.entries()]
+    assert 319 - NODE < forgotten <= 319
+    assert all_ids[forgotten:] == left
+
+
+def test_one_call_forgets_no_more_than_its_limit_and_the_next_goes_on(led: Ground) -> None:
+    _fill(led, 650)
+
+    forgotten = [led.trim("7-600", limit=200) for _ in range(4)]
+
+    assert [True, True, True] == [200 - NODE < number <= 200 for number in forgotten[:3]]
+    assert 599 - NODE < sum(forgotten) <= 599
+
+
+def test_the_last_entry_stays_when_it_is_the_one_to_keep(led: Ground) -> None:
+    _fill(led, 250)
+
+    led.trim(led.last.id)
+
+    assert "7-250" == led.last.id
+
+
+def test_earlier_epochs_go_whatever_their_seq(led: Ground) -> None:
+    _fill(led, 250)
+    led.redis.hset(led.keys.meta(), "epoch", 10)
+    _fill(led, 250)
+
+    forgotten = led.trim("10-251")
+
+    assert 250 - NODE < forgotten <= 250
+
+
+def test_an_empty_log_stays_empty(led: Ground) -> None:
+    assert 0 == led.trim("7-1")
+    assert 0 == led.redis.exists(led.keys.log())
+
+
+def test_trimming_is_not_logged_and_changes_nothing_but_the_log(led: Ground) -> None:
+    _fill(led, 250)
+    before = led.keyspace()
+
+    led.trim("7-250")
+
+    log = led.keys.log().encode()
+    assert {key: value for key, value in before.items() if key != log} == {
+        key: value for key, value in led.keyspace().items() if key != log
+    }
+    assert "put" == led.last.kind
+
+
+@pytest.mark.parametrize(
+    ("fence", "error"),
+    [({"token": "daemon-2:8:2000:nonce-2"}, Stale), ({"expected_server": "server-2"}, ServerChanged)],
+)
+def test_only_the_leader_trims(led: Ground, fence: dict[str, str], error: type[Exception]) -> None:
+    _fill(led, 250)
+    led.redis.hset(led.keys.archivers(), "silent", "- 0 1 failed {}")
+    before = led.keyspace()
+
+    with pytest.raises(error):
+        led.trim("7-250", **fence)
+
+    assert before == led.keyspace()
+
+
+def test_archives_that_were_silent_for_long_are_forgotten(led: Ground) -> None:
+    led.report("silent")
+    led.pass_time(HOUR_MS)
+    led.report("alive")
+    led.pass_time(HOUR_MS // 2)
+
+    led.trim("7-1", silent_ms=HOUR_MS)
+
+    assert [b"alive"] == led.redis.hkeys(led.keys.archivers())
+
+
+def test_reports_that_a_foreign_hand_wrote_are_forgotten(led: Ground) -> None:
+    led.report("alive")
+    led.redis.hset(led.keys.archivers(), mapping={"foreign": "nonsense", "empty": "", "no number": "1-1 5 x following"})
+
+    led.trim("7-1")
+
+    assert [b"alive"] == led.redis.hkeys(led.keys.archivers())

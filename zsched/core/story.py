@@ -1,0 +1,265 @@
+"""
+The story of one schedule in plain lines: what happened to it, when, why, and what comes next.
+
+It is told from what an archive knows (``Chronicle``) and from what Redis holds at this moment; where they come
+from is a part of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from zsched.core.clock import from_ms
+from zsched.core.log import Change, What
+from zsched.core.model import Schedule, ScheduleState, iso
+from zsched.core.triggers import zone
+
+LATE_MS: Final = 1000.0  # a fire later than this is explained
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """
+    Where an answer comes from. ``archive``: host and path; None: Redis alone, whose log is short. Everything since
+    ``complete_since_ms`` is in it (None: since the beginning). ``as_of``: the last log entry that it had.
+    """
+
+    archive: str | None
+    complete_since_ms: int | None
+    as_of: str | None
+    problem: str = ""
+
+    def __str__(self) -> str:
+        since = "the beginning" if self.complete_since_ms is None else local_text(self.complete_since_ms, "UTC")
+        if self.archive is not None:
+            return f"from the archive {self.archive}, complete since {since}, up to log entry {self.as_of}"
+        problem = self.problem or "no archive answered"
+        return f"from Redis alone, whose log goes back to {since}: {problem}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it."""
+        since = iso(self.complete_since_ms)
+        return {"archive": self.archive, "complete_since": since, "as_of": self.as_of, "problem": self.problem or None}
+
+
+@dataclass(frozen=True, slots=True)
+class Chronicle:
+    """
+    What is known of one schedule's past: ``changes`` in order, some of *total* entries when there are many; and of
+    late fires, by log entry, when the term began in which they fired (µs).
+    """
+
+    id: str
+    source: Source
+    changes: Sequence[Change]
+    total: int
+    terms: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One schedule's story: a line per change (instant in ms, text), and where it stands now."""
+
+    id: str
+    lines: list[tuple[int, str]]
+    now: str
+    is_known: bool
+    source: Source
+    changes: Sequence[Change]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it: what people read, and the changes as they are."""
+        return {
+            "id": self.id,
+            "known": self.is_known,
+            "story": [{"at": iso(at_ms), "text": text} for at_ms, text in self.lines],
+            "now": self.now,
+            "changes": [change.to_dict() for change in self.changes],
+            "source": self.source.to_dict(),
+        }
+
+
+def tell(chronicle: Chronicle, schedule: Schedule | None, now_ms: int, tz: str | None = None) -> Story:
+    """
+    The story of *chronicle*, with *schedule* as Redis holds it (None: it does not). Times of occurrences are
+    local in *tz*, else in the schedule's own zone.
+    """
+    teller = _Teller(chronicle, tz or (schedule.tz if schedule else "UTC"))
+    lines = list(teller.lines())
+    is_known = bool(chronicle.changes) or schedule is not None
+    now = teller.now(schedule, now_ms) if is_known else f"never heard of it: {_nothing(chronicle)}"
+    return Story(chronicle.id, lines, now, is_known, chronicle.source, chronicle.changes)
+
+
+def local_text(ms: int, tz: str) -> str:
+    """``2026-12-24 18:00:00+09:00``; with milliseconds if there are any."""
+    at = from_ms(ms).astimezone(zone(tz))
+    return at.isoformat(sep=" ", timespec="milliseconds" if ms % 1000 else "seconds")
+
+
+def duration_text(ms: float) -> str:
+    """``0.4 ms``, ``3.2 s``, ``12 min 5 s``, ``2 h 3 min``, ``4 d 1 h``."""
+    if ms < 1000:
+        return f"{ms:.1f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    seconds = int(ms / 1000)
+    for size, unit, smaller, name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            rest = seconds % size // smaller
+            return f"{seconds // size} {unit}" + (f" {rest} {name}" if rest else "")
+    raise AssertionError("unreachable")
+
+
+class _Teller:
+    """Words for the changes of one schedule."""
+
+    def __init__(self, chronicle: Chronicle, tz: str) -> None:
+        self._chronicle, self._tz = chronicle, tz
+        self._is_there = False  # by what was told so far
+        self._resumed_us: int | None = None  # since the last fire
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        changes = self._chronicle.changes
+        entries = len({change.entry for change in changes})
+        for number, change in enumerate(changes):
+            if number == 1 and entries < self._chronicle.total:
+                yield change.at_us // 1000, f"… {self._chronicle.total - entries:,} more changes lie before this …"
+            yield change.at_us // 1000, _WORDS[change.what](self, change)
+            self._is_there = self._is_there_after(change)
+            self._resumed_us = change.at_us if change.what is What.RESUMED else self._resumed_us
+
+    def now(self, schedule: Schedule | None, now_ms: int) -> str:
+        """Where it stands, by Redis."""
+        if schedule is None:
+            last = self._chronicle.changes[-1]
+            return f"it is not scheduled any more{_LAST.get(last.what, '')}"
+        note = f': "{schedule.note}"' if schedule.note else ""
+        since = f" since {self._at(schedule.since_ms)}" if schedule.since_ms is not None else ""
+        if schedule.state is ScheduleState.ACTIVE and schedule.next_ms is not None:
+            ahead_ms = schedule.next_ms - now_ms
+            when = f"in {duration_text(ahead_ms)}" if ahead_ms > 0 else f"overdue by {duration_text(-ahead_ms)}"
+            waits = "" if ahead_ms > 0 else "; it waits for a daemon that leads: see zsched status"
+            return f"active; next {self._at(schedule.next_ms)}, {when}{waits}"
+        if schedule.state is ScheduleState.PAUSED:
+            due = "" if schedule.next_ms is None else f"; it would be due {self._at(schedule.next_ms)}"
+            return f"paused{since}{note}{due}; zsched resume {schedule.id} lets it go on"
+        if schedule.state is ScheduleState.QUARANTINED:
+            return f"quarantined{since}{note}; schedule it again, or cancel it"
+        return f"ended{since}: its rule gives no more occurrences"
+
+    def _is_there_after(self, change: Change) -> bool:
+        """Whether a put after *change* changes something, or creates it."""
+        if change.what is What.FIRED:
+            return change.next_ms is not None
+        if change.what is What.SKIPPED:
+            return self._is_there
+        return change.what is not What.CANCELLED
+
+    # -- a change each ----------------------------------------------------------------------------
+
+    def _put(self, change: Change) -> str:
+        verb = "changed: now for" if self._is_there else "created for"
+        when = self._at(change.nominal_ms) if change.nominal_ms is not None else "no time: it has ended"
+        paused = "; it stays paused" if change.why else ""
+        return f"{verb} {when}{self._by(change)}{paused}"
+
+    def _found(self, change: Change) -> str:
+        when = "" if change.nominal_ms is None else f", due {self._at(change.nominal_ms)}"
+        return f"found in Redis ({change.why}{when}): what was before is not in this archive"
+
+    def _paused(self, change: Change) -> str:
+        return "paused" + (f': "{change.why}"' if change.why else "")
+
+    def _resumed(self, change: Change) -> str:
+        has_passed = change.nominal_ms is not None and change.nominal_ms * 1000 <= change.at_us
+        return f"resumed; {'it was due' if has_passed else 'next'} {self._at(change.nominal_ms)}"
+
+    def _fired(self, change: Change) -> str:
+        late_ms, mark = max(change.late_ms or 0.0, 0.0), ""
+        if change.why == "uncertain":
+            mark = "; uncertain: a lost Redis may have pushed this run already"
+        for_when = "" if change.nominal_ms is None else f" for {self._at(change.nominal_ms)}"
+        reason = f": {self._why_late(change)}" if late_ms > LATE_MS else ""
+        return f"fired{for_when}, {duration_text(late_ms)} late{reason}; run {change.run_id}{mark}"
+
+    def _why_late(self, change: Change) -> str:
+        """Somebody has to lead, and the schedule must not be paused; else it was held up behind others."""
+        due_us = (change.nominal_ms or 0) * 1000
+        term_us = self._chronicle.terms.get(change.entry)
+        if self._resumed_us is not None and self._resumed_us > due_us:
+            return f"it was paused until {self._at(self._resumed_us // 1000)}"
+        if term_us is not None and term_us > due_us:
+            return f"no daemon led from then until {self._at(term_us // 1000)}"
+        return "it was held up, by a hold or behind others that were due"
+
+    def _enqueued(self, change: Change) -> str:
+        what = "run now, on request" if change.why else "enqueued"
+        return f"{what}{self._by(change)}; run {change.run_id}"
+
+    def _skipped(self, change: Change) -> str:
+        which = self._range(change) if change.first_ms is not None else self._at(change.nominal_ms)
+        reason = "a lost Redis may have pushed it already" if change.why == "uncertain" else change.why
+        return f"skipped {which}: {reason}"
+
+    def _coalesced(self, change: Change) -> str:
+        return f"left out {self._range(change)} in favour of {self._at(change.nominal_ms)}: all had passed by then"
+
+    def _duplicate(self, change: Change) -> str:
+        return f"not pushed again for {self._at(change.nominal_ms)}: run {change.run_id} was there already"
+
+    def _cancelled(self, change: Change) -> str:
+        due = "" if change.nominal_ms is None else f"; it was for {self._at(change.nominal_ms)}"
+        return f"cancelled{f' ({change.why})' if change.why else ''}{due}"
+
+    def _quarantined(self, change: Change) -> str:
+        return f"quarantined: {change.why}"
+
+    def _ended(self, change: Change) -> str:
+        return "ended: its rule gives no more occurrences"
+
+    # -- parts of a line --------------------------------------------------------------------------
+
+    def _range(self, change: Change) -> str:
+        first, last = self._at(change.first_ms), self._at(change.last_ms)
+        if change.count == 1:
+            return f"the occurrence of {first}"
+        return f"{change.count:,} occurrences, {first} to {last},"
+
+    def _by(self, change: Change) -> str:
+        return f", by {change.by}" if change.by else ""
+
+    def _at(self, ms: int | None) -> str:
+        return "an unknown time" if ms is None else local_text(ms, self._tz)
+
+
+_WORDS: Final[dict[What, Callable[[_Teller, Change], str]]] = {
+    What.PUT: _Teller._put,
+    What.FOUND: _Teller._found,
+    What.PAUSED: _Teller._paused,
+    What.RESUMED: _Teller._resumed,
+    What.FIRED: _Teller._fired,
+    What.ENQUEUED: _Teller._enqueued,
+    What.SKIPPED: _Teller._skipped,
+    What.COALESCED: _Teller._coalesced,
+    What.DUPLICATE: _Teller._duplicate,
+    What.CANCELLED: _Teller._cancelled,
+    What.QUARANTINED: _Teller._quarantined,
+    What.ENDED: _Teller._ended,
+}
+_LAST: Final = {
+    What.FIRED: ": a one-shot is over once it fired; what became of its run, RQ knows",
+    What.ENQUEUED: ": it ran; what became of its run, RQ knows",
+    What.CANCELLED: ": it was cancelled",
+    What.SKIPPED: ": its occurrence was skipped",
+}
+
+
+def _nothing(chronicle: Chronicle) -> str:
+    source = chronicle.source
+    if source.complete_since_ms is None and source.archive is not None:
+        return "no schedule of this id was ever put here"
+    since = "" if source.complete_since_ms is None else f" since {local_text(source.complete_since_ms, 'UTC')}"
+    return f"nothing is known of this id{since}; what was before is not in reach"

@@ -1,0 +1,128 @@
+"""
+Answering questions about history from this daemon's archive: a thread of its own, and a reader of its own, so
+that a long look into the past does not keep the archiver from following.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from zsched.archive import History
+from zsched.core.log import Change, What
+from zsched.core.story import LATE_MS
+from zsched.daemon.archiver import Archiver
+from zsched.errors import ArchiveError, RedisRefused, RedisUnavailable
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.questions import Inbox, Question
+
+log = structlog.get_logger(__name__)
+
+_WAIT_S: Final = 0.5  # for a question, before looking whether to stop
+_RETRY_S: Final = 1.0
+_CATCH_UP_S: Final = 1.0  # for the archive to have what the asker saw of the log
+_MOST: Final = 1000  # changes in one answer
+_ENTRIES: Final = 100  # log entries in one answer: one may hold 200 payloads
+
+
+class Answerer:
+    """Answers from ``start`` to ``stop``, while the archive is healthy."""
+
+    def __init__(self, archiver: Archiver, link: Link, keys: Keys) -> None:
+        self._archiver, self._link, self._keys = archiver, link, keys
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="zsched-answerer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more questions. The thread ends by itself, within one wait."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                with closing(self._link.open()) as wire:
+                    inbox = Inbox(wire, self._keys)
+                    while not self._stopping.is_set():
+                        self._serve(inbox)
+            except (RedisUnavailable, RedisRefused):  # the main loop says so
+                self._stopping.wait(_RETRY_S)
+
+    def _serve(self, inbox: Inbox) -> None:
+        if not self._archiver.is_healthy:
+            self._stopping.wait(_WAIT_S)
+            return
+        question = inbox.take(_WAIT_S)
+        if question is None:
+            return
+        path = self._archiver.path
+        if self._stopping.is_set() or path is None or not self._archiver.is_healthy:
+            inbox.give_back(question)
+            return
+        self._archiver.wait_until(question.seen, _CATCH_UP_S)
+        inbox.answer(question, self._answer(path, question))
+
+    def _answer(self, path: Path, question: Question) -> dict[str, Any]:
+        try:
+            with History(path) as history:
+                told = _TOPICS[question.about](history, **question.arguments)
+                position = history.position
+                source = {
+                    "archive": f"{socket.gethostname()}:{path}",
+                    "complete_since": history.complete_since,
+                    "as_of": position.id if position else None,
+                }
+        except ArchiveError as error:
+            log.error("question_unanswered", about=question.about, reason=str(error))
+            return {"error": str(error)}
+        except (KeyError, TypeError, ValueError) as error:  # of another version, or a foreign hand
+            return {"error": f"this daemon does not know the question {question.about!r} ({error})"}
+        return {"source": source, **told}
+
+
+def _schedule(history: History, *, id: str, newest: int) -> dict[str, Any]:
+    """The story of one schedule, and when the terms began in which it fired late."""
+    found, total = history.of_schedule(id, min(newest, _MOST))
+    return {"changes": [change.to_dict() for change in found], "total": total, "terms": _terms(history, found)}
+
+
+def _occurrences(history: History, *, whats: list[str], limit: int, id: str | None = None) -> dict[str, Any]:
+    """The newest occurrences."""
+    wanted = frozenset(map(What, whats))
+    if id is None:
+        found, looked_back_to = history.occurrences(wanted, min(limit, _MOST))
+    else:
+        changes, _ = history.of_schedule(id, _MOST)
+        found = [change for change in reversed(changes) if change.what in wanted][:limit]
+        looked_back_to = None
+    return {"changes": [change.to_dict() for change in found], "looked_back_to": looked_back_to}
+
+
+def _entries(history: History, *, since_us: int | None, after_n: int, limit: int) -> dict[str, Any]:
+    """Entries of the log, raw."""
+    most = min(limit, _ENTRIES)
+    found = history.last_entries(most) if since_us is None else history.entries(since_us, after_n, most)
+    entries = [(n, entry.position.id, [text.decode("latin-1") for text in entry.texts]) for n, entry in found]
+    return {"entries": entries}
+
+
+def _terms(history: History, changes: list[Change]) -> dict[str, int]:
+    late = (change for change in changes if (change.late_ms or 0) > LATE_MS)
+    return {change.entry: term for change in late if (term := history.term_before(change.at_us)) is not None}
+
+
+_TOPICS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
+    "schedule": _schedule,
+    "occurrences": _occurrences,
+    "entries": _entries,
+}
