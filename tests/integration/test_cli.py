@@ -17,6 +17,8 @@ from click.testing import CliRunner, Result
 from zsched.cli import program
 from zsched.cli.exits import DONE, FAILED, INTERRUPTED, NOT_FOUND, PIPE_CLOSED, UNHEALTHY, USAGE
 from zsched.embedded.guard import Guard
+from zsched.storage.archivers import Archivers, ArchiveState
+from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
 Zsched = Callable[..., Result]
@@ -196,8 +198,14 @@ def test_status_without_a_daemon_is_unhealthy(zsched: Zsched) -> None:
     assert "nobody leads" in result.output
 
 
+def somebody_leads(client: redis.Redis) -> None:
+    """Somebody leads and keeps an archive."""
+    client.set(Keys("default").lease(), "somebody:3:2000:x", px=60_000)
+    Archivers(Link.adopt(client), Keys("default")).report("archive", None, ArchiveState.FOLLOWING, {})
+
+
 def test_status_tells_leader_backlog_and_health(zsched: Zsched, redis_client: redis.Redis) -> None:
-    redis_client.set(Keys("default").lease(), "somebody:3:2000:x", px=60_000)
+    somebody_leads(redis_client)
     zsched("add", "beat", FUNC, "--every", "1h", "--priority", "high")
     zsched("add", "once", FUNC, "--after", "1h")
     zsched("pause", "once")
@@ -219,7 +227,7 @@ def test_status_tells_leader_backlog_and_health(zsched: Zsched, redis_client: re
 
 
 def test_status_with_something_long_overdue_is_unhealthy(zsched: Zsched, redis_client: redis.Redis) -> None:
-    redis_client.set(Keys("default").lease(), "somebody:3:2000:x", px=60_000)
+    somebody_leads(redis_client)
     zsched("add", "late", FUNC, "--at", "2026-01-01T00:00Z", "--allow-past")
 
     result = zsched("status", "--json")

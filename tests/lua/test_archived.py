@@ -62,6 +62,15 @@ def test_only_who_follows_and_reported_lately_is_alive(ground: Ground, entries: 
     assert ("waiting", 2) == _archived(ground, None, alive_ms=2 * ALIVE_MS)
 
 
+def test_who_reported_before_the_clock_was_set_back_is_alive_once_it_reports_again(ground: Ground) -> None:
+    ground.report("archive-1")
+    ground.pass_time(-60_000)
+
+    assert 0 == _archived(ground, None)[1]
+    ground.report("archive-1")
+    assert 1 == _archived(ground, None)[1]
+
+
 def test_what_is_on_a_disk_stays_archived_when_its_archive_is_silent_or_failed(
     ground: Ground, entries: list[Entry]
 ) -> None:

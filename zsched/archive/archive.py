@@ -20,16 +20,21 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
+from zsched.archive.check import Check
 from zsched.archive.file import Lock, connect, converted
 from zsched.archive.fold import Fold, Key
 from zsched.archive.live import Live
 from zsched.archive.records import SCAN, Arguments, Record, record, texts_of, without_arguments
 from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS
+from zsched.core.clock import Clock
 from zsched.core.held import Held
 from zsched.core.log import Entry, Position, UnknownEntry, changes
+from zsched.errors import ArchiveCorrupt
 
 _PIECE: Final = 4000  # changes sorted and written at once: more would hold up other threads (the GIL)
+
+_SUM: Final = "sum"  # the name of the fact that is the others' checksum
 
 START: Final = "start"  # complete since the log's first entry
 
@@ -50,17 +55,27 @@ class Archive:
         """
         self.path, self.namespace = path, namespace
         self._keeps_args = keep_args
+        self._check: Check | None = None
         self._lock = Lock(path)
         try:
             self._db = connect(path, namespace, leaves_traces=keep_args)
-            with converted(path):
-                self._load()
         except BaseException:
             self._lock.release()
+            raise
+        try:
+            with converted(path):
+                self._load()
+        except BaseException as error:
+            self._db.close()
+            self._lock.release()
+            if isinstance(error, (ValueError, TypeError)):  # a fact that is no fact
+                raise ArchiveCorrupt(f"archive {path}: {error}") from error
             raise
 
     def _load(self) -> None:
         facts: dict[str, Any] = dict(self._db.execute("SELECT name, value FROM fact").fetchall())
+        if facts and facts.get(_SUM) != _sum_of(facts):
+            raise ArchiveCorrupt(f"archive {self.path}: what it says of itself is not what was written")
         self.id = str(facts.get("archive", uuid.uuid4().hex))
         self.gens = set(str(facts.get("gens", "")).split())
         self.complete_since: str | None = facts.get("complete_since")  # START, or t in µs; None: it knows nothing yet
@@ -75,7 +90,7 @@ class Archive:
         if "archive" not in facts:
             self._begin()
             self._set(archive=self.id, namespace=self.namespace)
-            self._db.execute("COMMIT")
+            self._commit()
         if self._boot_n is not None:
             self.abandon_bootstrap()
 
@@ -98,7 +113,7 @@ class Archive:
             if not self.is_bootstrapping and self._tail is not None:
                 self._set(position=f"{self._tail.id} {self._tail.t_us}")
             self._set(touches=self._touches, unknown_entries=self.unknown_entries)
-            self._db.execute("COMMIT")
+            self._commit()
         if not self.is_bootstrapping:
             self.position = self._tail
 
@@ -129,6 +144,7 @@ class Archive:
         """Begin a new state; the one there is stays until ``end_bootstrap``."""
         if self.is_bootstrapping:
             self.abandon_bootstrap()
+        self.commit()  # what was appended to the old state belongs to it
         self._begin()
         self._boot_n = self._n
         self._start_fold(self._life + 1)
@@ -172,7 +188,7 @@ class Archive:
                 self._db.execute(f"DELETE FROM {table} WHERE n > ?", (self._boot_n,))
             self._db.execute("DELETE FROM live WHERE life > ?", (self._life,))
             self._db.execute("DELETE FROM fact WHERE name = 'boot_n'")
-            self._db.execute("COMMIT")
+            self._commit()
             self._n = int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
         self._boot_n, self._tail = None, self.position
         self._start_fold(self._life)
@@ -191,6 +207,8 @@ class Archive:
         """What a row of the state is of."""
         with converted(self.path):
             found = self._db.execute(f"SELECT {body.COLUMNS} FROM entry WHERE n = ?", (row.n,)).fetchone()
+            if found is None:
+                raise ArchiveCorrupt(f"archive {self.path}: history entry {row.n} of schedule {row.id!r} is gone")
             kept = record(body.entry_of(found), row.row)
             if not kept.fields.get("data") and (data := self._arguments.of(row.n, row.row)) is not None:
                 kept.fields["data"] = data
@@ -207,8 +225,20 @@ class Archive:
         with converted(self.path):
             self._begin()
             has_more = self._retention.step()
-            self._db.execute("COMMIT")
+        self.commit()
         return has_more
+
+    def check_step(self, budget_ms: float, clock: Clock) -> bool:
+        """
+        Look for about *budget_ms* whether the file is what was written; False when all of it was seen.
+
+        Raises:
+            ArchiveCorrupt: it is not. ArchiveFailed.
+        """
+        if self._check is None:
+            self._check = Check(self._db, self.path, clock)
+        with converted(self.path):
+            return self._check.step(budget_ms)
 
     def close(self) -> None:
         """Give file and lock back; what was not committed is lost."""
@@ -231,20 +261,24 @@ class Archive:
                 except UnknownEntry as error:
                     problems.append(error)
                     self.unknown_entries += 1
-                    touched = []
+                    touched, is_known = [], False
+                else:
+                    is_known = True
                 if n is None:
-                    self._insert(entry, touched)
+                    self._insert(entry, touched, is_known=is_known)
+                elif is_known and not self._keeps_args:  # they may have been forgotten since
+                    self._arguments.keep(n, without_arguments(entry)[1])
                 self._tail = entry.position
                 if len(self._touched) >= _PIECE:
                     self._flush()
             self._flush()
         return problems
 
-    def _insert(self, entry: Entry, touched: Sequence[str], *, is_ours: bool = False) -> int:
-        """Gather an entry for the history; its number."""
+    def _insert(self, entry: Entry, touched: Sequence[str], *, is_ours: bool = False, is_known: bool = True) -> int:
+        """Gather an entry for the history; its number. Where arguments stand in an unknown one, nobody knows."""
         self._n += 1
         n = self._n
-        if not self._keeps_args:
+        if is_known and not self._keeps_args:
             entry, datas = without_arguments(entry)
             self._arguments.keep(n, datas)
         self._entries.append(body.row_of(n, entry, body.pack(entry.body), is_ours=is_ours))
@@ -280,6 +314,17 @@ class Archive:
 
     def _set(self, **facts: Any) -> None:
         self._db.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", list(facts.items()))
+
+    def _commit(self) -> None:
+        """End the transaction, with a checksum of the facts."""
+        facts: dict[str, Any] = dict(self._db.execute("SELECT name, value FROM fact").fetchall())
+        self._set(**{_SUM: _sum_of(facts)})
+        self._db.execute("COMMIT")
+
+
+def _sum_of(facts: dict[str, Any]) -> int:
+    """CRC-32 over all facts but itself."""
+    return crc32(repr(sorted(item for item in facts.items() if item[0] != _SUM)).encode())
 
 
 def _touched_by(entry: Entry) -> list[str]:

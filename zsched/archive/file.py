@@ -23,7 +23,7 @@ _INSTANCES: Final = 16  # daemons of one namespace and user on one machine that 
 _PAGE_BYTES: Final = 8192
 _CACHE_KIB: Final = 131_072  # at most; of pages that were used
 _CHECKPOINT_PAGES: Final = 8000  # of the write-ahead log, before it is moved into the file: 64 MiB
-_CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH)
 _FORBIDDEN: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _PARTS: Final = ("", "-wal", "-shm")  # of one database
 
@@ -127,7 +127,8 @@ def converted(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF  # the primary one
-        if code in _CORRUPT:
+        is_no_text = not code and isinstance(error, sqlite3.OperationalError)  # in a column of texts, so says Python
+        if code in _CORRUPT or is_no_text:
             raise ArchiveCorrupt(f"archive {path}: {error}") from error
         raise ArchiveFailed(f"archive {path}: {error}") from error
     except PermissionError as error:

@@ -53,7 +53,11 @@ class Live:
     @classmethod
     def of(cls, row: Stored) -> Live:
         """The row as stored. Raises ArchiveCorrupt."""
-        if checksum(*row[:-1]) != row[-1]:
+        try:
+            is_as_written = checksum(*row[:-1]) == row[-1]
+        except (TypeError, AttributeError):  # a value has another type
+            is_as_written = False
+        if not is_as_written:
             raise ArchiveCorrupt(f"the state of schedule {row[0]!r} is not what was written: its checksum differs")
         return cls(*row[:-1])
 

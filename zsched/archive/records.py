@@ -10,13 +10,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
 
 from zsched.core.held import Held
 from zsched.core.log import Entry, PutRecurring, Puts, Texts, UnknownEntry, text
+from zsched.errors import ArchiveCorrupt
 
 SCAN = "scan"  # the kind of entries that stand for no entry of the log: what a bootstrap read from Redis
 _OWN = "schedule:"  # before a recurring schedule's own fields in a scanned record
 _HEAD = 6  # texts before a scanned row's record
+_SUM: Final = 4  # bytes of the checksum before arguments that stand apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +108,24 @@ class Arguments:
 
     def keep(self, n: int, datas: Sequence[bytes]) -> None:
         """Those of the rows of entry *n*."""
-        self._db.executemany(
-            "INSERT OR REPLACE INTO argument VALUES (?, ?, ?)", [(n, row, data) for row, data in enumerate(datas)]
-        )
+        rows = [(n, row, _sum_of(n, row, data) + data) for row, data in enumerate(datas)]
+        self._db.executemany("INSERT OR REPLACE INTO argument VALUES (?, ?, ?)", rows)
 
     def of(self, n: int, row: int) -> bytes | None:
-        """Those of one row, or None."""
+        """Those of one row, or None. Raises ArchiveCorrupt."""
         found = self._db.execute("SELECT data FROM argument WHERE n = ? AND row = ?", (n, row)).fetchone()
-        return found[0] if found else None
+        return arguments_of(n, row, found[0]) if found else None
+
+
+def arguments_of(n: int, row: int, stored: bytes) -> bytes:
+    """The arguments in a row of the table. Raises ArchiveCorrupt when they are not what was written."""
+    if not isinstance(stored, bytes) or _sum_of(n, row, stored[_SUM:]) != stored[:_SUM]:
+        raise ArchiveCorrupt(f"arguments {row} of history entry {n} are not what was written: their checksum differs")
+    return stored[_SUM:]
+
+
+def _sum_of(n: int, row: int, data: bytes) -> bytes:
+    return crc32(data, crc32(b"%d %d" % (n, row))).to_bytes(_SUM, "little")
 
 
 def _places_of_data(entry: Entry) -> list[int]:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+from unittest.mock import patch
 
 import redis
 from rq.scheduler import RQScheduler
@@ -28,7 +29,8 @@ from zsched.bench.results import Broken
 from zsched.client import Client
 from zsched.config import load
 from zsched.core.clock import SystemClock
-from zsched.daemon import process
+from zsched.daemon import daemon, process
+from zsched.daemon.archiver import Archiver
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _STOP_S = 10.0  # from SIGTERM to exit
@@ -78,15 +80,31 @@ def running(arena: Arena, role: str, url: str, *numbers: int) -> Iterator[subpro
 
 
 @contextmanager
-def leader(arena: Arena, ground: Ground) -> Iterator[subprocess.Popen[bytes]]:
+def leader(arena: Arena, ground: Ground, role: str = "daemon") -> Iterator[subprocess.Popen[bytes]]:
     """A daemon during the block, which begins when it leads."""
-    with running(arena, "daemon", ground.url) as child:
+    with running(arena, role, ground.url) as child:
         arena.wait_for("a daemon leads", lambda: ground.redis.exists(ground.keys.lease()))
         yield child
 
 
 def _daemon(url: str) -> int:
     return process.run(load(env={}, flags={"redis.url": url, "log.level": "warning"}))
+
+
+class _NoArchiver(Archiver):
+    """Opens no archive and follows nothing: what a daemon would be without one."""
+
+    def open(self) -> None:
+        """No file."""
+
+    def start(self) -> None:
+        """No thread."""
+
+
+def _daemon_alone(url: str) -> int:
+    """Only a yardstick: no setting makes a daemon like this."""
+    with patch.object(daemon, "Archiver", _NoArchiver):
+        return _daemon(url)
 
 
 def _rq_scheduler(url: str) -> int:
@@ -108,5 +126,7 @@ def _puts(url: str, per_s: int, seconds: int) -> int:
 
 
 if __name__ == "__main__":
-    roles: dict[str, Callable[..., int]] = {"daemon": _daemon, "rq-scheduler": _rq_scheduler, "puts": _puts}
+    roles: dict[str, Callable[..., int]] = {
+        "daemon": _daemon, "daemon-alone": _daemon_alone, "rq-scheduler": _rq_scheduler, "puts": _puts,
+    }  # fmt: skip
     sys.exit(roles[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:])))

@@ -16,7 +16,7 @@ from zsched.cli.values import duration_text
 from zsched.config.redaction import redact
 from zsched.core.clock import LAST_MS
 from zsched.core.model import Priority, iso
-from zsched.storage.archivers import ALIVE_MS, ArchiveState, Report
+from zsched.storage.archivers import ArchiveState, Report
 from zsched.storage.reader import Overview
 
 LATE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
@@ -54,9 +54,11 @@ def _problems(overview: Overview) -> list[str]:
         problems.append("nobody leads: no daemon of this namespace is running")
     if _late_ms(overview) > LATE_MS:
         problems.append(f"the oldest due schedule is {duration_text(_late_ms(overview))} late")
-    for report in _shown(overview):
-        if report.state in _TROUBLED and _is_heard(report, overview):
-            problems.append(f"archive {_place(report)} {report.state.value}: {_trouble(report) or 'no reason given'}")
+    problems += [
+        f"archive {_place(report)} {report.state.value}: {_trouble(report) or 'it gives no reason'}"
+        for report in _shown(overview)
+        if report.state in _TROUBLED and report.is_recent(overview.now_ms)
+    ]
     if overview.leader is not None and not any(report.is_alive(overview.now_ms) for report in overview.archives):
         problems.append("no archive follows the log")
     return problems
@@ -67,12 +69,8 @@ def _problems(overview: Overview) -> list[str]:
 
 def _shown(overview: Overview) -> list[Report]:
     """The archives that were heard of lately, by place: who reported last changes from call to call."""
-    lately = [report for report in overview.archives if overview.now_ms - report.told_ms <= FORGOTTEN_MS]
+    lately = [report for report in overview.archives if report.is_recent(overview.now_ms, FORGOTTEN_MS)]
     return sorted(lately, key=lambda report: (_place(report), report.archive))
-
-
-def _is_heard(report: Report, overview: Overview) -> bool:
-    return overview.now_ms - report.told_ms <= ALIVE_MS
 
 
 def _place(report: Report) -> str:
@@ -119,7 +117,7 @@ def _archive_text(report: Report, overview: Overview) -> str:
         parts.append(f"{behind:,} {'entry' if behind == 1 else 'entries'} behind" if behind else "up to date")
     if since is not None:
         parts.append(f"complete since {since}")
-    if not _is_heard(report, overview):
+    if not report.is_recent(overview.now_ms):
         parts.append(f"heard of {relative_text(report.told_ms, overview.now_ms)}")
     return ", ".join(parts) + (f": {trouble}" if (trouble := _trouble(report)) else "")
 

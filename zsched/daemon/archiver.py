@@ -25,6 +25,7 @@ from zsched.core.log import Position
 from zsched.daemon.follower import Follower
 from zsched.errors import (
     ArchiveCorrupt,
+    ArchiveError,
     ArchiveFailed,
     ArchiveInUse,
     RedisRefused,
@@ -40,6 +41,8 @@ _WAIT_MS: Final = 200  # for the log to go on, before looking whether to stop
 _LEAST_PASS_MS: Final = 10.0  # between two passes: what comes meanwhile shares a commit
 _RETRY_S: Final = 1.0  # before trying again what went wrong
 _PRUNE_EVERY_MS: Final = 3_600_000.0
+_CHECK_AT_OPEN_MS: Final = 1000.0  # for comparing checksums before the daemon goes on
+_CHECK_MS: Final = 5.0  # of every idle pass, until all of the file was seen
 _DAY_US: Final = 86_400 * 1_000_000
 _NOWHERE: Final = Position(-1, 0, 0)
 _STOP_S: Final = 5.0  # for the last entries to be archived when the daemon stops
@@ -59,7 +62,9 @@ class Archiver:
         self._path: Path | None = None
         self._follower: Follower | None = None
         self._trouble: str | None = None  # what was said last, until it is well
-        self._next_prune_ms = clock.monotonic_ms()
+        self._next_prune_ms, self._is_pruning = clock.monotonic_ms(), False
+        self._is_checked = False  # all of the file was compared with its checksums
+        self._known_as: tuple[str, Position | None] = f"none-{daemon}", None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="zsched-archiver", daemon=True)
         self.moved = threading.Condition()  # notified when the position moved
@@ -110,7 +115,8 @@ class Archiver:
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(_STOP_S)
-        self._close()
+        if not self._thread.is_alive():  # else it is in the middle of something; the process's end closes the file
+            self._close()
 
     # -- the thread -------------------------------------------------------------------------------
 
@@ -119,7 +125,10 @@ class Archiver:
             try:
                 with closing(self._link.open()) as wire:
                     self._keep(wire)
-            except (RedisUnavailable, RedisRefused):  # the main loop says so
+            except RedisUnavailable:  # the main loop says so
+                self._stopping.wait(_RETRY_S)
+            except RedisRefused as error:  # a right that only the archiver needs, or out of memory for its report
+                self._say_once("archiver_refused", str(error))
                 self._stopping.wait(_RETRY_S)
 
     def _keep(self, wire: Wire) -> None:
@@ -127,15 +136,26 @@ class Archiver:
         archivers = Archivers(wire, self._keys)
         while not self._stopping.is_set():
             try:
-                archive = self._archive or self._open()
-                self._follow(archive, wire, archivers)
-            except ArchiveCorrupt as error:
-                self._begin_anew(error)
-            except ArchiveFailed as error:
-                self._say_once("archive_failed", str(error))
-                self._close()
+                self._follow_once(wire, archivers)
+            except (RedisUnavailable, RedisRefused):
+                raise
+            except Exception as error:  # whatever it is, it must not end the thread unheard
+                self._fail(error)
                 self._report(archivers, ArchiveState.FAILED)
                 self._stopping.wait(_RETRY_S)
+
+    def _follow_once(self, wire: Wire, archivers: Archivers) -> None:
+        """Follow until stopped; a corrupt file is replaced first."""
+        try:
+            self._follow(self._archive or self._open(), wire, archivers)
+        except ArchiveCorrupt as error:
+            self._begin_anew(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not isinstance(error, ArchiveError):
+            log.exception("archiver_crashed")
+        self._say_once("archive_failed", str(error) or repr(error))
+        self._close()
 
     def _follow(self, archive: Archive, wire: Wire, archivers: Archivers) -> None:
         self._follower = follower = Follower(archive, wire, self._keys, self._clock)
@@ -154,6 +174,8 @@ class Archiver:
                 with self.moved:
                     self.moved.notify_all()
                 self._prune(archive, now_ms)
+            elif not self._is_checked:
+                self._is_checked = not archive.check_step(_CHECK_MS, self._clock)
             if is_last:
                 return
             took_ms = self._clock.monotonic_ms() - began_ms
@@ -173,6 +195,7 @@ class Archiver:
         for number, path in enumerate(paths):
             try:
                 self._archive = Archive(path, self._settings.namespace, keep_args=settings.keep_args)
+                self._is_checked = not self._archive.check_step(_CHECK_AT_OPEN_MS, self._clock)
             except ArchiveInUse:
                 if number == len(paths) - 1:
                     raise
@@ -205,19 +228,21 @@ class Archiver:
         if self._clock.monotonic_ms() >= self._next_prune_ms:
             self._next_prune_ms = self._clock.monotonic_ms() + _PRUNE_EVERY_MS
             archive.begin_pruning(now_ms * 1000 - self._settings.archive.retention_days * _DAY_US)
-        archive.prune()
+            self._is_pruning = True
+        self._is_pruning = self._is_pruning and archive.prune()
 
     # -- telling ----------------------------------------------------------------------------------
 
     def _report(self, archivers: Archivers, state: ArchiveState) -> int:
+        """Tell Redis; a failed archive under the name and position that it had. TIME in ms."""
         archive = self._archive
         about: dict[str, Any] = {"host": socket.gethostname(), "path": str(self._path), "daemon": self._daemon}
         if archive is not None:
+            self._known_as = archive.id, archive.position
             about |= {"complete_since": archive.complete_since, "unknown_entries": archive.unknown_entries}
         if self._trouble is not None:
             about["trouble"] = self._trouble
-        id = archive.id if archive is not None else f"none-{self._daemon}"
-        return archivers.report(id, archive.position if archive else None, state, about)
+        return archivers.report(*self._known_as, state, about)
 
     def _tell(self, state: ArchiveState) -> None:
         if state is ArchiveState.REFUSED:

@@ -70,6 +70,8 @@ class Follower:
         Raises:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
+        if self._archive.is_bootstrapping:  # the connection broke in it: what was read may be of another history
+            self._archive.abandon_bootstrap()
         if self._archive.position is not None and self._follow():
             self.state = ArchiveState.FOLLOWING
             return True

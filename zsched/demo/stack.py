@@ -36,9 +36,9 @@ class Stack:
     """
     The processes; as a context manager they run inside the block and are gone after it.
 
-    ``settings`` are those given, but for the private Redis and an archive beside its files. *preload* is a module that workers import before
-    they fork: else every run imports its own (measured: 60 ms a run instead of 8). With *quiet*, what the
-    children say goes to files in the temporary folder, else to this process's stderr.
+    ``settings`` are those given, but for the private Redis and an archive beside its files. *preload* is a module
+    that workers import before they fork: else every run imports its own (measured: 60 ms a run instead of 8). With
+    *quiet*, what the children say goes to files in the temporary folder, else to this process's stderr.
 
     Raises:
         ZschedError: one of them did not start; the message repeats the end of what it said.

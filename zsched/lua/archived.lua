@@ -3,7 +3,7 @@
 -- KEYS   meta log archivers
 -- ARGV   entry           its id; - asks only whether an archive is alive
 --        entry_ms        TIME in ms when it was written
---        alive_ms        who reported longer ago is not alive
+--        alive_ms        who reported longer ago, or so far ahead of a clock that was set back, is not alive
 -- RETURNS  OK, word, number of archives that are alive and follow
 --        words: archived waiting LOST
 -- LOGS   nothing
@@ -33,7 +33,7 @@ local alive, is_archived = 0, false
 local reports = redis.call('HVALS', archivers_key)
 for _, report in ipairs(reports) do
   local at, at_t, told_ms, state = string.match(report, '^(%S+) (%d+) (%d+) (%S+)')
-  if state == 'following' and now_ms - tonumber(told_ms) <= alive_ms then
+  if state == 'following' and math.abs(now_ms - tonumber(told_ms)) <= alive_ms then
     alive = alive + 1
   end
   local is_id = at and string.match(at, '^%d+%-%d+$')

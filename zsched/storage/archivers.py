@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from zsched.core.clock import LAST_MS
 from zsched.core.log import Position
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Channel, Scripts
@@ -44,16 +45,20 @@ class Report:
 
     def is_alive(self, now_ms: int) -> bool:
         """Whether it follows, and was heard of within ALIVE_MS."""
-        return self.state is ArchiveState.FOLLOWING and now_ms - self.told_ms <= ALIVE_MS
+        return self.state is ArchiveState.FOLLOWING and self.is_recent(now_ms)
+
+    def is_recent(self, now_ms: int, within_ms: int = ALIVE_MS) -> bool:
+        """Whether it was told within *within_ms*, and not before the clock was set back by more than that."""
+        return abs(now_ms - self.told_ms) <= within_ms
 
     @classmethod
     def parse(cls, archive: bytes, text: bytes) -> Report | None:
         """The report under a field of the hash; None when a foreign hand wrote it."""
         try:
-            entry, entry_t, told_ms, state, about = text.decode().split(" ", 4)
+            entry, entry_t, told, state, about = text.decode().split(" ", 4)
             epoch, _, seq = entry.partition("-")
             position = Position(int(epoch), int(seq), int(entry_t)) if epoch else None
-            return cls(archive.decode(), position, int(told_ms), ArchiveState(state), _about(json.loads(about)))
+            return cls(archive.decode(), position, _instant(told), ArchiveState(state), _about(json.loads(about)))
         except ValueError:
             return None
 
@@ -65,9 +70,9 @@ def reports_of(flat: list[bytes]) -> list[Report]:
     """
     parsed = (Report.parse(archive, text) for archive, text in zip(flat[::2], flat[1::2], strict=True))
     reports = sorted((report for report in parsed if report), key=lambda report: -report.told_ms)
-    by_daemon: dict[Any, Report] = {}
+    by_daemon: dict[str, Report] = {}
     for report in reports:
-        by_daemon.setdefault(report.about.get("daemon") or report.archive, report)
+        by_daemon.setdefault(str(report.about.get("daemon") or report.archive), report)
     return list(by_daemon.values())
 
 
@@ -103,6 +108,12 @@ class Archivers:
 
     def _archived(self, entry: str, entry_ms: int) -> list[Any]:
         return self._scripts.call("archived", entry=entry, entry_ms=entry_ms, alive_ms=ALIVE_MS)
+
+
+def _instant(told: str) -> int:
+    if int(told) > LAST_MS:
+        raise ValueError(f"{told} ms is beyond all times")
+    return int(told)
 
 
 def _about(told: Any) -> dict[str, Any]:

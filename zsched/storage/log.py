@@ -72,17 +72,22 @@ class Log:
         return None
 
     def _halve(self, low: Position, high: Position, is_far_enough: Callable[[Position], bool]) -> Position:
-        """*low* is not far enough, *high* is, and both are of one epoch."""
-        while high.seq - low.seq > 1:
-            found = self.read(f"{low.epoch}-{(low.seq + high.seq) // 2}", 1)
+        """
+        *low* is not far enough, *high* is, and both are of one epoch. Ends also when entries between them are
+        missing, trimmed meanwhile or lost: the range of seqs shrinks by what was asked for, not by what was found.
+        """
+        first, until_seq = high, high.seq  # the first known; no entry from until_seq on comes before it
+        too_low_seq = low.seq
+        while until_seq - too_low_seq > 1:
+            middle_seq = (too_low_seq + until_seq) // 2
+            found = self.read(f"{low.epoch}-{middle_seq}", 1)
             if not found:
-                return high
-            middle = found[0].position
-            if is_far_enough(middle):
-                high = middle
+                return first
+            if is_far_enough(found[0].position):
+                first, until_seq = found[0].position, middle_seq
             else:
-                low = middle
-        return high
+                too_low_seq = found[0].position.seq
+        return first
 
     def size(self) -> tuple[int, int]:
         """Entries, and about how many bytes of memory they take (Redis looks at a sample)."""

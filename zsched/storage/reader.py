@@ -151,7 +151,8 @@ class Reader:
         commands += [("ZRANGE", keys.due(lane), 0, 0, "WITHSCORES") for lane in lanes]
         commands += [("SCARD", keys.recurring()), ("HLEN", keys.paused()), ("HLEN", keys.quarantine())]
         commands += [("GET", keys.lease()), ("PTTL", keys.lease()), ("HMGET", keys.meta(), "epoch", "hold")]
-        commands += [("XLEN", keys.log()), ("HGETALL", keys.archivers()), ("XREVRANGE", keys.log(), "+", "-", "COUNT", 1)]
+        commands += [("XLEN", keys.log()), ("HGETALL", keys.archivers())]
+        commands += [("XREVRANGE", keys.log(), "+", "-", "COUNT", 1)]  # after the reports: they are not ahead of it
         with self._link.wire() as wire:
             for command in commands:
                 wire.send(*command)

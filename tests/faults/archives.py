@@ -1,0 +1,171 @@
+"""What archives have and what Redis has, in the same words, and what archives tell of themselves."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
+from zsched.archive import Archive
+from zsched.archive.body import COLUMNS, entry_of
+from zsched.archive.file import connect_to_read
+from zsched.archive.records import Record
+from zsched.core.held import Held
+from zsched.core.log import Entry, Position
+from zsched.storage.archivers import Archivers, ArchiveState, Report
+from zsched.storage.census import Census
+from zsched.storage.connection import Link, Wire
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log
+
+KEYS = Keys("default")
+SHORT = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}
+# What changes in Redis as a run or schedule goes its way, and is told by other columns of the state than its record.
+_MOVING = {"status", "created_at", "enqueued_at", "zs_uncertain"}
+_MOVING_OWN = {"nominal", "last", "ended_at"}
+
+State = dict[tuple[str, str], tuple[Any, ...]]  # id, run → place, due, nominal, last, note, fields, lane, own fields
+
+
+# -- in the file ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """The file at *path*, read beside its writer."""
+    with closing(connect_to_read(path)) as db:
+        yield db
+
+
+def history(path: Path) -> list[Entry]:
+    """The log's entries in the archive at *path*, in the order in which it learnt them."""
+    with reading(path) as db:
+        rows = db.execute(f"SELECT {COLUMNS} FROM entry WHERE seq IS NOT NULL ORDER BY n")
+        return [entry_of(row) for row in rows]
+
+
+def repeated(entries: list[Entry]) -> list[Position]:
+    """What stands more than once in *entries*."""
+    return [position for position, number in Counter(entry.position for entry in entries).items() if number > 1]
+
+
+def state_of(path: Path) -> State:
+    """The state in the archive at *path*, which nobody writes now."""
+    with closing(Archive(path, "default")) as archive:
+        return {
+            row.key: (row.place, row.due, row.nominal, row.last, row.note, *_recorded(record, row.place))
+            for row, record in archive.state()
+        }
+
+
+def fact(path: Path, name: str) -> str | None:
+    """A fact of the archive at *path*, as last committed; None when there is no such fact, or no file yet."""
+    try:
+        with reading(path) as db:
+            found = db.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
+    except sqlite3.OperationalError:  # not there yet
+        return None
+    return str(found[0]) if found else None
+
+
+# -- in Redis ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def wire_to(url: str) -> Iterator[Wire]:
+    """One connection, for what the storage layer reads."""
+    link = Link.from_url(url, WITHIN_S)
+    with closing(link.open()) as wire:
+        yield wire
+    link.pool.disconnect()
+
+
+def held_in(url: str) -> State:
+    """What Redis holds, as a bootstrap reads it, in the words of ``state_of``."""
+    held: State = {}
+    with wire_to(url) as wire:
+        census = Census(wire, KEYS)
+        for _, rows in census.schedules(dict.fromkeys(census.ids())):
+            held |= {(row.id, row.run): _told(row) for row in rows}
+        for _, rows in census.runs(dict.fromkeys(census.run_ids()), None):
+            held |= {(row.id, row.run): _told(row) for row in rows}
+    return held
+
+
+def log_in(url: str) -> list[Entry]:
+    """The whole log in Redis."""
+    with wire_to(url) as wire:
+        return list(Log(wire, KEYS).entries(page=1000))
+
+
+def report_of(url: str, path: Path) -> Report | None:
+    """What the archive at *path* told last."""
+    with wire_to(url) as wire:
+        reports = Archivers(wire, KEYS).reports()
+    return next((report for report in reports if report.about.get("path") == str(path)), None)
+
+
+def has_caught_up(url: str, path: Path) -> Report | None:
+    """What the archive at *path* told last, if it follows and that is the log's end."""
+    with wire_to(url) as wire:
+        last = Log(wire, KEYS).last()
+    report = report_of(url, path)
+    is_there = report and last and report.position == last.position and report.state is ArchiveState.FOLLOWING
+    return report if is_there else None
+
+
+def leader_of(daemons: list[DaemonProcess], lease: bytes | None) -> DaemonProcess | None:
+    """Whose the lease is."""
+    for daemon in daemons:
+        if (told := daemon.of("daemon_started")) and (lease or b"").startswith(told[0]["daemon"].encode()):
+            return daemon
+    return None
+
+
+def stop(*daemons: DaemonProcess) -> None:
+    """Stop them as systemd does, one after the other; each must end well."""
+    for daemon in daemons:
+        daemon.send(signal.SIGTERM)
+        assert 0 == daemon.wait()
+
+
+# -- comparing --------------------------------------------------------------------------------------
+
+
+def differences(expected: State, actual: State) -> dict[tuple[str, str], tuple[Any, Any]]:
+    """Where two states differ: at most ten keys, with both sides."""
+    keys = [key for key in expected.keys() | actual.keys() if expected.get(key) != actual.get(key)]
+    return {key: (expected.get(key), actual.get(key)) for key in sorted(keys)[:10]}
+
+
+def assert_state_is_redis_own(url: str, path: Path) -> State:
+    """The state of the archive at *path*, which nobody writes now, is what Redis holds."""
+    held, archived = held_in(url), state_of(path)
+    assert {} == differences(held, archived)
+    return archived
+
+
+def await_caught_up(url: str, *paths: Path, within_s: float = WITHIN_S) -> list[Report]:
+    """When all of them follow and are at the log's end, what they told."""
+    return [eventually(lambda path=path: has_caught_up(url, path), within_s) for path in paths]  # type: ignore[misc]
+
+
+def _told(held: Held) -> tuple[Any, ...]:
+    pairs = {name.decode(): value for name, value in zip(held.record[::2], held.record[1::2], strict=True)}
+    own = {name.removeprefix("schedule:"): value for name, value in pairs.items() if name.startswith("schedule:")}
+    fields = {name: value for name, value in pairs.items() if not name.startswith("schedule:")}
+    record = Record(held.lane, fields, own)
+    return held.place, held.due_ms, held.nominal_ms, held.last, held.note, *_recorded(record, held.place)
+
+
+def _recorded(record: Record, place: str) -> tuple[Any, ...]:
+    """What of *record* stays as it was written; of a run that was pushed, RQ's part alone."""
+    if place == "open":
+        return {name: value for name, value in record.fields.items() if name not in _MOVING | {"zs"}}, "", {}
+    fields = {name: value for name, value in record.fields.items() if name not in _MOVING}
+    return fields, record.lane, {name: value for name, value in record.schedule.items() if name not in _MOVING_OWN}

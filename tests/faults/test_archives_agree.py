@@ -1,0 +1,124 @@
+"""
+Two daemons with archives of their own, one of them killed again and again: both have the whole log, once.
+
+Short by default; ``ZSCHED_TEST_LONG=1`` makes it 100,000 schedules in 75 s, with a kill every 3 s.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.faults.archives import (
+    SHORT,
+    assert_state_is_redis_own,
+    await_caught_up,
+    history,
+    leader_of,
+    log_in,
+    repeated,
+    stop,
+)
+from tests.faults.ledger import assert_dense
+from tests.faults.life import Life
+from tests.faults.processes import DaemonProcess
+from zsched.archive import START, History
+
+pytestmark = pytest.mark.redis
+IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"
+SCHEDULES = 100_000 if IS_LONG else 2_000
+FOR_S = 75 if IS_LONG else 6
+KILL_EVERY_S = 3.0 if IS_LONG else 1.5
+
+Start = Callable[..., DaemonProcess]
+
+
+class Pair:
+    """Two daemons; inside the block one of them is killed every KILL_EVERY_S and started again."""
+
+    def __init__(self, start: Start, url: str, watch: redis.Redis, paths: list[Path]) -> None:
+        self.kills, self.kills_of_leader = 0, 0
+        self._start, self._url, self._watch, self._paths = start, url, watch, paths
+        self._random, self._ending = random.Random(11), threading.Event()
+        self.daemons = [self._started(path) for path in paths]
+        self._killer = threading.Thread(target=self._kill_on)
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> Pair:
+        for daemon in self.daemons:
+            daemon.wait_for("archive_opened")
+        self._killer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._killer.join()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """The standby first: nobody takes over, so nothing is logged that one of them does not see."""
+        leader = self.leader()
+        stop(*sorted(self.daemons, key=lambda daemon: daemon is leader))
+
+    def leader(self) -> DaemonProcess | None:
+        return leader_of(self.daemons, self._watch.get("zsched:{default}:lease"))
+
+    def _started(self, path: Path) -> DaemonProcess:
+        return self._start(self._url, ARCHIVE_PATH=str(path), ARCHIVE_LOG_KEEP_MIB="4096", **SHORT)
+
+    def _kill_on(self) -> None:
+        try:
+            while not self._ending.wait(KILL_EVERY_S):
+                leader = self.leader()
+                number = self._random.randrange(2)
+                self.kills_of_leader += self.daemons[number] is leader
+                self.daemons[number].send(signal.SIGKILL)
+                assert -signal.SIGKILL == self.daemons[number].wait()
+                self.kills += 1
+                self.daemons[number] = self._started(self._paths[number])
+        except BaseException as error:
+            self._error = error
+
+
+def test_both_archives_have_the_whole_log_and_the_state_of_redis_however_often_one_is_killed(
+    start_daemon: Start,
+    redis_url: str,
+    redis_client: redis.Redis,
+    tmp_path: Path,
+    record_testsuite_property: Callable[[str, object], None],
+) -> None:
+    paths, began = [tmp_path / "one.db", tmp_path / "two.db"], time.monotonic()
+    pair = Pair(start_daemon, redis_url, redis_client, paths)
+    life = Life(redis_url, redis_client, seed=7, rules=400 if IS_LONG else 40, bulk=600 if IS_LONG else 60)
+
+    with pair:
+        life.live(SCHEDULES, FOR_S)
+    life.settle()
+    await_caught_up(redis_url, *paths, within_s=60)
+    pair.stop()
+
+    log, archived = log_in(redis_url), [history(path) for path in paths]
+    figures = {"schedules": life.scheduled, "entries": len(log), "kills": pair.kills, "of_leader": pair.kills_of_leader}
+    for name, value in (figures | {"seconds": round(time.monotonic() - began, 1)}).items():
+        record_testsuite_property(name, value)
+    assert_dense(redis_client)
+    assert [] == [entry.position for entry, kept in zip(log, archived[0], strict=True) if entry != kept]
+    assert [] == [entry.position for entry, kept in zip(log, archived[1], strict=True) if entry != kept]
+    assert [] == repeated(archived[0])
+    states = [assert_state_is_redis_own(redis_url, path) for path in paths]
+    assert states[0] == states[1]
+    record_testsuite_property("rows of state", len(states[0]))
+    for path in paths:
+        with History(path) as told:
+            assert (START, log[-1].position) == (told.complete_since, told.position)
+    assert pair.kills >= FOR_S / KILL_EVERY_S / 2
+    assert pair.kills_of_leader >= 1

@@ -1,0 +1,212 @@
+"""Reading the log: pages, and searching over several epochs, also while it is trimmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from zsched.core.log import Position
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log
+
+KEYS = Keys("default")
+START_US = 1_767_225_600_000_000
+STEP_US = 1_000_000
+
+# Seq is dense over all epochs; some epochs have one entry, and the numbers of digits change on the way.
+EPOCHS = [1] * 7 + [2] + [9] * 30 + [10] + [11] + [100] * 61
+POSITIONS = [Position(epoch, n + 1, START_US + n * STEP_US) for n, epoch in enumerate(EPOCHS)]
+
+
+@pytest.fixture
+def link(redis_url: str) -> Iterator[Link]:
+    link = Link.from_url(redis_url, 5.0)
+    yield link
+    link.pool.disconnect()
+
+
+@pytest.fixture
+def log(link: Link, redis_client: redis.Redis) -> Log:
+    """A log with the entries POSITIONS."""
+    write(redis_client, POSITIONS)
+    return Log(link, KEYS)
+
+
+def write(client: redis.Redis, positions: list[Position]) -> None:
+    with client.pipeline(transaction=False) as pipeline:
+        for position in positions:
+            pipeline.xadd(KEYS.log(), {"kind": "cancel", "t": position.t_us, "id": "a", "due": 5}, id=position.id)
+        pipeline.execute()
+
+
+def forget_before(client: redis.Redis, first_kept: Position) -> None:
+    client.xtrim(KEYS.log(), minid=first_kept.id, approximate=False)
+
+
+class Interrupted:
+    """A channel that lets something happen after its command number *number*, and counts."""
+
+    def __init__(self, link: Link, number: int = -1, happen: Callable[[], object] = lambda: None) -> None:
+        self._link, self._number, self._happen = link, number, happen
+        self.commands = 0
+
+    def execute(self, *command: Any) -> Any:
+        reply = self._link.execute(*command)
+        self.commands += 1
+        assert self.commands < 1000, "it does not end"
+        if self.commands == self._number:
+            self._happen()
+        return reply
+
+
+# -- reading ------------------------------------------------------------------------------------------
+
+
+def test_a_page_begins_with_the_named_entry(log: Log) -> None:
+    assert POSITIONS[:3] == [entry.position for entry in log.read("-", 3)]
+    assert POSITIONS[6:10] == [entry.position for entry in log.read(POSITIONS[6].id, 4)]
+    assert POSITIONS[-1:] == [entry.position for entry in log.read(POSITIONS[-1].id, 4)]
+    assert [] == log.read("101-0", 4)
+
+
+def test_an_entry_is_read_as_it_was_written(log: Log) -> None:
+    [entry] = log.read("9-9", 1)
+
+    assert (POSITIONS[8], "cancel", {b"id": b"a", b"due": b"5"}) == (entry.position, entry.kind, entry.fields())
+
+
+def test_reading_back_gives_the_newest_first(log: Log) -> None:
+    assert POSITIONS[:-4:-1] == [entry.position for entry in log.read_back("+", 3)]
+    assert POSITIONS[7:4:-1] == [entry.position for entry in log.read_back("2-8", 3)]
+    assert POSITIONS[6:4:-1] == [entry.position for entry in log.read_back("(2-8", 2)]
+    assert POSITIONS[:1] == [entry.position for entry in log.read_back("1-1", 3)]
+    assert [] == log.read_back("(1-1", 3)
+
+
+def test_first_and_last_are_the_oldest_and_the_newest(log: Log) -> None:
+    first, last = log.first(), log.last()
+
+    assert first is not None
+    assert last is not None
+    assert (POSITIONS[0], POSITIONS[-1]) == (first.position, last.position)
+
+
+def test_an_empty_log_has_nothing(link: Link) -> None:
+    log = Log(link, KEYS)
+
+    assert (None, None, [], (0, 0)) == (log.first(), log.last(), list(log.entries()), log.size())
+    assert log.search(lambda position: True) is None
+    assert not log.contains(POSITIONS[0])
+
+
+@pytest.mark.parametrize("page", [1, 7, 100, 101, 1000])
+def test_all_entries_come_once_whatever_the_page(log: Log, page: int) -> None:
+    assert POSITIONS == [entry.position for entry in log.entries(page=page)]
+    assert POSITIONS[40:] == [entry.position for entry in log.entries(POSITIONS[40].id, page)]
+
+
+@pytest.mark.parametrize("n", [0, 7, 8, 37, 99])
+def test_it_contains_an_entry_of_that_id_and_that_time_alone(log: Log, n: int) -> None:
+    there = POSITIONS[n]
+
+    assert log.contains(there)
+    assert not log.contains(there._replace(t_us=there.t_us + 1))
+    assert not log.contains(there._replace(epoch=there.epoch + 1))
+
+
+def test_what_was_trimmed_is_not_contained(log: Log, redis_client: redis.Redis) -> None:
+    forget_before(redis_client, POSITIONS[50])
+
+    assert [False, True] == [log.contains(POSITIONS[49]), log.contains(POSITIONS[50])]
+
+
+def test_waiting_ends_when_the_log_goes_on_or_the_time_is_over(log: Log) -> None:
+    assert log.wait(POSITIONS[-2].id, 60_000)
+    assert not log.wait(POSITIONS[-1].id, 1)
+
+
+def test_the_size_is_entries_and_bytes(log: Log) -> None:
+    length, size = log.size()
+
+    assert len(POSITIONS) == length
+    assert 1000 < size < 100_000
+
+
+# -- searching ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [0, 3, 6, 7, 8, 20, 38, 39, 40, 99])
+def test_a_search_finds_the_first_entry_that_is_far_enough(log: Log, redis_client: redis.Redis, first: int) -> None:
+    forget_before(redis_client, POSITIONS[first])
+    expected = [max(n, first) for n in range(len(POSITIONS))]
+
+    by_seq = [log.search(lambda at, n=n: at.seq >= POSITIONS[n].seq) for n in range(len(POSITIONS))]
+    by_time = [log.search(lambda at, n=n: at.t_us >= POSITIONS[n].t_us) for n in range(len(POSITIONS))]
+
+    assert [POSITIONS[n] for n in expected] == by_seq == by_time
+
+
+def test_a_time_between_two_entries_gives_the_later_one(log: Log) -> None:
+    found = [log.search(lambda at, t=position.t_us + 1: at.t_us >= t) for position in POSITIONS[:-1]]
+
+    assert POSITIONS[1:] == found
+
+
+def test_of_entries_of_one_time_the_first_is_found(link: Link, redis_client: redis.Redis) -> None:
+    positions = [Position(1, n + 1, START_US + n // 10) for n in range(100)]
+    write(redis_client, positions)
+
+    found = [Log(link, KEYS).search(lambda at, t=START_US + n: at.t_us >= t) for n in range(10)]
+
+    assert positions[::10] == found
+
+
+def test_nothing_is_found_when_nothing_is_far_enough(log: Log) -> None:
+    assert log.search(lambda position: position.seq > len(POSITIONS)) is None
+
+
+def test_a_search_reads_little(link: Link, redis_client: redis.Redis) -> None:
+    write(redis_client, [Position(3, n + 1, START_US + n) for n in range(10_000)])
+    channel = Interrupted(link)
+
+    found = Log(channel, KEYS).search(lambda position: position.seq >= 7_777)
+
+    assert Position(3, 7_777, START_US + 7_776) == found
+    assert channel.commands <= 20
+
+
+@pytest.mark.parametrize("number", range(1, 12))
+@pytest.mark.parametrize("first", [1, 8, 40, 45, 60, 69, 70, 71, 80, 99])
+def test_a_log_that_is_trimmed_meanwhile_gives_the_first_that_is_left(
+    log: Log, link: Link, redis_client: redis.Redis, number: int, first: int
+) -> None:
+    channel = Interrupted(link, number, lambda: forget_before(redis_client, POSITIONS[first]))
+
+    found = Log(channel, KEYS).search(lambda position: position.seq >= POSITIONS[70].seq)
+
+    assert found is not None
+    assert POSITIONS[70].seq <= found.seq <= POSITIONS[max(70, first)].seq
+
+
+@pytest.mark.parametrize("number", range(1, 12))
+def test_a_log_that_is_emptied_meanwhile_ends_the_search(
+    log: Log, link: Link, redis_client: redis.Redis, number: int
+) -> None:
+    channel = Interrupted(link, number, lambda: redis_client.delete(KEYS.log()))
+
+    found = Log(channel, KEYS).search(lambda position: position.seq >= POSITIONS[70].seq)
+
+    assert found is None or found in POSITIONS[70:]
+
+
+def test_a_hole_that_a_loss_left_is_passed_over(link: Link, redis_client: redis.Redis) -> None:
+    there = [Position(1, seq, START_US + seq) for seq in (1, 2, 50, 51, 100)]
+    write(redis_client, there)
+
+    found = [Log(Interrupted(link), KEYS).search(lambda at, seq=seq: at.seq >= seq) for seq in range(1, 101)]
+
+    assert [next(position for position in there if position.seq >= seq) for seq in range(1, 101)] == found

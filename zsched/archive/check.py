@@ -1,0 +1,104 @@
+"""
+Whether an archive file is what was written, found out a little at a time.
+
+A flipped bit on a disk is silent: SQLite has no checksums of its own, and believes a page that looks like one.
+So history entries, rows of the state and arguments that stand apart each carry a CRC-32, and are compared with
+it here, once after a file was opened: first the structure (``PRAGMA quick_check``), then the history, the newest
+first since a recovery needs that, then the state. What a reader reads is compared as well, whenever it does.
+
+Not guaranteed: the index of who is touched (``touch``) has no checksums; only its structure is looked at, and a
+structure too large to be looked at in half of the first step is not looked at.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from zsched.archive import body, live
+from zsched.archive.body import entry_of
+from zsched.archive.live import Live
+from zsched.archive.records import arguments_of
+from zsched.core.clock import Clock
+from zsched.errors import ArchiveCorrupt
+
+_OPCODES: Final = 5000  # of SQLite's machine between two looks at the clock: some 0.1 ms
+_LAST_N: Final = 2**63 - 1
+
+_ENTRIES: Final = f"SELECT {body.COLUMNS} FROM entry WHERE n < ? ORDER BY n DESC"
+_ROWS: Final = (
+    f"SELECT life, {live.COLUMNS}, EXISTS (SELECT 1 FROM entry WHERE entry.n = live.n)"
+    " FROM live WHERE (life, id, run) > (?, ?, ?) ORDER BY life, id, run"
+)
+_ARGUMENTS: Final = "SELECT n, row, data FROM argument WHERE (n, row) > (?, ?) ORDER BY n, row"
+
+
+class Check:
+    """One look at all of *db*, the archive at *path*, step by step. It may be written between two steps."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path, clock: Clock) -> None:
+        self._db, self._path, self._clock = db, path, clock
+        self._until_ms = 0.0
+        self._parts = self._all()
+
+    def step(self, budget_ms: float) -> bool:
+        """
+        Look at a part for about *budget_ms*; False when all was seen.
+
+        Raises:
+            ArchiveCorrupt: something is not what was written. sqlite3.DatabaseError.
+        """
+        began_ms = self._clock.monotonic_ms()
+        self._until_ms = began_ms + budget_ms
+        return next(self._parts, self) is not self
+
+    def _all(self) -> Iterator[None]:
+        """Everything; yields when the time of a step is over."""
+        self._look_at_structure()
+        yield from self._look_at(_ENTRIES, (_LAST_N,), 1, self._look_at_entry)
+        yield from self._look_at(_ROWS, (-1, "", ""), 3, self._look_at_row)
+        yield from self._look_at(_ARGUMENTS, (-1, -1), 2, self._look_at_arguments)
+
+    def _look_at_structure(self) -> None:
+        """Pages and trees, for half of the step's time at most; not to come to an end is no error."""
+        until_ms = (self._until_ms + self._clock.monotonic_ms()) / 2
+        self._db.set_progress_handler(lambda: self._clock.monotonic_ms() >= until_ms, _OPCODES)
+        try:
+            [found] = self._db.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            return
+        finally:
+            self._db.set_progress_handler(None, 0)
+        if found != "ok":
+            raise ArchiveCorrupt(f"archive {self._path}: {found}")
+
+    def _look_at(self, query: str, after: tuple[Any, ...], width: int, look: Any) -> Iterator[None]:
+        """Every row of *query* behind key *after*, which is its first *width* columns."""
+        while True:
+            # No cursor stays open over a yield: the write-ahead log could not be moved into the file.
+            with closing(self._db.execute(query, after)) as rows:
+                for row in rows:
+                    look(row)
+                    after = row[:width]
+                    if self._clock.monotonic_ms() >= self._until_ms:
+                        break
+                else:
+                    return
+            yield
+
+    def _look_at_entry(self, row: body.Row) -> None:
+        entry_of(row)
+
+    def _look_at_row(self, row: tuple[Any, ...]) -> None:
+        _, *stored, has_entry = row
+        found = Live.of(tuple(stored))
+        if not has_entry:
+            raise ArchiveCorrupt(f"archive {self._path}: history entry {found.n} of schedule {found.id!r} is gone")
+
+    def _look_at_arguments(self, row: tuple[int, int, bytes]) -> None:
+        arguments_of(*row)
