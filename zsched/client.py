@@ -18,17 +18,16 @@ from typing import Any
 
 from zsched.batches import due_text, put_rows
 from zsched.core import bracket
-from zsched.core.arguments import check_id, check_text, choice, instant_ms, zone_name
+from zsched.core.arguments import check_id, check_text, choice, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
-from zsched.core.log import OUTCOMES, Change, Entry, What
-from zsched.core.model import After, Definition, IfExists, Many, Missed, Schedule, Scheduled, ScheduleState
+from zsched.core.model import After, At, Definition, IfExists, Many, Missed, Schedule, Scheduled, ScheduleState
 from zsched.core.options import define, define_now, define_trigger
 from zsched.core.preview import occurrences
 from zsched.core.revision import PAYLOAD, revise
-from zsched.core.story import Source, Story, tell
 from zsched.core.triggers import TriggerSpec, check, zone
 from zsched.errors import InvalidSchedule, RedisUnavailable
+from zsched.past import Past
 from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
 from zsched.storage.inquiry import Inquiry
@@ -41,9 +40,9 @@ from zsched.storage.store import Answer, Row, Store
 _REPLANS = 5  # times that a plan may miss the server's time before the call gives up
 
 
-class Client:
+class Client(Past):
     """
-    Schedules in one namespace of one Redis. Thread-safe; no I/O until used.
+    Schedules in one namespace of one Redis, and their past (``Past``). Thread-safe; no I/O until used.
 
     *redis* is a ``redis.Redis`` (its connection settings are used, its retries are not) or a ``Link``.
     *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers.
@@ -64,8 +63,7 @@ class Client:
         self._clock = clock or SystemClock()
         self._keys, self._encoder = Keys(namespace), Encoder(serializer, payload_limit)
         self._store = Store(link, self._keys, self._encoder)
-        self._reader = Reader(link, self._keys, self._encoder)
-        self._inquiry = Inquiry(link, self._keys)
+        super().__init__(Reader(link, self._keys, self._encoder), Inquiry(link, self._keys))
         self._durability = Durability(link, self._keys, self._clock, durable_timeout_s)
 
     @classmethod
@@ -120,10 +118,10 @@ class Client:
         Raises:
             NotArchived: as ``schedule``. RedisUnavailable: Redis was not reached.
         """
-        durable = _Noted(rows, self._durability.require)
-        many = put_rows(self._store, durable, self._put, _new_id, on_progress or (lambda done: None))
-        if durable.is_asked_for:
-            self._durability.wait_for_all(f"all of {many.done} rows")
+        noted = _Noted(rows, partial(self._durability.require, "no row that asks for it was written"))
+        many = put_rows(self._store, noted, self._put_at_once, _new_id, on_progress or (lambda done: None))
+        if noted.is_asked_for and many.done > len(many.errors):
+            self._durability.wait_for_all(f"{many.done - len(many.errors)} rows")
         return many
 
     def update(self, id: str, /, **changes: Any) -> Scheduled:
@@ -262,42 +260,6 @@ class Client:
         """Counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
         return self._reader.overview()
 
-    # -- the past -----------------------------------------------------------------------------------
-
-    def why(self, id: str, tz: str | None = None) -> Story:
-        """
-        The story of a schedule: created, changed, fired, skipped and why, and what comes next; from an archive, or
-        from what Redis still holds. ``Story.source`` says which. Times are local in *tz*, else in its own zone.
-        """
-        check_id(id)
-        found = self._reader.find(id)
-        chronicle = self._inquiry.chronicle(id)
-        return tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone_name(tz))
-
-    def history(
-        self, id: str | None = None, *, status: str | What | None = None, limit: int = 20
-    ) -> tuple[Sequence[Change], Source]:
-        """
-        What became of the latest occurrences, the newest first: fired, enqueued, skipped, coalesced, duplicate,
-        cancelled or quarantined; of schedule *id* alone, or with one *status* alone. And where that comes from.
-        """
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
-            raise InvalidSchedule("limit", limit, "not a number of occurrences", "give 1 to 1000")
-        wanted = OUTCOMES if status is None else (choice("status", status, What),)
-        if not set(wanted) <= set(OUTCOMES):
-            words = ", ".join(what.value for what in OUTCOMES)
-            raise InvalidSchedule("status", status, "not what becomes of an occurrence", f"give one of {words}")
-        return self._inquiry.occurrences(wanted, limit, None if id is None else check_id(id))
-
-    def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[Iterator[Entry], Source]:
-        """Entries of the log since *since* (aware), or the newest *limit*, in order; and where they come from."""
-        since_us = None if since is None else instant_ms("since", since, None) * 1000
-        return self._inquiry.entries(since_us, limit)
-
-    def follow_log(self) -> Iterator[Entry]:
-        """Entries of the log from now on, as they come; it does not end."""
-        return self._inquiry.follow(self._inquiry.last())
-
     # -- how ----------------------------------------------------------------------------------------
 
     def _put(self, definition: Definition) -> Scheduled:
@@ -308,6 +270,10 @@ class Client:
             answer = self._durably(definition, lambda: self._store.put(shape, row, op))
         return self._scheduled(definition, answer)
 
+    def _put_at_once(self, definition: Definition) -> Scheduled:
+        """A row of many: all of them are waited for together."""
+        return self._put(replace(definition, durable=False))
+
     def _durably(self, definition: Definition, put: Callable[[], Answer]) -> Answer:
         """What *put* answers, once it is as durable as *definition* asks for. Raises NotArchived."""
         if not definition.durable:
@@ -315,7 +281,8 @@ class Client:
         self._durability.require()
         answer, what = put(), f"schedule {definition.id!r}"
         if answer.entry is not None:
-            self._durability.wait_for(answer.entry, answer.now_ms, what)
+            is_repeatable = definition.has_own_id and isinstance(definition.when, At | TriggerSpec)
+            self._durability.wait_for(answer.entry, answer.now_ms, what, is_repeatable)
         elif answer.word in ("unchanged", "kept"):  # written by an earlier call
             self._durability.wait_for_all(what)
         return answer

@@ -146,7 +146,8 @@ def differences(expected: State, actual: State) -> dict[tuple[str, str], tuple[A
 def assert_state_is_redis_own(url: str, path: Path) -> State:
     """The state of the archive at *path*, which nobody writes now, is what Redis holds."""
     held, archived = held_in(url), state_of(path)
-    assert {} == differences(held, archived)
+    different = differences(held, archived)
+    assert {} == different, f"Redis has {len(held)} rows, the archive {len(archived)}; they differ in {different}"
     return archived
 
 

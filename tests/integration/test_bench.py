@@ -201,7 +201,9 @@ def test_contestants_take_turns_and_one_that_is_absent_or_broken_is_told() -> No
     assert "row 2/2: d, 1" in said
 
 
-def test_a_quick_run_proves_its_runs_and_reports_as_json() -> None:
+def test_a_quick_run_proves_its_runs_and_reports_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
     report = json.loads(bench("--quick", "--only", "dispatch", "--only", "bulk", "--json"))
 
     assert ["dispatch", "bulk"] == [row["row"] for row in report["rows"]]
@@ -209,6 +211,7 @@ def test_a_quick_run_proves_its_runs_and_reports_as_json() -> None:
     assert {"zsched", "raw", "RQ's scheduler"} <= {series["who"] for series in report["rows"][0]["series"]}
     assert all(series["median"] > 0 for row in report["rows"] for series in row["series"])
     assert any("BullMQ was left out" in note for note in report["rows"][0]["notes"])
+    assert [] == list(tmp_path.iterdir())  # the daemons' archives were elsewhere
 
 
 def test_a_quick_run_reports_as_a_table() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 import redis
 
 from zsched.core.log import Position
+from zsched.embedded import EmbeddedRedis
+from zsched.errors import RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -127,6 +130,26 @@ def test_what_was_trimmed_is_not_contained(log: Log, redis_client: redis.Redis) 
 def test_waiting_ends_when_the_log_goes_on_or_the_time_is_over(log: Log) -> None:
     assert log.wait(POSITIONS[-2].id, 60_000)
     assert not log.wait(POSITIONS[-1].id, 1)
+
+
+def test_waiting_over_a_wire_ends_as_well_when_it_is_over(log: Log, link: Link) -> None:
+    with closing(link.open()) as wire:
+        assert log.wait_over(wire, POSITIONS[-2].id, 60_000, lambda: False)
+        assert not log.wait_over(wire, POSITIONS[-1].id, 1, lambda: False)
+        assert 0 == wire.in_flight
+
+        assert not log.wait_over(wire, POSITIONS[-1].id, 60_000, lambda: True)
+        assert 1 == wire.in_flight
+
+
+def test_waiting_for_a_server_that_hangs_ends_after_the_timeout() -> None:
+    with EmbeddedRedis() as server, closing(Link.from_url(server.url, 0.2).open()) as wire:
+        server.suspend()
+        try:
+            with pytest.raises(RedisUnavailable):
+                Log(wire, KEYS).wait_over(wire, "0-0", 1, lambda: False)
+        finally:
+            server.resume()
 
 
 def test_the_size_is_entries_and_bytes(log: Log) -> None:

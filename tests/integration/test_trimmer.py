@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.faults.leader import Leader
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
 from zsched import Client
+from zsched.archive import History
 from zsched.config import ArchiveSettings
 from zsched.core.clock import ManualClock
 from zsched.daemon.trimmer import Trimmer
@@ -257,6 +259,10 @@ def test_a_daemon_trims_its_log_and_its_archive_has_all_of_it(redis_url: str, re
             client.schedule("app.run", id=f"id-{n}", after=3600)
 
         eventually(lambda: redis_client.xlen(LOG) <= NODE)
+    with History(Path(str(archive.path))) as history, closing(Link.from_url(redis_url, 5.0).open()) as wire:
+        last = Log(wire, Keys("default")).last()
+        assert last is not None
+        assert last.position == history.position
     assert [] == daemon.of("log_not_trimmed")
     assert 1 == len(daemon.of("archive_bootstrapped"))
     assert [] == daemon.of("archive_left_behind")

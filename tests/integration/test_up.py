@@ -116,6 +116,23 @@ def test_it_ends_by_itself_after_its_time(temporary: Path) -> None:
     assert [] == list(temporary.iterdir())
 
 
+def test_archives_of_the_user_are_left_alone(temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "service"))
+    monkeypatch.setenv("ZSCHED_ARCHIVE_PATH", str(tmp_path / "mine.db"))
+    up = Up("--json")
+    try:
+        up.first_line()
+        [archive] = temporary.glob("zsched-*/archive.db")
+        up.process.terminate()
+
+        assert 0 == up.process.wait(DEADLINE_S)
+        assert not archive.exists()
+        assert [] == list(tmp_path.iterdir())
+    finally:
+        up.close()
+
+
 def test_it_does_not_go_on_without_one_of_its_processes(temporary: Path) -> None:
     up = Up("--json")
     try:

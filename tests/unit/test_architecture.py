@@ -23,6 +23,7 @@ EVERYTHING = (
     *SHARED,
     "embedded",
     "core",
+    "archive",
     "storage",
     "daemon",
     "client",
@@ -39,14 +40,18 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "events":         (("errors",),                                      ("structlog",)),
     "embedded":       (("errors", "embedded"),                           ()),
     "core":           (("errors", "core"),                               ("croniter",)),
+    "archive":        (("errors", "core", "archive"),                    ()),
     "storage":        (("errors", "config", "core", "storage"),          ("redis",)),
     "storage.rqjob":  (("errors", "core", "storage"),                    ("redis", "rq")),
-    "client":         (("errors", "core", "storage", "batches"),         ()),
+    "client":         (("errors", "core", "storage", "batches", "past"), ()),
+    "past":           (("errors", "core", "storage"),                    ()),
     "batches":        (("errors", "core", "storage"),                    ()),
-    "daemon":         ((*SHARED, "core", "storage", "daemon"),           ("structlog",)),
+    "daemon":         ((*SHARED, "core", "archive", "storage", "daemon"), ("structlog",)),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),
     "bench":          (EVERYTHING,                                       ("click", "redis", "rq", "rq_scheduler")),
     "cli":            (EVERYTHING,                                       ("click", "structlog")),
+    "cli.history":    (("errors", "core", "storage", "client", "cli"),   ("click",)),  # through Redis alone: no archive
+    "cli.log":        (("errors", "core", "storage", "client", "cli"),   ("click",)),
 }  # fmt: skip
 
 # In the core nothing happens but computing: no IO, no processes or threads, no chance, no environment.

@@ -21,7 +21,7 @@ from zlib import crc32
 
 from zsched.archive import body, live
 from zsched.archive.check import Check
-from zsched.archive.file import Lock, connect, converted
+from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect, converted, identity
 from zsched.archive.fold import Fold, Key
 from zsched.archive.live import Live
 from zsched.archive.records import SCAN, Arguments, Record, record, texts_of, without_arguments
@@ -30,7 +30,7 @@ from zsched.archive.schema import SEGMENT_BITS
 from zsched.core.clock import Clock
 from zsched.core.held import Held
 from zsched.core.log import Entry, Position, UnknownEntry, changes
-from zsched.errors import ArchiveCorrupt
+from zsched.errors import ArchiveCorrupt, ArchiveFailed
 
 _PIECE: Final = 4000  # changes sorted and written at once: more would hold up other threads (the GIL)
 
@@ -63,7 +63,8 @@ class Archive:
             self._lock.release()
             raise
         try:
-            with converted(path):
+            with converted(path, CORRUPT_AT_OPEN):
+                self._file = identity(path)
                 self._load()
         except BaseException as error:
             self._db.close()
@@ -114,6 +115,8 @@ class Archive:
                 self._set(position=f"{self._tail.id} {self._tail.t_us}")
             self._set(touches=self._touches, unknown_entries=self.unknown_entries)
             self._commit()
+            if identity(self.path) != self._file:
+                raise ArchiveFailed(f"archive {self.path}: another file is in its place")
         if not self.is_bootstrapping:
             self.position = self._tail
 
@@ -164,7 +167,7 @@ class Archive:
             n = self._insert(entry, [row.id for row in rows], is_ours=True)
             for number, row in enumerate(rows):
                 place = (row.place, row.due_ms, row.nominal_ms, row.last, row.note)
-                self._fold.found(Live(row.id, row.run, *place, at.t_us, n, number))
+                self._fold.found(Live(row.id, row.run, *place, at.t_us, n, number), at)
             self._flush()
 
     def end_bootstrap(self, complete_since: str) -> None:
@@ -237,7 +240,7 @@ class Archive:
         """
         if self._check is None:
             self._check = Check(self._db, self.path, clock)
-        with converted(self.path):
+        with converted(self.path, CORRUPT_AT_OPEN):
             return self._check.step(budget_ms)
 
     def close(self) -> None:

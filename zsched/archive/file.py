@@ -12,7 +12,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,8 @@ _PAGE_BYTES: Final = 8192
 _CACHE_KIB: Final = 131_072  # at most; of pages that were used
 _CHECKPOINT_PAGES: Final = 8000  # of the write-ahead log, before it is moved into the file: 64 MiB
 _CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH)
+# While a file is opened or checked, these too: SQLite does not know its format, or what should be in it is not.
+CORRUPT_AT_OPEN: Final = (*_CORRUPT, sqlite3.SQLITE_ERROR)
 _FORBIDDEN: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _PARTS: Final = ("", "-wal", "-shm")  # of one database
 
@@ -63,12 +65,15 @@ class Lock:
             os.close(self._fd)
             remedy = "give each daemon an [archive] path of its own"
             raise ArchiveInUse(f"archive {path} is in use by process {holder}; {remedy}") from error
-        os.truncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # on a full disk the lock holds all the same, but nobody is named
+            os.truncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Give it up. The file stays: to remove it would let two have it."""
-        os.close(self._fd)
+        """Give it up; once more does nothing. The file stays: to remove it would let two have it."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 def connect(path: Path, namespace: str, *, leaves_traces: bool = True) -> sqlite3.Connection:
@@ -80,7 +85,7 @@ def connect(path: Path, namespace: str, *, leaves_traces: bool = True) -> sqlite
         ArchiveForeign: another namespace's, a newer version's, or no archive.
         ArchiveCorrupt, ArchiveFailed, ArchiveError.
     """
-    with converted(path):
+    with converted(path, CORRUPT_AT_OPEN):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
@@ -110,6 +115,12 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         return db
 
 
+def identity(path: Path) -> tuple[int, int]:
+    """Which file is at *path* now: SQLite writes on into one that was deleted or moved away."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
 def set_aside(path: Path, why: str, at: str) -> Path:
     """Keep the file under another name, ``<path>.<why>-<at>``, all parts of it, so that a new one can begin."""
     kept = path.with_name(f"{path.name}.{why}-{at}")
@@ -121,16 +132,18 @@ def set_aside(path: Path, why: str, at: str) -> Path:
 
 
 @contextmanager
-def converted(path: Path) -> Iterator[None]:
-    """SQLite's and the system's errors as ours: corrupt, or failed."""
+def converted(path: Path, corrupt: tuple[int, ...] = _CORRUPT) -> Iterator[None]:
+    """SQLite's and the system's errors as ours: corrupt for the codes *corrupt*, or failed."""
     try:
         yield
     except sqlite3.DatabaseError as error:
         code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF  # the primary one
         is_no_text = not code and isinstance(error, sqlite3.OperationalError)  # in a column of texts, so says Python
-        if code in _CORRUPT or is_no_text:
+        if code in corrupt or is_no_text:
             raise ArchiveCorrupt(f"archive {path}: {error}") from error
         raise ArchiveFailed(f"archive {path}: {error}") from error
+    except UnicodeDecodeError as error:  # of a name or message in which SQLite repeats what is in the file
+        raise ArchiveCorrupt(f"archive {path}: {error}") from error
     except PermissionError as error:
         raise ArchiveError(
             f"archive {path}: {error.strerror}; give [archive] path where this user may write"
@@ -146,6 +159,8 @@ def _check_kind(db: sqlite3.Connection, path: Path) -> int | None:
         db.execute("PRAGMA user_version").fetchone(),
     )
     if application == APPLICATION_ID:
+        if version < 1:
+            raise ArchiveCorrupt(f"archive {path} is of version {version}, which there is not")
         if version > VERSION:
             raise ArchiveForeign(
                 f"archive {path} is of version {version}, this zsched reads up to {VERSION}; upgrade it"

@@ -6,7 +6,8 @@ and fired in between costs one row. Entries say absolute things ("is paused, due
 again over a later state ends in the same state, which is what a bootstrap does.
 
 An entry may concern a schedule that the state does not have: a bootstrap read one place after it had left
-it and another before it came there. Such ids are gathered in ``unknown``, to be read from Redis.
+it and another before it came there. Such ids are gathered in ``unknown``, to be read from Redis. So are the
+runs that a recurring schedule pushed before it was read: its record may be a later one than theirs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, Stor
 from zsched.core.log import (
     Advanced,
     Entry,
+    Position,
     PutRecurring,
     Puts,
     advanced,
@@ -51,6 +53,7 @@ class Fold:
         db.create_function("live_sum", 10, live.checksum, deterministic=True)
         self._db, self.life, self._suffix = db, life, run_suffix
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
+        self._at = self._scanned_to = (-1, -1)  # the entry that is folded; the last that a scanned schedule has in it
         self._clear()
 
     def _clear(self) -> None:
@@ -71,12 +74,14 @@ class Fold:
         if folds is None:
             require_known(entry)
             return []
+        self._at = entry.position.order
         with reading(entry):
             return folds(self, n, entry)
 
-    def found(self, row: Live) -> None:
-        """Take in what a bootstrap read from Redis."""
+    def found(self, row: Live, at: Position) -> None:
+        """Take in what a bootstrap read from Redis when its log ended with *at*."""
         if row.place != OPEN:
+            self._scanned_to = max(self._scanned_to, at.order)
             self._forget(row.id)
             self._schedules[row.id] = row.key
         self._rows[row.key] = row
@@ -132,8 +137,8 @@ class Fold:
         run_id = text(entry.fields()[b"run"])
         id = schedule_of(run_id)
         run = run_id[len(id) + 1 :]
-        self._forget(id)
         nominal_ms = milliseconds(run.partition("-")[0])
+        self._forget(id)
         self._rows[id, run] = Live(id, run, OPEN, nominal_ms, None, None, None, entry.position.t_us, n, 0)
         return [id]
 
@@ -151,6 +156,7 @@ class Fold:
 
     def _fire(self, n: int, entry: Entry) -> list[str]:
         fields, t = entry.fields(), entry.position.t_us
+        bad = list(quarantined(fields.get(b"quarantined")))  # read to its end before anything is changed
         marked = frozenset(text(fields.get(b"uncertain", b"")).split())
         touched = []
         for run_id in text(fields.get(b"runs", b"")).split():
@@ -163,7 +169,7 @@ class Fold:
             id = schedule_of(run_id)
             touched.append(id)
             self._delete(id, run_id[len(id) + 1 :])
-        return touched + self._set_quarantined(fields.get(b"quarantined"), t)
+        return touched + self._set_quarantined(bad, t)
 
     def _advance(self, n: int, entry: Entry) -> list[str]:
         rows = list(advanced(entry))
@@ -187,7 +193,7 @@ class Fold:
             self._push(schedule, run_id, "uncertain" if row.word == "uncertain" else None, schedule.t)
 
     def _quarantine(self, n: int, entry: Entry) -> list[str]:
-        return self._set_quarantined(entry.fields()[b"rows"], entry.position.t_us)
+        return self._set_quarantined(list(quarantined(entry.fields()[b"rows"])), entry.position.t_us)
 
     def _cancel(self, n: int, entry: Entry) -> list[str]:
         id = text(entry.fields()[b"id"])
@@ -196,13 +202,12 @@ class Fold:
 
     def _pause(self, n: int, entry: Entry) -> list[str]:
         fields = entry.fields()
-        id = text(fields[b"id"])
+        id, due_ms, note = text(fields[b"id"]), milliseconds(fields[b"due"]), text(fields[b"note"])
         schedule = self._schedule(id)
         if schedule is not None:
             since = schedule.note if schedule.place == PAUSED and schedule.note else str(entry.position.t_us // 1000)
             schedule.place, schedule.t = PAUSED, entry.position.t_us
-            schedule.note = f"{since.partition(' ')[0]} {text(fields[b'note'])}"
-            schedule.due = milliseconds(fields[b"due"])
+            schedule.note, schedule.due = f"{since.partition(' ')[0]} {note}", due_ms
         return [id]
 
     def _resume(self, n: int, entry: Entry) -> list[str]:
@@ -261,6 +266,10 @@ class Fold:
     def _push(self, schedule: Live, run_id: str, note: str | None, t: int) -> None:
         """A recurring schedule fires: a row for its run."""
         run = run_id[len(schedule.id) + 1 :]
+        if self._at <= self._scanned_to:  # the schedule may have been put again between the push and the scan
+            if not self._db.execute(_HAS, (self.life, schedule.id, run)).fetchone():
+                self.unknown.add((schedule.id, run))
+            return
         nominal_ms = milliseconds(run.partition("-")[0])
         pushed = Live(schedule.id, run, OPEN, nominal_ms, None, None, note, t, schedule.n, schedule.row)
         self._rows[pushed.key] = pushed
@@ -279,9 +288,9 @@ class Fold:
         self._opened.pop((id, run), None)
         self._deleted.add((id, run))
 
-    def _set_quarantined(self, lines: bytes | None, t: int) -> list[str]:
+    def _set_quarantined(self, bad: list[tuple[str, str, int | None, str]], t: int) -> list[str]:
         touched = []
-        for id, _lane, due_ms, reason in quarantined(lines):
+        for id, _lane, due_ms, reason in bad:
             touched.append(id)
             schedule = self._schedule(id)
             if schedule is not None:

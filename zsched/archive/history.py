@@ -8,7 +8,8 @@ CRC-32 are told apart by the entry itself.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -18,10 +19,11 @@ from zsched.archive import body
 from zsched.archive.file import connect_to_read, converted
 from zsched.archive.records import SCAN, scanned
 from zsched.archive.retention import first_since
-from zsched.core.log import Change, Entry, UnknownEntry, What, changes
+from zsched.core.log import Change, Entry, Position, UnknownEntry, What, changes
 
 _LOOKED_AT: Final = 20_000  # history entries, at most, in search of rare ones
 _PAGE: Final = 200
+_Read = tuple[int, int, list[Change]]  # an entry's number, its t, and what it says
 _ENTRY = f"SELECT {body.COLUMNS} FROM entry"
 
 
@@ -58,47 +60,55 @@ class History:
 
     def of_schedule(self, id: str, newest: int) -> tuple[list[Change], int]:
         """
-        The first change of schedule *id* and its *newest* ones, in order; and how many entries concern it in all.
+        The changes of schedule *id*, in order: those of the first entry that concerns it and of its *newest* ones; and
+        how many entries were left out between them, by the index, which counts two ids with one CRC-32 together.
         """
         key = crc32(id.encode())
         with converted(self._path):
-            total = sum(self._count(segment, key) for segment in self._segments())
-            late = self._first(self._touches(key, reversed(self._segments()), "DESC"), id, newest)
-            early = self._first(self._touches(key, self._segments(), "ASC"), id, 1)
-        found = {entry.position: changes for entry, changes in (*early, *reversed(late))}
-        ordered = sorted(found.items(), key=lambda one: one[0].t_us)
-        return [change for _, changes in ordered for change in changes], total
+            late = list(islice(self._of(id, key), newest))
+            left_out = 0
+            if len(late) == newest:
+                early = next(self._of(id, key, is_forwards=True))
+                if early[0] < late[-1][0]:
+                    late.append(early)
+                    left_out = max(sum(self._count(segment, key) for segment in self._segments()) - len(late), 0)
+        return [change for _, _, mine in reversed(late) for change in mine], left_out
 
-    def occurrences(self, whats: frozenset[What], limit: int) -> tuple[list[Change], int | None]:
+    def occurrences(self, whats: frozenset[What], limit: int, id: str | None = None) -> tuple[list[Change], int | None]:
         """
-        The newest *limit* changes of the kinds *whats*, the newest first; and how far back it looked for them, t in
-        µs, when it gave up before it had so many.
+        The newest *limit* changes of the kinds *whats*, the newest first; of schedule *id* alone if it is given. And
+        how far back it looked for them, t in µs, when it gave up before it had so many.
         """
         found: list[Change] = []
-        looked, t_us = 0, None
-        for entry in self._back_from(self._last_n + 1):
-            found += [change for change in reversed(list(self._changes(entry))) if change.what in whats]
-            looked, t_us = looked + 1, entry.position.t_us
-            if len(found) >= limit:
-                return found[:limit], None
-            if looked >= _LOOKED_AT:
-                return found, t_us
-        return found, None
-
-    def entries(self, since_us: int, after_n: int, limit: int) -> list[tuple[int, Entry]]:
-        """The log's entries with t >= *since_us* and n > *after_n*, in order, at most *limit*, each with its n."""
         with converted(self._path):
-            first = max(first_since(self._db, since_us, self._last_n), after_n + 1)
-            rows = self._db.execute(
-                f"{_ENTRY} WHERE n >= ? AND seq IS NOT NULL ORDER BY n LIMIT ?", (first, limit)
-            ).fetchall()
-            return [(row[0], body.entry_of(row)) for row in rows]
+            source = self._back() if id is None else self._of(id, crc32(id.encode()))
+            for looked, (_, t_us, all_of_it) in enumerate(source):
+                found += [change for change in reversed(all_of_it) if change.what in whats]
+                if len(found) >= limit:
+                    break
+                if looked + 1 >= _LOOKED_AT:
+                    return found, t_us
+        return found[:limit], None
 
-    def last_entries(self, count: int) -> list[tuple[int, Entry]]:
-        """The newest *count* of the log's entries, in order, each with its n."""
+    def entries_since(self, since_us: int, limit: int) -> Iterator[Entry]:
+        """The log's entries with t >= *since_us*, in order, at most *limit*."""
         with converted(self._path):
-            rows = self._db.execute(f"{_ENTRY} WHERE seq IS NOT NULL ORDER BY n DESC LIMIT ?", (count,)).fetchall()
-            return [(row[0], body.entry_of(row)) for row in reversed(rows)]
+            yield from self._from(first_since(self._db, since_us, self._last_n), limit)
+
+    def entries_behind(self, position: Position, limit: int) -> Iterator[Entry]:
+        """The log's entries behind *position*, by time when it is not in this archive; at most *limit*."""
+        query = "SELECT n FROM entry WHERE seq = ? AND epoch = ? AND t = ?"
+        with converted(self._path):
+            found = self._db.execute(query, (position.seq, position.epoch, position.t_us)).fetchone()
+            n = found[0] + 1 if found else first_since(self._db, position.t_us + 1, self._last_n)
+            yield from self._from(n, limit)
+
+    def newest_entries(self, count: int, limit: int) -> Iterator[Entry]:
+        """The newest *count* of the log's entries, in order; of them the first *limit*."""
+        query = "SELECT n FROM entry WHERE seq IS NOT NULL ORDER BY n DESC LIMIT 1 OFFSET ?"
+        with converted(self._path):
+            found = self._db.execute(query, (max(count, 1) - 1,)).fetchone()
+            yield from self._from(found[0] if found else 0, min(count, limit))
 
     def term_before(self, t_us: int) -> int | None:
         """When the last term began that began before *t_us*; t in µs."""
@@ -114,36 +124,37 @@ class History:
         return range(self._last_segment + 1)
 
     def _count(self, segment: int, key: int) -> int:
-        query = "SELECT count(*) FROM touch WHERE segment = ? AND key = ?"
+        known = "EXISTS (SELECT 1 FROM entry WHERE entry.n = touch.n)"  # others were forgotten by age
+        query = f"SELECT count(*) FROM touch WHERE segment = ? AND key = ? AND {known}"
         return int(self._db.execute(query, (segment, key)).fetchone()[0])
 
-    def _touches(self, key: int, segments: Iterable[int], order: str) -> Iterator[int]:
-        """Numbers of entries that may concern the id of *key*."""
-        query = f"SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n {order}"
+    def _of(self, id: str, key: int, *, is_forwards: bool = False) -> Iterator[_Read]:
+        """Entries that concern *id*, whose CRC-32 is *key*, with what they say of it; the newest first."""
+        segments = self._segments() if is_forwards else reversed(self._segments())
+        query = f"SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n {'ASC' if is_forwards else 'DESC'}"
         for segment in segments:
             for (n,) in self._db.execute(query, (segment, key)):
-                yield n
+                row = self._db.execute(f"{_ENTRY} WHERE n = ?", (n,)).fetchone()
+                if row is None:  # forgotten by age
+                    continue
+                entry = body.entry_of(row)
+                mine = [change for change in self._changes(entry) if change.id == id]
+                if mine:
+                    yield n, entry.position.t_us, mine
 
-    def _first(self, numbers: Iterable[int], id: str, limit: int) -> list[tuple[Entry, list[Change]]]:
-        """The first *limit* of the entries *numbers* that do concern *id*."""
-        found: list[tuple[Entry, list[Change]]] = []
-        for n in numbers:
-            row = self._db.execute(f"{_ENTRY} WHERE n = ?", (n,)).fetchone()
-            if row is None:  # forgotten by age
-                continue
-            entry = body.entry_of(row)
-            mine = [change for change in self._changes(entry) if change.id == id]
-            if mine:
-                found.append((entry, mine))
-            if len(found) >= limit:
-                break
-        return found
+    def _back(self) -> Iterator[_Read]:
+        """All entries with what they say, the newest first."""
+        n = self._last_n + 1
+        while rows := self._db.execute(f"{_ENTRY} WHERE n < ? ORDER BY n DESC LIMIT ?", (n, _PAGE)).fetchall():
+            for row in rows:
+                entry = body.entry_of(row)
+                yield row[0], entry.position.t_us, list(self._changes(entry))
+            n = rows[-1][0]
 
-    def _back_from(self, n: int) -> Iterator[Entry]:
-        with converted(self._path):
-            while rows := self._db.execute(f"{_ENTRY} WHERE n < ? ORDER BY n DESC LIMIT ?", (n, _PAGE)).fetchall():
-                yield from map(body.entry_of, rows)
-                n = rows[-1][0]
+    def _from(self, n: int, limit: int) -> Iterator[Entry]:
+        """The log's entries from number *n* on."""
+        query = f"{_ENTRY} WHERE n >= ? AND seq IS NOT NULL ORDER BY n LIMIT ?"
+        yield from map(body.entry_of, self._db.execute(query, (n, max(limit, 0))))
 
     def _changes(self, entry: Entry) -> Iterator[Change]:
         """What *entry* says; of one that cannot be read, nothing."""

@@ -149,4 +149,4 @@ def _named_data(body: Texts, first: int, last: int) -> list[int]:
 
 
 def _named(pairs: Texts) -> dict[str, bytes]:
-    return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
+    return {text(name): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}

@@ -8,8 +8,10 @@ values (what people write), then the commands. Results go to stdout, everything 
 
 from __future__ import annotations
 
+from zsched.cli.history import history, why
 from zsched.cli.listing import ls, show
 from zsched.cli.lives import cancel, pause, resume, run
+from zsched.cli.log import log
 from zsched.cli.processes import bench, daemon
 from zsched.cli.program import program
 from zsched.cli.puts import add, set_
@@ -19,7 +21,7 @@ from zsched.cli.up import up
 
 __all__ = ["main", "program"]
 
-for _command in (add, set_, ls, show, cancel, pause, resume, run, next_, status, daemon, up, bench):
+for _command in (add, set_, ls, show, cancel, pause, resume, run, next_, why, history, log, status, daemon, up, bench):
     program.add_command(_command)
 
 

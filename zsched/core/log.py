@@ -12,16 +12,22 @@ it is kept as it is, reported, and never guessed at.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
+from zsched.core.clock import LAST_MS
+from zsched.core.model import iso
 from zsched.core.run_id import schedule_of
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]
+
+_DIGITS = 18  # of a whole number, at most: what an archive's file can hold
+_QUARANTINED = re.compile(r"(.+?) (high|normal|low) (\S+) (.*)")  # a foreign hand's id may have spaces in it
 
 
 class UnknownEntry(ZschedError):
@@ -57,7 +63,7 @@ class Entry(NamedTuple):
     def of(cls, id: bytes, texts: Texts) -> Entry:
         """The entry *id* with field and value *texts*, as XRANGE gives them."""
         epoch, _, seq = id.partition(b"-")
-        if len(texts) >= 4 and texts[0] == b"kind" and texts[2] == b"t" and texts[3].isdigit():
+        if len(texts) >= 4 and texts[0] == b"kind" and texts[2] == b"t" and _is_whole(texts[3]):
             return cls(Position(int(epoch), int(seq), int(texts[3])), text(texts[1]), texts[4:])
         return cls(Position(int(epoch), int(seq), 0), "", texts)
 
@@ -124,12 +130,31 @@ class Change:
         """How long after its nominal time it was fired."""
         if self.what is not What.FIRED or self.nominal_ms is None:
             return None
-        return self.at_us / 1000 - self.nominal_ms
+        return (self.at_us - self.nominal_ms * 1000) / 1000  # of whole numbers: exact to the µs
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can say it; ``of_dict`` is the inverse."""
         return {name: value for name, value in asdict(self).items() if value not in (None, "")} | {
             "what": self.what.value
+        }
+
+    def shown(self) -> dict[str, Any]:
+        """As JSON for people says it: instants as ``iso`` writes them, every key always; the keys are a promise."""
+        late_ms = self.late_ms
+        return {
+            "id": self.id,
+            "what": self.what.value,
+            "at": _shown(self.at_us // 1000),
+            "entry": self.entry,
+            "run_id": self.run_id,
+            "nominal_at": _shown(self.nominal_ms),
+            "late_ms": None if late_ms is None else round(late_ms, 3),
+            "next_at": _shown(self.next_ms),
+            "first_at": _shown(self.first_ms),
+            "last_at": _shown(self.last_ms),
+            "count": self.count,
+            "why": self.why or None,
+            "by": self.by,
         }
 
     @classmethod
@@ -230,10 +255,12 @@ def advanced(entry: Entry) -> Iterator[Advanced]:
 
 
 def quarantined(lines: bytes | None) -> Iterator[tuple[str, str, int | None, str]]:
-    """(id, lane, due ms, reason) of lines "<id> <lane> <due ms> <reason>"."""
+    """(id, lane, due ms, reason) of lines "<id> <lane> <due ms> <reason>". Raises ValueError."""
     for line in text(lines or b"").split("\n") if lines else ():
-        id, lane, due, reason = line.split(" ", 3)
-        yield id, lane, milliseconds(due), reason
+        found = _QUARANTINED.fullmatch(line)
+        if found is None:
+            raise ValueError(f"not a quarantined schedule: {line!r}")
+        yield found[1], found[2], any_milliseconds(found[3]), found[4]
 
 
 def changes(entry: Entry, run_suffix: str = "") -> Iterator[Change]:
@@ -423,6 +450,21 @@ def _ids(value: bytes | None) -> frozenset[str]:
 def milliseconds(value: bytes | str | None) -> int | None:
     """A time in ms, or None where the log has none."""
     return None if value in (None, b"", "", b"-", "-") else int(value)
+
+
+def any_milliseconds(value: bytes | str) -> int | None:
+    """A time in ms that a foreign hand may have written; None when it is no whole number of them."""
+    shown = text(value) if isinstance(value, bytes) else value
+    return int(shown) if _is_whole(shown.encode()) else None
+
+
+def _is_whole(value: bytes) -> bool:
+    return value.isdigit() and len(value) <= _DIGITS
+
+
+def _shown(ms: int | None) -> str | None:
+    """What a foreign hand wrote is brought into the range of time."""
+    return None if ms is None else iso(min(max(ms, 0), LAST_MS))
 
 
 def _value(pairs: Texts, name: bytes) -> str | None:

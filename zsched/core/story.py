@@ -8,10 +8,11 @@ from is a part of the answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from zsched.core.clock import from_ms
+from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.log import Change, What
 from zsched.core.model import Schedule, ScheduleState, iso
 from zsched.core.triggers import zone
@@ -35,8 +36,7 @@ class Source:
         since = "the beginning" if self.complete_since_ms is None else local_text(self.complete_since_ms, "UTC")
         if self.archive is not None:
             return f"from the archive {self.archive}, complete since {since}, up to log entry {self.as_of}"
-        problem = self.problem or "no archive answered"
-        return f"from Redis alone, whose log goes back to {since}: {problem}"
+        return f"from Redis alone, whose log goes back to {since}" + (f": {self.problem}" if self.problem else "")
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can say it."""
@@ -47,22 +47,32 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class Chronicle:
     """
-    What is known of one schedule's past: ``changes`` in order, some of *total* entries when there are many; and of
-    late fires, by log entry, when the term began in which they fired (µs).
+    What is known of one schedule's past: ``changes`` in order, without the ``left_out`` entries behind the first one
+    when there are many; and of late fires, by log entry, when the term began in which they fired (µs).
     """
 
     id: str
     source: Source
     changes: Sequence[Change]
-    total: int
+    left_out: int = 0
     terms: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def explains_absence(self) -> bool:
+        """Whether a schedule with this past is one that Redis need not hold any more."""
+        if not self.changes:
+            return True
+        teller = _Teller(self, "UTC")
+        list(teller.lines())
+        return not teller.is_there
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One schedule's story: a line per change (instant in ms, text), and where it stands now."""
+    """One schedule's story: a line per change (instant in ms, text), and where it stands now; local times in *tz*."""
 
     id: str
+    tz: str
     lines: list[tuple[int, str]]
     now: str
     is_known: bool
@@ -76,7 +86,7 @@ class Story:
             "known": self.is_known,
             "story": [{"at": iso(at_ms), "text": text} for at_ms, text in self.lines],
             "now": self.now,
-            "changes": [change.to_dict() for change in self.changes],
+            "changes": [change.shown() for change in self.changes],
             "source": self.source.to_dict(),
         }
 
@@ -86,17 +96,28 @@ def tell(chronicle: Chronicle, schedule: Schedule | None, now_ms: int, tz: str |
     The story of *chronicle*, with *schedule* as Redis holds it (None: it does not). Times of occurrences are
     local in *tz*, else in the schedule's own zone.
     """
-    teller = _Teller(chronicle, tz or (schedule.tz if schedule else "UTC"))
+    tz = tz or (schedule.tz if schedule else "UTC")
+    teller = _Teller(chronicle, tz)
     lines = list(teller.lines())
     is_known = bool(chronicle.changes) or schedule is not None
     now = teller.now(schedule, now_ms) if is_known else f"never heard of it: {_nothing(chronicle)}"
-    return Story(chronicle.id, lines, now, is_known, chronicle.source, chronicle.changes)
+    return Story(chronicle.id, tz, lines, now, is_known, chronicle.source, chronicle.changes)
 
 
-def local_text(ms: int, tz: str) -> str:
-    """``2026-12-24 18:00:00+09:00``; with milliseconds if there are any."""
-    at = from_ms(ms).astimezone(zone(tz))
-    return at.isoformat(sep=" ", timespec="milliseconds" if ms % 1000 else "seconds")
+def sentence(change: Change, tz: str) -> str:
+    """What *change* says by itself, whatever was before it; times are local in *tz*."""
+    return _WORDS[change.what](_Teller(None, tz), change)
+
+
+def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
+    """
+    ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*. What a foreign hand wrote is
+    brought into the range of time.
+    """
+    at = from_ms(min(max(ms, 0), LAST_MS))
+    with suppress(OverflowError):  # the last hours of the year 9999, or the first of 1
+        at = at.astimezone(zone(tz))
+    return at.isoformat(sep=" ", timespec="milliseconds" if has_ms or ms % 1000 else "seconds")
 
 
 def duration_text(ms: float) -> str:
@@ -114,28 +135,32 @@ def duration_text(ms: float) -> str:
 
 
 class _Teller:
-    """Words for the changes of one schedule."""
+    """Words for the changes of one schedule; without a *chronicle*, for single ones of any schedules."""
 
-    def __init__(self, chronicle: Chronicle, tz: str) -> None:
+    def __init__(self, chronicle: Chronicle | None, tz: str) -> None:
         self._chronicle, self._tz = chronicle, tz
-        self._is_there = False  # by what was told so far
-        self._resumed_us: int | None = None  # since the last fire
+        self.is_there = False  # whether Redis holds it, by what was told so far
+        self._is_recurring = False
+        self._put_us: int | None = None
+        self._resumed_us: int | None = None
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        changes = self._chronicle.changes
-        entries = len({change.entry for change in changes})
-        for number, change in enumerate(changes):
-            if number == 1 and entries < self._chronicle.total:
-                yield change.at_us // 1000, f"… {self._chronicle.total - entries:,} more changes lie before this …"
+        """A line per change, and one for those that were left out."""
+        assert self._chronicle is not None  # without one there is no order of changes
+        changes, left_out = self._chronicle.changes, self._chronicle.left_out
+        for change in changes:
+            if left_out and change.entry != changes[0].entry:
+                yield change.at_us // 1000, f"… {left_out:,} more changes lie before this …"
+                left_out = 0
             yield change.at_us // 1000, _WORDS[change.what](self, change)
-            self._is_there = self._is_there_after(change)
-            self._resumed_us = change.at_us if change.what is What.RESUMED else self._resumed_us
+            self._note(change)
 
     def now(self, schedule: Schedule | None, now_ms: int) -> str:
         """Where it stands, by Redis."""
         if schedule is None:
-            last = self._chronicle.changes[-1]
-            return f"it is not scheduled any more{_LAST.get(last.what, '')}"
+            assert self._chronicle is not None  # it has a past
+            last = _LAST.get(self._chronicle.changes[-1].what, "")
+            return f"it is not scheduled any more{_LOST if self.is_there else last}"
         note = f': "{schedule.note}"' if schedule.note else ""
         since = f" since {self._at(schedule.since_ms)}" if schedule.since_ms is not None else ""
         if schedule.state is ScheduleState.ACTIVE and schedule.next_ms is not None:
@@ -150,25 +175,40 @@ class _Teller:
             return f"quarantined{since}{note}; schedule it again, or cancel it"
         return f"ended{since}: its rule gives no more occurrences"
 
-    def _is_there_after(self, change: Change) -> bool:
-        """Whether a put after *change* changes something, or creates it."""
-        if change.what is What.FIRED:
-            return change.next_ms is not None
-        if change.what is What.SKIPPED:
-            return self._is_there
-        return change.what is not What.CANCELLED
+    def _note(self, change: Change) -> None:
+        """What *change* means for those that follow."""
+        what = change.what
+        if what is What.PUT:
+            self._put_us, self._is_recurring = change.at_us, change.run_id is None
+        elif what is What.RESUMED:
+            self._resumed_us = change.at_us
+        elif what is What.FOUND:
+            self._is_recurring = self._is_recurring or change.run_id is None
+        elif what in _ADVANCES and change.next_ms is not None:
+            self._is_recurring = True
+        if what is What.CANCELLED or (what is What.ENQUEUED and not change.why):
+            self.is_there = False  # what is enqueued takes the place of what waited
+        elif what in (What.FIRED, What.ENQUEUED, What.SKIPPED) or (what is What.FOUND and change.why == "open"):
+            self.is_there = self._is_recurring  # a one-shot goes with its run
+        else:
+            self.is_there = True
 
     # -- a change each ----------------------------------------------------------------------------
 
     def _put(self, change: Change) -> str:
-        verb = "changed: now for" if self._is_there else "created for"
+        verb = "changed: now for" if self.is_there else "created for"
+        if self._chronicle is None:
+            verb = "put for"
         when = self._at(change.nominal_ms) if change.nominal_ms is not None else "no time: it has ended"
         paused = "; it stays paused" if change.why else ""
         return f"{verb} {when}{self._by(change)}{paused}"
 
     def _found(self, change: Change) -> str:
         when = "" if change.nominal_ms is None else f", due {self._at(change.nominal_ms)}"
-        return f"found in Redis ({change.why}{when}): what was before is not in this archive"
+        if change.why == "open":
+            return f"found in Redis: run {change.run_id} was not over; what was before is not in this archive"
+        place = _PLACES.get(change.why, change.why)
+        return f"found in Redis ({place}{when}): what was before is not in this archive"
 
     def _paused(self, change: Change) -> str:
         return "paused" + (f': "{change.why}"' if change.why else "")
@@ -182,17 +222,22 @@ class _Teller:
         if change.why == "uncertain":
             mark = "; uncertain: a lost Redis may have pushed this run already"
         for_when = "" if change.nominal_ms is None else f" for {self._at(change.nominal_ms)}"
-        reason = f": {self._why_late(change)}" if late_ms > LATE_MS else ""
+        reason = f": {self._why_late(change)}" if late_ms > LATE_MS and self._chronicle else ""
         return f"fired{for_when}, {duration_text(late_ms)} late{reason}; run {change.run_id}{mark}"
 
     def _why_late(self, change: Change) -> str:
-        """Somebody has to lead, and the schedule must not be paused; else it was held up behind others."""
+        """It has to be there, not paused, and somebody has to lead; else it was held up behind others."""
+        assert self._chronicle is not None  # a reason is looked for in what was before
         due_us = (change.nominal_ms or 0) * 1000
-        term_us = self._chronicle.terms.get(change.entry)
-        if self._resumed_us is not None and self._resumed_us > due_us:
-            return f"it was paused until {self._at(self._resumed_us // 1000)}"
-        if term_us is not None and term_us > due_us:
-            return f"no daemon led from then until {self._at(term_us // 1000)}"
+        put_us, resumed_us = self._put_us or 0, self._resumed_us or 0
+        term_us = self._chronicle.terms.get(change.entry, 0)
+        if term_us > max(due_us, put_us, resumed_us):
+            since = "then" if max(put_us, resumed_us) <= due_us else self._at(max(put_us, resumed_us) // 1000)
+            return f"no daemon led from {since} until {self._at(term_us // 1000)}"
+        if resumed_us > max(due_us, put_us):
+            return f"it was paused until {self._at(resumed_us // 1000)}"
+        if put_us > due_us:
+            return f"it was put only {self._at(put_us // 1000)}, when its time had passed"
         return "it was held up, by a hold or behind others that were due"
 
     def _enqueued(self, change: Change) -> str:
@@ -200,8 +245,8 @@ class _Teller:
         return f"{what}{self._by(change)}; run {change.run_id}"
 
     def _skipped(self, change: Change) -> str:
-        which = self._range(change) if change.first_ms is not None else self._at(change.nominal_ms)
-        reason = "a lost Redis may have pushed it already" if change.why == "uncertain" else change.why
+        which = self._at(change.nominal_ms) if change.first_ms is None else self._range(change).rstrip(",")
+        reason = _SKIPPED.get(change.why, change.why)
         return f"skipped {which}: {reason}"
 
     def _coalesced(self, change: Change) -> str:
@@ -255,6 +300,10 @@ _LAST: Final = {
     What.CANCELLED: ": it was cancelled",
     What.SKIPPED: ": its occurrence was skipped",
 }
+_LOST: Final = ": nothing here says why, so Redis lost it, or a foreign hand removed it"
+_PLACES: Final = {"due": "active", "quarantine": "quarantined"}  # as people call them
+_SKIPPED: Final = {"uncertain": "a lost Redis may have pushed it already", "paused": "it was paused"}
+_ADVANCES: Final = (What.FIRED, What.SKIPPED, What.DUPLICATE)  # of a recurring one, with what comes next
 
 
 def _nothing(chronicle: Chronicle) -> str:

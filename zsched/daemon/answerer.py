@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from zsched.archive import History
-from zsched.core.log import Change, What
+from zsched.core.log import Change, Entry, Position, What
 from zsched.core.story import LATE_MS
 from zsched.daemon.archiver import Archiver
 from zsched.errors import ArchiveError, RedisRefused, RedisUnavailable
@@ -29,7 +29,9 @@ _WAIT_S: Final = 0.5  # for a question, before looking whether to stop
 _RETRY_S: Final = 1.0
 _CATCH_UP_S: Final = 1.0  # for the archive to have what the asker saw of the log
 _MOST: Final = 1000  # changes in one answer
-_ENTRIES: Final = 100  # log entries in one answer: one may hold 200 payloads
+_ENTRIES: Final = 100  # log entries in one answer
+_ENTRY_BYTES: Final = 4_194_304  # of them, after which the answer ends: one entry may hold 200 payloads
+_NOT_UNDERSTOOD: Final = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
 
 
 class Answerer:
@@ -85,35 +87,60 @@ class Answerer:
         except ArchiveError as error:
             log.error("question_unanswered", about=question.about, reason=str(error))
             return {"error": str(error)}
-        except (KeyError, TypeError, ValueError) as error:  # of another version, or a foreign hand
+        except _NOT_UNDERSTOOD as error:  # of another version, or a foreign hand
             return {"error": f"this daemon does not know the question {question.about!r} ({error})"}
         return {"source": source, **told}
 
 
 def _schedule(history: History, *, id: str, newest: int) -> dict[str, Any]:
     """The story of one schedule, and when the terms began in which it fired late."""
-    found, total = history.of_schedule(id, min(newest, _MOST))
-    return {"changes": [change.to_dict() for change in found], "total": total, "terms": _terms(history, found)}
+    found, left_out = history.of_schedule(id, _bounded(newest))
+    return {
+        "changes": [change.to_dict() for change in found],
+        "left_out": left_out,
+        "terms": _terms(history, found),
+    }
 
 
 def _occurrences(history: History, *, whats: list[str], limit: int, id: str | None = None) -> dict[str, Any]:
     """The newest occurrences."""
-    wanted = frozenset(map(What, whats))
-    if id is None:
-        found, looked_back_to = history.occurrences(wanted, min(limit, _MOST))
-    else:
-        changes, _ = history.of_schedule(id, _MOST)
-        found = [change for change in reversed(changes) if change.what in wanted][:limit]
-        looked_back_to = None
+    found, looked_back_to = history.occurrences(frozenset(map(What, whats)), _bounded(limit), id)
     return {"changes": [change.to_dict() for change in found], "looked_back_to": looked_back_to}
 
 
-def _entries(history: History, *, since_us: int | None, after_n: int, limit: int) -> dict[str, Any]:
-    """Entries of the log, raw."""
-    most = min(limit, _ENTRIES)
-    found = history.last_entries(most) if since_us is None else history.entries(since_us, after_n, most)
-    entries = [(n, entry.position.id, [text.decode("latin-1") for text in entry.texts]) for n, entry in found]
-    return {"entries": entries}
+def _entries(
+    history: History, *, since_us: int | None = None, behind: list[int] | None = None, limit: int
+) -> dict[str, Any]:
+    """
+    Entries of the log, raw: behind the position *behind*, else since *since_us*, else beginning so that *limit* are
+    the newest. The first of them, that is: who wants more asks for what is behind the last.
+    """
+    if behind is not None:
+        found = history.entries_behind(Position(*behind), min(limit, _ENTRIES))
+    elif since_us is not None:
+        found = history.entries_since(since_us, min(limit, _ENTRIES))
+    else:
+        found = history.newest_entries(limit, _ENTRIES)
+    return {"entries": [_raw(entry) for entry in _within_bounds(found)]}
+
+
+def _bounded(limit: int) -> int:
+    return max(1, min(limit, _MOST))
+
+
+def _within_bounds(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """*entries* until they are too large for one answer; the first one always."""
+    size = 0
+    for entry in entries:
+        own = sum(map(len, entry.texts))
+        if size and size + own > _ENTRY_BYTES:
+            return
+        size += own
+        yield entry
+
+
+def _raw(entry: Entry) -> tuple[list[int], list[str]]:
+    return list(entry.position), [text.decode("latin-1") for text in entry.texts]
 
 
 def _terms(history: History, changes: list[Change]) -> dict[str, int]:

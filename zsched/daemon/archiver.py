@@ -34,6 +34,7 @@ from zsched.errors import (
 from zsched.storage.archivers import REPORT_EVERY_MS, Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
+from zsched.storage.log import Log
 
 log = structlog.get_logger(__name__)
 
@@ -121,7 +122,9 @@ class Archiver:
     # -- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        is_last = False
+        while not is_last:
+            is_last = self._stopping.is_set()  # once more: what the last script wrote
             try:
                 with closing(self._link.open()) as wire:
                     self._keep(wire)
@@ -132,9 +135,9 @@ class Archiver:
                 self._stopping.wait(_RETRY_S)
 
     def _keep(self, wire: Wire) -> None:
-        """Follow over *wire* until stopped or until it breaks."""
+        """Follow over *wire*, one pass at least, until stopped or until it breaks."""
         archivers = Archivers(wire, self._keys)
-        while not self._stopping.is_set():
+        while True:
             try:
                 self._follow_once(wire, archivers)
             except (RedisUnavailable, RedisRefused):
@@ -143,6 +146,8 @@ class Archiver:
                 self._fail(error)
                 self._report(archivers, ArchiveState.FAILED)
                 self._stopping.wait(_RETRY_S)
+            if self._stopping.is_set():
+                return
 
     def _follow_once(self, wire: Wire, archivers: Archivers) -> None:
         """Follow until stopped; a corrupt file is replaced first."""
@@ -161,9 +166,8 @@ class Archiver:
         self._follower = follower = Follower(archive, wire, self._keys, self._clock)
         told: tuple[Position | None, ArchiveState] | None = None
         told_ms = 0.0
-        is_last = False
-        while not is_last:
-            is_last = self._stopping.is_set()  # one more pass: what the last script wrote
+        entries = Log(wire, self._keys)
+        while True:
             began_ms = self._clock.monotonic_ms()
             is_following = follower.step()
             self._tell(follower.state)
@@ -176,13 +180,15 @@ class Archiver:
                 self._prune(archive, now_ms)
             elif not self._is_checked:
                 self._is_checked = not archive.check_step(_CHECK_MS, self._clock)
-            if is_last:
+            if self._stopping.is_set():
                 return
             took_ms = self._clock.monotonic_ms() - began_ms
             if is_following:
                 self._stopping.wait(max(_LEAST_PASS_MS - took_ms, 0.0) / 1000)
-                if not self._stopping.is_set():
-                    follower.wait(_WAIT_MS)
+                position = archive.position
+                entries.wait_over(wire, position.id if position else "0-0", _WAIT_MS, self._stopping.is_set)
+                if self._stopping.is_set():
+                    return  # a reply may be in flight: the last pass is over another connection
             else:
                 self._stopping.wait(_RETRY_S)
 

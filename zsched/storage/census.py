@@ -7,9 +7,10 @@ from itertools import islice
 from typing import Any
 
 from zsched.core.held import Held
-from zsched.core.log import Position, text
+from zsched.core.log import Position, any_milliseconds, text
 from zsched.core.model import Priority
 from zsched.core.run_id import RunId
+from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts
@@ -67,31 +68,43 @@ class Census:
         for page in _pages(run_ids):
             for run_id in page:
                 self._wire.send("HGETALL", self._keys.job(run_id))
-            found = []
+            found, odd = [], dict[str, RedisRefused]()
             for run_id in page:
-                record = self._wire.receive()
+                record = self._received(run_id, odd)
                 parts = RunId.parse(run_id)
                 if record and parts is not None:
                     id, note = parts.schedule_id, "uncertain" if b"zs_uncertain" in record[::2] else None
                     run = run_id[len(id) + 1 :]
                     found.append(Held(id, run, "open", "", parts.nominal_ms, None, None, note, record))
+            for run_id, error in odd.items():  # a key of another type, which only a foreign hand writes, is no run
+                if self._wire.execute("TYPE", self._keys.job(run_id)) == b"hash":
+                    raise error
             yield at, found
+
+    def _received(self, run_id: str, odd: dict[str, RedisRefused]) -> list[bytes]:
+        """The next reply; a refusal goes to *odd*, so that the replies behind it are read too."""
+        try:
+            reply: list[bytes] = self._wire.receive()
+        except RedisRefused as error:
+            odd[run_id] = error
+            return []
+        return reply
 
     def _held(self, id: str, row: list[Any]) -> Held:
         place, lane, due, since, note, is_recurring, schedule, job = row
-        due_ms = int(float(due)) if due else None
-        own = {name.decode(): value for name, value in zip(schedule[::2], schedule[1::2], strict=True)}
+        due_ms = any_milliseconds(due)
+        own = {text(name): value for name, value in zip(schedule[::2], schedule[1::2], strict=True)}
         record = [*job]
         for name, value in own.items():
             record += [f"schedule:{name}".encode(), value]
         nominal = own.get("nominal", b"")
         return Held(
             id=id,
-            run="" if is_recurring else f"{due_ms}{self._keys.run_suffix}",
+            run="" if is_recurring else f"{text(due)}{self._keys.run_suffix}",
             place=place.decode(),
             lane=text(lane or own.get("lane", b"normal")),
             due_ms=due_ms,
-            nominal_ms=int(nominal) if nominal.isdigit() else None,
+            nominal_ms=any_milliseconds(nominal),
             last=text(own["last"]) if "last" in own else None,
             note=f"{text(since)} {text(note)}" if since else None,
             record=record,

@@ -10,15 +10,18 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from zsched.core.log import Change, Entry, UnknownEntry, What, changes
+from zsched.core.log import Change, Entry, Position, UnknownEntry, What, changes
 from zsched.core.story import LATE_MS, Chronicle, Source
+from zsched.errors import ArchiveError
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.questions import WAIT_S, Questions
+from zsched.storage.questions import Questions
 
 _PAGE: Final = 100  # log entries in one read or answer
 _LOOKED_AT: Final = 50_000  # entries of the log in Redis, at most
+_WAIT_MS: Final = 1000  # for the log to go on, before looking whether it is still the same
+_NOT_UNDERSTOOD: Final = (KeyError, TypeError, ValueError)
 
 
 class Inquiry:
@@ -26,13 +29,14 @@ class Inquiry:
 
     def __init__(self, link: Link, keys: Keys) -> None:
         self._questions, self._log, self._suffix = Questions(link, keys), Log(link, keys), keys.run_suffix
+        self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 800)))  # 0 would be for ever
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
         """What is known of schedule *id*: its first change and its *newest* ones."""
         answer, source = self._ask("schedule", id=id, newest=newest)
         if answer is not None:
-            return Chronicle(id, source, _changes(answer), int(answer["total"]), dict(answer["terms"]))
-        return self._from_log(id, newest, source)
+            return Chronicle(id, source, answer["changes"], int(answer["left_out"]), dict(answer["terms"]))
+        return self._from_log(id, newest, source.problem)
 
     def occurrences(self, whats: Iterable[What], limit: int, id: str | None = None) -> tuple[list[Change], Source]:
         """The newest *limit* changes of the kinds *whats*, the newest first; of schedule *id* alone if it is given."""
@@ -40,10 +44,14 @@ class Inquiry:
         names = sorted(what.value for what in wanted)
         answer, source = self._ask("occurrences", whats=names, limit=limit, id=id)
         if answer is not None:
-            return _changes(answer), source
-        mine = (change for entry in self._back() for change in reversed(self._read(entry)))
-        found = (change for change in mine if change.what in wanted and id in (None, change.id))
-        return list(islice(found, limit)), source
+            return answer["changes"], source
+        found: list[Change] = []
+        oldest: Entry | None = None
+        for oldest in self._back():
+            found += [one for one in reversed(self._read(oldest)) if one.what in wanted and id in (None, one.id)]
+            if len(found) >= limit:
+                break
+        return found[:limit], self._redis(oldest, source.problem)
 
     def entries(self, since_us: int | None, limit: int) -> tuple[Iterator[Entry], Source]:
         """
@@ -51,77 +59,102 @@ class Inquiry:
         Redis where its log goes back far enough.
         """
         first = self._log.first()
-        if first is None or first.position.seq == 1 or (since_us is not None and first.position.t_us <= since_us):
-            return self._entries_of_log(since_us, limit), self._redis(first, "its log goes back far enough")
-        answer, source = self._ask("entries", since_us=since_us, after_n=0, limit=_PAGE if since_us else limit)
+        if first is None or first.position.seq == 1 or self._holds(first, since_us, limit):
+            return self._entries_of_log(since_us, limit), self._redis(first, "")
+        answer, source = self._ask("entries", since_us=since_us, limit=limit if since_us is None else _PAGE)
         if answer is None:
             return self._entries_of_log(since_us, limit), source
-        return self._entries_of_archive(answer, since_us), source
+        return islice(self._entries_of_archive(answer), None if since_us is not None else limit), source
 
-    def follow(self, after: str, wait_ms: int = 1000) -> Iterator[Entry]:
-        """Entries behind id *after* as they come; for ever. The newest entry's id is ``last``."""
+    def follow(self, after: Position | None) -> Iterator[Entry]:
+        """
+        Entries behind *after* as they come, for ever; None: from the log's beginning. When Redis loses what was
+        seen, it goes on with what is later than that.
+        """
         while True:
-            if self._log.wait(after, wait_ms):
-                for entry in self._log.read(f"({after}", _PAGE):
-                    after = entry.position.id
+            if self._log.wait(after.id if after else "0-0", self._wait_ms):
+                for entry in self._log.read(f"({after.id}" if after else "-", _PAGE):
+                    after = entry.position
+                    yield entry
+            elif after is not None and self._is_behind(after):
+                for entry in self._later_than(after.t_us):
+                    after = entry.position
                     yield entry
 
-    def last(self) -> str:
-        """The id of the log's newest entry; "0-0" when there is none."""
+    def last(self) -> Position | None:
+        """The position of the log's newest entry."""
         last = self._log.last()
-        return last.position.id if last else "0-0"
+        return last.position if last else None
 
     # -- from an archive --------------------------------------------------------------------------
 
     def _ask(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
         """An archive's answer and where it comes from; or None, and what can be told from Redis."""
         answer = self._questions.ask(about, **arguments)
-        if answer is None or "error" in answer:
-            problem = answer["error"] if answer else f"no archive answered within {WAIT_S:g} s"
-            return None, self._redis(self._log.first(), problem)
-        told = answer["source"]
-        since = told["complete_since"]
-        since_ms = int(since) // 1000 if since not in (None, "start") else None
-        return answer, Source(told["archive"], since_ms, told["as_of"])
+        if answer is None:
+            problem = f"no archive answered within {self._questions.wait_s:g} s"
+        elif "error" in answer:
+            problem = str(answer["error"])
+        else:
+            try:
+                return _understood(answer), _source(answer)
+            except _NOT_UNDERSTOOD as error:
+                problem = f"the archive's answer is not one that this version understands ({error!r})"
+        return None, self._redis(self._log.first(), problem)
 
-    def _entries_of_archive(self, answer: dict[str, Any], since_us: int | None) -> Iterator[Entry]:
+    def _entries_of_archive(self, answer: dict[str, Any]) -> Iterator[Entry]:
+        """What *answer* begins with, asked for page by page; the pages may be of different archives."""
         while answer["entries"]:
-            for _, id, texts in answer["entries"]:
-                yield Entry.of(id.encode(), [text.encode("latin-1") for text in texts])
-            if since_us is None:
-                return
-            after_n = answer["entries"][-1][0]
-            further, _ = self._ask("entries", since_us=since_us, after_n=after_n, limit=_PAGE)
+            last = answer["entries"][-1]
+            yield from answer["entries"]
+            further, source = self._ask("entries", behind=list(last.position), limit=_PAGE)
             if further is None:
-                return
+                problem = f"{source.problem}; what follows log entry {last.position.id} is missing here"
+                raise ArchiveError(f"{problem}: ask again, or for what is since then")
             answer = further
 
     # -- from the log in Redis --------------------------------------------------------------------
 
-    def _redis(self, first: Entry | None, problem: str) -> Source:
-        is_complete = first is None or first.position.seq == 1
-        since_ms = None if first is None or is_complete else first.position.t_us // 1000
-        return Source(None, since_ms, self.last(), problem)
+    def _redis(self, oldest: Entry | None, problem: str) -> Source:
+        """Redis as the source, when *oldest* is the oldest entry that was looked at."""
+        is_complete = oldest is None or oldest.position.seq == 1
+        since_ms = None if oldest is None or is_complete else oldest.position.t_us // 1000
+        last = self.last()
+        return Source(None, since_ms, last.id if last else None, problem)
+
+    def _holds(self, first: Entry, since_us: int | None, limit: int) -> bool:
+        """Whether the log that begins with *first* has what is asked for."""
+        return first.position.t_us <= since_us if since_us is not None else self._log.size()[0] >= limit
+
+    def _is_behind(self, seen: Position) -> bool:
+        """Whether the log ends before what was seen of it: Redis lost that."""
+        last = self.last()
+        return last is None or last.order < seen.order
+
+    def _later_than(self, t_us: int) -> Iterator[Entry]:
+        later = self._log.search(lambda position: position.t_us > t_us)
+        return self._log.entries(later.id, _PAGE) if later else iter(())
 
     def _entries_of_log(self, since_us: int | None, limit: int) -> Iterator[Entry]:
         if since_us is None:
             return reversed(list(islice(self._back(), limit)))
-        since = self._log.search(lambda position: position.t_us >= since_us)
-        return iter(()) if since is None else self._log.entries(since.id, _PAGE)
+        return self._later_than(since_us - 1)
 
-    def _from_log(self, id: str, newest: int, source: Source) -> Chronicle:
+    def _from_log(self, id: str, newest: int, problem: str) -> Chronicle:
         found: list[list[Change]] = []
         terms: dict[str, int] = {}
         late: list[str] = []
-        for entry in self._back():
-            if entry.kind == "term":
-                terms |= dict.fromkeys(late, entry.position.t_us)
+        oldest: Entry | None = None
+        for oldest in self._back():
+            if oldest.kind == "term":
+                terms |= dict.fromkeys(late, oldest.position.t_us)
                 late = []
-            mine = [change for change in self._read(entry) if change.id == id]
+            mine = [change for change in self._read(oldest) if change.id == id]
             late += [change.entry for change in mine if (change.late_ms or 0) > LATE_MS]
             found += [mine] if mine else []
         kept = found if len(found) <= newest + 1 else [*found[:newest], found[-1]]
-        return Chronicle(id, source, [change for mine in reversed(kept) for change in mine], len(found), terms)
+        told = [change for mine in reversed(kept) for change in mine]
+        return Chronicle(id, self._redis(oldest, problem), told, len(found) - len(kept), terms)
 
     def _back(self) -> Iterator[Entry]:
         """The log from its end, as far as is looked."""
@@ -137,5 +170,23 @@ class Inquiry:
             return []
 
 
-def _changes(answer: dict[str, Any]) -> list[Change]:
-    return [Change.of_dict(change) for change in answer["changes"]]
+def _understood(answer: dict[str, Any]) -> dict[str, Any]:
+    """*answer* with its changes and entries as values. Raises KeyError, TypeError, ValueError."""
+    values = dict(answer)
+    if "changes" in answer:
+        values["changes"] = [Change.of_dict(change) for change in answer["changes"]]
+    if "entries" in answer:
+        values["entries"] = [_entry(*entry) for entry in answer["entries"]]
+    return values
+
+
+def _entry(position: list[int], texts: list[str]) -> Entry:
+    epoch, seq, _ = map(int, position)
+    return Entry.of(b"%d-%d" % (epoch, seq), [text.encode("latin-1") for text in texts])
+
+
+def _source(answer: dict[str, Any]) -> Source:
+    """The archive, and since when nothing is missing in its answer: it may not have looked at all that it has."""
+    told, looked_back_to = answer["source"], answer.get("looked_back_to")
+    since = told["complete_since"] if looked_back_to is None else looked_back_to
+    return Source(str(told["archive"]), None if since == "start" else int(since) // 1000, told["as_of"])

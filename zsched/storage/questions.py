@@ -21,6 +21,8 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
 WAIT_S: Final = 2.0  # for an answer
+# What json.loads and the parts of a message raise: also numbers without end, and brackets without end.
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
 _KEPT_MS: Final = 30_000  # questions and answers that nobody takes
 
 
@@ -42,7 +44,7 @@ class Question:
     @classmethod
     def parse(cls, text: bytes) -> Question | None:
         """The question in *text*; None when a foreign hand wrote it."""
-        with suppress(ValueError, KeyError, TypeError):
+        with suppress(*_UNREADABLE):
             given = json.loads(text)
             seen = None if given["seen"] is None else Position(*map(int, given["seen"]))
             return cls(str(given["id"]), str(given["about"]), dict(given["arguments"]), seen)
@@ -55,9 +57,14 @@ class Questions:
     def __init__(self, link: Link, keys: Keys) -> None:
         self._link, self._keys = link, keys
 
+    @property
+    def wait_s(self) -> float:
+        """How long an answer is waited for; less where the link's patience is less."""
+        return min(WAIT_S, self._link.timeout_s * 0.8)
+
     def ask(self, about: str, **arguments: Any) -> dict[str, Any] | None:
         """
-        The answer, or None when there was none in time.
+        The answer, or None when there was none in time, or none that can be read.
 
         Raises:
             RedisUnavailable, RedisRefused.
@@ -65,16 +72,17 @@ class Questions:
         last = Log(self._link, self._keys).last()
         question = Question(uuid.uuid4().hex, about, arguments, last.position if last else None)
         ask_key, answer_key = self._keys.ask(), self._keys.answer(question.id)
-        wait_s = min(WAIT_S, self._link.timeout_s * 0.8)
         with self._link.wire() as wire:
             wire.execute("RPUSH", ask_key, question.text)
             wire.execute("PEXPIRE", ask_key, _KEPT_MS)
-            answered = wire.execute("BLPOP", answer_key, wait_s)
+            answered = wire.execute("BLPOP", answer_key, self.wait_s)
             if answered is None:
                 wire.execute("LREM", ask_key, 1, question.text)
                 return None
-        answer: dict[str, Any] = json.loads(answered[1])
-        return answer
+        with suppress(*_UNREADABLE):
+            answer = json.loads(answered[1])
+            return answer if isinstance(answer, dict) else None
+        return None
 
 
 class Inbox:

@@ -19,7 +19,14 @@ from zsched.core.held import Held
 from zsched.core.log import Entry
 from zsched.daemon.follower import Follower
 from zsched.daemon.planner import Planner
-from zsched.errors import InvalidSchedule, RedisUnavailable, ScheduleExists, ScheduleInPast, ScheduleNotFound, TriggerError
+from zsched.errors import (
+    InvalidSchedule,
+    RedisUnavailable,
+    ScheduleExists,
+    ScheduleInPast,
+    ScheduleNotFound,
+    TriggerError,
+)
 from zsched.storage.census import Census
 from zsched.storage.connection import Link
 from zsched.storage.dispatch import Dispatch, Fired, Window

@@ -1,0 +1,177 @@
+"""The archive's disk is full, or its folder goes: the daemon fires on, says so once, promises nothing, and mends it."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.faults.archives import (
+    SHORT,
+    assert_state_is_redis_own,
+    await_caught_up,
+    fact,
+    has_caught_up,
+    history,
+    log_in,
+    repeated,
+    report_of,
+    stop,
+)
+from tests.faults.disks import Disk, LimitedFiles, small_disk
+from tests.faults.ledger import doubles, fired, queued
+from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.threads import know
+from zsched import Client
+from zsched.archive import START
+from zsched.archive.body import position_of
+from zsched.core.log import Position
+from zsched.errors import NotArchived
+from zsched.storage.archivers import ArchiveState
+
+pytestmark = pytest.mark.redis
+MUCH = [{"func": "app.task", "id": f"much{n}", "after": 3600, "args": ("x" * 100_000,)} for n in range(40)]
+NOTHING = Position(-1, 0, 0)
+
+Start = Callable[..., DaemonProcess]
+
+
+@pytest.fixture(params=["limit on files", "small disk"])
+def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Disk]:
+    if request.param == "limit on files":
+        yield LimitedFiles(tmp_path)
+        return
+    with small_disk(tmp_path / "disk", "2m") as disk:
+        if disk is None:
+            pytest.skip("needs the right to mount a tmpfs")
+        yield disk
+
+
+def await_tries(url: str, path: Path, number: int) -> None:
+    """The archiver tried that often again, and told that it failed."""
+    told: set[int] = set()
+
+    def look() -> bool:
+        report = report_of(url, path)
+        assert report is not None
+        assert report.state is ArchiveState.FAILED
+        told.add(report.told_ms)
+        return len(told) > number
+
+    eventually(look)
+
+
+def position_on(disk: Disk, path: Path, copy: Path) -> Position:
+    """What the file at *path* says of itself, read from a copy: on a full disk nobody can open it."""
+    shutil.copytree(disk.folder, copy, ignore=shutil.ignore_patterns("filler", "copy"))
+    return position_of(fact(copy / path.name, "position")) or NOTHING
+
+
+def test_a_full_disk_stops_no_run_and_is_told_once_and_with_room_again_nothing_is_missing(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, disk: Disk, tmp_path: Path
+) -> None:
+    know(redis_client)
+    path, client = disk.folder / "archive.db", Client.from_url(redis_url)
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path))
+    daemon.wait_for("archive_bootstrapped")
+    await_caught_up(redis_url, path)
+    client.schedule("app.task", id="before", after=3600, durable=True)
+
+    disk.fill(daemon.pid)
+    assert len(MUCH) == client.schedule_many(MUCH).created
+    failed = daemon.wait_for("archive_failed")
+    for n in range(5):
+        client.schedule("app.task", id=f"on-time{n}", after=0.3)
+    eventually(lambda: len(queued(redis_client)) == 5)
+    await_tries(redis_url, path, 3)
+    with pytest.raises(NotArchived) as refused:
+        client.schedule("app.task", id="not-durable", after=3600, durable=True)
+    daemon.send(signal.SIGSTOP)  # the file and the report as of one moment
+    report, on_disk = report_of(redis_url, path), position_on(disk, path, tmp_path / "copy")
+    daemon.send(signal.SIGCONT)
+
+    disk.free(daemon.pid)
+    back = daemon.wait_for("archive_back")
+    client.schedule("app.task", id="durable-again", after=3600, durable=True)
+    await_caught_up(redis_url, path)
+    stop(daemon)
+
+    late_ms = [t / 1000 - int(run.rpartition("-")[2]) for run, t in fired(redis_client)]
+    assert 5 == len(late_ms)
+    assert max(late_ms) < 1_000
+    assert str(path) == failed["archive"]
+    assert 1 == len(daemon.of("archive_failed")) == len(daemon.of("archive_back"))
+    assert report is not None
+    assert report.state is ArchiveState.FAILED
+    assert report.about["trouble"]
+    assert (report.position or NOTHING).order <= on_disk.order
+    assert not refused.value.is_in_redis
+    assert failed["reason"] == back["after"]
+    assert START == fact(path, "complete_since")
+    assert log_in(redis_url) == history(path)
+    assert 1 + len(MUCH) + 5 + 1 == len(assert_state_is_redis_own(redis_url, path))
+
+
+def test_a_disk_that_is_full_from_the_start_is_no_reason_not_to_fire(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    know(redis_client)
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        if disk is None:
+            pytest.skip("needs the right to mount a tmpfs")
+        disk.fill(0)
+        path, client = disk.folder / "archive.db", Client.from_url(redis_url)
+        daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+
+        daemon.wait_for("archive_failed")
+        client.schedule("app.task", id="one", after=0)
+        eventually(lambda: queued(redis_client))
+        disk.free(0)
+
+        daemon.wait_for("archive_back")
+        await_caught_up(redis_url, path)
+        stop(daemon)
+        assert 1 == len(daemon.of("archive_failed"))
+        assert log_in(redis_url) == history(path)
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_an_archive_that_is_deleted_under_the_daemon_promises_nothing_and_begins_anew(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path, what: str
+) -> None:
+    know(redis_client)
+    path, client = tmp_path / "state" / "archive.db", Client.from_url(redis_url)
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    daemon.wait_for("archive_bootstrapped")
+    await_caught_up(redis_url, path)
+    client.schedule("app.task", id="before", after=3600, durable=True)
+
+    if what == "folder":
+        shutil.rmtree(path.parent)
+    else:
+        path.unlink()
+    acknowledged = []
+    for n in range(20):
+        try:
+            client.schedule("app.task", id=f"s{n}", after=0, durable=True)
+            acknowledged.append((n, path.exists() and f"s{n}" in ids_in(path)))
+        except NotArchived:
+            continue
+    daemon.wait_for("archive_bootstrapped", 2)
+
+    eventually(lambda: has_caught_up(redis_url, path))
+    stop(daemon)
+    assert [] == [n for n, is_on_disk in acknowledged if not is_on_disk]
+    assert 1 == len(daemon.of("archive_failed")) == len(daemon.of("archive_back"))
+    assert log_in(redis_url) == history(path)
+    assert [] == repeated(history(path)) + doubles(queued(redis_client))
+    assert_state_is_redis_own(redis_url, path)
+
+
+def ids_in(path: Path) -> str:
+    """All that the history at *path* says, to look for an id in it."""
+    return " ".join(str(entry.body) for entry in history(path))

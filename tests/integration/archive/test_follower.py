@@ -1,0 +1,137 @@
+"""Following a log over a connection that breaks, and a Redis in which a foreign hand wrote."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.integration.archive.ground import Scene
+from zsched.archive import START
+from zsched.core.log import Position
+from zsched.daemon.follower import Follower
+from zsched.errors import RedisUnavailable
+from zsched.storage.archivers import ArchiveState
+from zsched.storage.census import Census
+
+SOON = datetime.now(UTC) + timedelta(days=1)
+
+
+def schedule(scene: Scene, *ids: str) -> None:
+    for id in ids:
+        scene.client.schedule("app.task", id=id, at=SOON)
+
+
+def states(scene: Scene) -> dict[str, str]:
+    return {row.id: row.place for row, _ in scene.archive.state()}
+
+
+def leave_behind(scene: Scene) -> None:
+    """The archive follows, then misses a part of the log that is gone."""
+    schedule(scene, "a")
+    assert scene.follower.step()
+    schedule(scene, "b", "c")
+    scene.redis.xtrim(scene.keys.log(), maxlen=1, approximate=False)
+
+
+def test_a_connection_that_breaks_in_a_bootstrap_begins_it_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_behind(scene)
+    had = scene.archive.position
+
+    def lose(self: Census, *arguments: Any) -> Any:
+        raise RedisUnavailable("lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Census, "runs", lose)
+        with pytest.raises(RedisUnavailable):
+            scene.follower.step()
+    assert had == scene.archive.position
+
+    follower = Follower(scene.archive, scene.wire, scene.keys, scene.follower._clock)
+    assert follower.step()
+
+    assert not scene.archive.is_bootstrapping
+    assert {"a": "due", "b": "due", "c": "due"} == states(scene)
+    assert scene.log()[-1].position == scene.archive.position
+
+
+def test_an_archive_that_was_left_behind_says_since_when_it_is_complete(scene: Scene) -> None:
+    leave_behind(scene)
+
+    assert scene.follower.step()
+
+    assert str(scene.log()[0].position.t_us) == scene.archive.complete_since
+
+
+def test_an_empty_log_has_nothing_to_follow(scene: Scene) -> None:
+    scene.redis.delete(scene.keys.log())
+
+    assert not scene.follower.step()
+
+    assert (None, ArchiveState.BOOTSTRAPPING) == (scene.archive.position, scene.follower.state)
+
+
+def test_another_data_set_is_refused_and_the_archive_stays_as_it_is(scene: Scene) -> None:
+    schedule(scene, "a")
+    assert scene.follower.step()
+    had = scene.archive.position
+    scene.redis.hset(scene.keys.meta(), "gen", "another")
+    schedule(scene, "b")
+    scene.redis.xtrim(scene.keys.log(), maxlen=1, approximate=False)
+
+    assert not scene.follower.step()
+
+    assert (had, ArchiveState.REFUSED) == (scene.archive.position, scene.follower.state)
+    assert {"a": "due"} == states(scene)
+
+
+def test_a_redis_that_lost_the_end_of_its_log_is_followed_in_what_it_has_now(scene: Scene) -> None:
+    schedule(scene, "a", "b")
+    assert scene.follower.step()
+    last = scene.log()[-1].position
+    scene.redis.xdel(scene.keys.log(), last.id)  # as if it had never been
+    scene.redis.zrem(scene.keys.due_normal(), "b")
+    scene.redis.execute_command("XSETID", scene.keys.log(), scene.log()[-1].position.id)
+    scene.redis.hset(scene.keys.meta(), "seq", last.seq - 1)
+    schedule(scene, "c")
+    assert last.id == scene.log()[-1].position.id
+
+    assert scene.follower.step()
+
+    assert {"a": "due", "c": "due"} == states(scene)
+    assert (scene.log()[-1].position, START) == (scene.archive.position, scene.archive.complete_since)
+
+
+def test_what_a_foreign_hand_wrote_does_not_stop_a_bootstrap(scene: Scene) -> None:
+    schedule(scene, "a")
+    run = f"x-1800000000000{scene.keys.run_suffix}"
+    scene.redis.sadd("rq:queues", "rq:queue:default")
+    scene.redis.rpush("rq:queue:default", run, f"y-1800000000000{scene.keys.run_suffix}", "a job of somebody's")
+    scene.redis.set(scene.keys.job(run), "a text")
+    scene.redis.zadd(scene.keys.due_low(), {"infinite": "inf", "half": "1.5", b"\xff": 5, "two words": 7})
+    scene.redis.hset(scene.keys.paused(), mapping={"never": "normal never 5 why"})
+    scene.redis.sadd(scene.keys.recurring(), "hashless")
+    scene.redis.hset(scene.keys.schedule("hashless"), mapping={b"\xff": b"\xff", "nominal": "-"})
+    scene.redis.xtrim(scene.keys.log(), maxlen=0)
+    schedule(scene, "b")
+
+    assert scene.follower.step()
+
+    found = states(scene)
+    assert {"a": "due", "b": "due", "infinite": "due", "half": "due", "hashless": "ended"}.items() <= found.items()
+    assert "x" not in found
+
+
+def test_a_foreign_schedule_in_a_fire_hides_no_run(scene: Scene) -> None:
+    now = datetime.now(UTC)
+    scene.client.schedule("app.task", id="a", at=now - timedelta(seconds=1), allow_past=True)
+    scene.redis.zadd(scene.keys.due_normal(), {"half": "1.5", "two words": 7})
+
+    scene.tick()
+
+    assert scene.follower.step()
+    assert 0 == scene.archive.unknown_entries
+    assert "open" == states(scene)["a"]
+    assert "quarantine" == states(scene)["half"]
+    assert isinstance(scene.archive.position, Position)

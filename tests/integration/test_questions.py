@@ -1,0 +1,384 @@
+"""Questions to an archive through Redis, by a client that cannot see its file; and what is told when none answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tests.faults.processes import archive_of_its_own, eventually
+from tests.faults.threads import DaemonThread, know
+from zsched import Client
+from zsched.config import ArchiveSettings
+from zsched.core.clock import from_ms
+from zsched.core.log import OUTCOMES, Position, What
+from zsched.daemon.answerer import Answerer
+from zsched.errors import ArchiveError
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link
+from zsched.storage.inquiry import Inquiry
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log
+from zsched.storage.questions import Inbox, Question, Questions
+
+pytestmark = pytest.mark.redis
+KEYS = Keys("default")
+FUNC = "app.tasks.run"
+IMPATIENT_S = 0.5  # of a client that waits 0.4 s for an answer
+
+
+@pytest.fixture
+def link(redis_url: str) -> Iterator[Link]:
+    link = Link.from_url(redis_url, 5)
+    yield link
+    link.pool.disconnect()
+
+
+@pytest.fixture
+def client(redis_client: redis.Redis, link: Link) -> Client:
+    know(redis_client)
+    return Client(link)
+
+
+@pytest.fixture
+def impatient(redis_url: str, redis_client: redis.Redis) -> Client:
+    """A client that soon gives up."""
+    return Client.from_url(redis_url, timeout_s=IMPATIENT_S)
+
+
+@pytest.fixture
+def daemon(client: Client, redis_url: str, link: Link) -> Iterator[DaemonThread]:
+    """A daemon whose archive follows."""
+    with DaemonThread(redis_url) as daemon:
+        daemon.wait_for("term_began")
+        eventually(lambda: Archivers(link, KEYS).alive())
+        yield daemon
+
+
+def archived(link: Link) -> Position:
+    """The log's last position, as soon as an archive has it."""
+    last = Log(link, KEYS).last()
+    assert last is not None
+    entry, entry_ms = last.position.id, last.position.t_us // 1000
+    eventually(lambda: Archivers(link, KEYS).archived(entry, entry_ms) == "archived")
+    return last.position
+
+
+def forget_but(redis_client: redis.Redis, last: Position) -> None:
+    """Redis forgets the log up to *last*, as a leader's trimming does."""
+    redis_client.xtrim(KEYS.log(), minid=last.id, approximate=False)
+
+
+# -- asked and answered -------------------------------------------------------------------------------
+
+
+def test_the_answer_knows_what_the_asker_saw(client: Client, daemon: DaemonThread) -> None:
+    for number in range(20):
+        client.schedule(FUNC, id=f"s{number}", after=3600)
+
+        story = client.why(f"s{number}")
+
+        assert [What.PUT] == [change.what for change in story.changes]
+        assert story.source.archive is not None
+
+
+def test_an_answer_says_from_where_it_is_and_how_far_it_goes(client: Client, redis_url: str, link: Link) -> None:
+    path = archive_of_its_own()
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=path)):
+        eventually(lambda: Archivers(link, KEYS).alive())
+        client.schedule(FUNC, id="a", after=3600)
+        last = archived(link)
+
+        source = client.why("a").source
+
+    assert source.archive is not None
+    assert source.archive.endswith(f":{path}")
+    assert (None, last.id, "") == (source.complete_since_ms, source.as_of, source.problem)
+
+
+def test_what_redis_forgot_is_still_known(
+    client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis
+) -> None:
+    client.enqueue(FUNC, id="old")
+    client.enqueue(FUNC, id="new")
+    forget_but(redis_client, archived(link))
+
+    found, source = client.history()
+
+    assert ["new", "old"] == [change.id for change in found]
+    assert source.archive is not None
+
+
+def test_history_is_of_one_schedule_or_status_when_asked(
+    client: Client, daemon: DaemonThread, redis_client: redis.Redis
+) -> None:
+    for id in ("a", "b", "a"):
+        client.enqueue(FUNC, id=id)
+    client.schedule(FUNC, id="a", after=3600)
+    client.cancel("a")
+
+    of_a, _ = client.history("a")
+    enqueued, _ = client.history(status="enqueued", limit=2)
+
+    assert [What.CANCELLED, What.ENQUEUED, What.ENQUEUED] == [change.what for change in of_a]
+    assert ["a", "b"] == [change.id for change in enqueued]
+
+
+# -- the log, page by page ----------------------------------------------------------------------------
+
+
+def test_the_log_is_read_from_the_archive_whole_and_in_order(
+    client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis
+) -> None:
+    for number in range(230):
+        client.schedule(FUNC, id=f"s{number}", after=3600)
+    for number in range(50):  # 5 MB: more than one answer holds
+        client.schedule(FUNC, id=f"large{number}", after=3600, args=("x" * 100_000,))
+    expected = [entry.position for entry in Log(link, KEYS).entries()]
+    forget_but(redis_client, archived(link))
+
+    everything, source = client.log(from_ms(0))
+    newest, _ = client.log(limit=150)
+
+    assert source.archive is not None
+    assert expected == [entry.position for entry in everything]
+    assert expected[-150:] == [entry.position for entry in newest]
+
+
+def test_what_redis_holds_of_the_log_is_read_there(client: Client, redis_client: redis.Redis, link: Link) -> None:
+    for number in range(5):
+        client.schedule(FUNC, id=f"s{number}", after=3600)
+    positions = [entry.position for entry in Log(link, KEYS).entries()]
+    forget_but(redis_client, positions[1])
+
+    newest, source = client.log(limit=3)
+    since, _ = client.log(from_ms(positions[2].t_us // 1000 + 1))
+
+    assert positions[2:] == [entry.position for entry in newest]
+    assert [one for one in positions if one.t_us >= (positions[2].t_us // 1000 + 1) * 1000] == [
+        entry.position for entry in since
+    ]
+    assert (None, "") == (source.archive, source.problem)
+
+
+def test_an_archive_that_stops_answering_is_no_end_of_the_log(
+    redis_url: str, impatient: Client, client: Client, link: Link, redis_client: redis.Redis
+) -> None:
+    with DaemonThread(redis_url):
+        eventually(lambda: Archivers(link, KEYS).alive())
+        for number in range(120):
+            client.schedule(FUNC, id=f"s{number}", after=3600)
+        forget_but(redis_client, archived(link))
+        entries, _ = impatient.log(from_ms(0))
+        next(entries)
+
+    with pytest.raises(ArchiveError, match="is missing here"):
+        list(entries)
+
+
+def test_following_gives_what_comes_also_after_redis_lost_what_was_seen(
+    client: Client, redis_client: redis.Redis
+) -> None:
+    for _ in range(3):
+        client.enqueue(FUNC)
+    following = client.follow_log()
+
+    client.enqueue(FUNC, id="before")
+    before = next(following)
+    redis_client.flushall()
+    client.enqueue(FUNC, id="after")
+    after = next(following)
+
+    assert (b"before", b"after") == (before.body[1][:6], after.body[1][:5])
+
+
+# -- nobody answers -----------------------------------------------------------------------------------
+
+
+def test_when_nobody_answers_redis_own_log_tells_and_it_is_said(impatient: Client, redis_client: redis.Redis) -> None:
+    impatient.schedule(FUNC, id="a", after=3600)
+    impatient.enqueue(FUNC, id="b")
+
+    story = impatient.why("a")
+    found, source = impatient.history()
+
+    assert [What.PUT] == [change.what for change in story.changes]
+    assert ["b"] == [change.id for change in found]
+    assert story.source == source
+    assert (None, None, "no archive answered within 0.4 s") == (
+        source.archive,
+        source.complete_since_ms,
+        source.problem,
+    )
+    assert 0 == redis_client.exists(KEYS.ask())  # the question was taken back
+
+
+def test_a_long_past_is_cut_in_the_middle_also_in_redis_own_log(link: Link, redis_client: redis.Redis) -> None:
+    client = Client(link)
+    for number in range(10):
+        client.schedule(FUNC, id="a", after=3600 + number)
+    quick = Inquiry(Link.from_url("redis://unused", IMPATIENT_S), KEYS)
+    quick.__init__(Link(link.pool, link.where, IMPATIENT_S), KEYS)  # type: ignore[misc]
+
+    chronicle = quick.chronicle("a", newest=4)
+
+    assert (5, 5) == (len(chronicle.changes), chronicle.left_out)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ("{", "no archive answered"),
+        ("[" * 100_000, "no archive answered"),
+        ("[]", "no archive answered"),
+        ("{}", "not one that this version understands"),
+        ('{"changes": [{"what": "enchanted"}], "source": {}}', "not one that this version understands"),
+        ('{"error": "the disk is full"}', "the disk is full"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_as_good_as_none(
+    impatient: Client, redis_client: redis.Redis, answer: str, problem: str
+) -> None:
+    impatient.enqueue(FUNC, id="a")
+
+    def respond() -> None:
+        _, asked = redis_client.blpop([KEYS.ask()], 10)  # type: ignore[misc]
+        redis_client.rpush(KEYS.answer(json.loads(asked)["id"]), answer)
+
+    somebody = threading.Thread(target=respond)
+    somebody.start()
+    found, source = impatient.history()
+    somebody.join()
+
+    assert ["a"] == [change.id for change in found]
+    assert problem in source.problem
+
+
+# -- foreign hands and sick archives ------------------------------------------------------------------
+
+GOOD: dict[str, Any] = {"id": "x", "about": "schedule", "arguments": {"id": "a", "newest": 3}, "seen": None}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no json",
+        "[" * 100_000,
+        "[]",
+        "7",
+        json.dumps(GOOD | {"seen": [1]}),
+        json.dumps(GOOD | {"seen": [1e999, 1, 1]}),
+        json.dumps(GOOD | {"arguments": 7}),
+        b"\xff\xfe",
+    ],
+)
+def test_what_is_no_question_is_passed_over(
+    daemon: DaemonThread, client: Client, redis_client: redis.Redis, text: str | bytes
+) -> None:
+    redis_client.rpush(KEYS.ask(), text)
+    client.enqueue(FUNC, id="a")
+
+    found, source = client.history()
+
+    assert (["a"], True) == ([change.id for change in found], source.archive is not None)
+
+
+@pytest.mark.parametrize(
+    ("about", "arguments"),
+    [
+        ("the weather", {}),
+        ("schedule", {}),
+        ("schedule", {"id": 7, "newest": 3}),
+        ("schedule", {"id": None, "newest": 3}),
+        ("schedule", {"id": "\ud800", "newest": 3}),
+        ("schedule", {"id": "a", "newest": "three"}),
+        ("schedule", {"id": "a", "newest": 3, "more": 1}),
+        ("occurrences", {"whats": ["enchanted"], "limit": 3}),
+        ("occurrences", {"whats": 7, "limit": 3}),
+        ("entries", {"since_us": "then", "limit": 3}),
+        ("entries", {"behind": [1], "limit": 3}),
+        ("entries", {"behind": [10**30, 1, 1], "limit": 3}),
+        ("entries", {"limit": 10**30}),
+    ],
+)
+def test_a_question_that_is_not_understood_is_answered_with_an_error(
+    daemon: DaemonThread, client: Client, link: Link, about: str, arguments: dict[str, Any]
+) -> None:
+    client.schedule(FUNC, id="a", after=3600)
+
+    answer = Questions(link, KEYS).ask(about, **arguments)
+
+    assert answer is not None
+    assert about in answer["error"]
+    assert client.why("a").source.archive is not None
+
+
+def test_an_answer_has_a_limit_whatever_is_asked_for(daemon: DaemonThread, client: Client, link: Link) -> None:
+    for _ in range(120):
+        client.enqueue(FUNC)
+    questions = Questions(link, KEYS)
+    whats = [what.value for what in OUTCOMES]
+
+    entries = questions.ask("entries", since_us=0, limit=10**6)
+    none = questions.ask("entries", since_us=0, limit=-1)
+    few = questions.ask("occurrences", whats=whats, limit=-1)
+
+    assert (100, 0, 1) == (len(entries["entries"]), len(none["entries"]), len(few["changes"]))  # type: ignore[index]
+
+
+class Sick:
+    """An archiver whose archive fails as soon as a question was taken."""
+
+    path = Path("/nowhere")
+
+    def __init__(self) -> None:
+        self._looks = iter([True])
+
+    @property
+    def is_healthy(self) -> bool:
+        return next(self._looks, False)
+
+
+def test_a_question_is_given_back_when_the_archive_is_not_healthy(link: Link, redis_client: redis.Redis) -> None:
+    question = Question("x", "schedule", {"id": "a", "newest": 3}, Position(1, 2, 3))
+    redis_client.rpush(KEYS.ask(), "first", question.text)
+    redis_client.lpop(KEYS.ask())
+    answerer = Answerer(Sick(), link, KEYS)  # type: ignore[arg-type]  # what it looks at
+    with closing(link.open()) as wire:
+        inbox = Inbox(wire, KEYS)
+
+        answerer._serve(inbox)
+
+    assert [question.text.encode()] == redis_client.lrange(KEYS.ask(), 0, -1)
+    assert 0 < redis_client.pttl(KEYS.ask()) <= 30_000
+    assert question == Question.parse(question.text.encode())
+
+
+def test_questions_and_answers_that_nobody_takes_lapse(
+    daemon: DaemonThread, impatient: Client, redis_client: redis.Redis
+) -> None:
+    daemon.stop()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("zsched.storage.questions.WAIT_S", 0.01)
+        impatient.why("a")
+    question = Question("x", "schedule", {"id": "a", "newest": 3}, None)
+    with closing(Link.adopt(redis_client).open()) as wire:
+        Inbox(wire, KEYS).answer(question, {})
+
+    assert 0 < redis_client.pttl(KEYS.answer("x")) <= 30_000
+
+
+def test_the_limits_of_history_are_checked(client: Client) -> None:
+    for wrong in ({"limit": 0}, {"limit": True}, {"limit": 1001}, {"status": "paused"}, {"id": "no id"}):
+        with pytest.raises(ValueError, match="give"):
+            client.history(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="aware"):
+        client.log(from_ms(0).replace(tzinfo=None) + timedelta(days=1))

@@ -1,0 +1,83 @@
+"""Entries as the scripts log them (LOGS in zsched/lua/*.lua), and what stands in an archive's file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from zsched.archive import Archive
+from zsched.core.held import Held
+from zsched.core.log import Entry, Position
+
+T_US = 1_800_000_000_000_000  # of the entry with seq 0; each is a second later than the one before
+SECOND_US = 1_000_000
+DUE_MS = 1_900_000_000_000
+
+
+def entry(seq: int, kind: str, *texts: Any, epoch: int = 1) -> Entry:
+    """The entry <epoch>-<seq> as XRANGE gives it."""
+    head = [b"kind", kind.encode(), b"t", b"%d" % (T_US + seq * SECOND_US)]
+    return Entry.of(b"%d-%d" % (epoch, seq), head + [_text(one) for one in texts])
+
+
+def put(seq: int, *ids: str, due_ms: int = DUE_MS, data: bytes = b"call", **extra: str) -> Entry:
+    """One-shots of one due time."""
+    rows = [text for id in ids for text in (id, due_ms, "data", data)]
+    shared = ["lane", "low", "fields", 2, "origin", "mail", "zs_created_by", "ann", "rows", len(ids)]
+    return entry(seq, "put", *shared, *rows, *(text for pair in extra.items() for text in pair))
+
+
+def put_recurring(seq: int, id: str, due_ms: int | str = DUE_MS, *paused: str, data: bytes = b"call") -> Entry:
+    """A rule."""
+    own = ["trigger", "every 60000", "nominal", due_ms, "lane", "high"]
+    template = ["origin", "mail", "data", data]
+    return entry(
+        seq, "put_recurring", "id", id, "due", due_ms, "schedule", 3, *own, "template", 2, *template, *paused
+    )  # fmt: skip
+
+
+def enqueue(seq: int, run_id: str, data: bytes = b"call") -> Entry:
+    """A run that somebody asked for."""
+    return entry(seq, "enqueue", "run", run_id, "front", 0, "fields", 2, "origin", "mail", "data", data)
+
+
+def fire(seq: int, *run_ids: str, **more: str) -> Entry:
+    """One-shots that were pushed."""
+    return entry(seq, "fire", "runs", " ".join(run_ids), *(text for pair in more.items() for text in pair))
+
+
+def held(id: str, place: str = "due", run: str = str(DUE_MS), data: bytes = b"call") -> Held:
+    """A one-shot as a bootstrap reads it."""
+    return Held(id, run, place, "normal", DUE_MS, None, None, None, [b"origin", b"mail", b"data", data])
+
+
+def at(seq: int) -> Position:
+    """The position of entry *seq*."""
+    return Position(1, seq, T_US + seq * SECOND_US)
+
+
+def archived(path: Path, entries: Sequence[Entry], **options: Any) -> Path:
+    """The archive at *path* with *entries* in it, closed."""
+    archive = Archive(path, "default", **options)
+    archive.append(entries)
+    archive.commit()
+    archive.close()
+    return path
+
+
+def places(archive: Archive) -> dict[str, str]:
+    """Run id or id → place."""
+    return {f"{row.id}-{row.run}" if row.run else row.id: row.place for row, _ in archive.state()}
+
+
+def rows(path: Path, query: str) -> list[Any]:
+    """What a database says."""
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute(query).fetchall()
+
+
+def _text(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()

@@ -1,0 +1,297 @@
+"""The writer of an archive: what is there after a commit, after a crash, and after a bootstrap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.unit.archive.ground import (
+    DUE_MS,
+    SECOND_US,
+    T_US,
+    archived,
+    at,
+    enqueue,
+    entry,
+    fire,
+    held,
+    places,
+    put,
+    put_recurring,
+    rows,
+)
+from zsched.archive import START, Archive
+from zsched.archive.body import COLUMNS, entry_of
+from zsched.core.log import Entry
+
+SECRET = b"4111 1111 1111 1111"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "archive.db"
+
+
+@pytest.fixture
+def archive(path: Path) -> Iterator[Archive]:
+    with closing(Archive(path, "default")) as archive:
+        yield archive
+
+
+def reopened(archive: Archive) -> Archive:
+    archive.close()
+    return Archive(archive.path, archive.namespace)
+
+
+def history(path: Path) -> list[Entry]:
+    return [entry_of(row) for row in rows(path, f"SELECT {COLUMNS} FROM entry ORDER BY n")]
+
+
+def everything(path: Path) -> bytes:
+    """All bytes of all files of the archive."""
+    return b"".join(file.read_bytes() for file in sorted(path.parent.iterdir()))
+
+
+# -- following ------------------------------------------------------------------------------------
+
+
+def test_the_position_moves_with_the_commit(archive: Archive) -> None:
+    archive.append([put(1, "a"), put(2, "b")])
+
+    assert (None, at(2)) == (archive.position, archive.tail)
+    archive.commit()
+    assert (at(2), at(2)) == (archive.position, archive.tail)
+
+
+def test_what_was_committed_is_there_when_it_is_opened_again(archive: Archive) -> None:
+    archive.append([put(1, "a"), put_recurring(2, "r")])
+    archive.note(gen="gen-1", complete_since=START)
+    archive.commit()
+    id = archive.id
+
+    with closing(reopened(archive)) as again:
+        assert (id, at(2), START, {"gen-1"}) == (again.id, again.position, again.complete_since, again.gens)
+        assert {f"a-{DUE_MS}": "due", "r": "due"} == places(again)
+        assert [put(1, "a"), put_recurring(2, "r")] == history(again.path)
+
+
+def test_what_was_not_committed_is_gone(archive: Archive) -> None:
+    archive.append([put(1, "a")])
+    archive.commit()
+    archive.append([put(2, "b")])
+
+    with closing(reopened(archive)) as again:
+        assert at(1) == again.position
+        assert {f"a-{DUE_MS}": "due"} == places(again)
+        assert [put(1, "a")] == history(again.path)
+
+
+UNKNOWN = [
+    entry(1, "conjure", "what", "ever"),
+    entry(1, "put", "lane", "low"),
+    entry(1, "put", "lane", "low", "fields", "x"),
+    entry(1, "put_recurring", "id", "r", "due", 5),
+    entry(1, "enqueue", "run"),
+    entry(1, "advance", "rows", "r fired 1"),
+    Entry.of(b"1-1", [b"a foreign hand's", b"\xff"]),
+    Entry.of(b"1-1", [b"kind", b"put", b"t", b"9" * 40]),
+]
+
+
+@pytest.mark.parametrize("keep_args", [True, False])
+@pytest.mark.parametrize("unknown", UNKNOWN, ids=lambda unknown: unknown.kind or "none")
+def test_an_unknown_entry_is_kept_as_it_is_and_told(path: Path, unknown: Entry, keep_args: bool) -> None:
+    with closing(Archive(path, "default", keep_args=keep_args)) as archive:
+        [problem] = archive.append([unknown])
+        assert [] == archive.append([put(2, "a")])
+        archive.commit()
+
+        assert "log entry 1-1" in str(problem)
+        assert (1, at(2)) == (archive.unknown_entries, archive.position)
+        assert unknown == history(path)[0]
+        assert {f"a-{DUE_MS}": "due"} == places(archive)
+
+
+def test_one_foreign_schedule_does_not_hide_the_runs_of_its_fire(archive: Archive) -> None:
+    lines = "two words low 1.5 its id is none\nb low 1900000000000.5 its hash is gone"
+    archive.append([put(1, "a", "b"), fire(2, f"a-{DUE_MS}", quarantined=lines)])
+
+    assert {f"a-{DUE_MS}": "open", f"b-{DUE_MS}": "quarantine"} == places(archive)
+    assert 0 == archive.unknown_entries
+
+
+def test_an_entry_that_cannot_be_read_to_its_end_changes_nothing(archive: Archive) -> None:
+    archive.append([put(1, "a", "b")])
+
+    archive.append([fire(2, f"a-{DUE_MS}", quarantined="b"), entry(3, "pause", "id", "b", "note", "", "due", "1.5")])
+
+    assert {f"a-{DUE_MS}": "due", f"b-{DUE_MS}": "due"} == places(archive)
+    assert 2 == archive.unknown_entries
+
+
+# -- bootstrapping --------------------------------------------------------------------------------
+
+
+def test_a_bootstrap_switches_state_and_position_at_once(archive: Archive) -> None:
+    archive.append([put(1, "old")])
+    archive.commit()
+
+    archive.begin_bootstrap()
+    archive.copy([put(8, "copied")])
+    archive.scan([held("a"), held("b", "open")], at(8))
+    archive.append([put(9, "c")])
+    archive.commit()
+
+    assert ({f"old-{DUE_MS}": "due"}, at(1)) == (places(archive), archive.position)
+    archive.end_bootstrap("42")
+    expected = {f"a-{DUE_MS}": "due", f"b-{DUE_MS}": "open", f"c-{DUE_MS}": "due"}
+    assert (expected, at(9), "42") == (places(archive), archive.position, archive.complete_since)
+    with closing(reopened(archive)) as again:
+        assert (expected, at(9), "42") == (places(again), again.position, again.complete_since)
+
+
+def test_a_crash_in_a_bootstrap_leaves_what_was_there_and_nothing_else(archive: Archive) -> None:
+    archive.append([put(1, "old")])
+    archive.commit()
+    tables = ("fact", "entry", "touch", "live", "argument")
+    before = [rows(archive.path, f"SELECT * FROM {table}") for table in tables]
+    archive.begin_bootstrap()
+    archive.copy([put(8, "copied")])
+    archive.scan([held("a")], at(8))
+    archive.commit()
+    archive.append([put(9, "c")])
+
+    with closing(reopened(archive)) as again:
+        assert not again.is_bootstrapping
+        assert ({f"old-{DUE_MS}": "due"}, at(1)) == (places(again), again.position)
+        assert before[1:] == [rows(again.path, f"SELECT * FROM {table}") for table in tables[1:]]
+        assert [] == again.append([put(2, "next")])
+        again.commit()
+        assert at(2) == again.position
+
+
+def test_a_bootstrap_keeps_what_was_appended_before_it(archive: Archive) -> None:
+    archive.append([put(1, "a")])
+    archive.commit()
+    archive.append([put(2, "b")])
+
+    archive.begin_bootstrap()
+    archive.copy([put(8, "copied")])
+    archive.abandon_bootstrap()
+
+    assert (at(2), at(2)) == (archive.position, archive.tail)
+    assert [put(1, "a"), put(2, "b")] == history(archive.path)
+    assert {f"a-{DUE_MS}": "due", f"b-{DUE_MS}": "due"} == places(archive)
+
+
+def test_a_bootstrap_does_not_write_the_same_entry_twice(archive: Archive) -> None:
+    archive.append([put(1, "a"), put(2, "b")])
+    archive.commit()
+
+    archive.begin_bootstrap()
+    archive.append([put(1, "a"), entry(2, "cancel", "id", "a", "due", DUE_MS, epoch=2)])
+    archive.end_bootstrap(START)
+
+    assert [put(1, "a"), put(2, "b")] == history(archive.path)[:2]
+    assert 3 == len(history(archive.path))
+    assert {} == places(archive)
+
+
+# -- arguments ------------------------------------------------------------------------------------
+
+
+def test_arguments_that_are_not_kept_are_there_while_they_are_needed_and_then_nowhere(path: Path) -> None:
+    with closing(Archive(path, "default", keep_args=False)) as archive:
+        archive.append([put(1, "a", data=SECRET), put_recurring(2, "r", data=SECRET), put(3, "z")])
+        archive.append([enqueue(4, f"now-{DUE_MS}", data=SECRET)])
+        archive.begin_pruning(0)
+        while archive.prune():
+            pass
+        assert {SECRET, b"call"} == {record.fields["data"] for _, record in archive.state()}
+
+        archive.append([entry(5, "cancel", "id", "a", "due", DUE_MS), entry(6, "cancel", "id", "r", "due", DUE_MS)])
+        archive.append([fire(7, cancelled=f"now-{DUE_MS}=canceled")])
+        archive.commit()
+        archive.begin_pruning(0)
+        while archive.prune():
+            pass
+
+    assert [] == rows(path, "SELECT * FROM argument WHERE n <> 3")
+    assert 7 == len(history(path))
+    assert SECRET not in everything(path)
+
+
+def test_arguments_come_back_with_an_entry_that_a_bootstrap_reads_once_more(path: Path) -> None:
+    with closing(Archive(path, "default", keep_args=False)) as archive:
+        archive.append([put(1, "a", data=SECRET), entry(2, "cancel", "id", "a", "due", DUE_MS), put(3, "z")])
+        archive.commit()
+        archive.begin_pruning(0)
+        while archive.prune():
+            pass
+
+        archive.begin_bootstrap()  # a Redis that lost the cancel
+        archive.append([put(1, "a", data=SECRET)])
+        archive.end_bootstrap(START)
+
+        assert [SECRET] == [record.fields["data"] for _, record in archive.state()]
+
+
+# -- keeping --------------------------------------------------------------------------------------
+
+
+def test_old_history_goes_but_what_is_needed_stays(archive: Archive) -> None:
+    archive.append([put(1, "gone"), entry(2, "cancel", "id", "gone", "due", DUE_MS)])
+    archive.append([put(3, "waits"), put(4, "runs"), fire(5, f"runs-{DUE_MS}"), put_recurring(6, "r")])
+    archive.append([entry(7, "term", "daemon", "d", "server", "s"), put(20, "young")])
+    archive.commit()
+    before = places(archive)
+
+    archive.begin_pruning(T_US + 10 * SECOND_US)
+    while archive.prune():
+        pass
+
+    assert [3, 4, 6, 20] == [entry.position.seq for entry in history(archive.path)]
+    assert before == places(archive)
+    with closing(reopened(archive)) as again:
+        assert (before, at(20)) == (places(again), again.position)
+
+
+def test_the_last_entry_stays_however_old_it_is(archive: Archive) -> None:
+    archive.append([put(1, "a"), entry(2, "cancel", "id", "a", "due", DUE_MS)])
+    archive.commit()
+
+    archive.begin_pruning(T_US + 3600 * SECOND_US)
+    while archive.prune():
+        pass
+
+    assert [2] == [entry.position.seq for entry in history(archive.path)]
+    with closing(reopened(archive)) as again:
+        assert at(2) == again.position
+
+
+def test_touches_of_entries_that_went_go_too_but_for_those_of_the_last_segment(path: Path) -> None:
+    ids = [f"id-{number}" for number in range(3000)]
+    puts = [put(seq, *ids) for seq in range(1, 50)]
+    with closing(Archive(archived(path, puts), "default")) as archive:
+        archive.append([entry(50, "cancel", "id", id, "due", DUE_MS) for id in ids])
+        archive.commit()
+
+        archive.begin_pruning(T_US + 49 * SECOND_US + 1)
+        while archive.prune():
+            pass
+
+    assert [] == rows(path, "SELECT * FROM touch WHERE segment < (SELECT max(segment) FROM touch) AND n < 50")
+
+
+def test_pruning_commits_what_was_appended_with_its_position(archive: Archive) -> None:
+    archive.append([put(1, "a")])
+    archive.begin_pruning(0)
+
+    archive.prune()
+
+    assert at(1) == archive.position
+    with closing(reopened(archive)) as again:
+        assert at(1) == again.position

@@ -1,0 +1,203 @@
+"""A file that is not what was written: found when it is opened, or when all of it was looked at, and always as that."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.archive.ground import DUE_MS, archived, enqueue, entry, fire, put, put_recurring
+from zsched.archive import Archive
+from zsched.core.clock import ManualClock, SystemClock
+from zsched.errors import ArchiveCorrupt, ArchiveForeign
+
+ENTRIES = [
+    put(1, "a", "b", data=b"x" * 500),
+    put_recurring(2, "r"),
+    fire(3, f"a-{DUE_MS}"),
+    enqueue(4, f"now-{DUE_MS}"),
+    entry(5, "pause", "id", "b", "lane", "low", "due", DUE_MS, "note", "until the sale is over"),
+    *(put(seq, f"id-{seq}") for seq in range(6, 200)),
+]
+
+
+class StepClock(ManualClock):
+    """Each look at it takes a millisecond."""
+
+    def monotonic_ms(self) -> float:
+        self.elapsed_ms += 1
+        return self.elapsed_ms
+
+
+def look(path: Path) -> tuple[list[Any], int]:
+    """Open it, look at all of it; its state, and the number of steps."""
+    with closing(Archive(path, "default", keep_args=False)) as archive:
+        steps = 1
+        while archive.check_step(5, SystemClock()):
+            steps += 1
+        return [(row, record) for row, record in archive.state()], steps
+
+
+def change(path: Path, statement: str, *values: object) -> None:
+    """What a disk would do, if it knew SQL."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        assert 1 == db.execute(statement, values).rowcount
+
+
+def flipped(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value[:-1] + bytes([value[-1] ^ 1])
+    if isinstance(value, str):
+        return value[:-1] + chr(ord(value[-1]) ^ 1)
+    return value ^ 1
+
+
+def test_a_file_as_it_was_written_passes(tmp_path: Path) -> None:
+    path = archived(tmp_path / "archive.db", ENTRIES, keep_args=False)
+
+    state, _ = look(path)
+
+    assert 4 + 194 == len(state)
+
+
+def test_a_new_file_is_seen_at_once(tmp_path: Path) -> None:
+    with closing(Archive(tmp_path / "archive.db", "default")) as archive:
+        assert not archive.check_step(5, SystemClock())
+
+
+def test_a_step_ends_with_its_time_and_the_next_goes_on(tmp_path: Path) -> None:
+    path = archived(tmp_path / "archive.db", ENTRIES)
+    clock = StepClock()
+    with closing(Archive(path, "default")) as archive:
+        steps = 1
+        while archive.check_step(20, clock):
+            assert clock.elapsed_ms <= 30 * steps
+            steps += 1
+
+    assert 15 < steps < 30  # 199 entries and 198 rows
+
+
+def test_an_archive_may_be_written_between_steps(tmp_path: Path) -> None:
+    path = archived(tmp_path / "archive.db", ENTRIES)
+    clock = StepClock()
+    with closing(Archive(path, "default")) as archive:
+        seq = 200
+        while archive.check_step(20, clock):
+            archive.append([put(seq, f"id-{seq}"), fire(seq + 1, f"id-{seq}-{DUE_MS}")])
+            archive.commit()
+            seq += 2
+            assert seq < 300
+
+        assert not archive.check_step(20, clock)
+
+
+@pytest.mark.parametrize("n", [1, 2, 100, 199])
+@pytest.mark.parametrize("column", ["epoch", "seq", "t", "kind", "body", "sum"])
+def test_a_change_in_a_history_entry_is_found(tmp_path: Path, n: int, column: str) -> None:
+    path = archived(tmp_path / "archive.db", ENTRIES)
+    with closing(sqlite3.connect(path)) as db:
+        [value] = db.execute(f"SELECT {column} FROM entry WHERE n = ?", (n,)).fetchone()
+    change(path, f"UPDATE entry SET {column} = ? WHERE n = ?", flipped(value), n)
+
+    with pytest.raises(ArchiveCorrupt):
+        look(path)
+
+
+@pytest.mark.parametrize("column", ["id", "run", "place", "due", "note", "t", "n", "row", "sum"])
+def test_a_change_in_a_row_of_the_state_is_found(tmp_path: Path, column: str) -> None:
+    path = archived(tmp_path / "archive.db", ENTRIES)
+    with closing(sqlite3.connect(path)) as db:
+        [value] = db.execute(f"SELECT {column} FROM live WHERE id = 'b'").fetchone()
+    change(path, f"UPDATE live SET {column} = ? WHERE id = 'b'", flipped(value))
+
+    with pytest.raises(ArchiveCorrupt):
+        look(path)
+
+
+@pytest.mark.parametrize("name", ["position", "life", "archive", "touches", "namespace"])
+@pytest.mark.parametrize("value", ["1-7 5", "x", None, 77, b"x"])
+def test_a_change_in_what_a_file_says_of_itself_is_found(tmp_path: Path, name: str, value: object) -> None:
+    path = archived(tmp_path / "archive.db", ENTRIES)
+    change(path, "INSERT OR REPLACE INTO fact VALUES (?, ?)", name, value)
+
+    with pytest.raises((ArchiveCorrupt, ArchiveForeign) if name == "namespace" else ArchiveCorrupt):
+        look(path)
+
+
+@pytest.mark.parametrize("data", [b"", b"other", None, "text", 5])
+def test_a_change_in_arguments_that_stand_apart_is_found(tmp_path: Path, data: object) -> None:
+    path = archived(tmp_path / "archive.db", ENTRIES, keep_args=False)
+    change(path, "UPDATE argument SET data = ? WHERE n = 1 AND row = 1", data)
+
+    with pytest.raises(ArchiveCorrupt):
+        look(path)
+
+
+def test_an_entry_that_a_schedule_needs_and_is_gone_is_missed(tmp_path: Path) -> None:
+    path = archived(tmp_path / "archive.db", ENTRIES)
+    change(path, "DELETE FROM entry WHERE n = 1")
+
+    with closing(Archive(path, "default")) as archive, pytest.raises(ArchiveCorrupt, match="history entry 1 "):
+        list(archive.state())
+    with pytest.raises(ArchiveCorrupt, match="history entry 1 "):
+        look(path)
+
+
+def test_text_that_is_none_is_found(tmp_path: Path) -> None:
+    path = archived(tmp_path / "archive.db", ENTRIES)
+    change(path, "UPDATE entry SET kind = CAST(? AS TEXT) WHERE n = 1", b"\xff\xfe")
+
+    with pytest.raises(ArchiveCorrupt):
+        look(path)
+
+
+def overwrite(path: Path, at: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "header": lambda path: overwrite(path, 0, b"\xff" * 100),
+    "first page": lambda path: overwrite(path, 100, b"\xff" * 8000),
+    "second page": lambda path: overwrite(path, 8192, b"\x00" * 8192),
+    "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2 // 8192 * 8192]),
+    "one page": lambda path: path.write_bytes(path.read_bytes()[:8192]),
+    "torn": lambda path: path.write_bytes(path.read_bytes()[:-5000]),
+    "text": lambda path: path.write_text("a letter of some length, so longer than a header is\n" * 1000),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_found(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    path = archived(tmp_path / "archive.db", ENTRIES)
+    damage(path)
+
+    with pytest.raises(ArchiveCorrupt, match=str(path)):
+        look(path)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_wherever_a_byte_flips_it_is_found_or_changes_nothing(tmp_path: Path, seed: int) -> None:
+    path = archived(tmp_path / "archive.db", ENTRIES, keep_args=False)
+    expected, _ = look(path)
+    whole = path.read_bytes()
+    chance = random.Random(seed)
+    found = 0
+
+    for _ in range(60):
+        at = chance.randrange(100, len(whole))  # behind the header
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << chance.randrange(8)]) + whole[at + 1 :])
+        try:
+            state, _ = look(path)
+        except ArchiveCorrupt:
+            found += 1
+        else:
+            assert expected == state, at
+
+    assert 5 < found

@@ -1,0 +1,192 @@
+"""Where an archive's file is, who may open it, and what is said of a file that is none."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.unit.archive.ground import archived, put
+from zsched.archive import Archive, default_paths
+from zsched.archive.file import connect_to_read, set_aside
+from zsched.archive.schema import APPLICATION_ID, VERSION
+from zsched.errors import ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
+
+HOLDER = """
+import sys
+from pathlib import Path
+from zsched.archive import Archive
+Archive(Path(sys.argv[1]), "default")
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has tmp_path/archive.db open."""
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "archive.db")]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert "open\n" == process.stdout.readline()
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def statement(path: Path, text: str) -> Path:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(text)
+    return path
+
+
+def test_nobody_but_its_owner_reads_it(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "zsched"
+    with closing(Archive(folder / "archive.db", "default")) as archive:
+        archive.append([put(1, "a")])
+        archive.commit()
+
+        modes = {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
+
+    assert dict.fromkeys(["archive.db", "archive.db-wal", "archive.db-shm", "archive.db.lock"], 0o600) == modes
+    assert 0o700 == folder.stat().st_mode & 0o777
+
+
+def test_another_process_is_named_and_what_to_do(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    with pytest.raises(ArchiveInUse, match=rf"in use by process {holder.pid}; give each daemon an \[archive\] path"):
+        Archive(tmp_path / "archive.db", "default")
+
+
+def test_the_archive_of_a_process_that_died_is_free(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    holder.kill()
+    holder.wait()
+
+    Archive(tmp_path / "archive.db", "default").close()
+
+
+def test_a_closed_archive_is_free_and_may_be_closed_again(tmp_path: Path) -> None:
+    first = Archive(tmp_path / "archive.db", "default")
+    first.close()
+
+    with closing(Archive(tmp_path / "archive.db", "default")):
+        first.close()
+        with pytest.raises(ArchiveInUse):
+            Archive(tmp_path / "archive.db", "default")
+
+
+def test_an_archive_that_cannot_be_opened_is_free(tmp_path: Path) -> None:
+    path = archived(tmp_path / "archive.db", [put(1, "a")])
+
+    with pytest.raises(ArchiveForeign):
+        Archive(path, "shop")
+
+    Archive(path, "default").close()
+
+
+def test_another_namespaces_archive_is_refused(tmp_path: Path) -> None:
+    path = archived(tmp_path / "archive.db", [put(1, "a")])
+
+    with pytest.raises(
+        ArchiveForeign, match=r"is of namespace 'default', not of 'shop'; give another \[archive\] path"
+    ):
+        Archive(path, "shop")
+
+
+def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = statement(tmp_path / "other.db", "CREATE TABLE t(x)")
+    before = path.read_bytes()
+
+    with pytest.raises(ArchiveForeign, match=r"a database of something else; give another \[archive\] path"):
+        Archive(path, "default")
+    assert before == path.read_bytes()
+
+
+def test_a_newer_versions_archive_is_refused(tmp_path: Path) -> None:
+    path = archived(tmp_path / "archive.db", [put(1, "a")])
+    statement(path, f"PRAGMA user_version = {VERSION + 1}")
+
+    with pytest.raises(
+        ArchiveForeign, match=f"is of version {VERSION + 1}, this zsched reads up to {VERSION}; upgrade"
+    ):
+        Archive(path, "default")
+
+
+def test_a_folder_that_is_a_file_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(ArchiveError, match=r"give \[archive\] path where this user may write"):
+        Archive(tmp_path / "file" / "archive.db", "default")
+
+
+def test_a_reader_sees_what_was_committed_and_cannot_write(tmp_path: Path) -> None:
+    with closing(Archive(tmp_path / "archive.db", "default")) as archive:
+        archive.append([put(1, "a")])
+        archive.commit()
+        archive.append([put(2, "b")])
+
+        with closing(connect_to_read(archive.path)) as db:
+            assert [(1,)] == db.execute("SELECT seq FROM entry").fetchall()
+            assert (APPLICATION_ID,) == db.execute("PRAGMA application_id").fetchone()
+            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+                db.execute("DELETE FROM entry")
+
+
+def test_a_full_disk_is_a_failure_and_what_was_committed_stays(tmp_path: Path) -> None:
+    path = archived(tmp_path / "archive.db", [put(1, "a")])
+    archive = Archive(path, "default")
+    archive._db.execute("PRAGMA max_page_count = 1")  # as many as it has: SQLITE_FULL
+
+    with pytest.raises(ArchiveFailed, match="full"):
+        archive.append([put(seq, f"id-{seq}", data=b"x" * 10_000) for seq in range(2, 50)])
+    archive.close()
+
+    with closing(Archive(path, "default")) as again:
+        assert 1 == len(list(again.state()))
+
+
+def test_all_parts_are_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "archive.db"
+    for part in ("", "-wal", "-shm"):
+        path.with_name(path.name + part).write_text(part)
+
+    kept = set_aside(path, "corrupt", "20261121T080000")
+
+    assert tmp_path / "archive.db.corrupt-20261121T080000" == kept
+    assert {f"{kept.name}{part}": part for part in ("", "-wal", "-shm")} == {
+        file.name: file.read_text() for file in tmp_path.iterdir()
+    }
+
+
+def test_what_is_set_aside_can_be_opened_as_it_was(tmp_path: Path) -> None:
+    path = archived(tmp_path / "archive.db", [put(1, "a")])
+
+    kept = set_aside(path, "corrupt", "20261121T080000")
+
+    with closing(Archive(kept, "default")) as old, closing(Archive(path, "default")) as new:
+        assert (1, 0) == (len(list(old.state())), len(list(new.state())))
+
+
+@pytest.mark.parametrize(
+    ("environment", "first"),
+    [
+        ({"STATE_DIRECTORY": "/var/lib/zsched", "XDG_STATE_HOME": "/x", "HOME": "/h"}, "/var/lib/zsched/shop-1.db"),
+        ({"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"}, "/var/lib/a/shop-1.db"),
+        ({"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x/zsched/shop-1.db"),
+        ({"HOME": "/h"}, "/h/.local/state/zsched/shop-1.db"),
+        ({"STATE_DIRECTORY": "", "XDG_STATE_HOME": "", "HOME": "/h"}, "/h/.local/state/zsched/shop-1.db"),
+    ],
+)
+def test_a_daemon_looks_where_its_environment_says(environment: dict[str, str], first: str) -> None:
+    paths = default_paths("shop", environment)
+
+    assert Path(first) == paths[0]
+    assert [f"shop-{number}.db" for number in range(1, 17)] == [path.name for path in paths]

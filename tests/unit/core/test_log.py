@@ -1,0 +1,269 @@
+"""Entries of the log, as the scripts' headers (LOGS) describe them, and what each of them says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zsched.core.log import (
+    Change,
+    Entry,
+    Position,
+    PutRecurring,
+    Puts,
+    UnknownEntry,
+    What,
+    advanced,
+    changes,
+    quarantined,
+)
+from zsched.core.run_id import schedule_of
+
+T_US = 1_800_000_000_123_456
+DUE_MS = 1_800_000_000_000
+
+
+def entry(kind: str, *texts: Any) -> Entry:
+    """Entry 3-7 as XRANGE gives it."""
+    own = [text if isinstance(text, bytes) else str(text).encode() for text in texts]
+    return Entry.of(b"3-7", [b"kind", kind.encode(), b"t", str(T_US).encode(), *own])
+
+
+def change(id: str, what: What, **more: Any) -> Change:
+    return Change(id, what, T_US, "3-7", **more)
+
+
+PUT = ["lane", "low", "fields", 2, "origin", "mail", "zs_created_by", "ann", "rows", 2]
+PUT += ["a", DUE_MS, "data", b"\x80\n", "b-1", DUE_MS + 1, "data", b""]
+RULE = ["id", "r", "due", DUE_MS, "schedule", 2, "trigger", "every 5", "created_by", "ann"]
+RULE += ["template", 1, "data", b"\xff"]
+PUSHED = ["run", f"a-{DUE_MS}", "front", 0, "fields", 2, "origin", "mail", "zs_created_by", "ann"]
+
+SAID: dict[str, tuple[Entry, list[Change]]] = {
+    "put": (
+        entry("put", *PUT, "replaced", "a b-1", "paused", "b-1"),
+        [
+            change("a", What.PUT, run_id=f"a-{DUE_MS}-nshop", nominal_ms=DUE_MS, by="ann"),
+            change("b-1", What.PUT, run_id=f"b-1-{DUE_MS + 1}-nshop", nominal_ms=DUE_MS + 1, why="paused", by="ann"),
+        ],
+    ),
+    "put_recurring": (entry("put_recurring", *RULE), [change("r", What.PUT, nominal_ms=DUE_MS, by="ann")]),
+    "put_recurring that stays paused": (
+        entry("put_recurring", *RULE, "paused", 1),
+        [change("r", What.PUT, nominal_ms=DUE_MS, by="ann", why="paused")],
+    ),
+    "put_recurring that stays ended": (
+        entry("put_recurring", "id", "r", "due", "-", "schedule", 0, "template", 0),
+        [change("r", What.PUT)],
+    ),
+    "enqueue": (entry("enqueue", *PUSHED), [change("a", What.ENQUEUED, run_id=f"a-{DUE_MS}", by="ann")]),
+    "run_now": (
+        entry("run_now", "id", "r", "run", f"r-{DUE_MS}-nshop-r1", "last", 1),
+        [change("r", What.ENQUEUED, run_id=f"r-{DUE_MS}-nshop-r1", why="run now")],
+    ),
+    "fire": (
+        entry(
+            "fire", "runs", f"a-{DUE_MS} b-1-{DUE_MS}-nshop", "uncertain", f"a-{DUE_MS}", "skipped", f"c-{DUE_MS}",
+            "cancelled", f"d-{DUE_MS}=canceled", "quarantined", f"e low {DUE_MS} its hash is gone\nf high 5 why not",
+        ),
+        [
+            change("a", What.FIRED, run_id=f"a-{DUE_MS}", nominal_ms=DUE_MS, why="uncertain"),
+            change("b-1", What.FIRED, run_id=f"b-1-{DUE_MS}-nshop", nominal_ms=DUE_MS),
+            change("c", What.SKIPPED, run_id=f"c-{DUE_MS}", nominal_ms=DUE_MS, why="uncertain"),
+            change("d", What.CANCELLED, run_id=f"d-{DUE_MS}", nominal_ms=DUE_MS, why="RQ has it as canceled"),
+            change("e", What.QUARANTINED, nominal_ms=DUE_MS, why="its hash is gone"),
+            change("f", What.QUARANTINED, nominal_ms=5, why="why not"),
+        ],
+    ),
+    "fire of a foreign hand's": (
+        entry("fire", "quarantined", "two words low 1.5 its id is none"),
+        [change("two words", What.QUARANTINED, why="its id is none")],
+    ),
+    "advance": (
+        entry(
+            "advance", "rows", f"r fired {DUE_MS} 9 9 1 7 3 previous_worker_silent\nu uncertain 5 9 9 - - 0 -\n"
+            "s skipped 5 9 9 - - 0 -\no overlap 5 9 9 - - 0 o-4\nd duplicate 5 9 9 - - 0 -\nq quarantined 5 9 9 - - 0 "
+            "its template is gone or of the wrong type\ne fired 5 - - - - 0 -",
+        ),
+        [
+            change("r", What.COALESCED, first_ms=1, last_ms=7, count=3, nominal_ms=DUE_MS),
+            change("r", What.FIRED, run_id=f"r-{DUE_MS}-nshop", nominal_ms=DUE_MS, next_ms=9,
+                   why="previous_worker_silent"),
+            change("u", What.FIRED, run_id="u-5-nshop", nominal_ms=5, next_ms=9, why="uncertain"),
+            change("s", What.SKIPPED, nominal_ms=5, next_ms=9, why="uncertain"),
+            change("o", What.SKIPPED, nominal_ms=5, next_ms=9, why="overlap: o-4 was still open"),
+            change("d", What.DUPLICATE, run_id="d-5-nshop", nominal_ms=5, next_ms=9),
+            change("q", What.QUARANTINED, nominal_ms=5, next_ms=9, why="its template is gone or of the wrong type"),
+            change("e", What.FIRED, run_id="e-5-nshop", nominal_ms=5),
+            change("e", What.ENDED),
+        ],
+    ),
+    "quarantine": (
+        entry("quarantine", "rows", f"r normal {DUE_MS} cannot be planned: X: y z"),
+        [change("r", What.QUARANTINED, nominal_ms=DUE_MS, why="cannot be planned: X: y z")],
+    ),
+    "cancel": (entry("cancel", "id", "a", "due", DUE_MS), [change("a", What.CANCELLED, nominal_ms=DUE_MS)]),
+    "cancel of what ended": (entry("cancel", "id", "r", "due", "-"), [change("r", What.CANCELLED)]),
+    "pause": (
+        entry("pause", "id", "a", "lane", "low", "due", DUE_MS, "note", "the sale"),
+        [change("a", What.PAUSED, nominal_ms=DUE_MS, why="the sale")],
+    ),
+    "resume": (
+        entry("resume", "id", "a", "lane", "low", "due", DUE_MS, "missed", "fire"),
+        [change("a", What.RESUMED, nominal_ms=DUE_MS)],
+    ),
+    "resume of a rule that skips": (
+        entry("resume", "id", "r", "lane", "low", "due", 90, "missed", "skip", "first", 5, "last", 50, "count", 7),
+        [
+            change("r", What.SKIPPED, why="paused", first_ms=5, last_ms=50, count=7),
+            change("r", What.RESUMED, nominal_ms=90),
+        ],
+    ),
+    "resume of a one-shot that skips": (
+        entry("resume", "id", "a", "lane", "low", "due", 5, "missed", "skip", "first", 5, "last", 5, "count", 1),
+        [change("a", What.SKIPPED, why="paused", first_ms=5, last_ms=5, count=1)],
+    ),
+    "resume of a rule that has no more": (
+        entry("resume", "id", "r", "lane", "low", "due", "-", "missed", "skip", "first", 5, "last", 50, "count", 7),
+        [change("r", What.SKIPPED, why="paused", first_ms=5, last_ms=50, count=7), change("r", What.ENDED)],
+    ),
+    "term": (entry("term", "daemon", "d", "server", "s"), []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("entry", "said"), SAID.values(), ids=SAID)
+def test_an_entry_says_what_its_script_did(entry: Entry, said: list[Change]) -> None:
+    assert said == list(changes(entry, "-nshop"))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        entry("conjure"),
+        entry(""),
+        Entry.of(b"3-7", []),
+        Entry.of(b"3-7", [b"t", b"5", b"kind", b"term"]),
+        Entry.of(b"3-7", [b"kind", b"cancel", b"t", b"soon", b"id", b"a"]),
+        entry("put"),
+        entry("put", *PUT[:-1]),
+        entry("put", *PUT[:-5]),
+        entry("put", *PUT, "replaced"),
+        entry("put", "lane", "low", "fields", "many"),
+        entry("put", "lane", "low", "fields", 0, "rows", 1, "a", "soon", "data", ""),
+        entry("put", "lane", "low", "fields", 0, "rows", 1, b"\xff", 5, "data", ""),
+        entry("put_recurring", "id", "r"),
+        entry("put_recurring", *RULE[:-1]),
+        entry("put_recurring", *RULE[:3], "soon", *RULE[4:]),
+        entry("enqueue"),
+        entry("enqueue", "run"),
+        entry("run_now", "id", "a"),
+        entry("fire", "runs"),
+        entry("fire", "quarantined", "e low"),
+        entry("fire", "quarantined", f"e nolane {DUE_MS} why"),
+        entry("advance"),
+        entry("advance", "rows", ""),
+        entry("advance", "rows", "r fired 5 9"),
+        entry("advance", "rows", "r fired soon 9 9 - - 0 -"),
+        entry("advance", "rows", "r vanished 5 9 9 - - 0 -"),
+        entry("quarantine"),
+        entry("quarantine", "rows", "x"),
+        entry("cancel", "id", "a"),
+        entry("cancel", "id", "a", "due", "soon"),
+        entry("pause", "id", "a", "due", DUE_MS),
+        entry("resume", "due", DUE_MS),
+        entry("resume", "id", "a", "due", 5, "count", 1),
+    ],
+)
+def test_what_cannot_be_read_is_unknown_and_named(broken: Entry) -> None:
+    with pytest.raises(UnknownEntry, match="log entry 3-7"):
+        list(changes(broken))
+
+
+def test_an_entry_has_its_place_and_its_texts() -> None:
+    texts = [b"kind", b"cancel", b"t", b"0000000000000042", b"id", b"a"]
+
+    found = Entry.of(b"3-7", texts)
+
+    assert (Position(3, 7, 42), "cancel", [b"id", b"a"]) == found
+    assert ("3-7", (3, 7)) == (found.position.id, found.position.order)
+    assert {b"id": b"a"} == found.fields()
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [b"kind", b"cancel", b"t", b"1800000000123456", b"id", b"a"],
+        [b"a foreign hand's", b"\xff"],
+        [b"kind", b"put", b"t", b"9" * 40],
+        [b"kind", b"put"],
+        [b"kind", b"put", b"t", b"-5"],
+    ],
+)
+def test_the_texts_of_an_entry_are_those_of_redis(texts: list[bytes]) -> None:
+    assert texts == Entry.of(b"3-7", texts).texts
+
+
+def test_a_put_gives_its_rows() -> None:
+    puts = Puts.of(entry("put", *PUT, "paused", "a", "replaced", "a b-1"))
+
+    assert "low" == puts.lane
+    assert [b"origin", b"mail", b"zs_created_by", b"ann"] == puts.shared
+    assert (["a", "b-1"], [DUE_MS, DUE_MS + 1], [b"\x80\n", b""]) == (puts.ids, puts.dues, puts.datas)
+    assert ({"a", "b-1"}, {"a"}) == (puts.replaced, puts.paused)
+
+
+def test_a_put_recurring_gives_its_record() -> None:
+    put = PutRecurring.of(entry("put_recurring", *RULE, "paused", "1"))
+
+    assert ("r", DUE_MS, True) == (put.id, put.due_ms, put.is_paused)
+    assert {"trigger": b"every 5", "created_by": b"ann"} == put.schedule
+    assert [b"data", b"\xff"] == put.template
+
+
+def test_the_rows_of_an_advance_tell_which_were_pushed() -> None:
+    rows = list(advanced(SAID["advance"][0]))
+
+    assert ["r", "u", "e"] == [row.id for row in rows if row.is_pushed]
+
+
+def test_a_quarantined_schedule_may_have_any_id_and_time() -> None:
+    lines = f"a low {DUE_MS} why\nlow low low inf low\nx y high {'9' * 30} z".encode()
+
+    assert [("a", "low", DUE_MS, "why"), ("low", "low", None, "inf low"), ("x y", "high", None, "z")] == list(
+        quarantined(lines)
+    )
+    assert [] == list(quarantined(None))
+
+
+@pytest.mark.parametrize("what", What)
+def test_only_what_fired_at_its_time_is_late(what: What) -> None:
+    late = change("a", what, nominal_ms=DUE_MS).late_ms
+
+    assert (123.456 if what is What.FIRED else None) == late
+
+
+optional = st.none() | st.integers(-(2**53), 2**53)
+told = st.builds(
+    Change, id=st.text(min_size=1), what=st.sampled_from(What), at_us=st.integers(0, 2**60), entry=st.text(min_size=1),
+    run_id=st.none() | st.text(min_size=1), nominal_ms=optional, next_ms=optional, first_ms=optional,
+    last_ms=optional, count=st.integers(0, 2**40), why=st.text(), by=st.none() | st.text(min_size=1),
+)  # fmt: skip
+
+
+@given(told)
+def test_a_change_that_was_told_is_the_same_change(given: Change) -> None:
+    assert given == Change.of_dict(given.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("run_id", "id"),
+    [
+        ("a-1800000000000", "a"), ("a-1-1800000000000", "a-1"), ("a-1800000000000-nshop", "a"), ("x-5-r2", "x"),
+        ("a-1-5-nshop-r12", "a-1"), ("x_y-5-n7", "x_y"), ("none", "none"), ("", ""), ("a b-5 c", "a b-5 c"),
+    ],
+)  # fmt: skip
+def test_the_schedule_of_a_run_is_in_its_id(run_id: str, id: str) -> None:
+    assert id == schedule_of(run_id)

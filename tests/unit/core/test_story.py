@@ -1,0 +1,331 @@
+"""The story of a schedule: a line for every kind of change, reasons for being late, gaps, and where it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zsched.core.clock import LAST_MS
+from zsched.core.log import Change, What
+from zsched.core.model import Priority, Schedule, ScheduleState
+from zsched.core.story import Chronicle, Source, Story, duration_text, local_text, sentence, tell
+
+DUE_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
+DUE = "2026-01-01 00:00:00+00:00"
+MINUTE_MS = 60_000
+RUN = f"a-{DUE_MS}"
+COMPLETE = Source("host:/a.db", None, "1-9")
+PARTIAL = Source("host:/a.db", DUE_MS, "1-9")
+REDIS = Source(None, DUE_MS, "1-9", "no archive answered within 2 s")
+
+
+def change(what: What, at_ms: float = DUE_MS, entry: str = "", **more: Any) -> Change:
+    """A change of schedule a; an entry of its own, unless *entry* says which."""
+    return Change("a", what, int(at_ms * 1000), entry or f"1-{int(at_ms * 1000)}", **more)
+
+
+def put(at_ms: float, due_ms: int | None = DUE_MS, **more: Any) -> Change:
+    return change(What.PUT, at_ms, nominal_ms=due_ms, run_id=RUN, **more)
+
+
+def story(*changes: Change, schedule: Schedule | None = None, tz: str | None = None, **known: Any) -> Story:
+    return tell(Chronicle("a", known.pop("source", COMPLETE), changes, **known), schedule, DUE_MS, tz)
+
+
+def texts(*changes: Change, **known: Any) -> list[str]:
+    return [text for _, text in story(*changes, **known).lines]
+
+
+def held(state: ScheduleState = ScheduleState.ACTIVE, **more: Any) -> Schedule:
+    """Schedule a as Redis holds it."""
+    given = {"next_ms": DUE_MS + MINUTE_MS, "tz": "UTC"} | more
+    return Schedule("a", state, "once", "app.run", "default", Priority.NORMAL, **given)
+
+
+# -- a line for every kind ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (put(0), f"created for {DUE}"),
+        (put(0, by="me"), f"created for {DUE}, by me"),
+        (put(0, None), "created for no time: it has ended"),
+        (
+            change(What.FOUND, nominal_ms=DUE_MS, why="due"),
+            f"found in Redis (active, due {DUE}): what was before is not in this archive",
+        ),
+        (
+            change(What.FOUND, run_id=RUN, why="open"),
+            f"found in Redis: run {RUN} was not over; what was before is not in this archive",
+        ),
+        (change(What.PAUSED), "paused"),
+        (change(What.PAUSED, why="until May"), 'paused: "until May"'),
+        (change(What.RESUMED, nominal_ms=DUE_MS + 1), "resumed; next 2026-01-01 00:00:00.001+00:00"),
+        (change(What.RESUMED, nominal_ms=DUE_MS), f"resumed; it was due {DUE}"),
+        (change(What.FIRED, DUE_MS + 0.4, nominal_ms=DUE_MS, run_id=RUN), f"fired for {DUE}, 0.4 ms late; run {RUN}"),
+        (
+            change(What.FIRED, nominal_ms=DUE_MS, run_id=RUN, why="uncertain"),
+            f"fired for {DUE}, 0.0 ms late; run {RUN}; uncertain: a lost Redis may have pushed this run already",
+        ),
+        (change(What.ENQUEUED, run_id=RUN, by="me"), f"enqueued, by me; run {RUN}"),
+        (change(What.ENQUEUED, run_id=RUN, why="run now"), f"run now, on request; run {RUN}"),
+        (
+            change(What.SKIPPED, nominal_ms=DUE_MS, why="uncertain"),
+            f"skipped {DUE}: a lost Redis may have pushed it already",
+        ),
+        (
+            change(What.SKIPPED, nominal_ms=DUE_MS, why="overlap: a-1 was still open"),
+            f"skipped {DUE}: overlap: a-1 was still open",
+        ),
+        (
+            change(What.SKIPPED, first_ms=DUE_MS, last_ms=DUE_MS, why="paused"),
+            f"skipped the occurrence of {DUE}: it was paused",
+        ),
+        (
+            change(What.SKIPPED, first_ms=DUE_MS, last_ms=DUE_MS + MINUTE_MS, count=1234, why="paused"),
+            f"skipped 1,234 occurrences, {DUE} to 2026-01-01 00:01:00+00:00: it was paused",
+        ),
+        (
+            change(What.COALESCED, first_ms=DUE_MS, last_ms=DUE_MS, nominal_ms=DUE_MS + MINUTE_MS),
+            f"left out the occurrence of {DUE} in favour of 2026-01-01 00:01:00+00:00: all had passed by then",
+        ),
+        (
+            change(What.DUPLICATE, nominal_ms=DUE_MS, run_id=RUN),
+            f"not pushed again for {DUE}: run {RUN} was there already",
+        ),
+        (change(What.CANCELLED, nominal_ms=DUE_MS), f"cancelled; it was for {DUE}"),
+        (change(What.CANCELLED, why="RQ has it as canceled"), "cancelled (RQ has it as canceled)"),
+        (change(What.QUARANTINED, nominal_ms=DUE_MS, why="its hash is gone"), "quarantined: its hash is gone"),
+        (change(What.ENDED), "ended: its rule gives no more occurrences"),
+    ],
+)
+def test_every_kind_of_change_has_its_words(told: Change, expected: str) -> None:
+    assert [expected] == texts(told)
+
+
+def test_there_is_a_sentence_for_every_kind_also_by_itself() -> None:
+    for what in What:
+        assert sentence(change(what, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN), "UTC")
+
+
+def test_a_change_by_itself_claims_nothing_about_what_was_before() -> None:
+    late = change(What.FIRED, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN)
+
+    assert f"put for {DUE}" == sentence(put(0), "UTC")
+    assert f"fired for {DUE}, 5.0 s late; run {RUN}" == sentence(late, "UTC")
+
+
+def test_times_are_local_in_the_zone_asked_for_else_in_the_schedules_own() -> None:
+    seoul, new_york = held(tz="Asia/Seoul"), "America/New_York"
+
+    assert ["created for 2026-01-01 09:00:00+09:00"] == texts(put(0), schedule=seoul)
+    assert ["created for 2025-12-31 19:00:00-05:00"] == texts(put(0), schedule=seoul, tz=new_york)
+    assert "Asia/Seoul" == story(put(0), schedule=seoul).tz
+
+
+def test_a_time_that_a_foreign_hand_wrote_is_brought_into_range() -> None:
+    assert "9999-12-31 23:59:59.999+00:00" == local_text(10**30 + 1, "Asia/Seoul")
+    assert "1970-01-01 00:00:00.000+00:00" == local_text(-5, "UTC", has_ms=True)
+    assert "9999-12-31T23:59:59.999Z" == change(What.PUT, nominal_ms=LAST_MS * 1000).shown()["nominal_at"]
+
+
+# -- created or changed -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "verb"),
+    [
+        ([put(1)], "changed: now"),
+        ([put(1), change(What.PAUSED, 2)], "changed: now"),
+        ([put(1), change(What.QUARANTINED, 2)], "changed: now"),
+        ([put(1), change(What.CANCELLED, 2)], "created"),
+        ([put(1), change(What.FIRED, 2, nominal_ms=1)], "created"),
+        ([put(1), change(What.ENQUEUED, 2, why="run now")], "created"),
+        ([put(1), change(What.ENQUEUED, 2)], "created"),
+        ([put(1), change(What.SKIPPED, 2, nominal_ms=1, why="uncertain")], "created"),
+        ([change(What.PUT, 1, nominal_ms=1), change(What.FIRED, 2, nominal_ms=1, next_ms=3)], "changed: now"),
+        ([change(What.PUT, 1, nominal_ms=1), change(What.ENQUEUED, 2, why="run now")], "changed: now"),
+        ([change(What.PUT, 1, nominal_ms=1), change(What.SKIPPED, 2, first_ms=1, last_ms=1)], "changed: now"),
+        ([change(What.PUT, 1, nominal_ms=1), change(What.FIRED, 2), change(What.ENDED, 2)], "changed: now"),
+        ([change(What.FOUND, 1, why="due"), change(What.FIRED, 2)], "changed: now"),
+        ([change(What.FOUND, 1, run_id=RUN, why="open")], "created"),
+    ],
+)
+def test_a_put_creates_what_is_not_there_and_changes_what_is(before: list[Change], verb: str) -> None:
+    assert f"{verb} for {DUE}" == texts(*before, put(9))[-1]
+
+
+# -- why late -----------------------------------------------------------------------------------------
+
+
+def fired_late(*before: Change, by_ms: int = 10 * MINUTE_MS, term_ms: int | None = None) -> str:
+    """The words for a fire *by_ms* after its time, which was the first of January."""
+    fire = change(What.FIRED, DUE_MS + by_ms, entry="1-7", nominal_ms=DUE_MS, run_id=RUN)
+    return texts(*before, fire, terms={} if term_ms is None else {"1-7": term_ms * 1000})[-1]
+
+
+def reason(line: str) -> str:
+    return line.partition(" late: ")[2].partition("; run ")[0]
+
+
+def test_a_second_is_no_lateness_to_explain() -> None:
+    assert f"fired for {DUE}, 1.0 s late; run {RUN}" == fired_late(put(0), by_ms=1000)
+
+
+def test_it_is_late_when_nobody_led() -> None:
+    line = fired_late(put(0), term_ms=DUE_MS + 9 * MINUTE_MS)
+
+    assert "no daemon led from then until 2026-01-01 00:09:00+00:00" == reason(line)
+
+
+def test_it_is_late_when_it_was_paused() -> None:
+    line = fired_late(put(0), change(What.RESUMED, DUE_MS + MINUTE_MS, nominal_ms=DUE_MS), term_ms=DUE_MS - 1)
+
+    assert "it was paused until 2026-01-01 00:01:00+00:00" == reason(line)
+
+
+def test_it_is_late_when_it_was_put_late() -> None:
+    line = fired_late(put(DUE_MS + 5 * MINUTE_MS), term_ms=DUE_MS + MINUTE_MS)
+
+    assert "it was put only 2026-01-01 00:05:00+00:00, when its time had passed" == reason(line)
+
+
+def test_of_two_reasons_the_later_one_counts() -> None:
+    line = fired_late(put(DUE_MS + 5 * MINUTE_MS), term_ms=DUE_MS + 6 * MINUTE_MS)
+
+    assert "no daemon led from 2026-01-01 00:05:00+00:00 until 2026-01-01 00:06:00+00:00" == reason(line)
+
+
+@pytest.mark.parametrize("term_ms", [None, DUE_MS - MINUTE_MS])
+def test_else_it_was_held_up(term_ms: int | None) -> None:
+    assert "it was held up, by a hold or behind others that were due" == reason(fired_late(put(0), term_ms=term_ms))
+
+
+# -- gaps ---------------------------------------------------------------------------------------------
+
+
+def test_what_was_left_out_is_said_behind_the_first_entry_whole() -> None:
+    first = [change(What.COALESCED, 1, first_ms=1, last_ms=1, nominal_ms=2), change(What.FIRED, 1, nominal_ms=2)]
+    last = [change(What.FIRED, 9, nominal_ms=9), change(What.ENDED, 9)]
+
+    found = texts(*first, *last, left_out=1200)
+
+    assert ["left", "fired", "… 1,200", "fired", "ended:"] == [
+        " ".join(text.split(" ")[: 2 if text.startswith("…") else 1]) for text in found
+    ]
+
+
+def test_nothing_is_said_when_nothing_was_left_out() -> None:
+    assert not [text for text in texts(put(0), change(What.PAUSED), left_out=0) if text.startswith("…")]
+
+
+# -- now ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (held(), "active; next 2026-01-01 00:01:00+00:00, in 1 min"),
+        (
+            held(next_ms=DUE_MS - 5000),
+            "active; next 2025-12-31 23:59:55+00:00, overdue by 5.0 s; it waits for a daemon that leads: "
+            "see zsched status",
+        ),
+        (
+            held(ScheduleState.PAUSED, next_ms=DUE_MS, since_ms=DUE_MS - 1000, note="sale"),
+            f'paused since 2025-12-31 23:59:59+00:00: "sale"; it would be due {DUE}; zsched resume a lets it go on',
+        ),
+        (
+            held(ScheduleState.QUARANTINED, since_ms=DUE_MS, note="its hash is gone"),
+            f'quarantined since {DUE}: "its hash is gone"; schedule it again, or cancel it',
+        ),
+        (
+            held(ScheduleState.ENDED, next_ms=None, since_ms=DUE_MS),
+            f"ended since {DUE}: its rule gives no more occurrences",
+        ),
+    ],
+)
+def test_where_it_stands_is_what_redis_says(schedule: Schedule, expected: str) -> None:
+    assert expected == story(schedule=schedule).now
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (change(What.FIRED, nominal_ms=DUE_MS), "a one-shot is over once it fired; what became of its run, RQ knows"),
+        (change(What.ENQUEUED, run_id=RUN), "it ran; what became of its run, RQ knows"),
+        (change(What.CANCELLED), "it was cancelled"),
+        (change(What.SKIPPED, nominal_ms=DUE_MS, why="uncertain"), "its occurrence was skipped"),
+        (change(What.PAUSED), "nothing here says why, so Redis lost it, or a foreign hand removed it"),
+    ],
+)
+def test_what_redis_does_not_hold_any_more_has_a_reason(last: Change, expected: str) -> None:
+    assert f"it is not scheduled any more: {expected}" == story(put(0), last).now
+
+
+def test_a_past_explains_an_absence_or_does_not() -> None:
+    fire = change(What.FIRED, nominal_ms=DUE_MS)
+
+    assert Chronicle("a", COMPLETE, []).explains_absence
+    assert Chronicle("a", COMPLETE, [put(0), fire]).explains_absence
+    assert not Chronicle("a", COMPLETE, [put(0)]).explains_absence
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (COMPLETE, "never heard of it: no schedule of this id was ever put here"),
+        (PARTIAL, f"never heard of it: nothing is known of this id since {DUE}; what was before is not in reach"),
+        (REDIS, f"never heard of it: nothing is known of this id since {DUE}; what was before is not in reach"),
+    ],
+)
+def test_of_an_unknown_id_it_is_said_how_far_that_goes(source: Source, expected: str) -> None:
+    unknown = story(source=source)
+
+    assert (False, expected) == (unknown.is_known, unknown.now)
+
+
+# -- where it comes from ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (COMPLETE, "from the archive host:/a.db, complete since the beginning, up to log entry 1-9"),
+        (PARTIAL, f"from the archive host:/a.db, complete since {DUE}, up to log entry 1-9"),
+        (REDIS, f"from Redis alone, whose log goes back to {DUE}: no archive answered within 2 s"),
+        (Source(None, None, "1-9"), "from Redis alone, whose log goes back to the beginning"),
+    ],
+)
+def test_a_source_says_what_it_is_and_how_far_it_goes(source: Source, expected: str) -> None:
+    assert expected == str(source)
+
+
+def test_a_story_in_json_has_readable_instants() -> None:
+    told = story(put(DUE_MS + 1), source=REDIS).to_dict()
+
+    assert {"archive": None, "complete_since": "2026-01-01T00:00:00.000Z", "as_of": "1-9"} == {
+        name: value for name, value in told["source"].items() if name != "problem"
+    }
+    assert ["2026-01-01T00:00:00.001Z"] == [line["at"] for line in told["story"]]
+    assert ("2026-01-01T00:00:00.000Z", "put", None) == tuple(
+        told["changes"][0][name] for name in ("nominal_at", "what", "late_ms")
+    )
+
+
+@pytest.mark.parametrize(
+    ("ms", "expected"),
+    [
+        (0.44, "0.4 ms"),
+        (999.9, "999.9 ms"),
+        (3200, "3.2 s"),
+        (60_000, "1 min"),
+        (725_000, "12 min 5 s"),
+        (7_380_000, "2 h 3 min"),
+        (349_200_000, "4 d 1 h"),
+    ],
+)
+def test_durations_are_told_in_their_two_largest_units(ms: float, expected: str) -> None:
+    assert expected == duration_text(ms)

@@ -1,0 +1,109 @@
+"""``zsched why`` and ``zsched history``: what happened to a schedule, and what became of occurrences."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import click
+
+from zsched.cli.exits import DONE, NOT_FOUND
+from zsched.cli.invocation import Invocation, pass_invocation
+from zsched.cli.program import Subcommand
+from zsched.cli.tables import lines, printable
+from zsched.core.arguments import zone_name
+from zsched.core.log import OUTCOMES, Change
+from zsched.core.story import Source, duration_text, local_text
+
+_HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", "WHY")
+
+
+@click.command(cls=Subcommand)
+@click.argument("id")
+@click.option("--tz", metavar="ZONE", help="Show times in this zone; default: the schedule's own, or UTC.")
+@pass_invocation
+def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
+    """
+    Tell the story of schedule ID: created, changed, fired and how late and why, skipped, left out, quarantined,
+    cancelled; and where it stands now. Exit code 3 when nothing is known of it.
+
+    The story comes from the archive of a daemon, which is asked through Redis, or from what Redis itself still
+    holds; which of them, and since when nothing is missing in it, is said on stderr (with --json: "source").
+
+    \b
+    Examples:
+      zsched why reminder-42
+      zsched why digest --tz Asia/Seoul
+      zsched why digest --json | jq -r '.story[].text'
+    """
+    story = invocation.client().why(id, tz)
+    told = [f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines]
+    told.append(f"now: {story.now}" if story.is_known else f"{id}: {story.now}")
+    invocation.answer(story.to_dict(), *map(printable, told))
+    if not invocation.wants_json:
+        echo_source(invocation, story.source)
+    return DONE if story.is_known else NOT_FOUND
+
+
+@click.command(cls=Subcommand)
+@click.argument("id", required=False)
+@click.option("--status", type=click.Choice([what.value for what in OUTCOMES]), help="Those alone that ended so.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="At most so many."
+)
+@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
+@pass_invocation
+def history(invocation: Invocation, /, id: str | None, status: str | None, limit: int, tz: str) -> None:
+    """
+    Show what became of the latest occurrences, of schedule ID or of all, the newest first: when it was decided,
+    and whether it was fired (and how late), enqueued on request, skipped, coalesced into a later one, a duplicate,
+    cancelled or quarantined.
+
+    It comes from a daemon's archive or from Redis, as stderr says. With --json {"source", "occurrences"}.
+
+    \b
+    Examples:
+      zsched history --limit 50 --tz Asia/Seoul
+      zsched history digest --status skipped
+      zsched history --status quarantined --json | jq -r '.occurrences[].why'
+    """
+    zone_name(tz)
+    found, source = invocation.client().history(id, status=status, limit=limit)
+    table = lines(_HEADER, (_row(change, tz) for change in found)) if found else [_nothing(id, status)]
+    occurrences = [change.shown() for change in found]
+    invocation.answer({"source": source.to_dict(), "occurrences": occurrences}, *table)
+    if not invocation.wants_json:
+        echo_source(invocation, source)
+
+
+def echo_source(invocation: Invocation, source: Source) -> None:
+    """Say on stderr where an answer comes from."""
+    line = json.dumps({"source": source.to_dict()}) if invocation.wants_json else printable(str(source))
+    click.echo(line, err=True)
+
+
+def _row(change: Change, tz: str) -> tuple[str, ...]:
+    late_ms = change.late_ms
+    return (
+        local_text(change.at_us // 1000, tz, has_ms=True),
+        change.id,
+        change.what.value,
+        _occurrence(change, tz),
+        "" if late_ms is None else duration_text(max(late_ms, 0.0)),
+        change.run_id or "",
+        change.why,
+    )
+
+
+def _occurrence(change: Change, tz: str) -> str:
+    """For which time it was, or for which ones."""
+    if change.first_ms is None or change.last_ms is None:
+        return "-" if change.nominal_ms is None else local_text(change.nominal_ms, tz)
+    if change.count == 1:
+        return local_text(change.first_ms, tz)
+    return f"{change.count:,}: {local_text(change.first_ms, tz)} to {local_text(change.last_ms, tz)}"
+
+
+def _nothing(id: str | None, status: str | None) -> str:
+    what = "nothing became of an occurrence yet" if status is None else f"nothing was {status}"
+    return what + ("" if id is None else f", of schedule {id}")
