@@ -10,6 +10,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import redis
+
 from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
 from zsched.archive import Archive
 from zsched.archive.body import COLUMNS, entry_of
@@ -119,12 +121,18 @@ def has_caught_up(url: str, path: Path) -> Report | None:
     return report if is_there else None
 
 
-def leader_of(daemons: list[DaemonProcess], lease: bytes | None) -> DaemonProcess | None:
-    """Whose the lease is."""
-    for daemon in daemons:
-        if (told := daemon.of("daemon_started")) and (lease or b"").startswith(told[0]["daemon"].encode()):
-            return daemon
-    return None
+# -- daemons ----------------------------------------------------------------------------------------
+
+
+def is_leader(daemon: DaemonProcess, watch: redis.Redis) -> bool:
+    """Whether the lease is its."""
+    lease, started = watch.get(KEYS.lease()) or b"", daemon.of("daemon_started")
+    return bool(started) and lease.startswith(started[0]["daemon"].encode())
+
+
+def stop_standby_first(daemons: list[DaemonProcess], watch: redis.Redis) -> None:
+    """So that nobody takes over, which would be in the log and in one of the archives."""
+    stop(*sorted(daemons, key=lambda daemon: is_leader(daemon, watch)))
 
 
 def stop(*daemons: DaemonProcess) -> None:

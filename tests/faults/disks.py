@@ -50,9 +50,13 @@ class SmallDisk:
             except OSError:  # full
                 return
 
+    def make_read_only(self) -> None:
+        """As after an error of the device. Nobody may have a file of it open for writing."""
+        assert _mount("remount,ro", self.folder) == 0
+
     def free(self, pid: int) -> None:
-        (self.folder / "filler").unlink()
-        _mount("remount,size=256m", self.folder)
+        assert _mount("remount,rw,size=256m", self.folder) == 0
+        (self.folder / "filler").unlink(missing_ok=True)
 
 
 @contextmanager

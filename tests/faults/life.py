@@ -16,21 +16,23 @@ from zsched.core.clock import from_ms
 from zsched.errors import InvalidSchedule, ScheduleExists, ScheduleInPast, ScheduleNotFound, TriggerError
 
 _LANES = ["high", "normal", "low"]
-_SOON_MS, _LATER_MS = 4_000, 3_600_000
+_LATER_MS = 3_600_000
 _RECENT = 500  # one-shots that things are done to
 _REFUSALS = (InvalidSchedule, ScheduleExists, ScheduleInPast, ScheduleNotFound, TriggerError)
 
 
 class Life:
     """
-    ``step`` does one thing; ``scheduled`` counts the schedules that were made. At most *rules* recur at a time, and
-    *bulk* rows are put at once.
+    ``step`` does one thing; ``scheduled`` counts the schedules that were made. At most *rules* recur at a time,
+    *bulk* rows are put at once, and what is due soon is due within *soon_ms*.
     """
 
-    def __init__(self, url: str, watch: redis.Redis, seed: int, *, rules: int = 40, bulk: int = 60) -> None:
+    def __init__(
+        self, url: str, watch: redis.Redis, seed: int, *, rules: int = 40, bulk: int = 60, soon_ms: int = 4_000
+    ) -> None:
         self.scheduled = 0
         self._client, self._watch, self._random = Client.from_url(url), watch, random.Random(seed)
-        self._most_rules, self._bulk = rules, bulk
+        self._most_rules, self._bulk, self._soon_ms = rules, bulk, soon_ms
         self._ones: list[str] = []
         self._rules: list[str] = []
 
@@ -132,7 +134,7 @@ class Life:
         return "w" * self._random.randint(1, 40)
 
     def _time(self) -> Any:
-        after_ms = self._random.randint(0, _SOON_MS) + (_LATER_MS if self._random.random() < 0.2 else 0)
+        after_ms = self._random.randint(0, self._soon_ms) + (_LATER_MS if self._random.random() < 0.2 else 0)
         return from_ms(self._now_ms() + after_ms)
 
     def _options(self) -> dict[str, Any]:

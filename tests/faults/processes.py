@@ -64,14 +64,14 @@ class Telling:
 class DaemonProcess(Telling):
     """
     A daemon started as systemd would, with *settings* as its environment (``DAEMON_LEASE_MS="500"``); its archive
-    is its own unless they say which (``ARCHIVE_PATH``).
+    is its own unless they say which (``ARCHIVE_PATH``; "": none is configured).
     """
 
     def __init__(self, guard: Guard, url: str, **settings: str) -> None:
         super().__init__()
         env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
         ours = {"REDIS_URL": url, "LOG_FORMAT": "json", "ARCHIVE_PATH": archive_of_its_own()}
-        env |= {f"ZSCHED_{name}": value for name, value in (ours | settings).items()}
+        env |= {f"ZSCHED_{name}": value for name, value in (ours | settings).items() if value}
         env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         reading, writing = os.pipe()
         try:

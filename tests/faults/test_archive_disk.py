@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from tests.faults.archives import (
+    KEYS,
     SHORT,
     assert_state_is_redis_own,
     await_caught_up,
@@ -96,6 +97,7 @@ def test_a_full_disk_stops_no_run_and_is_told_once_and_with_room_again_nothing_i
 
     disk.free(daemon.pid)
     back = daemon.wait_for("archive_back")
+    await_caught_up(redis_url, path)
     client.schedule("app.task", id="durable-again", after=3600, durable=True)
     await_caught_up(redis_url, path)
     stop(daemon)
@@ -116,14 +118,49 @@ def test_a_full_disk_stops_no_run_and_is_told_once_and_with_room_again_nothing_i
     assert 1 + len(MUCH) + 5 + 1 == len(assert_state_is_redis_own(redis_url, path))
 
 
-def test_a_disk_that_is_full_from_the_start_is_no_reason_not_to_fire(
+def test_with_room_again_it_says_since_when_it_is_complete_if_the_log_was_trimmed_meanwhile(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    know(redis_client)
+    disk, client = LimitedFiles(tmp_path), Client.from_url(redis_url)
+    path = disk.folder / "archive.db"
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    daemon.wait_for("archive_bootstrapped")
+    client.schedule("app.task", id="before", after=3600)
+    await_caught_up(redis_url, path)
+    old_log = log_in(redis_url)
+
+    disk.fill(daemon.pid)
+    for n in range(20):
+        client.schedule("app.task", id=f"meanwhile{n}", after=3600)
+    daemon.wait_for("archive_failed")
+    redis_client.xtrim(KEYS.log(), maxlen=5, approximate=False)
+    disk.free(daemon.pid)
+
+    left = daemon.wait_for("archive_left_behind")
+    told = daemon.wait_for("archive_bootstrapped", 2)
+    daemon.wait_for("archive_back")
+    [report] = await_caught_up(redis_url, path)
+    stop(daemon)
+    log = log_in(redis_url)
+    assert old_log[-1].position.id == left["had"]
+    assert str(log[0].position.t_us) == told["complete_since"] == report.about["complete_since"]
+    assert [*old_log, *log] == history(path)
+    assert 21 == len(assert_state_is_redis_own(redis_url, path))
+
+
+@pytest.mark.parametrize("harm", ["full", "read-only"])
+def test_a_disk_that_takes_nothing_from_the_start_is_no_reason_not_to_fire(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path, harm: str
 ) -> None:
     know(redis_client)
     with small_disk(tmp_path / "disk", "64k") as disk:
         if disk is None:
             pytest.skip("needs the right to mount a tmpfs")
-        disk.fill(0)
+        if harm == "full":
+            disk.fill(0)
+        else:
+            disk.make_read_only()
         path, client = disk.folder / "archive.db", Client.from_url(redis_url)
         daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
 
@@ -136,6 +173,31 @@ def test_a_disk_that_is_full_from_the_start_is_no_reason_not_to_fire(
         await_caught_up(redis_url, path)
         stop(daemon)
         assert 1 == len(daemon.of("archive_failed"))
+        assert log_in(redis_url) == history(path)
+
+
+def test_a_corrupt_archive_on_a_full_disk_is_no_reason_not_to_fire_either(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    know(redis_client)
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        if disk is None:
+            pytest.skip("needs the right to mount a tmpfs")
+        path, client = disk.folder / "archive.db", Client.from_url(redis_url)
+        path.write_text("dear diary")
+        disk.fill(0)
+        daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+
+        daemon.wait_for("archive_corrupt")
+        daemon.wait_for("archive_failed")
+        client.schedule("app.task", id="one", after=0)
+        eventually(lambda: queued(redis_client))
+        disk.free(0)
+
+        daemon.wait_for("archive_back")
+        await_caught_up(redis_url, path)
+        stop(daemon)
+        assert 1 == len(daemon.of("archive_failed")) == len(daemon.of("archive_corrupt"))
         assert log_in(redis_url) == history(path)
 
 

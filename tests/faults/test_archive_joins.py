@@ -67,13 +67,13 @@ def test_an_archive_that_joins_after_the_log_was_trimmed_knows_what_redis_holds_
 ) -> None:
     know(redis_client)
     path = tmp_path / "late.db"
-    leader = start_daemon(redis_url, ARCHIVE_LOG_KEEP_S="1", **SHORT)
+    leader = start_daemon(redis_url, **SHORT)
     leader.wait_for("term_began")
-    life = Life(redis_url, redis_client, seed=1)
+    life = Life(redis_url, redis_client, seed=1, soon_ms=1_000)
     for _ in range(200):
         life.step()
     life.settle()
-    redis_client.xtrim(KEYS.log(), maxlen=20, approximate=False)  # the leader's own forgets whole nodes only
+    redis_client.xtrim(KEYS.log(), maxlen=20, approximate=False)
     first = log_in(redis_url)[0].position
 
     joined = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
@@ -116,7 +116,7 @@ def test_it_joins_as_well_while_clients_write_and_another_daemon_fires(
     path = tmp_path / "late.db"
     leader = start_daemon(redis_url, **SHORT)
     leader.wait_for("term_began")
-    life = Life(redis_url, redis_client, seed=2)
+    life = Life(redis_url, redis_client, seed=2, soon_ms=1_000)
     for _ in range(150):
         life.step()
     redis_client.xtrim(KEYS.log(), maxlen=20, approximate=False)
@@ -166,7 +166,7 @@ def test_an_archive_that_was_left_behind_reads_redis_anew_and_keeps_its_old_hist
     path = tmp_path / "away.db"
     away = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
     away.wait_for("term_began")
-    client, life = Client.from_url(redis_url), Life(redis_url, redis_client, seed=3)
+    client, life = Client.from_url(redis_url), Life(redis_url, redis_client, seed=3, soon_ms=1_000)
     client.schedule("app.task", id="old", after=0)
     eventually(lambda: redis_client.llen("rq:queue:default"))
     old_log = log_in(redis_url)

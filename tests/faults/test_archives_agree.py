@@ -18,20 +18,21 @@ import pytest
 import redis
 
 from tests.faults.archives import (
+    KEYS,
     SHORT,
     await_caught_up,
     differences,
     held_in,
     history,
-    leader_of,
+    is_leader,
     log_in,
     repeated,
     state_of,
-    stop,
+    stop_standby_first,
 )
 from tests.faults.ledger import assert_dense
 from tests.faults.life import Life
-from tests.faults.processes import DaemonProcess
+from tests.faults.processes import DaemonProcess, eventually
 from zsched.archive import START, History
 
 pytestmark = pytest.mark.redis
@@ -44,9 +45,13 @@ Start = Callable[..., DaemonProcess]
 
 
 class Pair:
-    """Two daemons; inside the block one of them is killed every KILL_EVERY_S and started again."""
+    """
+    Two daemons; inside the block one of them is killed every KILL_EVERY_S and started again. *trims*: the log loses
+    all but its end when one is away.
+    """
 
-    def __init__(self, start: Start, url: str, watch: redis.Redis, paths: list[Path]) -> None:
+    def __init__(self, start: Start, url: str, watch: redis.Redis, paths: list[Path], *, trims: bool = False) -> None:
+        self._trims, self.left_behind = trims, 0
         self.kills, self.kills_of_leader = 0, 0
         self._start, self._url, self._watch, self._paths = start, url, watch, paths
         self._random, self._ending = random.Random(11), threading.Event()
@@ -66,13 +71,9 @@ class Pair:
         if self._error is not None:
             raise self._error
 
-    def stop(self) -> None:
-        """The standby first: nobody takes over, so nothing is logged that one of them does not see."""
-        leader = self.leader()
-        stop(*sorted(self.daemons, key=lambda daemon: daemon is leader))
-
-    def leader(self) -> DaemonProcess | None:
-        return leader_of(self.daemons, self._watch.get("zsched:{default}:lease"))
+    def _seq(self) -> int:
+        """Of the log's last entry."""
+        return int(self._watch.hget(KEYS.meta(), "seq") or 0)
 
     def _started(self, path: Path) -> DaemonProcess:
         return self._start(self._url, ARCHIVE_PATH=str(path), ARCHIVE_LOG_KEEP_MIB="4096", **SHORT)
@@ -80,12 +81,17 @@ class Pair:
     def _kill_on(self) -> None:
         try:
             while not self._ending.wait(KILL_EVERY_S):
-                leader = self.leader()
-                number = self._random.randrange(2)
-                self.kills_of_leader += self.daemons[number] is leader
+                leaders = [number for number in (0, 1) if is_leader(self.daemons[number], self._watch)]
+                number = leaders[0] if leaders and self.kills % 2 else self._random.randrange(2)
+                self.kills_of_leader += number in leaders
                 self.daemons[number].send(signal.SIGKILL)
                 assert -signal.SIGKILL == self.daemons[number].wait()
                 self.kills += 1
+                self.left_behind += len(self.daemons[number].of("archive_left_behind"))
+                if self._trims:
+                    killed_at = self._seq()
+                    eventually(lambda at=killed_at: self._seq() > at + 5)  # type: ignore[misc]
+                    self._watch.xtrim(KEYS.log(), maxlen=3, approximate=False)
                 self.daemons[number] = self._started(self._paths[number])
         except BaseException as error:
             self._error = error
@@ -106,10 +112,16 @@ def test_both_archives_have_the_whole_log_and_the_state_of_redis_however_often_o
         life.live(SCHEDULES, FOR_S)
     life.settle()
     await_caught_up(redis_url, *paths, within_s=60)
-    pair.stop()
+    stop_standby_first(pair.daemons, redis_client)
 
     log, archived = log_in(redis_url), [history(path) for path in paths]
-    figures = {"schedules": life.scheduled, "entries": len(log), "kills": pair.kills, "of_leader": pair.kills_of_leader}
+    figures = {
+        "schedules": life.scheduled,
+        "entries": len(log),
+        "runs": redis_client.llen("rq:queue:default"),
+        "kills": pair.kills,
+        "of_leader": pair.kills_of_leader,
+    }
     for name, value in (figures | {"seconds": round(time.monotonic() - began, 1)}).items():
         record_testsuite_property(name, value)
     assert_dense(redis_client)
@@ -124,3 +136,24 @@ def test_both_archives_have_the_whole_log_and_the_state_of_redis_however_often_o
             assert (START, log[-1].position) == (told.complete_since, told.position)
     assert pair.kills >= FOR_S / KILL_EVERY_S / 2
     assert pair.kills_of_leader >= 1
+
+
+def test_they_have_the_state_of_redis_as_well_if_the_log_is_trimmed_whenever_one_is_away(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    paths = [tmp_path / "one.db", tmp_path / "two.db"]
+    pair = Pair(start_daemon, redis_url, redis_client, paths, trims=True)
+    life = Life(redis_url, redis_client, seed=8, rules=100, bulk=20, soon_ms=2_000)
+
+    with pair:
+        life.live(SCHEDULES // 2, FOR_S)
+    life.settle()
+    await_caught_up(redis_url, *paths, within_s=60)
+    stop_standby_first(pair.daemons, redis_client)
+
+    held, archived = held_in(redis_url), [history(path) for path in paths]
+    assert [{}, {}] == [differences(held, state_of(path)) for path in paths]
+    assert [[], []] == [repeated(entries) for entries in archived]
+    assert [sorted(entries, key=lambda entry: entry.position.order) for entries in archived] == archived
+    assert [] == [event for daemon in pair.daemons for event in daemon.of("archive_failed")]
+    assert pair.left_behind + sum(len(daemon.of("archive_left_behind")) for daemon in pair.daemons) >= 2

@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from zsched.archive import Archive
 from zsched.bench import main
 from zsched.bench.arena import Arena
 from zsched.bench.contest import Contestant, Figure, contest
@@ -18,6 +20,7 @@ from zsched.bench.load import prove_count, prove_once, spread
 from zsched.bench.raw import encode
 from zsched.bench.report import figure, table, to_json
 from zsched.bench.results import Absent, Broken, Result, percentile
+from zsched.bench.rows import archive
 from zsched.embedded.guard import Guard
 
 PACKAGE = Path(__file__).parents[2]
@@ -214,6 +217,30 @@ def test_a_quick_run_proves_its_runs_and_reports_as_json(tmp_path: Path, monkeyp
     assert [] == list(tmp_path.iterdir())  # the daemons' archives were elsewhere
 
 
+def test_a_quick_run_of_what_the_archive_does_names_figures_and_goals() -> None:
+    names = ["archive", "archived-dispatch", "durable", "why"]
+
+    report = json.loads(bench("--quick", "--json", *(part for name in names for part in ("--only", name))))
+
+    rows = {row["row"]: row for row in report["rows"]}
+    assert names == list(rows)
+    assert [[]] * 4 == [row["broken"] for row in rows.values()]
+    assert all(series["median"] > 0 for row in rows.values() for series in row["series"])
+    assert {"fires/s", "per CPU s", "bytes each"} <= rows["archive"]["series"][0]["details"].keys()
+    assert ["zsched", "without archiver"] == [series["who"] for series in rows["archived-dispatch"]["series"]]
+    assert {"p50", "max"} == rows["durable"]["series"][0]["details"].keys()
+    assert {"median", "warm", "bytes each"} == rows["why"]["series"][0]["details"].keys()
+    assert [2, 2, 1, 1] == [len(row["goals"]) for row in rows.values()]
+
+
+def test_an_archive_that_has_not_all_breaks_the_row(tmp_path: Path) -> None:
+    with closing(Archive(tmp_path / "archive.db", "default")):
+        pass
+
+    with pytest.raises(Broken, match="should have 3 open"):
+        archive.prove(tmp_path / "archive.db", "open", 3)
+
+
 def test_a_quick_run_reports_as_a_table() -> None:
     lines = bench("--quick", "--only", "bulk").splitlines()
 
@@ -232,4 +259,6 @@ def test_the_list_names_every_row_and_which_are_left_out(capsys: pytest.CaptureF
 
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     assert "only with --all" in lines["campaign"]
+    assert "only with --all" in lines["why-10m"]
+    assert "only with --all" not in lines["why"]
     assert "only with --all" not in lines["dispatch"]

@@ -10,8 +10,7 @@ import pytest
 import redis
 
 from zsched.core.log import Position
-from zsched.embedded import EmbeddedRedis
-from zsched.errors import RedisUnavailable
+from zsched.daemon.bell import Bell
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -132,24 +131,17 @@ def test_waiting_ends_when_the_log_goes_on_or_the_time_is_over(log: Log) -> None
     assert not log.wait(POSITIONS[-1].id, 1)
 
 
-def test_waiting_over_a_wire_ends_as_well_when_it_is_over(log: Log, link: Link) -> None:
-    with closing(link.open()) as wire:
-        assert log.wait_over(wire, POSITIONS[-2].id, 60_000, lambda: False)
-        assert not log.wait_over(wire, POSITIONS[-1].id, 1, lambda: False)
-        assert 0 == wire.in_flight
+def test_a_wait_for_a_reply_ends_when_the_bell_rings(log: Log, link: Link) -> None:
+    bell = Bell()
+    with closing(link.open()) as wire, closing(bell):
+        wire.send(*log.wait_command(POSITIONS[-2].id, 60_000))
+        assert wire.wait_for_data(60, bell)
+        assert wire.receive()
 
-        assert not log.wait_over(wire, POSITIONS[-1].id, 60_000, lambda: True)
-        assert 1 == wire.in_flight
-
-
-def test_waiting_for_a_server_that_hangs_ends_after_the_timeout() -> None:
-    with EmbeddedRedis() as server, closing(Link.from_url(server.url, 0.2).open()) as wire:
-        server.suspend()
-        try:
-            with pytest.raises(RedisUnavailable):
-                Log(wire, KEYS).wait_over(wire, "0-0", 1, lambda: False)
-        finally:
-            server.resume()
+        wire.send(*log.wait_command(POSITIONS[-1].id, 60_000))
+        bell.ring()
+        assert not wire.wait_for_data(60, bell)
+        assert bell.is_rung
 
 
 def test_the_size_is_entries_and_bytes(log: Log) -> None:

@@ -28,7 +28,8 @@ from zsched.errors import ArchiveCorrupt
 _OPCODES: Final = 5000  # of SQLite's machine between two looks at the clock: some 0.1 ms
 # SQLite (3.40) does not ask the progress handler while it walks the trees: 0.5 to 1 s for so many bytes (measured).
 _STRUCTURE_BYTES: Final = 1 << 30
-_LAST_N: Final = 2**63 - 1
+_FIRST: Final = -(2**63)  # a flipped bit can make a key negative
+_LAST: Final = 2**63 - 1
 
 _ENTRIES: Final = f"SELECT {body.COLUMNS} FROM entry WHERE n < ? ORDER BY n DESC"
 _ROWS: Final = (
@@ -43,26 +44,25 @@ class Check:
 
     def __init__(self, db: sqlite3.Connection, path: Path, clock: Clock) -> None:
         self._db, self._path, self._clock = db, path, clock
-        self._until_ms = 0.0
+        self._until_ms, self._life, self._n = 0.0, 0, _LAST
         self._parts = self._all()
 
-    def step(self, budget_ms: float) -> bool:
+    def step(self, budget_ms: float, life: int) -> bool:
         """
-        Look at a part for about *budget_ms*; False when all was seen.
+        Look at a part for about *budget_ms*; False when all was seen. *life* is the number of the one state there is.
 
         Raises:
             ArchiveCorrupt: something is not what was written. sqlite3.DatabaseError.
         """
-        began_ms = self._clock.monotonic_ms()
-        self._until_ms = began_ms + budget_ms
+        self._until_ms, self._life = self._clock.monotonic_ms() + budget_ms, life
         return next(self._parts, self) is not self
 
     def _all(self) -> Iterator[None]:
         """Everything; yields when the time of a step is over."""
         self._look_at_structure()
-        yield from self._look_at(_ENTRIES, (_LAST_N,), 1, self._look_at_entry)
-        yield from self._look_at(_ROWS, (-1, "", ""), 3, self._look_at_row)
-        yield from self._look_at(_ARGUMENTS, (-1, -1), 2, self._look_at_arguments)
+        yield from self._look_at(_ENTRIES, (_LAST,), 1, self._look_at_entry)
+        yield from self._look_at(_ROWS, (_FIRST, "", ""), 3, self._look_at_row)
+        yield from self._look_at(_ARGUMENTS, (_FIRST, _FIRST), 2, self._look_at_arguments)
 
     def _look_at_structure(self) -> None:
         """Pages and trees, for half of the step's time at most; not to come to an end is no error."""
@@ -98,10 +98,15 @@ class Check:
 
     def _look_at_entry(self, row: body.Row) -> None:
         entry_of(row)
+        if row[0] >= self._n:  # the one column without a part in the checksum
+            raise ArchiveCorrupt(f"archive {self._path}: history entry {row[0]} is not in its place")
+        self._n = row[0]
 
     def _look_at_row(self, row: tuple[Any, ...]) -> None:
-        _, *stored, has_entry = row
+        life, *stored, has_entry = row
         found = Live.of(tuple(stored))
+        if life != self._life:  # it has no part in the checksum, and would hide what is behind it from a search
+            raise ArchiveCorrupt(f"archive {self._path}: schedule {found.id!r} is of a state that there is not")
         if not has_entry:
             raise ArchiveCorrupt(f"archive {self._path}: history entry {found.n} of schedule {found.id!r} is gone")
 

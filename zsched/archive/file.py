@@ -26,7 +26,6 @@ _CHECKPOINT_PAGES: Final = 8000  # of the write-ahead log, before it is moved in
 _CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH)
 # While a file is opened or checked, these too: SQLite does not know its format, or what should be in it is not.
 CORRUPT_AT_OPEN: Final = (*_CORRUPT, sqlite3.SQLITE_ERROR)
-_FORBIDDEN: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _PARTS: Final = ("", "-wal", "-shm")  # of one database
 
 
@@ -122,12 +121,18 @@ def identity(path: Path) -> tuple[int, int]:
 
 
 def set_aside(path: Path, why: str, at: str) -> Path:
-    """Keep the file under another name, ``<path>.<why>-<at>``, all parts of it, so that a new one can begin."""
+    """
+    Keep the file under another name, ``<path>.<why>-<at>``, all parts of it, so that a new one can begin.
+
+    Raises:
+        ArchiveFailed, ArchiveError: it cannot be renamed.
+    """
     kept = path.with_name(f"{path.name}.{why}-{at}")
-    for part in reversed(_PARTS):
-        source = path.with_name(path.name + part)
-        if source.exists():
-            source.rename(kept.with_name(kept.name + part))
+    with converted(path):
+        for part in reversed(_PARTS):
+            source = path.with_name(path.name + part)
+            if source.exists():
+                source.rename(kept.with_name(kept.name + part))
     return kept
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +20,11 @@ from zsched.client import Client
 from zsched.core.clock import Clock, SystemClock
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-from zsched.storage.connection import Link
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease, Term
+from zsched.storage.log import Log
 from zsched.storage.server import Server
 
 _TIMEOUT_S = 120.0  # for one reply: FLUSHALL of ten million keys takes long
@@ -94,6 +96,12 @@ class Ground:
         """A client of zsched, as a service has it."""
         return Client.from_url(self.url, timeout_s=_TIMEOUT_S)
 
+    @contextmanager
+    def wire(self) -> Iterator[Wire]:
+        """A connection as a daemon has it."""
+        with closing(Link.from_url(self.url, _TIMEOUT_S).open()) as wire:
+            yield wire
+
     def clear(self) -> None:
         """
         Empty the server and let it look as if a daemon had led here for long.
@@ -102,13 +110,11 @@ class Ground:
         as uncertain what was due before (``doubt``): right after a loss, and not what is measured here.
         """
         self.redis.flushall()
-        link = Link.from_url(self.url, _TIMEOUT_S)
-        with link.wire() as wire:
+        with self.wire() as wire:
             lease = Lease(wire, self.keys, Server.of(wire), self._clock, "bench", 1000)
             term = lease.acquire()
             assert isinstance(term, Term), "an empty server has no leader"
             lease.release(term)
-        link.pool.disconnect()
         self.redis.hset(self.keys.meta(), mapping={"hold": 0, "doubt": -1})
         self.redis.config_set("slowlog-log-slower-than", _SLOW_US)
         self.redis.slowlog_reset()
@@ -117,6 +123,19 @@ class Ground:
         """How many schedules are in zsched's lanes."""
         keys = self.keys
         return sum(int(self.redis.zcard(lane)) for lane in (keys.due_high(), keys.due_normal(), keys.due_low()))
+
+    def archives(self) -> int:
+        """How many archives follow the log."""
+        with self.wire() as wire:
+            return Archivers(wire, self.keys).alive()
+
+    def is_archived(self) -> bool:
+        """Whether an archive has all that the log holds now on its disk."""
+        with self.wire() as wire:
+            last = Log(wire, self.keys).last()
+            if last is None:
+                return False
+            return Archivers(wire, self.keys).archived(last.position.id, last.position.t_us // 1000) == "archived"
 
     def slow_scripts_ms(self) -> list[float]:
         """Since ``clear``: durations of scripts that took longer than 10 ms, by SLOWLOG."""

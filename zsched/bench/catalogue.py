@@ -7,7 +7,21 @@ from dataclasses import dataclass
 
 from zsched.bench.arena import Arena
 from zsched.bench.results import Result
-from zsched.bench.rows import bulk, campaign, dispatch, idle, lateness, memory, priority, recurring, takeover
+from zsched.bench.rows import (
+    archive,
+    archived_dispatch,
+    bulk,
+    campaign,
+    dispatch,
+    durable,
+    idle,
+    lateness,
+    memory,
+    priority,
+    recurring,
+    takeover,
+    why,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +47,17 @@ ROWS = {
         Row("bulk", "schedule_many, one Python process, log on", bulk.measure),
         Row("memory", "bytes per pending one-shot without its log entry", memory.measure),
         Row("takeover", "until the standby fires: kill -9, clean stop", takeover.measure),
+        Row("archive", "occurrences archived per second, put and fired; their bytes on disk", archive.measure),
+        Row(
+            "archived-dispatch",
+            "dispatch with the daemon's archiver beside dispatch without",
+            archived_dispatch.measure,
+        ),
+        Row("durable", "schedule(durable=True), one after the other, one idle daemon", durable.measure),
+        Row("why", "the story of one id among a million history entries", why.of_a_million),
         Row("idle", "CPU of a daemon with a million pending", idle.measure),
         Row("campaign", "ten million due at once, and other clients meanwhile", campaign.without_aof, is_heavy=True),
         Row("campaign-aof", "the same with appendonly, fsync every second", campaign.with_aof, is_heavy=True),
+        Row("why-10m", "the story of one id among ten million history entries", why.of_ten_million, is_heavy=True),
     )
 }

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 from unittest.mock import patch
@@ -64,11 +64,24 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def running(arena: Arena, role: str, url: str, *numbers: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in *role* during the block. If that breaks, its last words are in the error."""
-    with tempfile.TemporaryFile() as told, tempfile.TemporaryDirectory(prefix="zsched-") as state:
-        arena.guard.remove_at_end(Path(state))
-        child = spawn(arena, told, Path(state), role, url, *numbers)
+def folder(arena: Arena) -> Iterator[Path]:
+    """An empty folder, which goes at the block's end, or with the benchmark."""
+    with tempfile.TemporaryDirectory(prefix="zsched-") as made:
+        arena.guard.remove_at_end(Path(made))
+        yield Path(made)
+
+
+@contextmanager
+def running(
+    arena: Arena, role: str, url: str, *numbers: int, state: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """
+    A process in *role* during the block, with its files in *state*, else in a folder of its own. If the block
+    breaks, its last words are in the error.
+    """
+    with ExitStack() as stack:
+        told = stack.enter_context(tempfile.TemporaryFile())
+        child = spawn(arena, told, state or stack.enter_context(folder(arena)), role, url, *numbers)
         try:
             yield child
         except Broken as error:
@@ -80,9 +93,11 @@ def running(arena: Arena, role: str, url: str, *numbers: int) -> Iterator[subpro
 
 
 @contextmanager
-def leader(arena: Arena, ground: Ground, role: str = "daemon") -> Iterator[subprocess.Popen[bytes]]:
-    """A daemon during the block, which begins when it leads."""
-    with running(arena, role, ground.url) as child:
+def leader(
+    arena: Arena, ground: Ground, role: str = "daemon", state: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A daemon during the block, which begins when it leads. *state*: as of ``running``."""
+    with running(arena, role, ground.url, state=state) as child:
         arena.wait_for("a daemon leads", lambda: ground.redis.exists(ground.keys.lease()))
         yield child
 

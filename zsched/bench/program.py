@@ -14,6 +14,7 @@ from zsched.cli.exits import DONE, FAILED, INTERRUPTED, USAGE
 from zsched.core.clock import SystemClock
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
+from zsched.events import configure
 
 _REPEAT = 3
 
@@ -71,6 +72,7 @@ def command(
 
 
 def _run(rows: list[Row], is_quick: bool, repeat: int) -> list[Result]:
+    configure("warning")  # stdout is for the report
     clock = SystemClock()
     started_ms = clock.monotonic_ms()
 
@@ -91,4 +93,4 @@ def _run(rows: list[Row], is_quick: bool, repeat: int) -> list[Result]:
 
 def _tell_rows() -> None:
     for row in ROWS.values():
-        click.echo(f"{row.name:14}{row.about}{' (only with --all or --only)' if row.is_heavy else ''}")
+        click.echo(f"{row.name:19}{row.about}{' (only with --all or --only)' if row.is_heavy else ''}")

@@ -22,6 +22,7 @@ from zsched.archive.file import set_aside
 from zsched.config import Settings
 from zsched.core.clock import Clock, from_ms
 from zsched.core.log import Position
+from zsched.daemon.bell import Bell
 from zsched.daemon.follower import Follower
 from zsched.errors import (
     ArchiveCorrupt,
@@ -34,11 +35,9 @@ from zsched.errors import (
 from zsched.storage.archivers import REPORT_EVERY_MS, Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.log import Log
 
 log = structlog.get_logger(__name__)
 
-_WAIT_MS: Final = 200  # for the log to go on, before looking whether to stop
 _LEAST_PASS_MS: Final = 10.0  # between two passes: what comes meanwhile shares a commit
 _RETRY_S: Final = 1.0  # before trying again what went wrong
 _PRUNE_EVERY_MS: Final = 3_600_000.0
@@ -66,7 +65,7 @@ class Archiver:
         self._next_prune_ms, self._is_pruning = clock.monotonic_ms(), False
         self._is_checked = False  # all of the file was compared with its checksums
         self._known_as: tuple[str, Position | None] = f"none-{daemon}", None
-        self._stopping = threading.Event()
+        self._stopping, self._bell = threading.Event(), Bell()
         self._thread = threading.Thread(target=self._run, name="zsched-archiver", daemon=True)
         self.moved = threading.Condition()  # notified when the position moved
 
@@ -101,11 +100,12 @@ class Archiver:
             ArchiveInUse, ArchiveForeign: the file is somebody else's. ArchiveError: it may not be written.
         """
         try:
-            self._open()
+            try:
+                self._open()
+            except ArchiveCorrupt as error:
+                self._begin_anew(error)
         except ArchiveFailed as error:
             self._say_once("archive_failed", str(error))
-        except ArchiveCorrupt as error:
-            self._begin_anew(error)
 
     def start(self) -> None:
         """Begin to follow."""
@@ -114,10 +114,12 @@ class Archiver:
     def stop(self) -> None:
         """Archive what is in the log now, if that is quick, and end."""
         self._stopping.set()
+        self._bell.ring()
         if self._thread.is_alive():
             self._thread.join(_STOP_S)
         if not self._thread.is_alive():  # else it is in the middle of something; the process's end closes the file
             self._close()
+            self._bell.close()
 
     # -- the thread -------------------------------------------------------------------------------
 
@@ -166,7 +168,6 @@ class Archiver:
         self._follower = follower = Follower(archive, wire, self._keys, self._clock)
         told: tuple[Position | None, ArchiveState] | None = None
         told_ms = 0.0
-        entries = Log(wire, self._keys)
         while True:
             began_ms = self._clock.monotonic_ms()
             is_following = follower.step()
@@ -185,10 +186,8 @@ class Archiver:
             took_ms = self._clock.monotonic_ms() - began_ms
             if is_following:
                 self._stopping.wait(max(_LEAST_PASS_MS - took_ms, 0.0) / 1000)
-                position = archive.position
-                entries.wait_over(wire, position.id if position else "0-0", _WAIT_MS, self._stopping.is_set)
-                if self._stopping.is_set():
-                    return  # a reply may be in flight: the last pass is over another connection
+                if not follower.wait(self._bell):
+                    return  # a reply is in flight: the last pass is over another connection
             else:
                 self._stopping.wait(_RETRY_S)
 
@@ -224,7 +223,7 @@ class Archiver:
         """Keep the bad file, and begin another in its place."""
         self._close()
         assert self._path is not None  # it was opened, or tried to
-        at = from_ms(self._clock.now_ms()).strftime("%Y%m%dT%H%M%S")
+        at = from_ms(self._clock.now_ms()).strftime("%Y%m%dT%H%M%S.%f")[:-3]  # of two in one second, too, both are kept
         kept = set_aside(self._path, "corrupt", at)
         log.error("archive_corrupt", archive=str(self._path), reason=str(error), kept=str(kept))
         self._open()

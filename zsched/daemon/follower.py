@@ -36,6 +36,7 @@ from zsched.core.clock import Clock
 from zsched.core.held import Held
 from zsched.core.log import Entry, Position
 from zsched.daemon.batch import Batch
+from zsched.daemon.bell import Bell
 from zsched.storage.archivers import ArchiveState
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire
@@ -44,6 +45,8 @@ from zsched.storage.log import Log
 
 log = structlog.get_logger(__name__)
 
+_WAIT_MS: Final = 1000  # for the log to go on
+_GRAIN_MS: Final = 200  # that Redis may be late with saying that it did not
 _PAGE: Final = 100  # log entries in one read, at most
 _READ_MS: Final = 2.0  # what one read may take of the server
 _SPAN_MS: Final = 1000.0  # of changes in one transaction, when there is a backlog
@@ -77,10 +80,14 @@ class Follower:
             return True
         return self._find_history()
 
-    def wait(self, for_ms: int) -> bool:
-        """Wait until the log goes on, at most *for_ms*; whether it does."""
+    def wait(self, bell: Bell) -> bool:
+        """Wait for the log to go on, a second at most. False when *bell* ended that: the wire is of no more use."""
         position = self._archive.position
-        return self._log.wait(position.id if position else "0-0", for_ms)
+        self._wire.send(*self._log.wait_command(position.id if position else "0-0", _WAIT_MS))
+        if not self._wire.wait_for_data((_WAIT_MS + _GRAIN_MS) / 1000, bell) and bell.is_rung:
+            return False
+        self._wire.receive()
+        return True
 
     def note_gen(self) -> None:
         """Note the name of the data set that is followed."""
@@ -152,6 +159,7 @@ class Follower:
         if first is None:
             if position is not None:
                 self._say_lost(position, "its log is empty")
+            self.state = ArchiveState.BOOTSTRAPPING
             return False  # an empty log has no position
         is_complete = first.position.seq == 1
         if position is None:

@@ -47,10 +47,9 @@ class Trimmer:
                     break
                 if self._dispatch.trim(term, self._first_kept.id, _AT_ONCE) < _AT_ONCE // 2:
                     self._first_kept = None
-        except RedisRefused as error:  # no right to XTRIM or MEMORY: firing goes on
-            if not self._is_refused:
-                log.warning("log_not_trimmed", reason=str(error))
-            self._is_refused, self._first_kept = True, None
+        except RedisRefused as error:  # no right to XTRIM: firing goes on
+            self._say_refused(error)
+            self._first_kept = None
 
     def _first_to_keep(self, now_ms: int) -> Position | None:
         """The first entry that stays, or None when all do."""
@@ -61,8 +60,21 @@ class Trimmer:
         since_us = (now_ms - self._keep_ms) * 1000
         if kept.t_us < since_us:
             kept = self._log.search(lambda position: position.t_us >= since_us) or last.position
-        length, size = self._log.size()
-        if size > self._keep_bytes:
-            seq = last.position.seq - max(int(length * self._keep_bytes / size), 1) + 1
-            kept = max(kept, self._log.search(lambda position: position.seq >= seq) or last.position)
+        kept = max(kept, self._first_by_size(first.position, last.position))
         return kept if kept != first.position else None
+
+    def _first_by_size(self, first: Position, last: Position) -> Position:
+        try:
+            length, size = self._log.size()
+        except RedisRefused as error:  # no right to MEMORY: by age alone
+            self._say_refused(error)
+            return first
+        if size <= self._keep_bytes:
+            return first
+        seq = last.seq - max(int(length * self._keep_bytes / size), 1) + 1
+        return self._log.search(lambda position: position.seq >= seq) or last
+
+    def _say_refused(self, error: RedisRefused) -> None:
+        if not self._is_refused:
+            log.warning("log_not_trimmed", reason=str(error))
+        self._is_refused = True

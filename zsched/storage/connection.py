@@ -12,9 +12,10 @@ RESP 2 is pinned: replies differ in shape between the protocols, not in speed (m
 from __future__ import annotations
 
 import re
+import select
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import redis
 from redis.backoff import NoBackoff
@@ -32,6 +33,13 @@ _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 _UNTYPED = re.compile(r"^BUSY |^(ERR )?Error running script .*: -READONLY ", re.DOTALL)
 # Options of redis-py's own client machinery that must not move into a pool of ours.
 _FOREIGN = ("maint_notifications_pool_handler", "maint_notifications_config", "himport_registry", "event_dispatcher")
+
+
+class Interruption(Protocol):
+    """What ends a wait: readable when it is over."""
+
+    def fileno(self) -> int:
+        """For select."""
 
 
 class Link:
@@ -175,10 +183,16 @@ class Wire:
         self.in_flight -= 1
         return reply
 
-    def wait_for_data(self, timeout_s: float) -> bool:
-        """True when something can be read within *timeout_s*."""
+    def wait_for_data(self, timeout_s: float, interruption: Interruption | None = None) -> bool:
+        """
+        True when something can be read within *timeout_s*. With *interruption*, when a reply is awaited and nothing of
+        it was read: False as soon as that can be read.
+        """
         with self._converted():
-            return bool(self._connection.can_read(timeout=timeout_s))
+            if interruption is None:
+                return bool(self._connection.can_read(timeout=timeout_s))
+            socket = self._connection._sock
+            return socket in select.select([socket, interruption], (), (), timeout_s)[0]
 
     def close(self) -> None:
         """Close the connection; what is in flight is lost."""

@@ -29,7 +29,7 @@ class Inquiry:
 
     def __init__(self, link: Link, keys: Keys) -> None:
         self._questions, self._log, self._suffix = Questions(link, keys), Log(link, keys), keys.run_suffix
-        self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 800)))  # 0 would be for ever
+        self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would be for ever
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
         """What is known of schedule *id*: its first change and its *newest* ones."""

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zsched.core.log import Entry, Position
-from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Channel
 
 _LAST_SEQ = 2**64 - 1
-_LOOK_S = 0.05  # between two looks whether waiting is over
 
 
 class Log:
@@ -30,21 +28,11 @@ class Log:
 
     def wait(self, after: str, for_ms: int) -> bool:
         """Wait until the log goes on behind id *after*, at most *for_ms*; whether it does."""
-        source = ("STREAMS", self._key, after)
-        return bool(self._channel.execute("XREAD", "COUNT", 1, "BLOCK", for_ms, *source))
+        return bool(self._channel.execute(*self.wait_command(after, for_ms)))
 
-    def wait_over(self, wire: Wire, after: str, for_ms: int, is_over: Callable[[], bool]) -> bool:
-        """
-        As ``wait``, over *wire*, but False soon after *is_over*; then a reply is still in flight on *wire*, and
-        ``close`` is all that can be done with it.
-        """
-        wire.send("XREAD", "COUNT", 1, "BLOCK", for_ms, "STREAMS", self._key, after)
-        for _ in range(2 * (1 + round(for_ms / 1000 / _LOOK_S))):  # Redis may answer late, by its grain of 100 ms
-            if wire.wait_for_data(_LOOK_S):
-                break
-            if is_over():
-                return False
-        return bool(wire.receive())  # which ends by the connection's timeout when the server hangs
+    def wait_command(self, after: str, for_ms: int) -> tuple[Any, ...]:
+        """The command of ``wait``, for who sends it and waits for more than its reply."""
+        return "XREAD", "COUNT", 1, "BLOCK", for_ms, "STREAMS", self._key, after
 
     def first(self) -> Entry | None:
         """The oldest entry."""

@@ -59,8 +59,8 @@ class Questions:
 
     @property
     def wait_s(self) -> float:
-        """How long an answer is waited for; less where the link's patience is less."""
-        return min(WAIT_S, self._link.timeout_s * 0.8)
+        """How long an answer is waited for; well below the link's patience, for a busy Redis ends waits late."""
+        return min(WAIT_S, self._link.timeout_s / 2)
 
     def ask(self, about: str, **arguments: Any) -> dict[str, Any] | None:
         """

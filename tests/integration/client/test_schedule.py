@@ -207,5 +207,5 @@ def test_a_function_that_no_worker_can_import_writes_nothing(
 
 
 def test_an_option_of_later_work_is_refused(client: Client) -> None:
-    with pytest.raises(NotYetBuilt, match="durable"):
-        client.schedule("app.task", after=5, durable=True)
+    with pytest.raises(NotYetBuilt, match="jitter"):
+        client.schedule("app.task", after=5, jitter=1)

@@ -119,6 +119,35 @@ def test_a_change_in_a_row_of_the_state_is_found(tmp_path: Path, column: str) ->
         look(path)
 
 
+@pytest.mark.parametrize("life", [0, 5, -32767])
+@pytest.mark.parametrize("id", ["a", "b", "id-100", "r"])
+def test_a_row_of_another_state_is_found(tmp_path: Path, id: str, life: int) -> None:
+    path = archived(tmp_path / "archive.db", ENTRIES)
+    change(path, "UPDATE live SET life = ? WHERE id = ?", life, id)
+
+    with pytest.raises(ArchiveCorrupt):
+        look(path)
+
+
+@pytest.mark.parametrize("key", ["n = -32602", "n = 77", "row = 5", "row = -5"])
+def test_arguments_of_another_entry_are_found(tmp_path: Path, key: str) -> None:
+    path = archived(tmp_path / "archive.db", ENTRIES, keep_args=False)
+    change(path, f"UPDATE OR REPLACE argument SET {key} WHERE n = 166")
+
+    with pytest.raises(ArchiveCorrupt):
+        look(path)
+
+
+def test_an_archive_in_a_bootstrap_is_looked_at_later(tmp_path: Path) -> None:
+    with closing(Archive(archived(tmp_path / "archive.db", ENTRIES), "default")) as archive:
+        archive.begin_bootstrap()
+        archive.append([put(1, "a")])
+
+        assert archive.check_step(1000, SystemClock())
+        archive.end_bootstrap("start")
+        assert not archive.check_step(1000, SystemClock())
+
+
 @pytest.mark.parametrize("name", ["position", "life", "archive", "touches", "namespace"])
 @pytest.mark.parametrize("value", ["1-7 5", "x", None, 77, b"x"])
 def test_a_change_in_what_a_file_says_of_itself_is_found(tmp_path: Path, name: str, value: object) -> None:

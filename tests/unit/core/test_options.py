@@ -191,7 +191,6 @@ def test_enqueue_takes_no_time(name: str) -> None:
     [
         ("jitter", 5), ("expires_after", 60), ("overlap", "allow"), ("overlap_limit", 2), ("catch_up", "all"),
         ("catch_up_window", 60), ("catch_up_limit", 1), ("on_lost", "retry"), ("pause_after_failures", 3),
-        ("durable", True),
     ],
 )  # fmt: skip
 def test_an_option_of_later_work_is_refused_and_never_ignored(name: str, value: Any) -> None:

@@ -1,4 +1,8 @@
-"""One-shots that are all due: how fast one daemon brings them into their RQ queue."""
+"""
+One-shots that are all due: how fast one daemon brings them into their RQ queue.
+
+The daemon is a whole one, so it archives meanwhile; ``archived-dispatch`` tells what that costs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How late runs reach their queue, at three loads, with recurring schedules among them, and beside puts."""
+"""
+How late runs reach their queue, at three loads, with recurring schedules among them, and beside puts.
+
+The daemon is a whole one: its archiver, a thread beside the firing one, archives all of these puts and fires.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ _UNIT = "p99 ms"
 
 def measure(arena: Arena) -> Result:
     """The row ``lateness``."""
-    result = Result("lateness", "due → queued, one in ten recurring, by the server's clock, no AOF")
+    result = Result("lateness", "due → queued, one in ten recurring, by the server's clock, archiver on, no AOF")
     seconds = arena.size(6, 2)
     loads = [(f"zsched, {per_s:,}/s", per_s, 0) for per_s in (_LOADS[:2] if arena.is_quick else _LOADS)]
     beside = f"zsched, {_LOADS[1]:,}/s beside {_PUTS:,} puts/s"

@@ -1,0 +1,203 @@
+"""A daemon starts with a file that is not what was written, or not its own: it keeps it, says so, and fires on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.faults.archives import (
+    SHORT,
+    assert_state_is_redis_own,
+    await_caught_up,
+    history,
+    log_in,
+    stop,
+)
+from tests.faults.ledger import doubles, queued
+from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.threads import know
+from zsched import Client
+
+pytestmark = pytest.mark.redis
+Start = Callable[..., DaemonProcess]
+
+
+def flip(path: Path, at: int, number: int = 64) -> None:
+    """Turn *number* bytes from *at* on to others."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        bytes_there = file.read(number)
+        file.seek(at)
+        file.write(bytes(byte ^ 0x5A for byte in bytes_there))
+
+
+def flip_a_payload(path: Path) -> None:
+    """What a schedule was given, which no index and no page header is made of."""
+    flip(path, path.read_bytes().rindex(b"needle"), 3)
+
+
+def flip_pages_in_the_middle(path: Path) -> None:
+    flip(path, path.stat().st_size // 2 // 8192 * 8192, 8192)
+
+
+def truncate(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def garble_header(path: Path) -> None:
+    flip(path, 0, 100)
+
+
+def become_text(path: Path) -> None:
+    path.write_text("dear diary\n" * 1000)
+
+
+HARMS: dict[str, Callable[[Path], None]] = {
+    "a flipped payload": flip_a_payload,
+    "flipped pages in the middle": flip_pages_in_the_middle,
+    "half of it": truncate,
+    "a garbled header": garble_header,
+    "no database": become_text,
+}
+
+
+def an_archive(start_daemon: Start, url: str, path: Path) -> None:
+    """An archive of 300 schedules at *path*, closed."""
+    daemon = start_daemon(url, ARCHIVE_PATH=str(path), **SHORT)
+    daemon.wait_for("term_began")
+    rows = ({"func": "app.task", "id": f"s{n}", "after": 3600, "args": ("needle",)} for n in range(300))
+    assert 300 == Client.from_url(url).schedule_many(rows).created
+    await_caught_up(url, path)
+    stop(daemon)
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_corrupt_archive_is_kept_and_another_begun_while_runs_are_fired(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path, harm: str
+) -> None:
+    know(redis_client)
+    path, client = tmp_path / "archive.db", Client.from_url(redis_url)
+    an_archive(start_daemon, redis_url, path)
+    HARMS[harm](path)
+    bad = path.read_bytes()
+
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+
+    told = daemon.wait_for("archive_corrupt")
+    client.schedule("app.task", id="on-time", after=0)
+    eventually(lambda: queued(redis_client))
+    daemon.wait_for("archive_bootstrapped")
+    [report] = await_caught_up(redis_url, path)
+    stop(daemon)
+    kept = Path(told["kept"])
+    assert str(path) == told["archive"]
+    assert kept.name.startswith("archive.db.corrupt-")
+    assert len(bad) == kept.stat().st_size
+    assert 1 == len(daemon.of("archive_corrupt"))
+    assert "trouble" not in report.about
+    assert ["on-time"] == [run.rpartition("-")[0] for run in queued(redis_client)]
+    assert log_in(redis_url) == history(path)
+    assert 301 == len(assert_state_is_redis_own(redis_url, path))
+
+
+def test_an_empty_file_is_an_archive_that_begins(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    know(redis_client)
+    path = tmp_path / "archive.db"
+    path.touch()
+
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+
+    daemon.wait_for("archive_bootstrapped")
+    await_caught_up(redis_url, path)
+    stop(daemon)
+    assert [] == daemon.of("archive_corrupt") + daemon.of("archive_failed")
+    assert log_in(redis_url) == history(path)
+
+
+def test_two_corrupt_files_in_a_row_are_both_kept(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    know(redis_client)
+    path = tmp_path / "archive.db"
+    kept = []
+    for text in ("one", "two"):
+        path.write_text(text * 1000)
+        daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+        kept.append(daemon.wait_for("archive_corrupt")["kept"])
+        daemon.wait_for("archive_bootstrapped")
+        stop(daemon)
+        path.unlink()
+
+    assert [] == doubles(kept)
+    assert ["one" * 1000, "two" * 1000] == [Path(file).read_text() for file in kept]
+
+
+# -- somebody else's ----------------------------------------------------------------------------------
+
+
+def test_the_archive_of_another_namespace_is_refused(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    know(redis_client)
+    path = tmp_path / "archive.db"
+    an_archive(start_daemon, redis_url, path)
+    before = path.read_bytes()
+
+    other = start_daemon(redis_url, NAMESPACE="shop", ARCHIVE_PATH=str(path))
+
+    assert 1 == other.wait()
+    [failed] = other.of("daemon_failed")
+    assert f"archive {path} is of namespace 'default', not of 'shop'; give another [archive] path" == failed["reason"]
+    assert before == path.read_bytes()
+    assert [] == [event for event in other.events if event["event"] == "no_json"]
+
+
+def test_a_second_daemon_with_the_same_path_is_refused_and_told_who_has_it(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    know(redis_client)
+    path = tmp_path / "archive.db"
+    first = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    first.wait_for("archive_bootstrapped")
+
+    second = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+
+    assert 1 == second.wait()
+    [failed] = second.of("daemon_failed")
+    remedy = "give each daemon an [archive] path of its own"
+    assert f"archive {path} is in use by process {first.pid}; {remedy}" == failed["reason"]
+    Client.from_url(redis_url).schedule("app.task", id="one", after=0)
+    eventually(lambda: queued(redis_client))
+    await_caught_up(redis_url, path)
+    stop(first)
+
+
+def test_without_a_path_each_daemon_finds_a_file_of_its_own_and_the_same_again(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    know(redis_client)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    paths = [tmp_path / "zsched" / f"default-{n}.db" for n in (1, 2)]
+
+    def start() -> DaemonProcess:
+        return start_daemon(redis_url, ARCHIVE_PATH="", **SHORT)
+
+    first = start()
+    first.wait_for("archive_bootstrapped")
+    second = start()
+    second.wait_for("archive_bootstrapped")
+    await_caught_up(redis_url, *paths)
+    stop(second)
+    third = start()
+    opened = [daemon.wait_for("archive_opened")["archive"] for daemon in (first, second, third)]
+
+    await_caught_up(redis_url, *paths)
+    stop(third, first)
+    assert [str(paths[0]), str(paths[1]), str(paths[1])] == opened
+    assert [log_in(redis_url)] * 2 == [history(path) for path in paths]

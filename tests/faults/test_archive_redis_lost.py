@@ -1,0 +1,131 @@
+"""Redis lost what an archive has: that history is kept, the new one followed, and nothing fires twice unmarked."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.faults.archives import (
+    SHORT,
+    assert_state_is_redis_own,
+    await_caught_up,
+    fact,
+    history,
+    log_in,
+    repeated,
+    stop_standby_first,
+)
+from tests.faults.ledger import connect, doubles, queued
+from tests.faults.processes import DaemonProcess, eventually
+from zsched import Client
+from zsched.archive import START, History
+from zsched.core.log import What
+from zsched.embedded import EmbeddedRedis
+
+pytestmark = pytest.mark.redis
+Start = Callable[..., DaemonProcess]
+
+
+@contextmanager
+def redis_with_rdb() -> Iterator[EmbeddedRedis]:
+    """A server that saves when it is told to, and reads that when it starts."""
+    with EmbeddedRedis() as server:
+        yield server
+
+
+def put_back(server: EmbeddedRedis, saved: Path) -> None:
+    """Start the killed *server* with what SAVE wrote a while ago."""
+    server.kill()
+    shutil.copy(saved, server.folder / "dump.rdb")
+    server.start()
+
+
+def two_daemons(start_daemon: Start, url: str, paths: list[Path]) -> list[DaemonProcess]:
+    """Both follow, and the first hold is over."""
+    daemons = [start_daemon(url, ARCHIVE_PATH=str(path), **SHORT) for path in paths]
+    await_caught_up(url, *paths)
+    eventually(lambda: sum(len(daemon.of("hold_ended")) for daemon in daemons))
+    return daemons
+
+
+def whats_of(path: Path, id: str) -> list[What]:
+    """What became of schedule *id*, as the history at *path* has it."""
+    with History(path) as told:
+        return [change.what for change in told.of_schedule(id, 50)[0]]
+
+
+def test_an_emptied_redis_is_told_and_its_old_history_stays_and_the_new_one_is_followed(
+    start_daemon: Start, tmp_path: Path
+) -> None:
+    paths = [tmp_path / "one.db", tmp_path / "two.db"]
+    with redis_with_rdb() as server, connect(server.url) as watch:
+        daemons, client = two_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
+        client.schedule("app.task", id="fired", after=0)
+        client.schedule("app.task", id="lost", after=3600)
+        eventually(lambda: queued(watch))
+        await_caught_up(server.url, *paths)
+        old_log = log_in(server.url)
+
+        watch.flushall()
+        lost = [daemon.wait_for("redis_history_lost") for daemon in daemons]
+        client.schedule("app.task", id="new", after=0)
+
+        eventually(lambda: queued(watch))
+        await_caught_up(server.url, *paths)
+        stop_standby_first(daemons, watch)
+        assert ["new"] == [run.rpartition("-")[0] for run in queued(watch)]
+        new_log = log_in(server.url)
+        for path, daemon, told in zip(paths, daemons, lost, strict=True):
+            assert old_log[-1].position.id == told["had"]
+            assert 1 == len(daemon.of("redis_history_lost"))
+            assert [] == daemon.of("archive_failed")
+            assert [*old_log, *new_log] == history(path)
+            assert START == fact(path, "complete_since")
+            assert [What.PUT, What.FIRED] == whats_of(path, "fired")
+            assert [What.PUT] == whats_of(path, "lost")
+            assert {"new"} == {id for id, _ in assert_state_is_redis_own(server.url, path)}
+
+
+def test_an_older_rdb_put_back_is_told_and_both_histories_stay_and_nothing_fires_twice_unmarked(
+    start_daemon: Start, tmp_path: Path
+) -> None:
+    paths = [tmp_path / "one.db", tmp_path / "two.db"]
+    with redis_with_rdb() as server, connect(server.url) as watch:
+        daemons, client = two_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
+        client.schedule("app.task", id="before", after=3600)
+        client.schedule("app.task", id="skipped", after=2, on_uncertain="skip")
+        client.schedule("app.task", id="marked", after=2, on_uncertain="refire")
+        watch.save()
+        saved = tmp_path / "old.rdb"
+        shutil.copy(server.folder / "dump.rdb", saved)
+        common = log_in(server.url)
+        eventually(lambda: len(queued(watch)) == 2)
+        pushed = queued(watch)
+        client.schedule("app.task", id="lost", after=3600)
+        await_caught_up(server.url, *paths)
+        old_log = log_in(server.url)
+
+        put_back(server, saved)
+        lost = [daemon.wait_for("redis_history_lost") for daemon in daemons]
+        eventually(lambda: queued(watch))
+        client.schedule("app.task", id="new", after=0)
+        eventually(lambda: len(queued(watch)) == 2)
+
+        await_caught_up(server.url, *paths)
+        stop_standby_first(daemons, watch)
+        new_log, now_queued = log_in(server.url), queued(watch)
+        assert ["marked", "new"] == [run.rpartition("-")[0] for run in now_queued]
+        again = [run for run in now_queued if run in pushed]
+        assert [b"1"] == [watch.hget(f"rq:job:{run}", "zs_uncertain") for run in again]
+        assert common == new_log[: len(common)]
+        for path, daemon, told in zip(paths, daemons, lost, strict=True):
+            assert old_log[-1].position.id == told["had"]
+            assert 1 == len(daemon.of("redis_history_lost"))
+            assert [*old_log, *new_log[len(common) :]] == history(path)
+            assert [] == repeated(history(path)) + doubles(queued(watch))
+            assert [What.PUT] == whats_of(path, "lost")
+            assert {"before", "marked", "new"} == {id for id, _ in assert_state_is_redis_own(server.url, path)}

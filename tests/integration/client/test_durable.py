@@ -1,0 +1,276 @@
+"""``durable=True``: acknowledged when an archive has it on its disk, and what is said when none has."""
+
+from __future__ import annotations
+
+import resource
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
+from tests.faults.threads import DaemonThread, know
+from tests.integration.client.ground import KEYS, ids
+from zsched import Client, NotArchived, RedisUnavailable
+from zsched.archive import History
+from zsched.config import ArchiveSettings
+from zsched.core.log import Position, changes
+from zsched.embedded.guard import Guard
+from zsched.storage.archivers import Archivers, ArchiveState
+from zsched.storage.connection import Link
+from zsched.storage.log import Log
+
+FUNC = "app.tasks.run"
+SHORT_S = 0.1  # a durable client's patience, where it is to run out
+
+
+@pytest.fixture
+def link(redis_url: str) -> Iterator[Link]:
+    link = Link.from_url(redis_url, 5)
+    yield link
+    link.pool.disconnect()
+
+
+@pytest.fixture
+def client(link: Link) -> Client:
+    return Client(link)
+
+
+@pytest.fixture
+def archivers(link: Link) -> Archivers:
+    return Archivers(link, KEYS)
+
+
+@pytest.fixture
+def log(link: Link) -> Log:
+    return Log(link, KEYS)
+
+
+@pytest.fixture
+def path() -> Path:
+    return Path(archive_of_its_own())
+
+
+@pytest.fixture
+def archive(redis_client: redis.Redis, redis_url: str, path: Path, archivers: Archivers) -> Iterator[Path]:
+    """The file of a daemon that follows."""
+    know(redis_client)
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=str(path))):
+        eventually(archivers.alive)
+        yield path
+
+
+@pytest.fixture
+def stuck(archivers: Archivers) -> None:
+    """An archive that reports that it follows, and never goes on."""
+    archivers.report("stuck", None, ArchiveState.FOLLOWING, {})
+
+
+@pytest.fixture
+def short(link: Link) -> Client:
+    """A client that soon gives up waiting for an archive."""
+    return Client(link, durable_timeout_s=SHORT_S)
+
+
+def on_disk(path: Path) -> Position:
+    with History(path) as history:
+        assert history.position is not None
+        return history.position
+
+
+def entry_of(log: Log, id: str) -> Position:
+    """Where the newest entry stands that says something of *id*."""
+    return next(one.position for one in log.read_back("+", 100) if id in {change.id for change in changes(one)})
+
+
+# -- with an archive ----------------------------------------------------------------------------------
+
+CALLS: list[tuple[str, Callable[[Client], Any]]] = [
+    ("one-shot", lambda client: client.schedule(FUNC, id="a", after=3600, durable=True)),
+    ("recurring", lambda client: client.schedule(FUNC, id="a", every=3600, durable=True)),
+    ("enqueue", lambda client: client.enqueue(FUNC, id="a", durable=True)),
+    ("many", lambda client: client.schedule_many([{"func": FUNC, "id": "a", "after": 3600, "durable": True}])),
+    ("many recurring", lambda client: client.schedule_many([{"func": FUNC, "id": "a", "every": 60, "durable": True}])),
+]
+
+
+@pytest.mark.parametrize("call", [call for _, call in CALLS], ids=[name for name, _ in CALLS])
+def test_when_a_durable_call_returns_an_archive_has_it_on_disk(
+    client: Client, archive: Path, log: Log, call: Callable[[Client], Any]
+) -> None:
+    call(client)
+
+    assert entry_of(log, "a").order <= on_disk(archive).order
+
+
+@pytest.mark.parametrize("when", [{"after": 3600}, {"every": 3600}])
+def test_when_a_durable_update_returns_an_archive_has_it_on_disk(
+    client: Client, archive: Path, log: Log, when: dict[str, Any]
+) -> None:
+    client.schedule(FUNC, id="a", **when)
+    client.update("a", queue="email", durable=True)
+
+    assert entry_of(log, "a").order <= on_disk(archive).order
+    assert "email" == client.get("a").queue
+
+
+def test_what_was_there_already_is_waited_for_too(client: Client, archive: Path, log: Log, soon: datetime) -> None:
+    client.schedule(FUNC, id="a", at=soon)
+
+    unchanged = client.schedule(FUNC, id="a", at=soon, durable=True)
+    kept = client.schedule(FUNC, id="a", after=5, if_exists="keep", durable=True)
+
+    assert ("unchanged", "kept") == (unchanged.outcome, kept.outcome)
+    assert entry_of(log, "a").order <= on_disk(archive).order
+
+
+def test_many_are_on_disk_when_the_call_returns(client: Client, archive: Path, log: Log) -> None:
+    rows = [{"func": FUNC, "id": f"s{number}", "after": 3600} for number in range(1000)]
+    rows[500]["durable"] = True
+
+    many = client.schedule_many(rows)
+
+    last = log.last()
+    assert last is not None
+    assert (1000, []) == (many.created, many.errors)
+    assert last.position.order <= on_disk(archive).order
+
+
+# -- without one --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", [call for _, call in CALLS], ids=[name for name, _ in CALLS])
+def test_without_an_archive_nothing_is_written(
+    short: Client, redis_client: redis.Redis, call: Callable[[Client], Any]
+) -> None:
+    with pytest.raises(NotArchived, match="no daemon with an archive") as caught:
+        call(short)
+
+    assert not caught.value.is_in_redis
+    assert [] == redis_client.keys("*")
+
+
+def test_without_an_archive_an_update_changes_nothing(short: Client) -> None:
+    short.schedule(FUNC, id="a", after=3600)
+
+    with pytest.raises(NotArchived, match="nothing was written"):
+        short.update("a", queue="email", durable=True)
+
+    assert "default" == short.get("a").queue
+
+
+def test_rows_before_the_first_durable_one_are_not_said_to_be_unwritten(short: Client) -> None:
+    rows = [{"func": FUNC, "id": f"s{number}", "after": 3600} for number in range(400)]
+
+    with pytest.raises(NotArchived, match="no row that asks for it was written"):
+        short.schedule_many([*rows, {"func": FUNC, "id": "last", "after": 3600, "durable": True}])
+
+    assert "last" not in ids(short.list())
+
+
+# -- with one that does not go on ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (lambda client, soon: client.schedule(FUNC, id="a", at=soon, durable=True), "waits again"),
+        (lambda client, soon: client.schedule(FUNC, id="a", every=3600, durable=True), "waits again"),
+        (lambda client, soon: client.schedule(FUNC, at=soon, durable=True), "would do it twice"),
+        (lambda client, soon: client.schedule(FUNC, id="a", after=3600, durable=True), "would do it twice"),
+        (lambda client, soon: client.enqueue(FUNC, id="a", durable=True), "would do it twice"),
+        (
+            lambda client, soon: client.schedule_many([{"func": FUNC, "id": "a", "at": soon, "durable": True}]),
+            "waits again",
+        ),
+    ],
+)
+def test_when_time_runs_out_it_is_said_that_it_is_in_redis(
+    stuck: None, short: Client, log: Log, soon: datetime, call: Callable[[Client, datetime], Any], advice: str
+) -> None:
+    with pytest.raises(NotArchived, match=advice) as caught:
+        call(short, soon)
+
+    assert caught.value.is_in_redis
+    assert log.last() is not None
+
+
+def test_what_is_unchanged_and_not_archived_is_said_to_be_in_redis(stuck: None, short: Client, soon: datetime) -> None:
+    short.schedule(FUNC, id="a", at=soon)
+
+    with pytest.raises(NotArchived) as caught:
+        short.schedule(FUNC, id="a", at=soon, durable=True)
+
+    assert caught.value.is_in_redis
+
+
+def test_a_full_disk_is_no_acknowledgement(
+    redis_url: str, link: Link, redis_client: redis.Redis, archivers: Archivers, path: Path, soon: datetime
+) -> None:
+    know(redis_client)
+    client = Client(link, durable_timeout_s=1)
+    with Guard() as guard:
+        daemon = DaemonProcess(guard, redis_url, ARCHIVE_PATH=str(path))
+        eventually(archivers.alive)
+        client.schedule(FUNC, id="small", at=soon, durable=True)
+        resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))  # it can write no file
+
+        with pytest.raises(NotArchived) as on_a_full_disk:
+            client.schedule(FUNC, id="on_a_full_disk", at=soon, durable=True)
+        eventually(lambda: not archivers.alive())
+        with pytest.raises(NotArchived) as later:
+            client.schedule(FUNC, id="next", at=soon, durable=True)
+
+    assert (True, False) == (on_a_full_disk.value.is_in_redis, later.value.is_in_redis)
+    assert {"small", "on_a_full_disk"} == set(ids(client.list()))
+
+
+# -- Redis goes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_what_redis_loses_before_an_archive_has_it_is_said_to_be_lost(
+    stuck: None, client: Client, redis_client: redis.Redis, log: Log, many: bool
+) -> None:
+    row = {"func": FUNC, "id": "a", "after": 3600, "durable": True}
+    errors: list[Exception] = []
+
+    def call() -> None:
+        try:
+            client.schedule_many([row]) if many else client.schedule(**row)  # type: ignore[arg-type]  # a dict of any
+        except Exception as error:
+            errors.append(error)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    eventually(log.last)
+    redis_client.flushall()
+    caller.join()
+
+    [error] = errors
+    assert isinstance(error, NotArchived)
+    assert not error.is_in_redis
+    assert "lost" in str(error)
+    assert "schedule it again" in str(error)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_when_redis_goes_while_waiting_it_is_said_that_it_was_written(
+    stuck: None, client: Client, log: Log, monkeypatch: pytest.MonkeyPatch, many: bool
+) -> None:
+    def gone(*_: object) -> str:
+        raise RedisUnavailable("cannot reach Redis")
+
+    monkeypatch.setattr(Archivers, "archived", gone)
+    row: dict[str, Any] = {"func": FUNC, "id": "a", "after": 3600, "durable": True}
+
+    with pytest.raises(RedisUnavailable, match="written, but whether an archive has it is not known") as caught:
+        client.schedule_many([row]) if many else client.schedule(**row)
+
+    assert caught.value.may_have_been_applied
+    assert "nothing was applied" not in str(caught.value)
+    assert log.last() is not None

@@ -1,0 +1,198 @@
+"""Reading an archive's history: by schedule, by outcome, by time and position."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, entry, fire, held, put, put_recurring
+from zsched.archive import START, Archive, History
+from zsched.core.log import OUTCOMES, Change, Entry, What
+
+FIRED = frozenset([What.FIRED])
+TWINS = ("plumless", "buckeroo")  # of one CRC-32
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "archive.db"
+
+
+def run(id: str) -> str:
+    return f"{id}-{DUE_MS}"
+
+
+def told(changes: list[Change]) -> list[tuple[str, str]]:
+    return [(change.id, change.what.value) for change in changes]
+
+
+# -- of one schedule ----------------------------------------------------------------------------------
+
+
+def test_a_schedules_changes_are_told_in_order_and_nobody_elses(path: Path) -> None:
+    archived(path, [put(1, "a", "b"), put(2, "b"), fire(3, run("a"), run("b")), put(4, "a")])
+
+    with History(path) as history:
+        changes, left_out = history.of_schedule("a", 10)
+
+    assert [("a", "put"), ("a", "fired"), ("a", "put")] == told(changes)
+    assert ["1-1", "1-3", "1-4"] == [change.entry for change in changes]
+    assert 0 == left_out
+
+
+def test_of_a_long_past_the_first_and_the_newest_are_told_and_the_others_counted(path: Path) -> None:
+    archived(path, [put(seq, "a") for seq in range(1, 11)])
+
+    with History(path) as history:
+        cut, left_out = history.of_schedule("a", 3)
+        whole = history.of_schedule("a", 10)
+        all_but_none = history.of_schedule("a", 9)
+
+    assert (["1-1", "1-8", "1-9", "1-10"], 6) == ([change.entry for change in cut], left_out)
+    assert (10, 0) == (len(whole[0]), whole[1])
+    assert (10, 0) == (len(all_but_none[0]), all_but_none[1])
+
+
+def test_two_ids_with_one_checksum_are_told_apart(path: Path) -> None:
+    assert crc32(TWINS[0].encode()) == crc32(TWINS[1].encode())
+    archived(path, [put(seq, TWINS[seq % 2]) for seq in range(1, 9)])
+
+    with History(path) as history:
+        found = [history.of_schedule(id, 10) for id in TWINS]
+
+    assert [["1-2", "1-4", "1-6", "1-8"], ["1-1", "1-3", "1-5", "1-7"]] == [
+        [change.entry for change in changes] for changes, _ in found
+    ]
+    assert [0, 0] == [left_out for _, left_out in found]
+
+
+def test_an_unknown_id_has_no_past(path: Path) -> None:
+    archived(path, [put(1, "a")])
+
+    with History(path) as history:
+        assert ([], 0) == history.of_schedule("nobody", 5)
+
+
+def test_all_that_a_bootstrap_found_of_a_schedule_is_told(path: Path) -> None:
+    with closing(Archive(path, "default")) as archive:
+        archive.begin_bootstrap()
+        archive.copy([entry(5, "term", "daemon", "d", "server", "s")])
+        archive.scan([held("a")], at(5))
+        archive.scan([held("a", "open", run="7")], at(5))
+        archive.end_bootstrap(str(T_US))
+
+    with History(path) as history:
+        changes, left_out = history.of_schedule("a", 10)
+
+    assert [("due", run("a")), ("open", "a-7")] == [(change.why, change.run_id) for change in changes]
+    assert 0 == left_out
+
+
+def test_what_was_forgotten_by_age_is_not_counted_as_left_out(path: Path) -> None:
+    with closing(Archive(path, "default")) as archive:
+        archive.append([put(seq, "a") for seq in range(1, 11)])
+        archive.commit()
+        archive.begin_pruning(
+            T_US + 5 * SECOND_US,
+        )
+        while archive.prune():
+            pass
+
+    with History(path) as history:
+        changes, left_out = history.of_schedule("a", 3)
+
+    assert (["1-5", "1-8", "1-9", "1-10"], 2) == ([change.entry for change in changes], left_out)
+
+
+def test_an_entry_of_an_unknown_kind_hides_no_others(path: Path) -> None:
+    archived(path, [put(1, "a"), entry(2, "enchant", "id", "a"), fire(3, run("a"))])
+
+    with History(path) as history:
+        assert [("a", "put"), ("a", "fired")] == told(history.of_schedule("a", 5)[0])
+
+
+# -- occurrences --------------------------------------------------------------------------------------
+
+
+def test_the_newest_occurrences_come_first(path: Path) -> None:
+    archived(path, [put(1, "a", "b", "c"), fire(2, run("a"), run("b")), fire(3, run("c"))])
+
+    with History(path) as history:
+        both, _ = history.occurrences(frozenset(OUTCOMES), 2)
+        of_a, looked_back_to = history.occurrences(FIRED, 2, "a")
+
+    assert [("c", "fired"), ("b", "fired")] == told(both)
+    assert ([("a", "fired")], None) == (told(of_a), looked_back_to)
+
+
+@pytest.mark.parametrize("id", [None, "a"])
+def test_who_gives_up_looking_says_how_far_it_looked(
+    path: Path, monkeypatch: pytest.MonkeyPatch, id: str | None
+) -> None:
+    archived(path, [fire(1, run("a")), *(put(seq, "a") for seq in range(2, 8))])
+    monkeypatch.setattr("zsched.archive.history._LOOKED_AT", 4)
+
+    with History(path) as history:
+        assert ([], T_US + 4 * SECOND_US) == history.occurrences(FIRED, 2, id)
+
+
+# -- entries ------------------------------------------------------------------------------------------
+
+
+def test_entries_are_read_since_a_time_behind_a_position_or_as_the_newest(path: Path) -> None:
+    entries = [put(seq, f"s{seq}") for seq in range(1, 9)]
+    archived(path, entries)
+
+    with History(path) as history:
+        since = list(history.entries_since(T_US + 3 * SECOND_US, 3))
+        behind = list(history.entries_behind(at(5), 100))
+        newest = list(history.newest_entries(4, 3))
+        more_than_all = list(history.newest_entries(100, 100))
+
+    assert (entries[2:5], entries[5:], entries[4:7], entries) == (since, behind, newest, more_than_all)
+
+
+def test_behind_a_position_of_another_history_is_what_is_later(path: Path) -> None:
+    entries: list[Entry] = [put(seq, f"s{seq}") for seq in range(1, 5)]
+    archived(path, entries)
+    foreign = at(2)._replace(epoch=7)
+
+    with History(path) as history:
+        assert entries[2:] == list(history.entries_behind(foreign, 100))
+
+
+def test_what_a_bootstrap_read_is_no_entry_of_the_log(path: Path) -> None:
+    with closing(Archive(path, "default")) as archive:
+        archive.begin_bootstrap()
+        archive.copy([put(5, "a")])
+        archive.scan([held("a")], at(5))
+        archive.append([put(6, "a")])
+        archive.end_bootstrap(str(T_US))
+
+    with History(path) as history:
+        assert [at(5), at(6)] == [one.position for one in history.entries_since(0, 10)]
+        assert [at(6)] == [one.position for one in history.newest_entries(1, 10)]
+
+
+def test_the_term_before_a_time_is_found(path: Path) -> None:
+    terms = [entry(seq, "term", "daemon", "d", "server", "s") for seq in (1, 4)]
+    archived(path, [terms[0], put(2, "a"), put_recurring(3, "r"), terms[1], put(5, "b")])
+
+    with History(path) as history:
+        found = [history.term_before(T_US + seq * SECOND_US) for seq in (1, 2, 4, 5)]
+
+    assert [None, at(1).t_us, at(1).t_us, at(4).t_us] == found
+
+
+def test_a_reader_knows_what_the_archive_is_of(path: Path) -> None:
+    with closing(Archive(path, "shop")) as archive:
+        archive.append([put(1, "a")])
+        archive.note(complete_since=START)
+        archive.commit()
+
+    with History(path) as history:
+        assert ("shop", START, at(1)) == (history.namespace, history.complete_since, history.position)
+        assert f"a-{DUE_MS}-nshop" == history.of_schedule("a", 1)[0][0].run_id
