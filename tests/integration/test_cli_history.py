@@ -34,6 +34,7 @@ pytestmark = pytest.mark.redis
 KEYS = Keys("default")
 FUNC = "zsched.demo.tasks.heartbeat"
 DEADLINE_S = 30.0
+STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy the machine is
 # A command line for which there is no archive: neither its code nor SQLite can be imported.
 BLIND = (
     "import sys; sys.modules['zsched.archive'] = sys.modules['sqlite3'] = None;"
@@ -87,7 +88,7 @@ class Leading:
     """A daemon that leads and whose archive follows, inside the block."""
 
     def __init__(self, url: str, path: Path) -> None:
-        self._url, self._daemon = url, DaemonThread(url, archive=ArchiveSettings(path=str(path)))
+        self._url, self._daemon = url, DaemonThread(url, archive=ArchiveSettings(path=str(path)), **STEADY)
 
     def __enter__(self) -> DaemonThread:
         daemon = self._daemon.__enter__()

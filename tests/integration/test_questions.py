@@ -32,6 +32,7 @@ from zsched.storage.questions import Inbox, Question, Questions
 pytestmark = pytest.mark.redis
 KEYS = Keys("default")
 FUNC = "app.tasks.run"
+STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy the machine is
 IMPATIENT_S = 0.5  # of a client that waits 0.25 s for an answer
 
 
@@ -57,7 +58,7 @@ def impatient(link: Link, redis_client: redis.Redis) -> Client:
 @pytest.fixture
 def daemon(client: Client, redis_url: str, link: Link) -> Iterator[DaemonThread]:
     """A daemon whose archive follows."""
-    with DaemonThread(redis_url) as daemon:
+    with DaemonThread(redis_url, **STEADY) as daemon:
         daemon.wait_for("term_began")
         eventually(lambda: Archivers(link, KEYS).alive())
         yield daemon
@@ -92,7 +93,7 @@ def test_the_answer_knows_what_the_asker_saw(client: Client, daemon: DaemonThrea
 
 def test_an_answer_says_from_where_it_is_and_how_far_it_goes(client: Client, redis_url: str, link: Link) -> None:
     path = archive_of_its_own()
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=path)):
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=path), **STEADY):
         eventually(lambda: Archivers(link, KEYS).alive())
         client.schedule(FUNC, id="a", after=3600)
         last = archived(link)
@@ -173,7 +174,7 @@ def test_what_redis_holds_of_the_log_is_read_there(client: Client, redis_client:
 def test_an_archive_that_stops_answering_is_no_end_of_the_log(
     redis_url: str, client: Client, link: Link, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with DaemonThread(redis_url):
+    with DaemonThread(redis_url, **STEADY):
         eventually(lambda: Archivers(link, KEYS).alive())
         for number in range(120):
             client.schedule(FUNC, id=f"s{number}", after=3600)
