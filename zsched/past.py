@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from zsched.core.arguments import check_id, choice, instant_ms, zone_name
-from zsched.core.log import OUTCOMES, Change, Entry, Position, What
+from zsched.core.changes import OUTCOMES, Change, What
+from zsched.core.log import Entry, Position
 from zsched.core.story import Source, Story, tell
 from zsched.errors import InvalidSchedule
 from zsched.storage.inquiry import Inquiry

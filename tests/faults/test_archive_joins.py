@@ -31,8 +31,9 @@ from tests.faults.proxy import Proxy
 from tests.faults.threads import know
 from zsched import Client
 from zsched.archive import Archive, History
+from zsched.core.changes import What
 from zsched.core.clock import SystemClock
-from zsched.core.log import Entry, What
+from zsched.core.log import Entry
 from zsched.daemon.follower import Follower
 from zsched.embedded import EmbeddedRedis
 

@@ -23,7 +23,7 @@ from tests.faults.ledger import connect, doubles, queued
 from tests.faults.processes import DaemonProcess, eventually
 from zsched import Client
 from zsched.archive import START, History
-from zsched.core.log import What
+from zsched.core.changes import What
 from zsched.embedded import EmbeddedRedis
 
 pytestmark = pytest.mark.redis

@@ -143,10 +143,10 @@ def test_they_have_the_state_of_redis_as_well_if_the_log_is_trimmed_whenever_one
 ) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]
     pair = Pair(start_daemon, redis_url, redis_client, paths, trims=True)
-    life = Life(redis_url, redis_client, seed=8, rules=100, bulk=20, soon_ms=2_000)
+    life = Life(redis_url, redis_client, seed=8, rules=100, bulk=150 if IS_LONG else 20, soon_ms=2_000)
 
     with pair:
-        life.live(SCHEDULES // 2, FOR_S)
+        life.live(SCHEDULES // (5 if IS_LONG else 2), FOR_S)
     life.settle()
     await_caught_up(redis_url, *paths, within_s=60)
     stop_standby_first(pair.daemons, redis_client)

@@ -18,8 +18,9 @@ from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
 from zsched import Client
 from zsched.config import ArchiveSettings
+from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import from_ms
-from zsched.core.log import OUTCOMES, Position, What
+from zsched.core.log import Position
 from zsched.daemon.answerer import Answerer
 from zsched.errors import ArchiveError
 from zsched.storage.archivers import Archivers

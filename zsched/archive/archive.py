@@ -27,9 +27,10 @@ from zsched.archive.live import Live
 from zsched.archive.records import SCAN, Arguments, Record, record, texts_of, without_arguments
 from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS
+from zsched.core.changes import changes
 from zsched.core.clock import Clock
 from zsched.core.held import Held
-from zsched.core.log import Entry, Position, UnknownEntry, changes
+from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.errors import ArchiveCorrupt, ArchiveFailed
 
 _PIECE: Final = 4000  # changes sorted and written at once: more would hold up other threads (the GIL)
@@ -228,6 +229,9 @@ class Archive:
         with converted(self.path):
             self._begin()
             has_more = self._retention.step()
+            before_us, since = self._retention.forgotten_before_us, self.complete_since
+            if before_us is not None and (since is None or since == START or int(since) < before_us):
+                self.note(complete_since=str(before_us))
         self.commit()
         return has_more
 

@@ -19,7 +19,8 @@ from zsched.archive import body
 from zsched.archive.file import connect_to_read, converted
 from zsched.archive.records import SCAN, scanned
 from zsched.archive.retention import first_since
-from zsched.core.log import Change, Entry, Position, UnknownEntry, What, changes
+from zsched.core.changes import Change, What, changes
+from zsched.core.log import Entry, Position, UnknownEntry
 
 _LOOKED_AT: Final = 20_000  # history entries, at most, in search of rare ones
 _PAGE: Final = 200

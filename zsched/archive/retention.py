@@ -22,6 +22,7 @@ class Retention:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._round: Iterator[None] = iter(())
+        self.forgotten_before_us: int | None = None  # history older than this has gaps
 
     def begin(self, before_us: int, last_n: int) -> None:
         """Begin a round: entries with t < *before_us*, but never the last, number *last_n*."""
@@ -47,6 +48,8 @@ class Retention:
             where = " AND ".join(f"{name} = ?" for name in key.split(", "))
             while gone := db.execute(query, (bound,)).fetchall():
                 db.executemany(f"DELETE FROM {table} WHERE {where}", gone)
+                if table == "entry":
+                    self.forgotten_before_us = before_us
                 yield
         db.execute("DELETE FROM needed")
         last = db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0

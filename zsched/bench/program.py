@@ -43,7 +43,9 @@ def main(args: list[str]) -> int:
 @click.option(
     "--only", "names", multiple=True, type=click.Choice(list(ROWS)), metavar="ROW", help="This row; repeatable."
 )
-@click.option("--all", "wants_all", is_flag=True, help="The campaigns too: 15 minutes more, 10 GB of memory.")
+@click.option(
+    "--all", "wants_all", is_flag=True, help="The campaigns and why-10m too: 25 minutes more, 10 GB of memory."
+)
 @click.option("--quick", is_flag=True, help="Small sizes, once: whether it works, not how fast it is.")
 @click.option("--repeat", type=click.IntRange(1), help=f"Repetitions, contestants in turn (default {_REPEAT}).")
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout.")
@@ -54,7 +56,7 @@ def command(
     """
     Measure zsched beside the bare Redis commands and other schedulers, on private servers of its own.
 
-    Everything in about 15 minutes. BullMQ takes part where node is on PATH and NODE_PATH or
+    Everything in about 20 minutes. BullMQ takes part where node is on PATH and NODE_PATH or
     ZSCHED_BENCH_NODE_MODULES names a folder with bullmq and ioredis; rq-scheduler with the extra "bench".
     """
     if wants_list:

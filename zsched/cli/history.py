@@ -12,7 +12,7 @@ from zsched.cli.invocation import Invocation, pass_invocation
 from zsched.cli.program import Subcommand
 from zsched.cli.tables import lines, printable
 from zsched.core.arguments import zone_name
-from zsched.core.log import OUTCOMES, Change
+from zsched.core.changes import OUTCOMES, Change
 from zsched.core.story import Source, duration_text, local_text
 
 _HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", "WHY")

@@ -22,8 +22,9 @@ from zsched.cli.tables import printable
 from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import check_id, instant_ms, zone_name
+from zsched.core.changes import Change, What, changes
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
-from zsched.core.log import Change, Entry, Position, UnknownEntry, What, changes
+from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.core.model import iso
 from zsched.core.story import local_text, sentence
 from zsched.errors import RedisUnavailable

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from zsched.core.changes import Change, What
 from zsched.core.clock import LAST_MS, from_ms
-from zsched.core.log import Change, What
 from zsched.core.model import Schedule, ScheduleState, iso
 from zsched.core.triggers import zone
 

@@ -15,7 +15,8 @@ from typing import Any, Final
 import structlog
 
 from zsched.archive import History
-from zsched.core.log import Change, Entry, Position, What
+from zsched.core.changes import Change, What
+from zsched.core.log import Entry, Position
 from zsched.core.story import LATE_MS
 from zsched.daemon.archiver import Archiver
 from zsched.errors import ArchiveError, RedisRefused, RedisUnavailable

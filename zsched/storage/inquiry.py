@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from zsched.core.log import Change, Entry, Position, UnknownEntry, What, changes
+from zsched.core.changes import Change, What, changes
+from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.core.story import LATE_MS, Chronicle, Source
 from zsched.errors import ArchiveError
 from zsched.storage.connection import Link

@@ -259,6 +259,18 @@ def test_old_history_goes_but_what_is_needed_stays(archive: Archive) -> None:
         assert (before, at(20)) == (places(again), again.position)
 
 
+def test_an_archive_is_not_complete_before_what_it_forgot(archive: Archive) -> None:
+    archive.append([put(1, "gone"), entry(2, "cancel", "id", "gone", "due", DUE_MS), put(20, "young")])
+    archive.note(complete_since=START)
+    archive.commit()
+
+    for before_us in (T_US - SECOND_US, T_US + 10 * SECOND_US):
+        archive.begin_pruning(before_us)
+        while archive.prune():
+            pass
+        assert (START if before_us < T_US else str(before_us)) == archive.complete_since
+
+
 def test_the_last_entry_stays_however_old_it_is(archive: Archive) -> None:
     archive.append([put(1, "a"), entry(2, "cancel", "id", "a", "due", DUE_MS)])
     archive.commit()

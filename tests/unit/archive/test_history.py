@@ -10,7 +10,8 @@ import pytest
 
 from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive, History
-from zsched.core.log import OUTCOMES, Change, Entry, What
+from zsched.core.changes import OUTCOMES, Change, What
+from zsched.core.log import Entry
 
 FIRED = frozenset([What.FIRED])
 TWINS = ("plumless", "buckeroo")  # of one CRC-32

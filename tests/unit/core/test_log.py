@@ -8,18 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zsched.core.log import (
-    Change,
-    Entry,
-    Position,
-    PutRecurring,
-    Puts,
-    UnknownEntry,
-    What,
-    advanced,
-    changes,
-    quarantined,
-)
+from zsched.core.changes import Change, What, changes
+from zsched.core.log import Entry, Position, PutRecurring, Puts, UnknownEntry, advanced, quarantined
 from zsched.core.run_id import schedule_of
 
 T_US = 1_800_000_000_123_456

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from zsched.core.changes import Change, What
 from zsched.core.clock import LAST_MS
-from zsched.core.log import Change, What
 from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.core.story import Chronicle, Source, Story, duration_text, local_text, sentence, tell
 

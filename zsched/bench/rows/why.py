@@ -24,7 +24,8 @@ from zsched.bench.arena import Arena, Ground
 from zsched.bench.children import folder, leader
 from zsched.bench.contest import Contestant, Figure, contest
 from zsched.bench.results import Broken, Result
-from zsched.core.log import Entry, Position, What
+from zsched.core.changes import What
+from zsched.core.log import Entry, Position
 from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.log import Log

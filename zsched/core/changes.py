@@ -1,0 +1,274 @@
+"""
+What an entry of the log says happened to which schedule: a ``Change`` each, for stories, listings and counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+from zsched.core.clock import LAST_MS
+from zsched.core.log import (
+    Entry,
+    PutRecurring,
+    Puts,
+    Texts,
+    advanced,
+    milliseconds,
+    quarantined,
+    reading,
+    require_known,
+    text,
+)
+from zsched.core.model import iso
+from zsched.core.run_id import schedule_of
+
+
+class What(Enum):
+    """What happened to a schedule."""
+
+    PUT = "put"  # created, or changed when it was there
+    FOUND = "found"  # an archive began here and read it from Redis
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    FIRED = "fired"  # a run was pushed to its queue at its time
+    ENQUEUED = "enqueued"  # a run was pushed because somebody asked for it
+    SKIPPED = "skipped"  # an occurrence was not pushed: overlap, paused, uncertain
+    COALESCED = "coalesced"  # occurrences were left out in favour of a later one
+    DUPLICATE = "duplicate"  # its run was there already: not pushed again
+    CANCELLED = "cancelled"
+    QUARANTINED = "quarantined"  # it cannot be planned or pushed; the reason is recorded
+    ENDED = "ended"  # its rule gives no more occurrences
+
+
+# What can become of an occurrence or of a run that was asked for.
+OUTCOMES = (
+    What.FIRED, What.ENQUEUED, What.SKIPPED, What.COALESCED, What.DUPLICATE, What.CANCELLED, What.QUARANTINED,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """
+    What one entry says of one schedule.
+
+    ``nominal_ms`` is the time that an occurrence had, or that a schedule has from now on; ``next_ms`` what
+    comes after a recurring one's. ``first_ms`` to ``last_ms`` are *count* occurrences. ``why``: reason, note or
+    mark; ``by``: who is written down as having put it.
+    """
+
+    id: str
+    what: What
+    at_us: int
+    entry: str
+    run_id: str | None = None
+    nominal_ms: int | None = None
+    next_ms: int | None = None
+    first_ms: int | None = None
+    last_ms: int | None = None
+    count: int = 1
+    why: str = ""
+    by: str | None = None
+
+    @property
+    def late_ms(self) -> float | None:
+        """How long after its nominal time it was fired."""
+        if self.what is not What.FIRED or self.nominal_ms is None:
+            return None
+        return (self.at_us - self.nominal_ms * 1000) / 1000  # of whole numbers: exact to the µs
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it; ``of_dict`` is the inverse."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, "")} | {
+            "what": self.what.value
+        }
+
+    def shown(self) -> dict[str, Any]:
+        """As JSON for people says it: instants as ``iso`` writes them, every key always; the keys are a promise."""
+        late_ms = self.late_ms
+        return {
+            "id": self.id,
+            "what": self.what.value,
+            "at": _shown(self.at_us // 1000),
+            "entry": self.entry,
+            "run_id": self.run_id,
+            "nominal_at": _shown(self.nominal_ms),
+            "late_ms": None if late_ms is None else round(late_ms, 3),
+            "next_at": _shown(self.next_ms),
+            "first_at": _shown(self.first_ms),
+            "last_at": _shown(self.last_ms),
+            "count": self.count,
+            "why": self.why or None,
+            "by": self.by,
+        }
+
+    @classmethod
+    def of_dict(cls, given: dict[str, Any]) -> Change:
+        """The change that ``to_dict`` told."""
+        return cls(**given | {"what": What(given["what"])})
+
+
+def changes(entry: Entry, run_suffix: str = "") -> Iterator[Change]:
+    """
+    What *entry* says, schedule by schedule; nothing for kinds that concern none. *run_suffix* is the
+    namespace's part of run ids.
+
+    Raises:
+        UnknownEntry: its kind or form is not known here.
+    """
+    require_known(entry)
+    with reading(entry):
+        yield from _READERS[entry.kind](entry, run_suffix)
+
+
+def _put(entry: Entry, run_suffix: str) -> Iterator[Change]:
+    puts, at_us, entry_id = Puts.of(entry), entry.position.t_us, entry.position.id
+    by = _value(puts.shared, b"zs_created_by")
+    for id, due_ms in zip(puts.ids, puts.dues, strict=True):
+        why = "paused" if id in puts.paused else ""
+        run_id = f"{id}-{due_ms}{run_suffix}"
+        yield Change(id, What.PUT, at_us, entry_id, run_id=run_id, nominal_ms=due_ms, why=why, by=by)
+
+
+def _put_recurring(entry: Entry, _: str) -> Iterator[Change]:
+    put = PutRecurring.of(entry)
+    by = put.schedule.get("created_by")
+    yield _one(
+        entry,
+        put.id,
+        What.PUT,
+        nominal_ms=put.due_ms,
+        why="paused" if put.is_paused else "",
+        by=text(by) if by else None,
+    )
+
+
+def _enqueue(entry: Entry, _: str) -> Iterator[Change]:
+    run_id = text(entry.body[1])
+    by = _value(entry.body[6:], b"zs_created_by")
+    yield _one(entry, schedule_of(run_id), What.ENQUEUED, run_id=run_id, by=by)
+
+
+def _run_now(entry: Entry, _: str) -> Iterator[Change]:
+    fields = entry.fields()
+    yield _one(entry, text(fields[b"id"]), What.ENQUEUED, run_id=text(fields[b"run"]), why="run now")
+
+
+def _fire(entry: Entry, _: str) -> Iterator[Change]:
+    fields = entry.fields()
+    uncertain = set(text(fields.get(b"uncertain", b"")).split())
+    for what, name in ((What.FIRED, b"runs"), (What.SKIPPED, b"skipped")):
+        for run in text(fields.get(name, b"")).split():
+            why = "uncertain" if run in uncertain or what is What.SKIPPED else ""
+            yield _of_run(entry, run, what, why)
+    for line in text(fields.get(b"cancelled", b"")).split():
+        run, _, status = line.partition("=")
+        yield _of_run(entry, run, What.CANCELLED, f"RQ has it as {status}")
+    for id, _, due_ms, reason in quarantined(fields.get(b"quarantined")):
+        yield _one(entry, id, What.QUARANTINED, nominal_ms=due_ms, why=reason)
+
+
+def _advance(entry: Entry, run_suffix: str) -> Iterator[Change]:
+    for row in advanced(entry):
+        run_id = f"{row.id}-{row.nominal_ms}{run_suffix}"
+        if row.passed:
+            yield _one(
+                entry,
+                row.id,
+                What.COALESCED,
+                first_ms=row.first_ms,
+                last_ms=row.last_ms,
+                count=row.passed,
+                nominal_ms=row.nominal_ms,
+            )
+        what, why = _ADVANCED[row.word]
+        why = f"{why}: {row.why} was still open" if row.word == "overlap" else why or row.why
+        pushed = run_id if row.is_pushed or what is What.DUPLICATE else None
+        yield _one(entry, row.id, what, run_id=pushed, nominal_ms=row.nominal_ms, next_ms=row.next_nominal_ms, why=why)
+        if row.next_due_ms is None and what is not What.QUARANTINED:
+            yield _one(entry, row.id, What.ENDED)
+
+
+def _quarantine(entry: Entry, _: str) -> Iterator[Change]:
+    for id, _lane, due_ms, reason in quarantined(entry.fields()[b"rows"]):
+        yield _one(entry, id, What.QUARANTINED, nominal_ms=due_ms, why=reason)
+
+
+def _cancel(entry: Entry, _: str) -> Iterator[Change]:
+    fields = entry.fields()
+    yield _one(entry, text(fields[b"id"]), What.CANCELLED, nominal_ms=milliseconds(fields[b"due"]))
+
+
+def _pause(entry: Entry, _: str) -> Iterator[Change]:
+    fields = entry.fields()
+    due_ms = milliseconds(fields[b"due"])
+    yield _one(entry, text(fields[b"id"]), What.PAUSED, nominal_ms=due_ms, why=text(fields[b"note"]))
+
+
+def _resume(entry: Entry, _: str) -> Iterator[Change]:
+    fields = entry.fields()
+    id, due_ms = text(fields[b"id"]), milliseconds(fields[b"due"])
+    if b"count" in fields:
+        yield _one(
+            entry,
+            id,
+            What.SKIPPED,
+            why="paused",
+            first_ms=milliseconds(fields[b"first"]),
+            last_ms=milliseconds(fields[b"last"]),
+            count=int(fields[b"count"]),
+        )
+    goes_on = b"count" not in fields or due_ms != milliseconds(fields[b"first"])
+    if goes_on and due_ms is not None:
+        yield _one(entry, id, What.RESUMED, nominal_ms=due_ms)
+    elif due_ms is None:
+        yield _one(entry, id, What.ENDED)
+
+
+def _nothing(entry: Entry, _: str) -> Iterator[Change]:
+    return iter(())
+
+
+_READERS = {
+    "put": _put,
+    "put_recurring": _put_recurring,
+    "enqueue": _enqueue,
+    "run_now": _run_now,
+    "fire": _fire,
+    "advance": _advance,
+    "quarantine": _quarantine,
+    "cancel": _cancel,
+    "pause": _pause,
+    "resume": _resume,
+    "term": _nothing,
+}
+_ADVANCED = {
+    "fired": (What.FIRED, ""),
+    "uncertain": (What.FIRED, "uncertain"),
+    "skipped": (What.SKIPPED, "uncertain"),
+    "overlap": (What.SKIPPED, "overlap"),
+    "duplicate": (What.DUPLICATE, ""),
+    "quarantined": (What.QUARANTINED, ""),
+}
+
+
+def _one(entry: Entry, id: str, what: What, **more: Any) -> Change:
+    return Change(id, what, entry.position.t_us, entry.position.id, **more)
+
+
+def _of_run(entry: Entry, run_id: str, what: What, why: str) -> Change:
+    id = schedule_of(run_id)
+    nominal = run_id[len(id) + 1 :].partition("-")[0]
+    return _one(entry, id, what, run_id=run_id, nominal_ms=milliseconds(nominal), why=why)
+
+
+def _shown(ms: int | None) -> str | None:
+    """What a foreign hand wrote is brought into the range of time."""
+    return None if ms is None else iso(min(max(ms, 0), LAST_MS))
+
+
+def _value(pairs: Texts, name: bytes) -> str | None:
+    found = dict(zip(pairs[::2], pairs[1::2], strict=False)).get(name)
+    return None if found is None else text(found)
