@@ -38,7 +38,8 @@ from zsched.storage.keys import Keys
 
 log = structlog.get_logger(__name__)
 
-_LEAST_PASS_MS: Final = 10.0  # between two passes: what comes meanwhile shares a commit
+_FEW: Final = 2  # entries of a pass: what comes one by one is archived at once
+_GATHER_MS: Final = 25.0  # from one pass to the next otherwise: what comes in a stream shares a commit
 _RETRY_S: Final = 1.0  # before trying again what went wrong
 _PRUNE_EVERY_MS: Final = 3_600_000.0
 _CHECK_AT_OPEN_MS: Final = 1000.0  # for comparing checksums before the daemon goes on
@@ -173,7 +174,8 @@ class Archiver:
             is_following = follower.step()
             self._tell(follower.state)
             if (archive.position, follower.state) != told or began_ms - told_ms > REPORT_EVERY_MS:
-                follower.note_gen()
+                if told is None or began_ms - told_ms > REPORT_EVERY_MS:
+                    follower.note_gen()
                 now_ms = self._report(archivers, follower.state)
                 told, told_ms = (archive.position, follower.state), began_ms
                 with self.moved:
@@ -185,7 +187,8 @@ class Archiver:
                 return
             took_ms = self._clock.monotonic_ms() - began_ms
             if is_following:
-                self._stopping.wait(max(_LEAST_PASS_MS - took_ms, 0.0) / 1000)
+                if follower.came > _FEW:
+                    self._stopping.wait(max(_GATHER_MS - took_ms, 0.0) / 1000)
                 if not follower.wait(self._bell):
                     return  # a reply is in flight: the last pass is over another connection
             else:

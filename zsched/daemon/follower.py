@@ -65,6 +65,7 @@ class Follower:
         self._batch = Batch(_PAGE, _READ_MS, least=5)
         self._lost: Position | None = None  # the position of a history that Redis lost, as was said
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
+        self.came = 0  # entries that the last step brought
 
     def step(self) -> bool:
         """
@@ -73,6 +74,7 @@ class Follower:
         Raises:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
+        self.came = 0
         if self._archive.is_bootstrapping:  # the connection broke in it: what was read may be of another history
             self._archive.abandon_bootstrap()
         if self._archive.position is not None and self._follow():
@@ -138,6 +140,7 @@ class Follower:
         return entries, len(entries) == size
 
     def _append(self, entries: Sequence[Entry], tail: Position) -> None:
+        self.came += len(entries)
         self._check_dense(entries, tail)
         for problem in self._archive.append(entries) if entries else ():
             log.error("log_entry_unknown", reason=str(problem), archive=str(self._archive.path))

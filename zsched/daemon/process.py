@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from types import FrameType
 
 import structlog
@@ -16,6 +17,9 @@ from zsched.storage.connection import Link
 log = structlog.get_logger(__name__)
 
 DONE, FAILED = 0, 1
+# Seconds that a thread may keep the others waiting for Python: the leader's waits behind the archiver's are what
+# dispatching loses by archiving (measured on 2 cores: 0.79 × its speed alone with Python's 0.005, 0.86 with this).
+_SWITCH_S = 0.0001
 
 
 def run(settings: Settings) -> int:
@@ -25,6 +29,7 @@ def run(settings: Settings) -> int:
     Raises:
         ConfigError: the settings name no Redis.
     """
+    sys.setswitchinterval(_SWITCH_S)
     configure(settings.log.level, settings.log.format)
     redis = settings.redis
     daemon = Daemon(settings, Link.from_url(redis.url, redis.timeout_s, redis.read_password()))
