@@ -69,7 +69,7 @@ class Follower:
 
     def step(self) -> bool:
         """
-        Bring the archive to the log's end and commit; False when the log cannot be followed.
+        Bring the archive to the log's end and commit; False when that has to be tried again.
 
         Raises:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
@@ -163,7 +163,7 @@ class Follower:
             if position is not None:
                 self._say_lost(position, "its log is empty")
             self.state = ArchiveState.BOOTSTRAPPING
-            return False  # an empty log has no position
+            return position is None  # an empty log has no position: wait for its first entry
         is_complete = first.position.seq == 1
         if position is None:
             log.info("archive_begins", archive=str(archive.path), complete=is_complete)
