@@ -157,6 +157,7 @@ class Archiver:
         try:
             self._follow(self._archive or self._open(), wire, archivers)
         except ArchiveCorrupt as error:
+            archivers.forget(self._known_as[0])  # what it reported does not count any more
             self._begin_anew(error)
 
     def _fail(self, error: Exception) -> None:

@@ -94,6 +94,10 @@ class Archivers:
         )
         return int(reply[0])
 
+    def forget(self, archive: str) -> None:
+        """Take back what *archive* reported."""
+        self._channel.execute("HDEL", self._key, archive)
+
     def reports(self) -> list[Report]:
         """What every archiver told last, the latest first."""
         return reports_of(self._channel.execute("HGETALL", self._key))

@@ -1,0 +1,58 @@
+"""The archiver's thread with a real Redis: what it does when its file turns out to be damaged while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.faults.processes import archive_of_its_own, eventually
+from tests.faults.threads import DaemonThread, know
+from zsched import Client
+from zsched.config import ArchiveSettings
+from zsched.daemon.follower import Follower
+from zsched.errors import ArchiveCorrupt
+from zsched.storage.archivers import ArchiveState, Archivers, Report
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+
+pytestmark = pytest.mark.redis
+
+
+def test_an_archive_found_damaged_at_run_time_is_kept_and_what_it_reported_taken_back(
+    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    know(redis_client)
+    path = Path(archive_of_its_own())
+    archivers = Archivers(Link.from_url(redis_url, 5.0), Keys("default"))
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=str(path))) as daemon:
+        before = eventually(lambda: next((one for one in archivers.reports() if following(one)), None))
+
+        monkeypatch.setattr(Follower, "step", damaged_once(Follower.step))
+        Client.from_url(redis_url).schedule("app.tasks.run", id="a", after=3600)
+        told = daemon.wait_for("archive_corrupt")
+        after = eventually(lambda: next((one for one in archivers.reports() if following(one)), None))
+
+    assert before.archive != after.archive
+    assert [after.archive] == [one.archive for one in archivers.reports()]
+    assert Path(told["kept"]).exists()
+    assert path.exists()
+
+
+def following(report: Report) -> bool:
+    return report.state is ArchiveState.FOLLOWING
+
+
+def damaged_once(step: Callable[[Follower], bool]) -> Callable[[Follower], bool]:
+    """*step*, but the first time it finds the file damaged."""
+    steps = []
+
+    def instead(follower: Follower) -> bool:
+        steps.append(follower)
+        if len(steps) == 1:
+            raise ArchiveCorrupt("history entry 1 is not what was written")
+        return step(follower)
+
+    return instead
