@@ -14,7 +14,7 @@ from zsched import Client
 from zsched.config import ArchiveSettings
 from zsched.daemon.follower import Follower
 from zsched.errors import ArchiveCorrupt
-from zsched.storage.archivers import ArchiveState, Archivers, Report
+from zsched.storage.archivers import Archivers, ArchiveState, Report
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
