@@ -13,11 +13,10 @@ from typing import Any
 import redis
 
 from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
+from tests.integration.archive.ground import recorded, told
 from zsched.archive import Archive
 from zsched.archive.body import COLUMNS, entry_of
 from zsched.archive.file import connect_to_read
-from zsched.archive.records import Record
-from zsched.core.held import Held
 from zsched.core.log import Entry, Position
 from zsched.storage.archivers import Archivers, ArchiveState, Report
 from zsched.storage.census import Census
@@ -28,8 +27,6 @@ from zsched.storage.log import Log
 KEYS = Keys("default")
 SHORT = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}
 # What changes in Redis as a run or schedule goes its way, and is told by other columns of the state than its record.
-_MOVING = {"status", "created_at", "enqueued_at", "zs_uncertain"}
-_MOVING_OWN = {"nominal", "last", "ended_at"}
 
 State = dict[tuple[str, str], tuple[Any, ...]]  # id, run → place, due, nominal, last, note, fields, lane, own fields
 
@@ -60,7 +57,7 @@ def state_of(path: Path) -> State:
     """The state in the archive at *path*, which nobody writes now."""
     with closing(Archive(path, "default")) as archive:
         return {
-            row.key: (row.place, row.due, row.nominal, row.last, row.note, *_recorded(record, row.place))
+            row.key: (row.place, row.due, row.nominal, row.last, row.note, *recorded(record, row.place))
             for row, record in archive.state()
         }
 
@@ -93,9 +90,9 @@ def held_in(url: str) -> State:
     with wire_to(url) as wire:
         census = Census(wire, KEYS)
         for _, rows in census.schedules(dict.fromkeys(census.ids())):
-            held |= {(row.id, row.run): _told(row) for row in rows}
+            held |= {(row.id, row.run): told(row) for row in rows}
         for _, rows in census.runs(dict.fromkeys(census.run_ids()), None):
-            held |= {(row.id, row.run): _told(row) for row in rows}
+            held |= {(row.id, row.run): told(row) for row in rows}
     return held
 
 
@@ -162,19 +159,3 @@ def assert_state_is_redis_own(url: str, path: Path) -> State:
 def await_caught_up(url: str, *paths: Path, within_s: float = WITHIN_S) -> list[Report]:
     """When all of them follow and are at the log's end, what they told."""
     return [eventually(lambda path=path: has_caught_up(url, path), within_s) for path in paths]  # type: ignore[misc]
-
-
-def _told(held: Held) -> tuple[Any, ...]:
-    pairs = {name.decode(): value for name, value in zip(held.record[::2], held.record[1::2], strict=True)}
-    own = {name.removeprefix("schedule:"): value for name, value in pairs.items() if name.startswith("schedule:")}
-    fields = {name: value for name, value in pairs.items() if not name.startswith("schedule:")}
-    record = Record(held.lane, fields, own)
-    return held.place, held.due_ms, held.nominal_ms, held.last, held.note, *_recorded(record, held.place)
-
-
-def _recorded(record: Record, place: str) -> tuple[Any, ...]:
-    """What of *record* stays as it was written; of a run that was pushed, RQ's part alone."""
-    if place == "open":
-        return {name: value for name, value in record.fields.items() if name not in _MOVING | {"zs"}}, "", {}
-    fields = {name: value for name, value in record.fields.items() if name not in _MOVING}
-    return fields, record.lane, {name: value for name, value in record.schedule.items() if name not in _MOVING_OWN}

@@ -108,15 +108,15 @@ class Scene:
         census = Census(self.wire, self.keys)
         held: dict[tuple[str, str], tuple[Any, ...]] = {}
         for _, rows in census.schedules(dict.fromkeys(census.ids())):
-            held |= {(row.id, row.run): _told(row) for row in rows}
+            held |= {(row.id, row.run): told(row) for row in rows}
         for _, rows in census.runs(dict.fromkeys(census.run_ids()), None):
-            held |= {(row.id, row.run): _told(row) for row in rows}
+            held |= {(row.id, row.run): told(row) for row in rows}
         return held
 
     def in_archive(self) -> State:
         """What the archive has, in the same words."""
         return {
-            row.key: (row.place, row.due, row.nominal, row.last, row.note, *_recorded(record, row.place))
+            row.key: (row.place, row.due, row.nominal, row.last, row.note, *recorded(record, row.place))
             for row, record in self.archive.state()
         }
 
@@ -242,15 +242,15 @@ class Storm:
         return [keys.run_id(id.decode(), f"{due:.0f}") for id, due in waiting]
 
 
-def _told(held: Held) -> tuple[Any, ...]:
+def told(held: Held) -> tuple[Any, ...]:
     pairs = {name.decode(): value for name, value in zip(held.record[::2], held.record[1::2], strict=True)}
     own = {name.removeprefix("schedule:"): value for name, value in pairs.items() if name.startswith("schedule:")}
     fields = {name: value for name, value in pairs.items() if not name.startswith("schedule:")}
     record = Record(held.lane, fields, own)
-    return held.place, held.due_ms, held.nominal_ms, held.last, held.note, *_recorded(record, held.place)
+    return held.place, held.due_ms, held.nominal_ms, held.last, held.note, *recorded(record, held.place)
 
 
-def _recorded(record: Record, place: str) -> tuple[Any, ...]:
+def recorded(record: Record, place: str) -> tuple[Any, ...]:
     """What of *record* stays as it was written; of a run that was pushed, RQ's part alone."""
     if place == "open":
         return {name: value for name, value in record.fields.items() if name not in _MOVING | {"zs"}}, "", {}
