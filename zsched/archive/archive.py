@@ -24,7 +24,8 @@ from zsched.archive.check import Check
 from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect, converted, identity
 from zsched.archive.fold import Fold, Key
 from zsched.archive.live import Live
-from zsched.archive.records import SCAN, Arguments, Record, record, texts_of, without_arguments
+from zsched.archive.recall import Recall
+from zsched.archive.records import SCAN, Arguments, Record, texts_of, without_arguments
 from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS
 from zsched.core.changes import changes
@@ -56,6 +57,7 @@ class Archive:
         """
         self.path, self.namespace = path, namespace
         self._keeps_args = keep_args
+        self._suffix = "" if namespace == "default" else f"-n{namespace}"
         self._check: Check | None = None
         self._lock = Lock(path)
         try:
@@ -79,10 +81,11 @@ class Archive:
         if facts and facts.get(_SUM) != _sum_of(facts):
             raise ArchiveCorrupt(f"archive {self.path}: what it says of itself is not what was written")
         self.id = str(facts.get("archive", uuid.uuid4().hex))
-        self.gens = set(str(facts.get("gens", "")).split())
+        self.gens = str(facts.get("gens", "")).split()  # of the data sets that it followed, the last one last
         self.complete_since: str | None = facts.get("complete_since")  # START, or t in µs; None: it knows nothing yet
         self.position = body.position_of(facts.get("position"))
         self.unknown_entries = int(facts.get("unknown_entries", 0))
+        self._known_from = int(facts.get("known_from", 0))
         self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
         self._n = int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
         self._touches = int(facts.get("touches", 0))
@@ -113,7 +116,7 @@ class Archive:
             return
         with converted(self.path):
             if not self.is_bootstrapping and self._tail is not None:
-                self._set(position=f"{self._tail.id} {self._tail.t_us}")
+                self._set(position=str(self._tail))
             self._set(touches=self._touches, unknown_entries=self.unknown_entries)
             self._commit()
             if identity(self.path) != self._file:
@@ -123,10 +126,10 @@ class Archive:
 
     def note(self, *, gen: str | None = None, complete_since: str | None = None) -> None:
         """Note which data set is followed here, and since when nothing is missing; until ``commit`` in memory."""
-        if gen is not None and gen not in self.gens:
-            self.gens.add(gen)
+        if gen is not None and self.gens[-1:] != [gen]:
+            self.gens = [*(each for each in self.gens if each != gen), gen]
             self._begin()
-            self._set(gens=" ".join(sorted(self.gens)))
+            self._set(gens=" ".join(self.gens))
         if complete_since is not None:
             self.complete_since = complete_since
             self._begin()
@@ -201,22 +204,26 @@ class Archive:
 
     def state(self) -> Iterator[tuple[Live, Record]]:
         """Every schedule that has a place and every open run, by id, each with its record."""
-        query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? ORDER BY id, run"
+        query, recall = f"SELECT {live.COLUMNS} FROM live WHERE life = ? ORDER BY id, run", self.recall()
         with converted(self.path):
             for row in self._db.execute(query, (self._life,)):
                 found = Live.of(row)
-                yield found, self.record(found)
+                yield found, recall.record(found)
 
-    def record(self, row: Live) -> Record:
-        """What a row of the state is of."""
+    def recall(self) -> Recall:
+        """What the archive knows, for a comparison with Redis; until the next change."""
+        return Recall(self._db, self.path, self.id, self._life, self._known_from, self._suffix)
+
+    def leave_behind(self) -> None:
+        """The log went on past it: what is there stays as history alone, and the archive begins again."""
+        self.commit()
+        self._begin()
+        self._known_from, self._tail = self._n, None
+        self._set(known_from=self._n)
         with converted(self.path):
-            found = self._db.execute(f"SELECT {body.COLUMNS} FROM entry WHERE n = ?", (row.n,)).fetchone()
-            if found is None:
-                raise ArchiveCorrupt(f"archive {self.path}: history entry {row.n} of schedule {row.id!r} is gone")
-            kept = record(body.entry_of(found), row.row)
-            if not kept.fields.get("data") and (data := self._arguments.of(row.n, row.row)) is not None:
-                kept.fields["data"] = data
-        return kept
+            self._db.execute("DELETE FROM fact WHERE name = 'position'")
+            self._commit()
+        self.position = None
 
     # -- keeping ----------------------------------------------------------------------------------
 
@@ -306,7 +313,7 @@ class Archive:
         self._fold.flush()
 
     def _start_fold(self, life: int) -> None:
-        self._fold = Fold(self._db, life, "" if self.namespace == "default" else f"-n{self.namespace}")
+        self._fold = Fold(self._db, life, self._suffix)
         self._entries: list[body.Row] = []
         self._touched: list[tuple[int, int, int]] = []
 

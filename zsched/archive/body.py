@@ -63,9 +63,5 @@ def entry_of(row: Row) -> Entry:
 
 
 def position_of(text: str | None) -> Position | None:
-    """The position in "<epoch>-<seq> <t>"; None for None."""
-    if text is None:
-        return None
-    id, _, t_us = text.partition(" ")
-    epoch, _, seq = id.partition("-")
-    return Position(int(epoch), int(seq), int(t_us))
+    """The position that ``str`` gave; None for None."""
+    return None if text is None else Position.parse(text)

@@ -44,17 +44,18 @@ class Check:
 
     def __init__(self, db: sqlite3.Connection, path: Path, clock: Clock) -> None:
         self._db, self._path, self._clock = db, path, clock
-        self._until_ms, self._life, self._n = 0.0, 0, _LAST
+        self._until_ms, self._n = 0.0, _LAST
+        self._lives: tuple[int, ...] = ()
         self._parts = self._all()
 
-    def step(self, budget_ms: float, life: int) -> bool:
+    def step(self, budget_ms: float, *lives: int) -> bool:
         """
-        Look at a part for about *budget_ms*; False when all was seen. *life* is the number of the one state there is.
+        Look at a part for about *budget_ms*; False when all was seen. *lives* are the numbers of the states there are.
 
         Raises:
             ArchiveCorrupt: something is not what was written. sqlite3.DatabaseError.
         """
-        self._until_ms, self._life = self._clock.monotonic_ms() + budget_ms, life
+        self._until_ms, self._lives = self._clock.monotonic_ms() + budget_ms, lives
         return next(self._parts, self) is not self
 
     def _all(self) -> Iterator[None]:
@@ -105,7 +106,7 @@ class Check:
     def _look_at_row(self, row: tuple[Any, ...]) -> None:
         life, *stored, has_entry = row
         found = Live.of(tuple(stored))
-        if life != self._life:  # it has no part in the checksum, and would hide what is behind it from a search
+        if life not in self._lives:  # it has no part in the checksum, and would hide what is behind it from a search
             raise ArchiveCorrupt(f"archive {self._path}: schedule {found.id!r} is of a state that there is not")
         if not has_entry:
             raise ArchiveCorrupt(f"archive {self._path}: history entry {found.n} of schedule {found.id!r} is gone")

@@ -114,6 +114,19 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         return db
 
 
+def check_file(db: sqlite3.Connection, path: Path, namespace: str) -> None:
+    """
+    Whether *db* is an archive of *namespace* of this version.
+
+    Raises:
+        ArchiveForeign, ArchiveCorrupt, ArchiveFailed.
+    """
+    with converted(path, CORRUPT_AT_OPEN):
+        if _check_kind(db, path) != VERSION:
+            raise ArchiveForeign(f"{path} is no archive, or of an older version; a daemon that opens it converts it")
+        _check_namespace(db, path, namespace)
+
+
 def identity(path: Path) -> tuple[int, int]:
     """Which file is at *path* now: SQLite writes on into one that was deleted or moved away."""
     found = os.stat(path)

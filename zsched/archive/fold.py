@@ -24,10 +24,12 @@ from zsched.core.log import (
     PutRecurring,
     Puts,
     advanced,
+    ended,
     milliseconds,
     quarantined,
     reading,
     require_known,
+    restored,
     text,
 )
 from zsched.core.run_id import schedule_of
@@ -225,6 +227,32 @@ class Fold:
             schedule.nominal = due_ms
         return [id]
 
+    def _end(self, n: int, entry: Entry) -> list[str]:
+        touched = []
+        for row in ended(entry):
+            id = schedule_of(row.run_id)
+            touched.append(id)
+            self._delete(id, row.run_id[len(id) + 1 :])
+        return touched
+
+    def _restore(self, n: int, entry: Entry) -> list[str]:
+        rows = [row for _, row in restored(entry)]
+        for number, row in enumerate(rows):
+            if row.is_schedule:
+                self._forget(row.id)
+            own = dict(zip(row.own[::2], row.own[1::2], strict=True))
+            last = own.get(b"last")
+            place = row.place, row.due_ms, milliseconds(own.get(b"nominal")), text(last) if last else None, row.note
+            if row.place == OPEN:
+                self._rows[row.id, row.run] = Live(
+                    row.id, row.run, OPEN, row.due_ms, None, None, "uncertain", row.t_us, n, number
+                )
+            elif not row.is_schedule:  # it was open, and is not pushed again
+                self._delete(row.id, row.run)
+            elif row.place != "gone":
+                self._take(Live(row.id, row.run, *place, row.t_us, n, number))
+        return [row.id for row in rows]
+
     # -- rows -------------------------------------------------------------------------------------
 
     def _schedule(self, id: str) -> Live | None:
@@ -310,4 +338,6 @@ _FOLDS: dict[str, Callable[[Fold, int, Entry], list[str]]] = {
     "cancel": Fold._cancel,
     "pause": Fold._pause,
     "resume": Fold._resume,
+    "end": Fold._end,
+    "restore": Fold._restore,
 }

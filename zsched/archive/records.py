@@ -8,17 +8,16 @@ kept apart, as long as the state needs them to put a schedule back, and then for
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from zsched.core.held import Held
-from zsched.core.log import Entry, PutRecurring, Puts, Texts, UnknownEntry, text
+from zsched.core.held import OWN, Held
+from zsched.core.log import RESTORED_HEAD, Entry, PutRecurring, Puts, Texts, UnknownEntry, restored, text
 from zsched.errors import ArchiveCorrupt
 
 SCAN = "scan"  # the kind of entries that stand for no entry of the log: what a bootstrap read from Redis
-_OWN = "schedule:"  # before a recurring schedule's own fields in a scanned record
 _HEAD = 6  # texts before a scanned row's record
 _SUM: Final = 4  # bytes of the checksum before arguments that stand apart
 
@@ -65,37 +64,47 @@ class Record:
     schedule: dict[str, bytes]
 
 
-def record(entry: Entry, row: int) -> Record:
+def reader(entry: Entry) -> Callable[[int], Record]:
     """
-    The record in row *row* of an entry that puts something.
+    Gives the record in a row of an entry that puts something; the entry is taken apart once.
 
     Raises:
         UnknownEntry: the entry is of another kind.
     """
     if entry.kind == "put":
         puts = Puts.of(entry)
-        return Record(puts.lane, _named(puts.shared) | {"data": puts.datas[row]}, {})
+        shared = _named(puts.shared)
+        return lambda row: Record(puts.lane, shared | {"data": puts.datas[row]}, {})
     if entry.kind == "put_recurring":
         put = PutRecurring.of(entry)
-        return Record(text(put.schedule.get("lane", b"normal")), _named(put.template), put.schedule)
+        found = Record(text(put.schedule.get("lane", b"normal")), _named(put.template), put.schedule)
+        return lambda row: found
     if entry.kind == "enqueue":
-        return Record("", _named(entry.body[6:]), {})
+        run = Record("", _named(entry.body[6:]), {})
+        return lambda row: run
+    if entry.kind == "restore":
+        rows = [row for _, row in restored(entry)]
+        return lambda row: Record(rows[row].lane, _named(rows[row].job), _named(rows[row].own))
     if entry.kind == SCAN:
-        found = list(scanned(entry))[row]
-        fields = _named(found.record)
-        own = {name.removeprefix(_OWN): value for name, value in fields.items() if name.startswith(_OWN)}
-        return Record(found.lane, {name: fields[name] for name in fields if not name.startswith(_OWN)}, own)
+        scan = list(scanned(entry))
+        return lambda row: _scanned_record(scan[row])
     raise UnknownEntry(f"entry {entry.position.id} ({entry.kind}) holds no record")
 
 
-def without_arguments(entry: Entry) -> tuple[Entry, list[bytes]]:
-    """*entry* with empty arguments, and what they were, row by row."""
+def _scanned_record(row: Row) -> Record:
+    fields = _named(row.record)
+    own = {name.removeprefix(OWN): value for name, value in fields.items() if name.startswith(OWN)}
+    return Record(row.lane, {name: value for name, value in fields.items() if not name.startswith(OWN)}, own)
+
+
+def without_arguments(entry: Entry) -> tuple[Entry, dict[int, bytes]]:
+    """*entry* with empty arguments, and what they were, by row."""
     places = _places_of_data(entry)
     if not places:
-        return entry, []
+        return entry, {}
     body = list(entry.body)
-    taken = [body[place] for place in places]
-    for place in places:
+    taken = {row: body[place] for row, place in places.items()}
+    for place in places.values():
         body[place] = b""
     return entry._replace(body=body), taken
 
@@ -106,9 +115,9 @@ class Arguments:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
-    def keep(self, n: int, datas: Sequence[bytes]) -> None:
-        """Those of the rows of entry *n*."""
-        rows = [(n, row, _sum_of(n, row, data) + data) for row, data in enumerate(datas)]
+    def keep(self, n: int, datas: dict[int, bytes]) -> None:
+        """Those of entry *n*, by row."""
+        rows = [(n, row, _sum_of(n, row, data) + data) for row, data in datas.items()]
         self._db.executemany("INSERT OR REPLACE INTO argument VALUES (?, ?, ?)", rows)
 
     def of(self, n: int, row: int) -> bytes | None:
@@ -128,24 +137,25 @@ def _sum_of(n: int, row: int, data: bytes) -> bytes:
     return crc32(data, crc32(b"%d %d" % (n, row))).to_bytes(_SUM, "little")
 
 
-def _places_of_data(entry: Entry) -> list[int]:
+def _places_of_data(entry: Entry) -> dict[int, int]:
+    """Where in the body the arguments of each row stand; a row without any, broken by a foreign hand, has no place."""
     body = entry.body
+    spans: list[tuple[int, int]] = []
     if entry.kind == "put":
         first = 6 + 2 * int(body[3])
-        return list(range(first + 3, first + 4 * int(body[first - 1]), 4))
+        return dict(enumerate(range(first + 3, first + 4 * int(body[first - 1]), 4)))
     if entry.kind == "put_recurring":
         first = 8 + 2 * int(body[5])
-        return _named_data(body, first, first + 2 * int(body[first - 1]))
-    if entry.kind == "enqueue":
-        return _named_data(body, 6, len(body))
-    if entry.kind == SCAN:
-        return [place for row in scanned(entry) for place in _named_data(body, row.first, row.first + len(row.record))]
-    return []
-
-
-def _named_data(body: Texts, first: int, last: int) -> list[int]:
-    """Where the value of the field ``data`` stands; a row without one, broken by a foreign hand, has none."""
-    return [at + 1 for at in range(first, last, 2) if body[at] == b"data"]
+        spans = [(first, first + 2 * int(body[first - 1]))]
+    elif entry.kind == "enqueue":
+        spans = [(6, len(body))]
+    elif entry.kind == "restore":
+        spans = [(at + RESTORED_HEAD, at + RESTORED_HEAD + len(row.job)) for at, row in restored(entry)]
+    elif entry.kind == SCAN:
+        spans = [(row.first, row.first + len(row.record)) for row in scanned(entry)]
+    return {
+        row: at + 1 for row, (first, last) in enumerate(spans) for at in range(first, last, 2) if body[at] == b"data"
+    }
 
 
 def _named(pairs: Texts) -> dict[str, bytes]:

@@ -24,8 +24,9 @@ from zsched.cli.invocation import Invocation
 from zsched.errors import ConfigError, InvalidSchedule, ScheduleNotFound, ZschedError
 
 _HELP = {"help_option_names": ["-h", "--help"]}
+_URL_HELP = "Redis: redis://host:6379/0, rediss://…, unix:///path?db=0 or redis+sentinel://host,host2/master/0."
 _SHARED = (
-    (("-u", "--redis-url"), {"metavar": "URL", "help": "Redis: redis://host:6379/0, rediss://… or unix:///path?db=0."}),
+    (("-u", "--redis-url"), {"metavar": "URL", "help": _URL_HELP}),
     (("-n", "--namespace"), {"metavar": "NS", "help": "Which of the schedulers that share this Redis."}),
     (("-c", "--config"), {"metavar": "FILE", "help": "A TOML file of settings; see config/zsched.toml."}),
     (("--json",), {"is_flag": True, "help": "Answer in JSON; errors too, on stderr."}),

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from zsched.config.sentinels import SentinelUrl, address, is_sentinel_url
+
 Parser = Callable[[object], Any]
 
 _TRUE, _FALSE = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
@@ -93,6 +95,14 @@ def words(given: object) -> tuple[str, ...]:
     raise ValueError('write a list of words: ["a", "b"] in a file, a,b elsewhere')
 
 
+def addresses(given: object) -> tuple[str, ...]:
+    """A TOML list of ``host:port``, or some with commas between; none is allowed."""
+    found = () if given in ("", [], ()) else words(given)
+    for each in found:
+        address(each)
+    return found
+
+
 def path(given: object) -> str:
     """A path of a file."""
     if isinstance(given, str) and given and "\0" not in given:
@@ -101,10 +111,16 @@ def path(given: object) -> str:
 
 
 def redis_url(given: object) -> str:
-    """``redis://host:port/db``, ``rediss://…`` or ``unix:///path?db=0``."""
-    remedy = "write redis://host:6379/0, rediss://host:6379/0 or unix:///path/redis.sock?db=0"
+    """``redis://host:port/db``, ``rediss://…``, ``unix:///path?db=0``, or of Sentinels (``config.sentinels``)."""
+    remedy = (
+        "write redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock?db=0 or "
+        "redis+sentinel://host:26379,host2:26379/<master name>/0"
+    )
     if not isinstance(given, str):
         raise ValueError(remedy)
+    if is_sentinel_url(given):
+        SentinelUrl.parse(given)
+        return given
     try:
         parts = urlsplit(given)
         port_is_good = parts.port is None or parts.port > 0

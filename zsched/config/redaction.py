@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _HIDDEN = "***"
-_QUERY_SECRET = re.compile(r"(?i)([?&](?:password|passwd|username|auth|token)=)[^&]*")
+_QUERY_SECRET = re.compile(r"(?i)([?&](?:(?:sentinel_)?(?:password|username)|passwd|auth|token)=)[^&]*")
 _USERINFO = re.compile(r"^([a-z][a-z0-9+.-]*:/{0,2})?(.*)@(?=[^@]*$)", re.IGNORECASE | re.DOTALL)
 _USER = re.compile(r"[\w.-]+(?=:)")
 

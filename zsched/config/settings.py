@@ -22,12 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zsched.config.parsing import boolean, choice, integer, number, path, redis_url, setting, text, words
+from zsched.config.parsing import addresses, boolean, choice, integer, number, path, redis_url, setting, text, words
+from zsched.config.passwords import read_password_file
 from zsched.config.redaction import has_password, redact
+from zsched.config.sentinels import MASTER, SentinelUrl, is_sentinel_url, join, with_password_file
 from zsched.errors import ConfigError, show
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
 _PREFIX = "ZSCHED_"
+_NO_HOST = "redis:///0"  # what `url` adds to Sentinels when it is not given
 _OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_REDIS_SERVER"}  # ours, but not settings
 _OF_TESTS = "ZSCHED_TEST_"
 # Kubernetes sets these for every service of a namespace; one named "zsched-redis" must not stop the daemon.
@@ -38,11 +41,19 @@ _FROM_KUBERNETES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RedisSettings:
-    """How Redis is reached. ``timeout_s`` holds for connecting and for each reply."""
+    """
+    How Redis is reached. ``timeout_s`` holds for connecting and for each reply.
+
+    ``load`` makes one URL of ``url``, ``sentinels``, ``master`` and ``sentinel_password_file``: who connects needs
+    ``url`` and the password alone.
+    """
 
     url: str = setting("redis://localhost:6379/0", redis_url)
     timeout_s: float = setting(5.0, number(0.05, 300))
     password_file: str | None = setting(None, path)
+    sentinels: tuple[str, ...] = setting((), addresses)
+    master: str | None = setting(None, text(MASTER, "write the name of the master, as Sentinel knows it"))
+    sentinel_password_file: str | None = setting(None, path)
 
     def read_password(self) -> str | None:
         """
@@ -51,15 +62,7 @@ class RedisSettings:
         Raises:
             ConfigError: the file cannot be read or is empty.
         """
-        if self.password_file is None:
-            return None
-        try:
-            password = Path(self.password_file).read_text().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"[redis] password_file={self.password_file!r}: {_reason(error)}") from error
-        if not password:
-            raise ConfigError(f"[redis] password_file={self.password_file!r}: it is empty; write the password into it")
-        return password
+        return None if self.password_file is None else read_password_file(self.password_file, "[redis] password_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class ArchiveSettings:
     path: str | None = setting(None, path)
     retention_days: int = setting(90, integer(1, 36_500))
     keep_args: bool = setting(True, boolean)
+    recovery: str = setting("automatic", choice("automatic", "manual"))
     log_keep_s: int = setting(3600, integer(1, 30 * 86_400))
     log_keep_mib: int = setting(256, integer(1, 1024 * 1024))
 
@@ -163,7 +167,7 @@ def load(
     }
     settings = Settings(**{name: value for (inside, name), value in parsed.items() if not inside}, **sections)
     _check_together(settings, given)
-    return settings
+    return dataclasses.replace(settings, redis=_with_sentinels(settings.redis, given))
 
 
 def _from_file(file: Path) -> Iterator[tuple[Key, _Given]]:
@@ -240,9 +244,39 @@ def _check_together(settings: Settings, given: Mapping[Key, _Given]) -> None:
             f"{', '.join(places)}: renew_ms={daemon.renew_ms} must be less than half of lease_ms={daemon.lease_ms}, "
             f"so that one late renewal does not end a term; lower renew_ms or raise lease_ms"
         )
-    if redis.password_file is not None and has_password(redis.url):
-        places = [given[key].place for key in (("redis", "url"), ("redis", "password_file")) if key in given]
-        raise ConfigError(f"{', '.join(places)}: two passwords; take the one in the URL away")
+    if redis.password_file is not None and has_password(_of_the_master(redis.url)):
+        raise ConfigError(f"{_places(given, 'url', 'password_file')}: two passwords; take the one in the URL away")
+
+
+def _with_sentinels(redis: RedisSettings, given: Mapping[Key, _Given]) -> RedisSettings:
+    """*redis* with all that is said of Sentinels in its URL."""
+    url = redis.url
+    if bool(redis.sentinels) != (redis.master is not None):
+        remedy = "give the Sentinels and the name of their master"
+        raise ConfigError(f"{_places(given, 'sentinels', 'master')}: one without the other; {remedy}")
+    if redis.sentinels and redis.master is not None:
+        try:
+            url = join(url if ("redis", "url") in given else _NO_HOST, redis.sentinels, redis.master)
+        except ValueError as error:
+            raise ConfigError(f"{_places(given, 'url', 'sentinels', 'master')}: {error}") from None
+    if redis.sentinel_password_file is not None:
+        places = _places(given, "url", "sentinel_password_file")
+        if not is_sentinel_url(url):
+            raise ConfigError(f"{places}: no Sentinels are named; give sentinels and master, or take it away")
+        if {"sentinel_password", "sentinel_password_file"} & SentinelUrl.parse(url).options.keys():
+            raise ConfigError(f"{places}: two passwords of the Sentinels; take the one in the URL away")
+        url = with_password_file(url, redis.sentinel_password_file)
+    return dataclasses.replace(redis, url=url)
+
+
+def _of_the_master(url: str) -> str:
+    """*url* without what it says of the Sentinels."""
+    return SentinelUrl.parse(url).plain if is_sentinel_url(url) else url
+
+
+def _places(given: Mapping[Key, _Given], *names: str) -> str:
+    """Where those of the keys *names* of [redis] that were given stand."""
+    return ", ".join(given["redis", name].place for name in names if ("redis", name) in given)
 
 
 def variable_of(key: Key) -> str:

@@ -16,10 +16,12 @@ from zsched.core.log import (
     Puts,
     Texts,
     advanced,
+    ended,
     milliseconds,
     quarantined,
     reading,
     require_known,
+    restored,
     text,
 )
 from zsched.core.model import iso
@@ -41,11 +43,16 @@ class What(Enum):
     CANCELLED = "cancelled"
     QUARANTINED = "quarantined"  # it cannot be planned or pushed; the reason is recorded
     ENDED = "ended"  # its rule gives no more occurrences
+    RUN_ENDED = "run_ended"  # RQ is done with a run: why is its status
+    RESTORED = "restored"  # Redis had lost it, and holds it again
+    PUSHED_AGAIN = "pushed_again"  # Redis had lost a run that was not over: it is in its queue again
+    WITHDRAWN = "withdrawn"  # a Redis that went back held it again: taken out, as it was over
 
 
 # What can become of an occurrence or of a run that was asked for.
 OUTCOMES = (
     What.FIRED, What.ENQUEUED, What.SKIPPED, What.COALESCED, What.DUPLICATE, What.CANCELLED, What.QUARANTINED,
+    What.PUSHED_AGAIN, What.WITHDRAWN,
 )  # fmt: skip
 
 
@@ -227,6 +234,19 @@ def _resume(entry: Entry, _: str) -> Iterator[Change]:
         yield _one(entry, id, What.ENDED)
 
 
+def _end(entry: Entry, _: str) -> Iterator[Change]:
+    for row in ended(entry):
+        yield _of_run(entry, row.run_id, What.RUN_ENDED, row.status)
+
+
+def _restore(entry: Entry, _: str) -> Iterator[Change]:
+    reason = text(entry.body[1])
+    for _at, row in restored(entry):
+        what, why = _RESTORED.get(row.place, (What.RESTORED, reason))
+        run_id = f"{row.id}-{row.run}" if row.run else None
+        yield _one(entry, row.id, what, run_id=run_id, nominal_ms=row.due_ms, why=why or row.place)
+
+
 def _nothing(entry: Entry, _: str) -> Iterator[Change]:
     return iter(())
 
@@ -242,7 +262,16 @@ _READERS = {
     "cancel": _cancel,
     "pause": _pause,
     "resume": _resume,
+    "end": _end,
+    "restore": _restore,
+    "merged": _nothing,
     "term": _nothing,
+}
+_RESTORED = {
+    "open": (What.PUSHED_AGAIN, "uncertain"),
+    "skipped": (What.SKIPPED, "uncertain"),
+    "refused": (What.QUARANTINED, "it was not over when Redis lost it, and cannot be pushed: its queue is broken"),
+    "gone": (What.WITHDRAWN, "lost"),
 }
 _ADVANCED = {
     "fired": (What.FIRED, ""),

@@ -1,10 +1,16 @@
-"""What Redis holds of a schedule or run, as a bootstrap reads it and an archive keeps it."""
+"""What Redis holds, or should hold, of a schedule or run: as a bootstrap reads it, and an archive knows it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from zsched.core.log import Texts
+from zsched.core.log import Texts, text
+
+OWN: Final = "schedule:"  # before the names of a recurring schedule's own fields in a record
+# What changes as a run or schedule goes its way; it says nothing of what was asked for.
+_OF_RUN = frozenset("status created_at enqueued_at started_at ended_at last_heartbeat worker_name zs_uncertain".split())
+_OF_SCHEDULE = frozenset("version created_at updated_at nominal last ended_at".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +30,23 @@ class Held:
     last: str | None
     note: str | None
     record: Texts
+
+    def split(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
+        """The record's fields: those of the job or template, and a recurring schedule's own."""
+        pairs = {text(name): value for name, value in zip(self.record[::2], self.record[1::2], strict=True)}
+        own = {name.removeprefix(OWN): value for name, value in pairs.items() if name.startswith(OWN)}
+        return {name: value for name, value in pairs.items() if not name.startswith(OWN)}, own
+
+    def asked_for(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
+        """``split`` without what changes as time goes by."""
+        job, own = self.split()
+        return (
+            {name: value for name, value in job.items() if name not in _OF_RUN},
+            {name: value for name, value in own.items() if name not in _OF_SCHEDULE},
+        )
+
+    def is_same(self, other: Held) -> bool:
+        """Whether both say the same of a schedule: where it is, when it is due, and what was asked for."""
+        mine = self.run, self.place, self.due_ms, self.nominal_ms, self.last, self.note
+        theirs = other.run, other.place, other.due_ms, other.nominal_ms, other.last, other.note
+        return mine == theirs and self.lane == other.lane and self.asked_for() == other.asked_for()

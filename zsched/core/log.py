@@ -26,7 +26,9 @@ _QUARANTINED = re.compile(r"(.+?) (high|normal|low) (\S+) (.*)")  # a foreign ha
 
 
 # Every kind that a script of zsched/lua appends.
-KINDS = frozenset("put put_recurring enqueue run_now fire advance quarantine cancel pause resume term".split())
+KINDS = frozenset(
+    "put put_recurring enqueue run_now fire advance quarantine cancel pause resume end restore merged term".split()
+)
 
 
 class UnknownEntry(ZschedError):
@@ -44,6 +46,17 @@ class Position(NamedTuple):
     def id(self) -> str:
         """As Redis writes it: ``<epoch>-<seq>``."""
         return f"{self.epoch}-{self.seq}"
+
+    def __str__(self) -> str:
+        """``<epoch>-<seq> <t>``; ``parse`` is the inverse."""
+        return f"{self.id} {self.t_us}"
+
+    @classmethod
+    def parse(cls, shown: str) -> Position:
+        """The position that ``str`` gave. Raises ValueError."""
+        id, _, t_us = shown.partition(" ")
+        epoch, _, seq = id.partition("-")
+        return cls(int(epoch), int(seq), int(t_us))
 
     @property
     def order(self) -> tuple[int, int]:
@@ -160,6 +173,80 @@ class Advanced(NamedTuple):
         return self.word in ("fired", "uncertain")
 
 
+class Ended(NamedTuple):
+    """One row of an ``end`` entry: a run that is over. Times as RQ wrote them, '' where it did not."""
+
+    run_id: str
+    status: str
+    started_at: str
+    ended_at: str
+
+
+class Restored(NamedTuple):
+    """
+    One row of a ``restore`` entry; see restore.lua. A schedule and what it became, or a run: ``open`` (pushed again),
+    ``skipped``, ``refused``. ``t_us`` is of its last change in the history that was lost.
+    """
+
+    id: str
+    run: str
+    place: str
+    lane: str
+    due_ms: int | None
+    t_us: int
+    note: str | None
+    job: Texts  # of the job, or of the template of runs
+    own: Texts  # of a recurring schedule
+
+    @property
+    def is_schedule(self) -> bool:
+        """Whether it says where a schedule is now; else it is of a run."""
+        return self.place not in _RUN_PLACES
+
+    def texts(self) -> list[bytes]:
+        """The row as it stands in the entry, and as restore.lua takes it."""
+        due = b"-" if self.due_ms is None else b"%d" % self.due_ms
+        head = [self.id.encode(), self.run.encode(), self.place.encode(), self.lane.encode(), due, b"%d" % self.t_us]
+        sizes = b"%d %d" % (len(self.job), len(self.own))
+        return [*head, (self.note or "").encode(), sizes, *self.job, *self.own]
+
+
+_RUN_PLACES = ("open", "skipped", "refused")
+RESTORED_HEAD = 8  # texts before the pairs of a row
+
+
+def restored(entry: Entry) -> Iterator[tuple[int, Restored]]:
+    """The rows of a ``restore`` entry, each with where it begins in the body. Raises UnknownEntry."""
+    with reading(entry):
+        body = entry.body
+        _expect(body[0] == b"reason" and body[2] == b"archive" and body[4] == b"rows")
+        at = 6
+        for _ in range(int(body[5])):
+            id, run, place, lane, due, t_us, note, sizes = (text(each) for each in body[at : at + RESTORED_HEAD])
+            first = at + RESTORED_HEAD
+            first_own = first + int(sizes.partition(" ")[0])
+            after = first_own + int(sizes.partition(" ")[2])
+            _expect(len(body) >= after)
+            due_ms = any_milliseconds(due)
+            job, own = body[first:first_own], body[first_own:after]
+            yield at, Restored(id, run, place, lane, due_ms, int(t_us), note or None, job, own)
+            at = after
+
+
+def merged(entry: Entry) -> list[Position]:
+    """The ends of histories of which nothing is missing where a ``merged`` entry stands. Raises UnknownEntry."""
+    with reading(entry):
+        return [Position.parse(line) for line in text(entry.fields()[b"positions"]).split("\n")]
+
+
+def ended(entry: Entry) -> Iterator[Ended]:
+    """The rows of an ``end`` entry. Raises UnknownEntry."""
+    with reading(entry):
+        for line in text(entry.fields()[b"rows"]).split("\n"):
+            run_id, status, started_at, ended_at = line.split(" ", 3)
+            yield Ended(run_id, status, _given(started_at), _given(ended_at))
+
+
 def advanced(entry: Entry) -> Iterator[Advanced]:
     """The rows of an ``advance`` entry. Raises UnknownEntry."""
     with reading(entry):
@@ -202,6 +289,10 @@ def _expect(holds: bool) -> None:
 def text(value: bytes) -> str:
     """*value* as text; what is none, which only a foreign hand writes, is shown escaped."""
     return value.decode(errors="backslashreplace")
+
+
+def _given(word: str) -> str:
+    return "" if word == "-" else word
 
 
 def _ids(value: bytes | None) -> frozenset[str]:

@@ -186,8 +186,10 @@ class _Teller:
             self._is_recurring = self._is_recurring or change.run_id is None
         elif what in _ADVANCES and change.next_ms is not None:
             self._is_recurring = True
-        if what is What.CANCELLED or (what is What.ENQUEUED and not change.why):
+        if what in (What.CANCELLED, What.WITHDRAWN) or (what is What.ENQUEUED and not change.why):
             self.is_there = False  # what is enqueued takes the place of what waited
+        elif what in (What.RUN_ENDED, What.PUSHED_AGAIN):
+            pass  # of a run: the schedule is where it was
         elif what in (What.FIRED, What.ENQUEUED, What.SKIPPED) or (what is What.FOUND and change.why == "open"):
             self.is_there = self._is_recurring  # a one-shot goes with its run
         else:
@@ -265,6 +267,24 @@ class _Teller:
     def _ended(self, change: Change) -> str:
         return "ended: its rule gives no more occurrences"
 
+    def _run_ended(self, change: Change) -> str:
+        if change.why == "gone":
+            return f"RQ holds nothing of run {change.run_id} any more: what became of it, nobody recorded"
+        return f"run {change.run_id} {_RUN_ENDED.get(change.why, change.why)}"
+
+    def _restored(self, change: Change) -> str:
+        when = "" if change.nominal_ms is None else f", due {self._at(change.nominal_ms)}"
+        if change.why == "audit":
+            return f"put back{when}: it was missing in Redis, and nobody had said why"
+        return f"put back{when}: Redis had lost it"
+
+    def _pushed_again(self, change: Change) -> str:
+        doubt = "it may have run, or be run twice"
+        return f"pushed again; run {change.run_id}; uncertain: Redis lost it before it was over, so {doubt}"
+
+    def _withdrawn(self, change: Change) -> str:
+        return "taken out again: Redis had gone back to a time before it fired or was cancelled"
+
     # -- parts of a line --------------------------------------------------------------------------
 
     def _range(self, change: Change) -> str:
@@ -293,12 +313,22 @@ _WORDS: Final[dict[What, Callable[[_Teller, Change], str]]] = {
     What.CANCELLED: _Teller._cancelled,
     What.QUARANTINED: _Teller._quarantined,
     What.ENDED: _Teller._ended,
+    What.RUN_ENDED: _Teller._run_ended,
+    What.RESTORED: _Teller._restored,
+    What.PUSHED_AGAIN: _Teller._pushed_again,
+    What.WITHDRAWN: _Teller._withdrawn,
 }
 _LAST: Final = {
     What.FIRED: ": a one-shot is over once it fired; what became of its run, RQ knows",
     What.ENQUEUED: ": it ran; what became of its run, RQ knows",
     What.CANCELLED: ": it was cancelled",
     What.SKIPPED: ": its occurrence was skipped",
+}
+_RUN_ENDED: Final = {
+    "finished": "succeeded",
+    "failed": "failed",
+    "stopped": "was stopped",
+    "canceled": "was cancelled in RQ",
 }
 _LOST: Final = ": nothing here says why, so Redis lost it, or a foreign hand removed it"
 _PLACES: Final = {"due": "active", "quarantine": "quarantined"}  # as people call them

@@ -82,6 +82,12 @@ class Archiver:
         return archive.position if archive else None
 
     @property
+    def gen(self) -> str | None:
+        """The name of the data set that it followed last; None when it knows none."""
+        archive = self._archive
+        return archive.gens[-1] if archive is not None and archive.gens else None
+
+    @property
     def is_healthy(self) -> bool:
         """Whether the archive follows the log."""
         follower = self._follower
@@ -167,17 +173,21 @@ class Archiver:
         self._close()
 
     def _follow(self, archive: Archive, wire: Wire, archivers: Archivers) -> None:
-        self._follower = follower = Follower(archive, wire, self._keys, self._clock)
+        lease_ms, is_manual = self._settings.daemon.lease_ms, self._settings.archive.recovery == "manual"
+        self._follower = follower = Follower(
+            archive, wire, self._keys, self._clock, lease_ms=lease_ms, is_manual=is_manual
+        )
         told: tuple[Position | None, ArchiveState] | None = None
         told_ms = 0.0
         while True:
             began_ms = self._clock.monotonic_ms()
             is_following = follower.step()
-            self._tell(follower.state)
-            if (archive.position, follower.state) != told or began_ms - told_ms > REPORT_EVERY_MS:
+            self._tell(follower.state, awaits_people=follower.awaits_people)
+            is_news = (archive.position, follower.state) != told or follower.hold_for_ms > 0
+            if is_news or began_ms - told_ms > REPORT_EVERY_MS:
                 if told is None or began_ms - told_ms > REPORT_EVERY_MS:
                     follower.note_gen()
-                now_ms = self._report(archivers, follower.state)
+                now_ms = self._report(archivers, follower.state, follower.hold_for_ms)
                 told, told_ms = (archive.position, follower.state), began_ms
                 with self.moved:
                     self.moved.notify_all()
@@ -193,7 +203,7 @@ class Archiver:
                 if not follower.wait(self._bell):
                     return  # a reply is in flight: the last pass is over another connection
             else:
-                self._stopping.wait(_RETRY_S)
+                self._stopping.wait(follower.pause_ms / 1000)
 
     # -- the file ---------------------------------------------------------------------------------
 
@@ -242,7 +252,7 @@ class Archiver:
 
     # -- telling ----------------------------------------------------------------------------------
 
-    def _report(self, archivers: Archivers, state: ArchiveState) -> int:
+    def _report(self, archivers: Archivers, state: ArchiveState, hold_for_ms: int = 0) -> int:
         """Tell Redis; a failed archive under the name and position that it had. TIME in ms."""
         archive = self._archive
         about: dict[str, Any] = {"host": socket.gethostname(), "path": str(self._path), "daemon": self._daemon}
@@ -251,12 +261,17 @@ class Archiver:
             about |= {"complete_since": archive.complete_since, "unknown_entries": archive.unknown_entries}
         if self._trouble is not None:
             about["trouble"] = self._trouble
-        return archivers.report(*self._known_as, state, about)
+        return archivers.report(*self._known_as, state, about, hold_for_ms)
 
-    def _tell(self, state: ArchiveState) -> None:
+    def _tell(self, state: ArchiveState, *, awaits_people: bool) -> None:
         if state is ArchiveState.REFUSED:
-            remedy = "give [archive] path of its own, or move the file away"
+            remedy = (
+                f"give [archive] path of its own, or move the file away; zsched recover --from {self._path} "
+                "puts what it knows into this Redis"
+            )
             self._say_once("archive_refused", f"this Redis is another data set than the archive's; {remedy}")
+        elif awaits_people:
+            self._trouble = "Redis lost something that this archive has: run zsched recover"
         elif state is ArchiveState.FOLLOWING and self._trouble is not None:
             log.info("archive_back", archive=str(self._path), after=self._trouble)
             self._trouble = None

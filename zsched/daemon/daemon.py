@@ -36,6 +36,7 @@ log = structlog.get_logger(__name__)
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 50, 2000  # between attempts to reach Redis
 _REFUSED_PAUSE_MS = 500  # before trying again what Redis refused
 _OBJECTION_PAUSE_MS = 5000  # between looks at a server on which leading is refused
+_NEW_MASTER_PAUSE_MS = 500  # the longest pause of both where Sentinels choose another server
 
 
 @dataclass(slots=True)
@@ -61,6 +62,8 @@ class Daemon:
         self._is_stopping = False
         self._trouble: str | None = None  # what was said last of Redis, until it is well
         self._pause_ms = _FIRST_PAUSE_MS
+        self._longest_pause_ms = _NEW_MASTER_PAUSE_MS if link.finds_master else _LONGEST_PAUSE_MS
+        self._objection_pause_ms = _NEW_MASTER_PAUSE_MS if link.finds_master else _OBJECTION_PAUSE_MS
 
     def stop(self) -> None:
         """Finish the script in flight, release the lease, return from ``run``."""
@@ -88,7 +91,7 @@ class Daemon:
                 except RedisUnavailable as error:
                     self._say_once("redis_lost", str(error))
                     self._waker.wait(self._pause_ms)
-                    self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS)
+                    self._pause_ms = min(2 * self._pause_ms, self._longest_pause_ms)
         finally:
             self._waker.stop()
             self._answerer.stop()
@@ -114,10 +117,10 @@ class Daemon:
                 objection = session.server.objection(self._settings.daemon.allow_eviction)
                 if objection:
                     self._say_once("leading_refused", objection)
-                    self._waker.wait(_OBJECTION_PAUSE_MS)
+                    self._waker.wait(self._objection_pause_ms)
                     return  # and look again over a new connection
                 try:
-                    busy = session.elector.campaign()
+                    busy = session.elector.campaign(self._archiver.gen)
                     self._say_well()
                     if busy:  # a jump of TIME may be what ends the other's lease: know it before
                         session.ticker.observe(busy.now_ms, busy.sent_ms)

@@ -42,9 +42,12 @@ class Elector:
         self._lease, self._clock, self._renew_ms = lease, clock, renew_ms
         self.term: Term | None = None
 
-    def campaign(self) -> Busy | None:
-        """Try to lead. None when it leads now (``term`` is set), else the ms after which to try again, and TIME."""
-        won = self._lease.acquire()
+    def campaign(self, gen: str | None = None) -> Busy | None:
+        """
+        Try to lead, with *gen* as the name of a data set that has none. None when it leads now (``term`` is set), else
+        the ms after which to try again, and TIME.
+        """
+        won = self._lease.acquire(gen)
         if isinstance(won, Busy):
             return replace(won, retry_ms=max(won.retry_ms, 0) + _LEAST_RETRY_MS)
         self.term = won

@@ -5,9 +5,8 @@ The archive's position is the identity (id, t) of the last entry on its disk. Ev
 that id on, which is included::
 
     the first entry is that very one ─── append the rest, commit, report              following
-    nothing is there yet, or the log was trimmed past it ─── read what Redis holds    bootstrapping
-    the log goes another way ─── Redis lost something: say so, then the same
-    the log is of another data set ─── leave both alone, say so                       refused
+    nothing is there yet ─────────────── read what Redis holds                        bootstrapping
+    the log goes another way ─────────── ``daemon.recovery`` finds out what happened  lost, refused, bootstrapping
 
 A log that contains an entry contains everything before it, so one comparison per pass is enough, and two
 histories that share an id (a rolled-back Redis counts on from where it was) are told apart by the time.
@@ -17,11 +16,11 @@ A report is written after the commit that it tells of, never before: ``durable``
 last entry; what is retained before it goes into the history alone; then the schedules and open runs are read
 in pages, each together with where the log stood; then the log is followed from the base on top of that, until
 its end. Before every page the log must still contain base and last end, or it begins again: all pages must be
-of one history. Entries say absolute things, so those that a page had in it already change nothing. A schedule
-that moved from a place not yet read to one already read is missing then; the entry of its move names it, and
-it is read once more. Then state and position are switched in one transaction; until then the old ones stand.
-
-Not here yet: putting back what a lost Redis forgot. The archive keeps that history, and follows the new one.
+of one history (rule: page). Entries say absolute things, so those that a page had in it already change nothing.
+A schedule that moved from a place not yet read to one already read is missing then; the entry of its move names
+it, and it is read once more. Then state and position are switched in one transaction; until then the old ones
+stand, and count for a merge (rule: keep_old). After a merge the log must still contain the ``merged`` entry:
+else Redis lost it again, and what was known before is still known.
 """
 
 from __future__ import annotations
@@ -35,13 +34,17 @@ from zsched.archive import START, Archive
 from zsched.core.clock import Clock
 from zsched.core.held import Held
 from zsched.core.log import Entry, Position
+from zsched.core.recovery import Verdict
 from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
-from zsched.storage.archivers import ArchiveState
+from zsched.daemon.merge import HistoryChanged
+from zsched.daemon.recovery import Recovery
+from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
+from zsched.storage.restoring import Restoring
 
 log = structlog.get_logger(__name__)
 
@@ -49,21 +52,24 @@ _WAIT_MS: Final = 1000  # for the log to go on
 _GRAIN_MS: Final = 200  # that Redis may be late with saying that it did not
 _PAGE: Final = 100  # log entries in one read, at most
 _READ_MS: Final = 2.0  # what one read may take of the server
+_RETRY_MS: Final = 1000.0  # before trying again what went wrong
+_LOST_MS: Final = 200.0  # between two looks while others may be putting back what Redis lost
+_COVER_MS: Final = 250.0  # between two looks at peers that lost their place
 _SPAN_MS: Final = 1000.0  # of changes in one transaction, when there is a backlog
-
-
-class HistoryChanged(Exception):
-    """The log does not contain what was read of it a moment ago."""
 
 
 class Follower:
     """Follows one log over one wire into *archive*. ``state`` is what it is doing."""
 
-    def __init__(self, archive: Archive, wire: Wire, keys: Keys, clock: Clock) -> None:
+    def __init__(
+        self, archive: Archive, wire: Wire, keys: Keys, clock: Clock, *, lease_ms: int = 2000, is_manual: bool = False
+    ) -> None:
         self._archive, self._log, self._census, self._clock = archive, Log(wire, keys), Census(wire, keys), clock
-        self._wire, self._meta = wire, keys.meta()
+        self._wire, self._keys, self._lease_ms = wire, keys, lease_ms
+        self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
+        self._covered: set[Position] = set()  # lost positions of peers that a ``merged`` entry of ours names
+        self._next_cover_ms = 0.0
         self._batch = Batch(_PAGE, _READ_MS, least=5)
-        self._lost: Position | None = None  # the position of a history that Redis lost, as was said
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
         self.came = 0  # entries that the last step brought
 
@@ -79,8 +85,27 @@ class Follower:
             self._archive.abandon_bootstrap()
         if self._archive.position is not None and self._follow():
             self.state = ArchiveState.FOLLOWING
+            self._recovery.forget()
+            self._cover()
             return True
         return self._find_history()
+
+    @property
+    def hold_for_ms(self) -> int:
+        """How long nothing must fire, for what is being found out (rule: hold)."""
+        return self._lease_ms if self.state is ArchiveState.LOST else 0
+
+    @property
+    def pause_ms(self) -> float:
+        """When to step again, after a step that said False."""
+        if self.state is not ArchiveState.LOST:
+            return _RETRY_MS
+        return 0.0 if self._recovery.is_busy else min(_LOST_MS, self._lease_ms / 3)
+
+    @property
+    def awaits_people(self) -> bool:
+        """Whether ``zsched recover`` has to be run."""
+        return self.state is ArchiveState.LOST and self._recovery.is_waiting_for_people
 
     def wait(self, bell: Bell) -> bool:
         """Wait for the log to go on, a second at most. False when *bell* ended that: the wire is of no more use."""
@@ -94,7 +119,7 @@ class Follower:
     def note_gen(self) -> None:
         """Note the name of the data set that is followed."""
         gen = self._gen()
-        if gen is not None and gen not in self._archive.gens:
+        if gen is not None:
             self._archive.note(gen=gen)
             self._archive.commit()
 
@@ -157,40 +182,57 @@ class Follower:
 
     def _find_history(self) -> bool:
         """Find out why the log does not go on from here, and go on with it where that is right."""
-        archive, first = self._archive, self._log.first()
-        position, gen = archive.position, self._gen()
-        if first is None:
-            if position is not None:
-                self._say_lost(position, "its log is empty")
-            self.state = ArchiveState.BOOTSTRAPPING
-            return position is None  # an empty log has no position: wait for its first entry
-        is_complete = first.position.seq == 1
-        if position is None:
-            log.info("archive_begins", archive=str(archive.path), complete=is_complete)
-        elif not is_complete and gen is not None and archive.gens and gen not in archive.gens:
-            self.state = ArchiveState.REFUSED
-            return False
-        elif not is_complete and first.position.order > position.order:
-            log.warning("archive_left_behind", archive=str(archive.path), had=position.id, log_begins=first.position.id)
-        else:
-            self._say_lost(position, f"its log has {first.position.id} and what follows instead")
-        self.state = ArchiveState.BOOTSTRAPPING
-        return self._bootstrap(first, is_complete)
+        archive, merged = self._archive, None
+        if archive.position is not None:
+            merged = self._recovery.step(archive.position, self._gen())
+            verdict = self._recovery.verdict
+            if verdict is Verdict.UNRELATED:
+                self.state = ArchiveState.REFUSED
+                return False
+            elif verdict is Verdict.LOST and merged is None:
+                self.state = ArchiveState.LOST
+                return False
+            elif verdict is Verdict.LEFT_BEHIND:
+                log.warning("archive_left_behind", archive=str(archive.path), had=archive.position.id)
+                archive.leave_behind()
+        first = self._log.first()
+        self.state = ArchiveState.BOOTSTRAPPING if archive.position is None else ArchiveState.LOST
+        if first is None:  # an empty log has no position: wait for its first entry
+            return archive.position is None
+        if archive.position is None:
+            log.info("archive_begins", archive=str(archive.path), complete=first.position.seq == 1)
+        return self._bootstrap(first, merged)
 
-    def _say_lost(self, position: Position, reason: str) -> None:
-        if self._lost != position:
-            path = str(self._archive.path)
-            log.error("redis_history_lost", archive=path, had=position.id, reason=reason, kept="in the archive")
-        self._lost = position
+    def _cover(self) -> None:
+        """
+        Say what of peers' lost histories is in this one: a peer that reports a place which this log does not have, and
+        which this archive had before, lacks nothing here (rule: covers).
+        """
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_cover_ms:
+            return
+        self._next_cover_ms = now_ms + _COVER_MS
+        reports = Archivers(self._wire, self._keys).reports()
+        lost = {report.position for report in reports if report.state is ArchiveState.LOST and report.position}
+        recall = self._archive.recall()
+        mine = [
+            one
+            for one in lost - self._covered - self._recovery.covered
+            if recall.number_of(one) and not self._log.contains(one)
+        ]
+        if mine:
+            restoring = Restoring(self._wire, self._keys, self._archive.id, "lost", 0)
+            if restoring.merged(mine, self._archive.position):
+                self._covered |= set(mine)
 
     def _gen(self) -> str | None:
-        found = self._wire.execute("HGET", self._meta, "gen")
+        found = self._wire.execute("HGET", self._keys.meta(), "gen")
         return found.decode() if found else None
 
     # -- bootstrapping ----------------------------------------------------------------------------
 
-    def _bootstrap(self, first: Entry, is_complete: bool) -> bool:
-        archive, began_ms = self._archive, self._clock.monotonic_ms()
+    def _bootstrap(self, first: Entry, merged: Position | None) -> bool:
+        archive, began_ms, is_complete = self._archive, self._clock.monotonic_ms(), first.position.seq == 1
         archive.begin_bootstrap()
         try:
             if is_complete:
@@ -201,6 +243,8 @@ class Follower:
                 self._scan_all(first)
             self._read_on()
             self._complete()
+            if merged is not None and not self._log.contains(merged):
+                raise HistoryChanged
         except HistoryChanged:  # from the start, at the next pass
             archive.abandon_bootstrap()
             return False
@@ -208,7 +252,8 @@ class Follower:
         archive.end_bootstrap(since)
         archive.note(gen=gen)
         archive.commit()
-        self.state, self._lost = ArchiveState.FOLLOWING, None
+        self.state = ArchiveState.FOLLOWING
+        self._recovery.forget()
         took_ms = round(self._clock.monotonic_ms() - began_ms)
         log.info("archive_bootstrapped", archive=str(archive.path), complete_since=since, took_ms=took_ms)
         return True

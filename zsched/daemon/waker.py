@@ -4,7 +4,8 @@ Sleeping until something is due, or until somebody says that something earlier i
 The daemon sleeps on local file descriptors: a blocking command inside Redis has a timeout grain of
 100 ms. A thread listens on the wake channel and ends the sleep. A lost message costs a leader one idle
 tick, and a standby the rest of the lease, so the thread only has to try: when its connection breaks, or
-answers no PING, it opens another.
+answers no PING, it opens another. It also asks Sentinels whether the master is still the same, for the
+whole daemon: this thread may wait for their answer.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from zsched.storage.keys import Keys
 
 _RETRY_S = 0.5  # between attempts to listen again
 _READ_S = 1.0  # how often the thread looks whether it should stop
+_LOOK_S = 1.0  # between two questions to the Sentinels, if there are any, who the master is
 _SILENCE_S = 10.0  # without a message: PING; as long again without an answer: the connection is dead
 
 
@@ -91,6 +93,7 @@ class Waker:
     def _hear_all(self, wire: Wire) -> None:
         """Until stopped, or until *wire* answers nothing any more."""
         heard_ms, is_asked = self._clock.monotonic_ms(), False
+        looked_ms = heard_ms
         while not self._stopping.is_set():
             if wire.wait_for_data(min(_READ_S, _SILENCE_S)):
                 self._hear(wire.receive())
@@ -100,6 +103,9 @@ class Waker:
                     return
                 wire.send("PING")
                 heard_ms, is_asked = self._clock.monotonic_ms(), True
+            if self._clock.monotonic_ms() - looked_ms > _LOOK_S * 1000:
+                self._link.look_for_master()
+                looked_ms = self._clock.monotonic_ms()
 
     def _hear(self, message: list[bytes]) -> None:
         if message[0] != b"message":

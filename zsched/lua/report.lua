@@ -3,14 +3,17 @@
 -- KEYS   meta log archivers
 -- ARGV   archive         its id
 --        entry entry_t   id and t of the last entry that it has; - and 0 when it has none
---        state           following | bootstrapping | failed | refused
+--        state           following | bootstrapping | lost | failed | refused
 --        about           one line of JSON: for people
+--        hold_for_ms     > 0: nothing fires for so long, since it is not known what Redis lost
 -- RETURNS  OK, now ms
 -- LOGS   nothing
 local meta_key, log_key, archivers_key = unpack(KEYS)
-local archive, entry, entry_t, state, about = unpack(ARGV)
+local archive, entry, entry_t, state, about, hold_for_ms = unpack(ARGV)
 -- include lib/meta.lua
+-- include lib/hold_on.lua
 
 redis.call('HSET', archivers_key, archive,
   table.concat({entry, entry_t, string.format('%.0f', now_ms), state, about}, ' '))
+hold_on(tonumber(hold_for_ms))
 return {'OK', now_ms}

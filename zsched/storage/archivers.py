@@ -26,6 +26,7 @@ class ArchiveState(Enum):
 
     FOLLOWING = "following"
     BOOTSTRAPPING = "bootstrapping"  # reading what Redis holds, as the log does not go back far enough
+    LOST = "lost"  # Redis lost something that it has: about to put it back, or waiting for `zsched recover`
     FAILED = "failed"  # its disk does not take writes; nothing is lost in Redis
     REFUSED = "refused"  # this Redis is another data set than the archive's
 
@@ -82,8 +83,18 @@ class Archivers:
     def __init__(self, channel: Channel, keys: Keys) -> None:
         self._channel, self._key, self._scripts = channel, keys.archivers(), Scripts(channel, keys)
 
-    def report(self, archive: str, position: Position | None, state: ArchiveState, about: dict[str, Any]) -> int:
-        """Tell how far *archive* has come; what *position* says must be on its disk. TIME in ms."""
+    def report(
+        self,
+        archive: str,
+        position: Position | None,
+        state: ArchiveState,
+        about: dict[str, Any],
+        hold_for_ms: int = 0,
+    ) -> int:
+        """
+        Tell how far *archive* has come; what *position* says must be on its disk. Nothing fires for *hold_for_ms*
+        from then. TIME in ms.
+        """
         reply = self._scripts.call(
             "report",
             archive=archive,
@@ -91,6 +102,7 @@ class Archivers:
             entry_t=position.t_us if position else 0,
             state=state.value,
             about=json.dumps(about),
+            hold_for_ms=hold_for_ms,
         )
         return int(reply[0])
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from zsched.core.held import Held
+from zsched.core.held import OWN, Held
 from zsched.core.log import Position, any_milliseconds, text
 from zsched.core.model import Priority
 from zsched.core.run_id import RunId
@@ -96,7 +96,7 @@ class Census:
         own = {text(name): value for name, value in zip(schedule[::2], schedule[1::2], strict=True)}
         record = [*job]
         for name, value in own.items():
-            record += [f"schedule:{name}".encode(), value]
+            record += [f"{OWN}{name}".encode(), value]
         nominal = own.get("nominal", b"")
         return Held(
             id=id,

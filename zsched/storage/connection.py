@@ -13,26 +13,29 @@ from __future__ import annotations
 
 import re
 import select
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import redis
-from redis.backoff import NoBackoff
 from redis.connection import ConnectionPool
-from redis.retry import Retry
+from redis.sentinel import SentinelConnectionPool
 
 from zsched.config.redaction import redact
+from zsched.config.sentinels import is_sentinel_url
 from zsched.core.clock import Clock, SystemClock
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, show
+from zsched.storage import sentinel
+from zsched.storage.options import adopted_options, our_options
 
 RESENDS = 2  # after the first attempt
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
-# Codes that pass by, for which redis-py gives no type: BUSY with somebody's long script; and Redis 6.2 wraps
-# what a script's command was refused with, "Error running script (…): … -READONLY …".
-_UNTYPED = re.compile(r"^BUSY |^(ERR )?Error running script .*: -READONLY ", re.DOTALL)
-# Options of redis-py's own client machinery that must not move into a pool of ours.
-_FOREIGN = ("maint_notifications_pool_handler", "maint_notifications_config", "himport_registry", "event_dispatcher")
+# Codes that pass by, for which redis-py gives no type: BUSY with somebody's long script; a master whose replicas
+# have left it, for another one perhaps; what ends a wait when a master becomes a replica. And Redis 6.2 wraps what
+# a script's command was refused with, "Error running script (…): … -READONLY …".
+_UNTYPED = re.compile(
+    r"^(BUSY|NOREPLICAS|UNBLOCKED) |^(ERR )?Error running script .*: -(READONLY|NOREPLICAS) ", re.DOTALL
+)
 
 
 class Interruption(Protocol):
@@ -53,20 +56,24 @@ class Link:
     def __init__(self, pool: ConnectionPool, where: str, timeout_s: float, clock: Clock | None = None) -> None:
         self.pool, self.where, self.timeout_s = pool, where, timeout_s
         self._clock = clock or SystemClock()
+        self._has_moved = pool.has_moved if isinstance(pool, sentinel.Pool) else None
 
     @classmethod
     def from_url(cls, url: str, timeout_s: float, password: str | None = None) -> Link:
         """
-        A link to *url* (redis://, rediss:// or unix://), waiting *timeout_s* for connection and reply.
+        A link to *url* (redis://, rediss://, unix:// or redis+sentinel://), waiting *timeout_s* for connection and
+        reply.
 
         Raises:
             ConfigError: not a Redis URL.
         """
         if not isinstance(url, str):
             raise ConfigError(f"redis url {url!r}: not a text; give redis://host:6379/0 or unix:///path")
-        options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **_our_options()}
+        options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **our_options()}
         if password is not None:
             options["password"] = password
+        if is_sentinel_url(url):
+            return cls._behind_sentinels(url, timeout_s, options)
         try:
             pool = ConnectionPool.from_url(url, **options)
         except ValueError as error:
@@ -75,6 +82,14 @@ class Link:
                 f"redis url {shown!r}: not a Redis URL; give redis://host:6379/0 or unix:///path"
             ) from error
         return cls(pool, redact(url), timeout_s)
+
+    @classmethod
+    def _behind_sentinels(cls, url: str, timeout_s: float, options: dict[str, Any]) -> Link:
+        try:
+            pool = sentinel.Pool.by_url(url, **options)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"redis url {redact(url)!r}: {error}") from error
+        return cls(pool, pool.where, timeout_s)
 
     @classmethod
     def adopt(cls, client: redis.Redis) -> Link:
@@ -87,11 +102,25 @@ class Link:
         if not isinstance(client, redis.Redis):
             raise ConfigError(f"redis={redact(show(client))}: not a redis.Redis; give one, or use Client.from_url(url)")
         theirs = client.connection_pool
-        options = {k: v for k, v in theirs.connection_kwargs.items() if k not in _FOREIGN and not k.startswith("orig_")}
-        options |= _our_options()
+        options = adopted_options(theirs)
+        timeout_s = options.get("socket_timeout") or 5.0
+        if isinstance(theirs, SentinelConnectionPool):
+            found = sentinel.Pool.adopt(theirs)
+            return cls(found, found.where, timeout_s)
         where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         pool = ConnectionPool(connection_class=theirs.connection_class, **options)
-        return cls(pool, f"{where}/{options.get('db', 0)}", options.get("socket_timeout") or 5.0)
+        return cls(pool, f"{where}/{options.get('db', 0)}", timeout_s)
+
+    @property
+    def finds_master(self) -> bool:
+        """Whether every new connection goes to who is the master then: Sentinels say who that is."""
+        return isinstance(self.pool, sentinel.Pool)
+
+    def look_for_master(self) -> None:
+        """Ask the Sentinels, if there are any, so that connections to a former master break. Raises nothing."""
+        if isinstance(self.pool, sentinel.Pool):
+            with suppress(*_LOST):  # what is connected may well go on without them
+                self.pool.look()
 
     def execute(self, *command: Any) -> Any:
         """
@@ -123,7 +152,7 @@ class Link:
         """
         with self._converted():
             connection: Any = self.pool.get_connection()
-        wire = Wire(connection, self.where)
+        wire = Wire(connection, self.where, self._has_moved)
         try:
             yield wire
         finally:
@@ -136,7 +165,7 @@ class Link:
         with self._converted():
             connection = self.pool.connection_class(**self.pool.connection_kwargs)
             connection.connect()
-        return Wire(connection, self.where)
+        return Wire(connection, self.where, self._has_moved)
 
     @contextmanager
     def _converted(self) -> Iterator[None]:
@@ -158,11 +187,12 @@ class Link:
 class Wire:
     """
     One physical connection. After any failure it stays broken: whoever holds it must open another,
-    and so learns that the server may be a different one.
+    and so learns that the server may be a different one. *has_moved* says of a connection that it is to a former
+    master, which is a failure too.
     """
 
-    def __init__(self, connection: Any, where: str) -> None:
-        self._connection, self.where = connection, where
+    def __init__(self, connection: Any, where: str, has_moved: Callable[[Any], bool] | None = None) -> None:
+        self._connection, self.where, self._has_moved = connection, where, has_moved
         self.is_broken, self.in_flight = False, 0
 
     def execute(self, *command: Any) -> Any:
@@ -172,6 +202,7 @@ class Wire:
 
     def send(self, *command: Any) -> None:
         """Send without waiting; ``receive`` gives the replies in order."""
+        self._demand_master()
         with self._converted():
             self._connection.send_command(*command, check_health=False)
         self.in_flight += 1
@@ -188,6 +219,7 @@ class Wire:
         True when something can be read within *timeout_s*. With *interruption*, when a reply is awaited and nothing of
         it was read: False as soon as that can be read.
         """
+        self._demand_master()
         with self._converted():
             if interruption is None:
                 return bool(self._connection.can_read(timeout=timeout_s))
@@ -198,6 +230,14 @@ class Wire:
         """Close the connection; what is in flight is lost."""
         self.is_broken = True
         self._connection.disconnect()
+
+    def _demand_master(self) -> None:
+        """Raises RedisUnavailable where the server is a former master and nothing is in flight to it."""
+        if self._has_moved is None or self.is_broken or self.in_flight > 0:
+            return
+        if self._has_moved(self._connection):
+            self.close()
+            raise RedisUnavailable(f"Redis at {self.where} has another master now")
 
     @contextmanager
     def _converted(self) -> Iterator[None]:
@@ -226,21 +266,14 @@ class Wire:
             raise RedisRefused(f"Redis at {self.where} refused: {_reason(error)}") from error
         except _LOST as error:
             self.close()
+            if isinstance(error.__context__, redis.ReadOnlyError):  # redis-py makes this of it behind a Sentinel
+                message = f"Redis at {self.where} cannot take writes now: {_reason(error.__context__)}"
+                raise RedisUnavailable(message) from error
             message = f"lost Redis at {self.where}: {_reason(error)}"
             raise RedisUnavailable(message, may_have_been_applied=True) from error
         except BaseException:  # Ctrl-C between command and reply: the next reply would be this one's
             self.close()
             raise
-
-
-def _our_options() -> dict[str, Any]:
-    return {
-        "retry": Retry(NoBackoff(), 0),
-        "retry_on_error": [],
-        "health_check_interval": 0,
-        "protocol": 2,
-        "decode_responses": False,
-    }
 
 
 def _reason(error: BaseException) -> str:

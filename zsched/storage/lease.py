@@ -54,9 +54,10 @@ class Lease:
         self._scripts, self._server, self._clock = Scripts(wire, keys), server, clock
         self._daemon_id, self._lease_ms = daemon_id, lease_ms
 
-    def acquire(self) -> Term | Busy:
+    def acquire(self, gen: str | None = None) -> Term | Busy:
         """
-        Try to begin a term. A lease that this daemon left behind, over whatever connection, is no obstacle.
+        Try to begin a term; a data set that has no name gets *gen*, or a new one. A lease that this daemon left behind,
+        over whatever connection, is no obstacle.
 
         Raises:
             RedisRefused: the namespace's clock is moved for tests (``meta.offset_ms``).
@@ -68,7 +69,7 @@ class Lease:
             nonce=uuid.uuid4().hex,
             server_id=self._server.id,
             lease_ms=self._lease_ms,
-            gen=uuid.uuid4().hex,
+            gen=gen or uuid.uuid4().hex,
         )
         if reply[0] == "BUSY":
             return Busy(int(reply[2]), int(reply[1]), started_ms)

@@ -1,0 +1,157 @@
+"""
+What an archive knows that a Redis may have lost: which entries its own history has, what they touched, and the
+state that they add up to, schedule by schedule.
+
+Over the writer's own connection, or beside it (``recalling``). An archive that was left behind by the trimming
+of the log knows no more how its history went on: what it has up to there is read as history, and counts here no
+more (``fact`` known_from).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from zsched.archive import body, live
+from zsched.archive.check import Check
+from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
+from zsched.archive.live import OPEN, Live
+from zsched.archive.records import Arguments, Record, reader
+from zsched.core.clock import Clock
+from zsched.core.held import OWN, Held
+from zsched.core.log import Entry, Position, UnknownEntry
+from zsched.core.recovery import Key, Known, Mine, touches
+from zsched.errors import ArchiveCorrupt, ArchiveError
+
+_PAGE: Final = 200  # schedules, or entries, at a time
+_CHECK_MS: Final = 500.0  # of a step of the check before a recovery
+_READERS: Final = 64  # entries kept taken apart
+
+
+class Recall:
+    """What the archive at *path* knows by its state *life*; entries up to number *known_from* do not count."""
+
+    def __init__(
+        self, db: sqlite3.Connection, path: Path, archive: str, life: int, known_from: int, run_suffix: str
+    ) -> None:
+        self.archive, self.run_suffix = archive, run_suffix
+        self._db, self._path, self._life, self._known_from = db, path, life, known_from
+        self._arguments = Arguments(db)
+        self._readers: dict[int, Callable[[int], Record]] = {}
+
+    def number_of(self, position: Position) -> int | None:
+        """The place of an entry in its own history, or None when it never had it."""
+        query = "SELECT n FROM entry WHERE seq = ? AND epoch = ? AND t = ? AND n > ?"
+        with converted(self._path):
+            found = self._db.execute(query, (position.seq, position.epoch, position.t_us, self._known_from)).fetchone()
+        return found[0] if found else None
+
+    def touched_behind(self, n: int) -> dict[Key, int]:
+        """What its history touched behind the entry number *n*, and when last, t in µs."""
+        touched: dict[Key, int] = {}
+        query = f"SELECT {body.COLUMNS} FROM entry WHERE n > ? AND seq IS NOT NULL ORDER BY n"
+        with converted(self._path):
+            for row in self._db.execute(query, (n,)):
+                try:
+                    for touch in touches(body.entry_of(row), self.run_suffix):
+                        touched[touch.key] = max(touch.t_us, touched.get(touch.key, 0))
+                except UnknownEntry:  # kept raw, and told when it came: nobody knows what it touched
+                    continue
+        return touched
+
+    def ids(self) -> Iterator[str]:
+        """Every schedule id of the state, those that were put together beside each other."""
+        query = "SELECT id, min(n), min(row) FROM live WHERE life = ? GROUP BY id ORDER BY 2, 3"
+        with converted(self._path):
+            for id, _, _ in self._db.execute(query, (self._life,)).fetchall():
+                yield id
+
+    def count(self) -> int:
+        """How many schedules and open runs the state has."""
+        with converted(self._path):
+            return int(self._db.execute("SELECT count(*) FROM live WHERE life = ?", (self._life,)).fetchone()[0])
+
+    def known(self, ids: Iterable[str], touched: dict[Key, int] | None = None) -> Iterator[Mine]:
+        """
+        What is known of each of *ids*. With *touched*, only of those keys that are in it: a schedule or run that is not
+        in the state any more is then one that is gone.
+        """
+        source = iter(ids)
+        while page := list(islice(source, _PAGE)):
+            rows: dict[str, list[Live]] = {}
+            query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id IN ({','.join('?' * len(page))})"
+            with converted(self._path):
+                for stored in self._db.execute(query, (self._life, *page)):
+                    row = Live.of(stored)
+                    rows.setdefault(row.id, []).append(row)
+            for id in page:
+                yield self._mine(id, rows.get(id, []), touched)
+
+    def record(self, row: Live) -> Record:
+        """What a row of the state is of."""
+        give = self._readers.get(row.n)
+        if give is None:
+            if len(self._readers) >= _READERS:
+                self._readers.clear()
+            give = self._readers[row.n] = reader(self._entry(row))
+        kept = give(row.row)
+        if not kept.fields.get("data") and (data := self._argument(row)) is not None:
+            kept.fields["data"] = data
+        return kept
+
+    def _mine(self, id: str, rows: list[Live], touched: dict[Key, int] | None) -> Mine:
+        schedule, gone_us, runs = None, None, []
+        for row in rows:
+            if row.place == OPEN:
+                if touched is None or row.key in touched:
+                    runs.append(Known(self._held(row), row.t))
+            elif touched is None or (id, "") in touched:
+                schedule = Known(self._held(row), row.t)
+        if touched is not None and schedule is None:
+            gone_us = touched.get((id, ""))
+        return Mine(id, schedule, gone_us, tuple(runs))
+
+    def _held(self, row: Live) -> Held:
+        kept = self.record(row)
+        pairs = [each for name, value in kept.fields.items() for each in (name.encode(), value)]
+        pairs += [each for name, value in kept.schedule.items() for each in (f"{OWN}{name}".encode(), value)]
+        return Held(row.id, row.run, row.place, kept.lane, row.due, row.nominal, row.last, row.note, pairs)
+
+    def _entry(self, row: Live) -> Entry:
+        with converted(self._path):
+            found = self._db.execute(f"SELECT {body.COLUMNS} FROM entry WHERE n = ?", (row.n,)).fetchone()
+        if found is None:
+            raise ArchiveCorrupt(f"archive {self._path}: history entry {row.n} of schedule {row.id!r} is gone")
+        return body.entry_of(found)
+
+    def _argument(self, row: Live) -> bytes | None:
+        with converted(self._path):
+            return self._arguments.of(row.n, row.row)
+
+
+@contextmanager
+def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall, dict[str, Any]]]:
+    """
+    What the archive at *path* knows, and its facts, read beside its writer; every checksum of it is compared first.
+
+    Raises:
+        ArchiveForeign: of another namespace, or no archive. ArchiveCorrupt: not what was written.
+        ArchiveError: there is none. ArchiveFailed.
+    """
+    if not path.exists():
+        raise ArchiveError(f"archive {path}: there is no such file; give --from FILE, or [archive] path")
+    with closing(connect_to_read(path)) as db:
+        check_file(db, path, namespace)
+        with converted(path, CORRUPT_AT_OPEN):
+            db.execute("BEGIN")
+            facts: dict[str, Any] = dict(db.execute("SELECT name, value FROM fact").fetchall())
+            life = int(facts.get("life", 1))
+            check = Check(db, path, clock)
+            while check.step(_CHECK_MS, life, *([life + 1] if "boot_n" in facts else ())):
+                pass
+        suffix = "" if namespace == "default" else f"-n{namespace}"
+        yield Recall(db, path, str(facts["archive"]), life, int(facts.get("known_from", 0)), suffix), facts

@@ -1,0 +1,15 @@
+-- merged: say that nothing of these histories is missing in this one.
+--
+-- KEYS   meta log
+-- ARGV   seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
+--        archive         id of the archive that knows them
+--        positions       "<entry id> <t>" of each history's end, by newlines
+-- RETURNS  OK, now ms, the entry's id and t  |  AGAIN, now ms
+-- LOGS   merged: archive, positions
+local meta_key, log_key = unpack(KEYS)
+local seen_entry, seen_t, archive, positions = unpack(ARGV)
+-- include lib/meta.lua
+-- include lib/seen.lua
+
+local entry = append('merged', {'archive', archive, 'positions', positions})
+return {'OK', now_ms, entry, t}

@@ -1,0 +1,113 @@
+-- restore: put back what Redis lost, or take out what it should have lost.
+--
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake rq_queues
+-- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+--        seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
+--        hold_for_ms     > 0: nothing fires for so long, the restorer is not done yet
+--        reason          lost | audit
+--        archive         whose knowledge it is: id of the archive
+--        row_count
+--        ...             per row: id, run (what follows the id in the run id, '' of a recurring schedule), place,
+--                        lane, due ms or -, t of the row's last change in µs, note, "<n> <m>", then n texts of the
+--                        job or template (pairs) and m texts of the schedule's own hash (pairs)
+--        places: due paused quarantine ended gone open skipped
+-- RETURNS  OK, now ms, the entry's id and t, number of runs pushed  |  AGAIN, now ms
+-- LOGS   restore: reason, archive, rows n, the rows as given; `open` is `refused` where it cannot be pushed
+--
+-- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. A run that was fired and
+-- not over (`open`) is pushed again here, marked uncertain; `skipped` records that it is not, as its schedule
+-- wishes. The entry keeps each row's old t, by which two archives that know different things agree (rule: lww).
+local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
+  recurring_key, wake_key, rq_queues_key = unpack(KEYS)
+local schedule_prefix, template_prefix, run_suffix, seen_entry, seen_t, hold_for_ms, reason, archive,
+  row_count = unpack(ARGV, 1, 9)
+hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
+-- include lib/meta.lua
+-- include lib/seen.lua
+-- include lib/hold_on.lua
+-- include lib/iso.lua
+-- include lib/find.lua
+-- include lib/place.lua
+-- include lib/queues.lua
+
+local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
+
+local rows, ids, at = {}, {}, 10
+for n = 1, row_count do
+  local id, run, place, lane, due_ms, t_us, note, sizes = unpack(ARGV, at, at + 7)
+  local job_size, own_size = string.match(sizes, '^(%d+) (%d+)$')
+  local first, first_own = at + 8, at + 8 + tonumber(job_size)
+  local after = first_own + tonumber(own_size)
+  local row = {id = id, run = run, place = place, lane = lane, due_ms = due_ms, t_us = t_us, note = note,
+    job = {unpack(ARGV, first, first_own - 1)}, own = {unpack(ARGV, first_own, after - 1)}}
+  if place == 'open' then
+    for i = first, after - 1, 2 do
+      if ARGV[i] == 'origin' then
+        row.queue = ARGV[i + 1]
+      elseif ARGV[i] == 'zs' or ARGV[i] == 'flags' then
+        row.at_front = string.find(ARGV[i + 1], 'f', 1, true)
+      end
+    end
+    row.run_id = id .. '-' .. run
+    if not queue_accepts(row.queue) or redis.call('EXISTS', 'rq:job:' .. row.run_id) == 1 then
+      row.place = 'refused'
+      ARGV[at + 2] = 'refused'
+    end
+  end
+  rows[n], ids[n], at = row, id, after
+end
+local found = find(ids)
+
+local entry = append('restore', {'reason', reason, 'archive', archive, 'rows', row_count, unpack(ARGV, 10)})
+hold_on(hold_for_ms)
+local now_iso, earliest, pushed = iso(now_ms), {}, 0
+
+local function put_back(row)
+  local key = schedule_prefix .. row.id
+  if row.run == '' then
+    redis.call('SADD', recurring_key, row.id)
+    redis.call('DEL', key, template_prefix .. row.id)
+    row.own[#row.own + 1] = 'version'  -- a new one: a plan of the lost history's rule must not pass
+    row.own[#row.own + 1] = entry
+    redis.call('HSET', key, unpack(row.own))
+    if #row.job > 0 then
+      redis.call('HSET', template_prefix .. row.id, unpack(row.job))
+    end
+  else
+    local job_key = 'rq:job:' .. row.id .. '-' .. row.run
+    redis.call('DEL', job_key)
+    if #row.job > 0 then
+      redis.call('HSET', job_key, 'status', 'scheduled', 'created_at', iso(tonumber(row.t_us) / 1000), unpack(row.job))
+    end
+  end
+  if row.place == 'due' then
+    redis.call('ZADD', lane_keys[row.lane], row.due_ms, row.id)
+    if not earliest[row.lane] or tonumber(row.due_ms) < tonumber(earliest[row.lane]) then
+      earliest[row.lane] = row.due_ms
+    end
+  elseif row.place ~= 'ended' then
+    local key_of_place = row.place == 'paused' and paused_key or quarantine_key
+    redis.call('HSET', key_of_place, row.id, row.lane .. ' ' .. row.due_ms .. ' ' .. row.note)
+  end
+end
+
+for n, row in ipairs(rows) do
+  if IS_SCHEDULE[row.place] then
+    if found[n] then
+      remove(row.id, found[n])
+    end
+    if row.place ~= 'gone' then
+      put_back(row)
+    end
+  elseif row.place == 'open' then
+    redis.call('HSET', 'rq:job:' .. row.run_id, 'status', 'queued', 'created_at', now_iso,
+      'enqueued_at', now_iso, 'zs_uncertain', '1', unpack(row.job))
+    push(row.queue, row.run_id, row.at_front)
+    pushed = pushed + 1
+  end
+end
+push_all()
+for _, due_ms in pairs(earliest) do
+  redis.pcall('PUBLISH', wake_key, due_ms)
+end
+return {'OK', now_ms, entry, t, pushed}

@@ -1,0 +1,70 @@
+"""Putting back what Redis lost: the scripts of a merge, and the hold that gives it time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from zsched.core.log import Position, Restored
+from zsched.storage.connection import Wire
+from zsched.storage.keys import Keys
+from zsched.storage.scripts import Scripts
+
+ROWS: Final = 200  # of one script, at most: about 5 ms of the server (measured)
+_TEXTS: Final = 6000  # Lua's unpack fails near 8,000
+
+
+class Restoring:
+    """The restores of one archive over one wire."""
+
+    def __init__(self, wire: Wire, keys: Keys, archive: str, reason: str, hold_for_ms: int) -> None:
+        self._scripts = Scripts(wire, keys)
+        self._archive, self._reason, self._hold_for_ms = archive, reason, hold_for_ms
+
+    def restore(self, rows: Sequence[Restored], seen: Position | None) -> Position | None:
+        """
+        Put back *rows*, decided by a log that ends with *seen*. The entry of that, the log's new end; None: the log did
+        not end there any more, and nothing was done.
+        """
+        reply = self._scripts.call(
+            "restore",
+            hold_for_ms=self._hold_for_ms,
+            reason=self._reason,
+            archive=self._archive,
+            row_count=len(rows),
+            rows=[text for row in rows for text in row.texts()],
+            **_seen(seen),
+        )
+        return _position(reply)
+
+    def merged(self, positions: Iterable[Position], seen: Position | None) -> Position | None:
+        """Say that nothing of these histories is missing; as ``restore``."""
+        lines = "\n".join(map(str, positions))
+        reply = self._scripts.call("merged", archive=self._archive, positions=lines, **_seen(seen))
+        return _position(reply)
+
+
+def portions(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
+    """*rows* in portions of what one script takes."""
+    portion: list[Restored] = []
+    texts = 0
+    for row in rows:
+        size = 8 + len(row.job) + len(row.own)
+        if portion and (len(portion) >= ROWS or texts + size > _TEXTS):
+            yield portion
+            portion, texts = [], 0
+        portion.append(row)
+        texts += size
+    if portion:
+        yield portion
+
+
+def _seen(seen: Position | None) -> dict[str, Any]:
+    return {"seen_entry": seen.id if seen else "-", "seen_t": seen.t_us if seen else 0}
+
+
+def _position(reply: list[Any]) -> Position | None:
+    if reply[0] == "AGAIN":
+        return None
+    _, entry, t, *_rest = reply
+    return Position.parse(f"{entry.decode()} {t.decode()}")
