@@ -44,8 +44,7 @@ class Client(Past):
     """
     Schedules in one namespace of one Redis, and their past (``Past``). Thread-safe; no I/O until used.
 
-    *redis* is a ``redis.Redis`` (its connection settings are used, its retries are not; ``Sentinel.master_for(…)`` is
-    one too) or a ``Link``.
+    *redis* is a ``redis.Redis``, also ``Sentinel.master_for(…)`` (its settings are used, not its retries), or a Link.
     *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers.
     *durable_timeout_s*: how long a ``durable=True`` waits for an archive.
     """
@@ -77,10 +76,7 @@ class Client(Past):
         password: str | None = None,
         **options: Any,
     ) -> Client:
-        """
-        A client of the Redis at *url*, of the master of ``redis+sentinel://host,host2/master/0``; *timeout_s* holds
-        for connecting and for each reply. Raises ConfigError.
-        """
+        """A client of the Redis at *url*; *timeout_s* holds for connecting and for each reply. Raises ConfigError."""
         return cls(Link.from_url(url, timeout_s, password), namespace, **options)
 
     # -- schedule -----------------------------------------------------------------------------------

@@ -142,10 +142,10 @@ def stop(*daemons: DaemonProcess) -> None:
 # -- comparing --------------------------------------------------------------------------------------
 
 
-def differences(expected: State, actual: State) -> dict[tuple[str, str], tuple[Any, Any]]:
-    """Where two states differ: at most ten keys, with both sides."""
+def differences(expected: State, actual: State, at_most: int = 10) -> dict[tuple[str, str], tuple[Any, Any]]:
+    """Where two states differ: at most that many keys, with both sides."""
     keys = [key for key in expected.keys() | actual.keys() if expected.get(key) != actual.get(key)]
-    return {key: (expected.get(key), actual.get(key)) for key in sorted(keys)[:10]}
+    return {key: (expected.get(key), actual.get(key)) for key in sorted(keys)[:at_most]}
 
 
 def assert_state_is_redis_own(url: str, path: Path) -> State:

@@ -64,19 +64,20 @@ class Telling:
 class DaemonProcess(Telling):
     """
     A daemon started as systemd would, with *settings* as its environment (``DAEMON_LEASE_MS="500"``); its archive
-    is its own unless they say which (``ARCHIVE_PATH``; "": none is configured).
+    is its own unless they say which (``ARCHIVE_PATH``; "": none is configured). *code*: the folder that its zsched
+    is imported from, if not from where ours is.
     """
 
-    def __init__(self, guard: Guard, url: str, **settings: str) -> None:
+    def __init__(self, guard: Guard, url: str, *, code: Path | None = None, **settings: str) -> None:
         super().__init__()
         env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
         ours = {"REDIS_URL": url, "LOG_FORMAT": "json", "ARCHIVE_PATH": archive_of_its_own()}
         env |= {f"ZSCHED_{name}": value for name, value in (ours | settings).items() if value}
-        env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        env["PYTHONPATH"] = os.pathsep.join(str(path) for path in (code, *sys.path) if path)
         reading, writing = os.pipe()
         try:
             with os.fdopen(writing, "wb") as stderr:
-                self._process = guard.spawn([sys.executable, "-c", _MAIN], stderr=stderr, env=env)
+                self._process = guard.spawn([sys.executable, "-c", _MAIN], stderr=stderr, env=env, cwd=code)
         except BaseException:
             os.close(reading)
             raise
@@ -87,6 +88,11 @@ class DaemonProcess(Telling):
     def pid(self) -> int:
         """Of the process."""
         return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is no more."""
+        return self._process.poll() is not None
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to this process and no other."""

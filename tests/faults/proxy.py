@@ -41,6 +41,18 @@ class Proxy:
         """As redis-py's from_url takes it; database 0."""
         return f"redis://127.0.0.1:{self.port}/0"
 
+    def move_to(self, target_port: int) -> None:
+        """From now on it leads to another server, and whoever was connected must connect again."""
+        self._target = ("127.0.0.1", target_port)
+        self.cut_all()
+
+    def mend(self) -> None:
+        """Do nothing more to anybody; what was half-open is closed."""
+        self.cut_replies = self.cut_requests = self.delay_s = 0.0
+        if self.half_open:
+            self.half_open = False
+            self.cut_all()
+
     def cut_all(self) -> None:
         """Close every connection that is open now."""
         with self._lock:

@@ -121,7 +121,7 @@ def test_of_a_fired_one_it_is_told_when_and_how_late(
 
     assert re.fullmatch(r"created for \S+ \S+, by me", created)
     assert re.fullmatch(rf"fired for \S+ \S+, \d+\.\d m?s late(: .*)?; run {run}", fired)
-    assert now == "it is not scheduled any more: a one-shot is over once it fired; what became of its run, RQ knows"
+    assert now == "it is not scheduled any more: it fired; that its run ended is not recorded yet"
 
 
 def test_of_one_that_fired_late_because_no_daemon_ran_that_is_said(

@@ -224,6 +224,28 @@ def test_an_archive_in_trouble_is_a_problem_with_its_reason(zsched: Zsched, led:
     assert [f"archive box:/var/ill.db {state}: disk full"] == problems(zsched)
 
 
+@pytest.mark.parametrize(
+    ("about", "says"),
+    [
+        ({"trouble": "Redis lost something that this archive has: run zsched recover"}, "run zsched recover"),
+        ({"trouble": "disk full"}, "Redis lost something that this archive has, and it is being put back"),
+        ({}, "Redis lost something that this archive has, and it is being put back"),
+    ],
+)
+def test_what_redis_lost_is_a_problem_with_what_becomes_of_it(
+    zsched: Zsched, led: redis.Redis, about: dict[str, Any], says: str
+) -> None:
+    report(led, "well")
+    report(led, "other", f"3-12 {LAST_T - 1}", state="lost", **about)
+
+    result = zsched("status")
+
+    [problem] = problems(zsched)
+    assert (UNHEALTHY, True, True) == (result.exit_code, says in problem, problem.startswith("archive box:/var/other"))
+    assert archives(result)[0].startswith("box:/var/other.db, lost, at 3-12, which this log does not have")
+    assert archives(result)[0].endswith(says)
+
+
 def test_trouble_of_an_archive_that_is_silent_since_is_no_problem_of_now(zsched: Zsched, led: redis.Redis) -> None:
     report(led, "well")
     report(led, "ill", state="failed", trouble="disk full", ago_ms=31_000)

@@ -11,6 +11,7 @@ from zsched.config import Settings, load, variable_of
 from zsched.config.redaction import redact
 from zsched.errors import ConfigError
 
+OF_SENTINELS = [("redis", "master"), ("redis", "sentinel_password_file")]  # not allowed without Sentinels
 SHIPPED = Path(__file__).parents[2] / "config" / "zsched.toml"
 
 
@@ -54,8 +55,11 @@ def test_the_shipped_file_documents_every_key_with_its_default() -> None:
     defaults = {key: value_of(Settings(), *key) for key in keys()}
     assert "/run/credentials/" in flat[("redis", "password_file")]
     assert flat[("archive", "path")].endswith("/default-1.db")
-    for example in (("redis", "password_file"), ("archive", "path")):  # TOML has no null: the text says what holds
-        flat[example] = None
+    assert 3 == len(flat[("redis", "sentinels")])
+    flat[("redis", "sentinels")] = []
+    for name in ("password_file", "master", "sentinel_password_file"):  # TOML has no null: the text says what holds
+        flat[("redis", name)] = None
+    flat[("archive", "path")] = None
     assert defaults == {key: tuple(value) if isinstance(value, list) else value for key, value in flat.items()}
 
 
@@ -78,8 +82,9 @@ def test_the_environment_can_name_the_file(tmp_path: Path) -> None:
 def test_every_key_can_be_set_in_the_environment(key: tuple[str, str]) -> None:
     default = value_of(Settings(), *key)
     text = "some-file" if default is None else ",".join(default) if isinstance(default, tuple) else str(default)
+    behind = {"ZSCHED_REDIS_SENTINELS": "h", "ZSCHED_REDIS_MASTER": "m"} if key in OF_SENTINELS else {}
 
-    settings = load(env={variable_of(key): text})
+    settings = load(env=behind | {variable_of(key): text})
 
     assert (default or "some-file") == (value_of(settings, *key) or default or "some-file")
 
@@ -229,6 +234,8 @@ def test_a_useless_password_file_is_an_error(tmp_path: Path, content: str | None
         ("redis:/:secret@host", "redis:/***@host"),
         (":secret@host", "***@host"),
         ("nothing secret", "nothing secret"),
+        ("redis+sentinel://me:secret@h1:1,h2:2/m/0", "redis+sentinel://me:***@h1:1,h2:2/m/0"),
+        ("rediss+sentinel://h1,h2/m?sentinel_password=s&x=1", "rediss+sentinel://h1,h2/m?sentinel_password=***&x=1"),
     ],
 )
 def test_a_url_is_printed_without_passwords(url: str, shown: str) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
-from zsched.archive.check import Check
+from zsched.archive.check import SUM, Check, facts_of, sum_of
 from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect, converted, identity
 from zsched.archive.fold import Fold, Key
 from zsched.archive.live import Live
@@ -35,8 +35,6 @@ from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.errors import ArchiveCorrupt, ArchiveFailed
 
 _PIECE: Final = 4000  # changes sorted and written at once: more would hold up other threads (the GIL)
-
-_SUM: Final = "sum"  # the name of the fact that is the others' checksum
 
 START: Final = "start"  # complete since the log's first entry
 
@@ -77,9 +75,7 @@ class Archive:
             raise
 
     def _load(self) -> None:
-        facts: dict[str, Any] = dict(self._db.execute("SELECT name, value FROM fact").fetchall())
-        if facts and facts.get(_SUM) != _sum_of(facts):
-            raise ArchiveCorrupt(f"archive {self.path}: what it says of itself is not what was written")
+        facts = facts_of(self._db, self.path)
         self.id = str(facts.get("archive", uuid.uuid4().hex))
         self.gens = str(facts.get("gens", "")).split()  # of the data sets that it followed, the last one last
         self.complete_since: str | None = facts.get("complete_since")  # START, or t in µs; None: it knows nothing yet
@@ -334,13 +330,8 @@ class Archive:
     def _commit(self) -> None:
         """End the transaction, with a checksum of the facts."""
         facts: dict[str, Any] = dict(self._db.execute("SELECT name, value FROM fact").fetchall())
-        self._set(**{_SUM: _sum_of(facts)})
+        self._set(**{SUM: sum_of(facts)})
         self._db.execute("COMMIT")
-
-
-def _sum_of(facts: dict[str, Any]) -> int:
-    """CRC-32 over all facts but itself."""
-    return crc32(repr(sorted(item for item in facts.items() if item[0] != _SUM)).encode())
 
 
 def _touched_by(entry: Entry) -> list[str]:

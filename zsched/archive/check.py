@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
 from zsched.archive import body, live
 from zsched.archive.body import entry_of
@@ -37,6 +38,22 @@ _ROWS: Final = (
     " FROM live WHERE (life, id, run) > (?, ?, ?) ORDER BY life, id, run"
 )
 _ARGUMENTS: Final = "SELECT n, row, data FROM argument WHERE (n, row) > (?, ?) ORDER BY n, row"
+
+
+SUM: Final = "sum"  # the name of the fact that is the others' checksum
+
+
+def facts_of(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
+    """What the archive at *path* says of itself. Raises ArchiveCorrupt: it is not what was written."""
+    facts: dict[str, Any] = dict(db.execute("SELECT name, value FROM fact").fetchall())
+    if facts and facts.get(SUM) != sum_of(facts):
+        raise ArchiveCorrupt(f"archive {path}: what it says of itself is not what was written")
+    return facts
+
+
+def sum_of(facts: dict[str, Any]) -> int:
+    """CRC-32 over all facts but itself."""
+    return crc32(repr(sorted(item for item in facts.items() if item[0] != SUM)).encode())
 
 
 class Check:

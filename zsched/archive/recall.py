@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
 from zsched.archive import body, live
-from zsched.archive.check import Check
+from zsched.archive.check import Check, facts_of
 from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
 from zsched.archive.live import OPEN, Live
-from zsched.archive.records import Arguments, Record, reader
+from zsched.archive.records import Arguments, Given, Record, reader, with_arguments
 from zsched.core.clock import Clock
-from zsched.core.held import OWN, Held
+from zsched.core.held import Held
 from zsched.core.log import Entry, Position, UnknownEntry
-from zsched.core.recovery import Key, Known, Mine, touches
+from zsched.core.recovery import Key, Known, Mine, Touch, touches
 from zsched.errors import ArchiveCorrupt, ArchiveError
 
 _PAGE: Final = 200  # schedules, or entries, at a time
@@ -41,7 +42,7 @@ class Recall:
         self.archive, self.run_suffix = archive, run_suffix
         self._db, self._path, self._life, self._known_from = db, path, life, known_from
         self._arguments = Arguments(db)
-        self._readers: dict[int, Callable[[int], Record]] = {}
+        self._readers: dict[int, Callable[[int], Given]] = {}
 
     def number_of(self, position: Position) -> int | None:
         """The place of an entry in its own history, or None when it never had it."""
@@ -56,11 +57,8 @@ class Recall:
         query = f"SELECT {body.COLUMNS} FROM entry WHERE n > ? AND seq IS NOT NULL ORDER BY n"
         with converted(self._path):
             for row in self._db.execute(query, (n,)):
-                try:
-                    for touch in touches(body.entry_of(row), self.run_suffix):
-                        touched[touch.key] = max(touch.t_us, touched.get(touch.key, 0))
-                except UnknownEntry:  # kept raw, and told when it came: nobody knows what it touched
-                    continue
+                for touch in self._touches(row):
+                    touched[touch.key] = max(touch.t_us, touched.get(touch.key, 0))
         return touched
 
     def ids(self) -> Iterator[str]:
@@ -69,6 +67,28 @@ class Recall:
         with converted(self._path):
             for id, _, _ in self._db.execute(query, (self._life,)).fetchall():
                 yield id
+
+    def has(self, id: str) -> bool:
+        """Whether the state has something of schedule *id*."""
+        with converted(self._path):
+            return (
+                self._db.execute("SELECT 1 FROM live WHERE life = ? AND id = ?", (self._life, id)).fetchone()
+                is not None
+            )
+
+    def last_touch(self, id: str) -> int | None:
+        """When its history last touched schedule *id*, t in µs; None when it never did."""
+        key = crc32(id.encode())
+        with converted(self._path):
+            last_segment = self._db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0
+            for segment in range(last_segment, -1, -1):
+                query = "SELECT n FROM touch WHERE segment = ? AND key = ? AND n > ? ORDER BY n DESC"
+                for (n,) in self._db.execute(query, (segment, key, self._known_from)):
+                    row = self._db.execute(f"SELECT {body.COLUMNS} FROM entry WHERE n = ?", (n,)).fetchone()
+                    found = [touch.t_us for touch in self._touches(row) if touch.key == (id, "")]
+                    if found:
+                        return max(found)
+        return None
 
     def count(self) -> int:
         """How many schedules and open runs the state has."""
@@ -93,15 +113,8 @@ class Recall:
 
     def record(self, row: Live) -> Record:
         """What a row of the state is of."""
-        give = self._readers.get(row.n)
-        if give is None:
-            if len(self._readers) >= _READERS:
-                self._readers.clear()
-            give = self._readers[row.n] = reader(self._entry(row))
-        kept = give(row.row)
-        if not kept.fields.get("data") and (data := self._argument(row)) is not None:
-            kept.fields["data"] = data
-        return kept
+        held = self._held(row)
+        return Record(held.lane, *held.split())
 
     def _mine(self, id: str, rows: list[Live], touched: dict[Key, int] | None) -> Mine:
         schedule, gone_us, runs = None, None, []
@@ -116,10 +129,21 @@ class Recall:
         return Mine(id, schedule, gone_us, tuple(runs))
 
     def _held(self, row: Live) -> Held:
-        kept = self.record(row)
-        pairs = [each for name, value in kept.fields.items() for each in (name.encode(), value)]
-        pairs += [each for name, value in kept.schedule.items() for each in (f"{OWN}{name}".encode(), value)]
-        return Held(row.id, row.run, row.place, kept.lane, row.due, row.nominal, row.last, row.note, pairs)
+        give = self._readers.get(row.n)
+        if give is None:
+            if len(self._readers) >= _READERS:
+                self._readers.clear()
+            give = self._readers[row.n] = reader(self._entry(row))
+        lane, record = give(row.row)
+        if b"" in record and (data := self._argument(row)) is not None:
+            record = with_arguments(record, data)
+        return Held(row.id, row.run, row.place, lane, row.due, row.nominal, row.last, row.note, record)
+
+    def _touches(self, row: body.Row | None) -> Iterator[Touch]:
+        """What the log's entry in *row* touched; of one that was kept raw nobody knows."""
+        if row is not None and row[2] is not None:
+            with suppress(UnknownEntry):
+                yield from touches(body.entry_of(row), self.run_suffix)
 
     def _entry(self, row: Live) -> Entry:
         with converted(self._path):
@@ -148,7 +172,9 @@ def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall
         check_file(db, path, namespace)
         with converted(path, CORRUPT_AT_OPEN):
             db.execute("BEGIN")
-            facts: dict[str, Any] = dict(db.execute("SELECT name, value FROM fact").fetchall())
+            facts = facts_of(db, path)
+            if not facts:
+                raise ArchiveError(f"archive {path}: it knows nothing yet")
             life = int(facts.get("life", 1))
             check = Check(db, path, clock)
             while check.step(_CHECK_MS, life, *([life + 1] if "boot_n" in facts else ())):

@@ -52,11 +52,14 @@ def scanned(entry: Entry) -> Iterator[Row]:
         yield Row(id, run, place, lane, None if due == "-" else int(due), first, texts[first:at])
 
 
+Given = tuple[str, Texts]  # lane, '' where there is none (an enqueued run); the record, as ``core.held`` has it
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """
     What a row of the state is of. ``fields``: RQ's job or, of a recurring schedule, the template of its runs;
-    ``schedule``: a recurring schedule's own. ``lane`` is '' where there is none: an enqueued run.
+    ``schedule``: a recurring schedule's own.
     """
 
     lane: str
@@ -64,37 +67,42 @@ class Record:
     schedule: dict[str, bytes]
 
 
-def reader(entry: Entry) -> Callable[[int], Record]:
+def reader(entry: Entry) -> Callable[[int], Given]:
     """
-    Gives the record in a row of an entry that puts something; the entry is taken apart once.
+    Gives the lane and the record in a row of an entry that puts something; the entry is taken apart once.
 
     Raises:
         UnknownEntry: the entry is of another kind.
     """
     if entry.kind == "put":
         puts = Puts.of(entry)
-        shared = _named(puts.shared)
-        return lambda row: Record(puts.lane, shared | {"data": puts.datas[row]}, {})
+        return lambda row: (puts.lane, [*puts.shared, b"data", puts.datas[row]])
     if entry.kind == "put_recurring":
         put = PutRecurring.of(entry)
-        found = Record(text(put.schedule.get("lane", b"normal")), _named(put.template), put.schedule)
+        own = [each for name, value in put.schedule.items() for each in (name.encode(), value)]
+        found = text(put.schedule.get("lane", b"normal")), [*put.template, *_as_own(own)]
         return lambda row: found
     if entry.kind == "enqueue":
-        run = Record("", _named(entry.body[6:]), {})
-        return lambda row: run
+        return lambda row: ("", entry.body[6:])
     if entry.kind == "restore":
         rows = [row for _, row in restored(entry)]
-        return lambda row: Record(rows[row].lane, _named(rows[row].job), _named(rows[row].own))
+        return lambda row: (rows[row].lane, [*rows[row].job, *_as_own(rows[row].own)])
     if entry.kind == SCAN:
         scan = list(scanned(entry))
-        return lambda row: _scanned_record(scan[row])
+        return lambda row: (scan[row].lane, scan[row].record)
     raise UnknownEntry(f"entry {entry.position.id} ({entry.kind}) holds no record")
 
 
-def _scanned_record(row: Row) -> Record:
-    fields = _named(row.record)
-    own = {name.removeprefix(OWN): value for name, value in fields.items() if name.startswith(OWN)}
-    return Record(row.lane, {name: value for name, value in fields.items() if not name.startswith(OWN)}, own)
+def with_arguments(record: Texts, data: bytes) -> Texts:
+    """*record* with arguments that stood apart from it."""
+    at = record.index(b"data", 0) + 1
+    return [*record[:at], data, *record[at + 1 :]]
+
+
+def _as_own(pairs: Texts) -> Iterator[bytes]:
+    for name, value in zip(pairs[::2], pairs[1::2], strict=True):
+        yield OWN.encode() + name
+        yield value
 
 
 def without_arguments(entry: Entry) -> tuple[Entry, dict[int, bytes]]:
@@ -156,7 +164,3 @@ def _places_of_data(entry: Entry) -> dict[int, int]:
     return {
         row: at + 1 for row, (first, last) in enumerate(spans) for at in range(first, last, 2) if body[at] == b"data"
     }
-
-
-def _named(pairs: Texts) -> dict[str, bytes]:
-    return {text(name): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}

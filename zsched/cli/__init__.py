@@ -15,13 +15,18 @@ from zsched.cli.log import log
 from zsched.cli.processes import bench, daemon
 from zsched.cli.program import program
 from zsched.cli.puts import add, set_
+from zsched.cli.recover import recover
 from zsched.cli.rules import next_
 from zsched.cli.status import status
 from zsched.cli.up import up
 
 __all__ = ["main", "program"]
 
-for _command in (add, set_, ls, show, cancel, pause, resume, run, next_, why, history, log, status, daemon, up, bench):
+_COMMANDS = (
+    *(add, set_, ls, show, cancel, pause, resume, run, next_, why, history, log),
+    *(status, recover, daemon, up, bench),
+)
+for _command in _COMMANDS:
     program.add_command(_command)
 
 

@@ -21,7 +21,9 @@ from zsched.storage.reader import Overview
 
 LATE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
 FORGOTTEN_MS: Final = 3_600_000  # an archive that reported nothing for longer is not shown: it has moved or is gone
-_TROUBLED: Final = (ArchiveState.FAILED, ArchiveState.REFUSED)
+_TROUBLED: Final = (ArchiveState.FAILED, ArchiveState.REFUSED, ArchiveState.LOST)
+_AWAITED: Final = "zsched recover"  # in the trouble of an archive that does not put back what Redis lost by itself
+_PUTS_BACK: Final = "Redis lost something that this archive has, and it is being put back"
 
 
 @click.command(cls=Subcommand)
@@ -29,7 +31,8 @@ _TROUBLED: Final = (ArchiveState.FAILED, ArchiveState.REFUSED)
 def status(invocation: Invocation) -> int:
     """
     Show who leads, what waits and how late it is, and how far the archives are. Exit code 4 when nobody leads,
-    something is overdue by more than 10 seconds, no archive follows the log, or one has failed.
+    something is overdue by more than 10 seconds, no archive follows the log, or one has failed, or has what Redis
+    lost: then it says whether that is being put back, or `zsched recover` is awaited.
 
     \b
     Example:
@@ -55,7 +58,7 @@ def _problems(overview: Overview) -> list[str]:
     if _late_ms(overview) > LATE_MS:
         problems.append(f"the oldest due schedule is {duration_text(_late_ms(overview))} late")
     problems += [
-        f"archive {_place(report)} {report.state.value}: {_trouble(report) or 'it gives no reason'}"
+        f"archive {place_of(report)} {report.state.value}: {_trouble(report) or 'it gives no reason'}"
         for report in _shown(overview)
         if report.state in _TROUBLED and report.is_recent(overview.now_ms)
     ]
@@ -70,14 +73,22 @@ def _problems(overview: Overview) -> list[str]:
 def _shown(overview: Overview) -> list[Report]:
     """The archives that were heard of lately, by place: who reported last changes from call to call."""
     lately = [report for report in overview.archives if report.is_recent(overview.now_ms, FORGOTTEN_MS)]
-    return sorted(lately, key=lambda report: (_place(report), report.archive))
+    return sorted(lately, key=lambda report: (place_of(report), report.archive))
 
 
-def _place(report: Report) -> str:
+def place_of(report: Report) -> str:
+    """Where an archive is: host and path."""
     return f"{report.about.get('host', '?')}:{report.about.get('path', '?')}"
 
 
+def awaits_people(report: Report) -> bool:
+    """Whether an archive has what Redis lost, and waits for ``zsched recover``: [archive] recovery = "manual"."""
+    return report.state is ArchiveState.LOST and _AWAITED in str(report.about.get("trouble"))
+
+
 def _trouble(report: Report) -> str | None:
+    if report.state is ArchiveState.LOST and not awaits_people(report):
+        return _PUTS_BACK  # what it told of troubles before is no matter now
     trouble = report.about.get("trouble")
     return None if trouble is None else str(trouble)
 
@@ -108,7 +119,7 @@ def _archive_to_dict(report: Report, overview: Overview) -> dict[str, Any]:
 
 def _archive_text(report: Report, overview: Overview) -> str:
     behind, since = overview.behind(report), _complete_since(report, "the beginning")
-    parts = [_place(report), report.state.value]
+    parts = [place_of(report), report.state.value]
     if report.position is None:
         parts.append("nothing on its disk yet")
     elif behind is None:

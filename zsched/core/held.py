@@ -10,6 +10,7 @@ from zsched.core.log import Texts, text
 OWN: Final = "schedule:"  # before the names of a recurring schedule's own fields in a record
 # What changes as a run or schedule goes its way; it says nothing of what was asked for.
 _OF_RUN = frozenset("status created_at enqueued_at started_at ended_at last_heartbeat worker_name zs_uncertain".split())
+_MOVING = frozenset(name.encode() for name in _OF_RUN)
 _OF_SCHEDULE = frozenset("version created_at updated_at nominal last ended_at".split())
 
 
@@ -44,6 +45,13 @@ class Held:
             {name: value for name, value in job.items() if name not in _OF_RUN},
             {name: value for name, value in own.items() if name not in _OF_SCHEDULE},
         )
+
+    def job_asked_for(self) -> Texts:
+        """The same of a one-shot or a run of it, as texts; quick where nothing changed."""
+        if _MOVING.isdisjoint(self.record[::2]):
+            return self.record
+        pairs = zip(self.record[::2], self.record[1::2], strict=True)
+        return [each for name, value in pairs if name not in _MOVING for each in (name, value)]
 
     def is_same(self, other: Held) -> bool:
         """Whether both say the same of a schedule: where it is, when it is due, and what was asked for."""

@@ -236,7 +236,7 @@ def restored(entry: Entry) -> Iterator[tuple[int, Restored]]:
 def merged(entry: Entry) -> list[Position]:
     """The ends of histories of which nothing is missing where a ``merged`` entry stands. Raises UnknownEntry."""
     with reading(entry):
-        return [Position.parse(line) for line in text(entry.fields()[b"positions"]).split("\n")]
+        return [Position.parse(line) for line in text(entry.fields()[b"positions"]).splitlines()]
 
 
 def ended(entry: Entry) -> Iterator[Ended]:

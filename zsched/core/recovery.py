@@ -12,7 +12,7 @@ under both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -48,25 +48,22 @@ class Verdict(Enum):
     UNRELATED = "unrelated"  # this is another data set
 
 
-def judge(
-    mine: Position, first: Position | None, last: Position | None, *, is_known: bool, is_same_set: bool
-) -> Verdict:
+def judge(mine: Position, first: Position | None, *, is_known: bool, is_same_set: bool) -> Verdict:
     """
-    What happened, by the archive's position and the log's *first* and *last* entry (None: it is empty). *is_known*:
-    the log has something of the archive's history, or a ``merged`` entry names it; *is_same_set*: it is called ``gen``
-    as the archive knows it.
+    What happened, by the archive's position and the log's *first* entry (None: it is empty). *is_known*: the log has
+    something of the archive's history, or a ``merged`` entry names it; *is_same_set*: it is called ``gen`` as the
+    archive knows it.
 
-    A log is complete when it begins with seq 1 (rule: whole). One that began before the archive's last entry was
-    written, and has nothing of it, never was its own.
+    A log is complete when it begins with seq 1 (rule: COMPLETE). One that is not, and whose first entry is later than
+    the archive's last, went on without it, whatever ids say (rule: PASSED_BY_TIME). One that began before that and has
+    nothing of the archive's history never was its own, unless it is called so.
     """
-    if is_known or first is None or last is None:
+    if first is None:
         return Verdict.LOST
-    if first.seq == 1:
-        is_older = first.t_us + _SKEW_US < mine.t_us
-        return Verdict.UNRELATED if is_older and not is_same_set else Verdict.LOST
-    if not is_same_set:
-        return Verdict.UNRELATED
-    return Verdict.LOST if mine.order > last.order else Verdict.LEFT_BEHIND
+    if first.seq != 1 and first.t_us > mine.t_us:
+        return Verdict.LEFT_BEHIND if is_known or is_same_set else Verdict.UNRELATED
+    is_later = first.seq == 1 and first.t_us + _SKEW_US >= mine.t_us
+    return Verdict.LOST if is_known or is_same_set or is_later else Verdict.UNRELATED
 
 
 class Touch(NamedTuple):
@@ -99,22 +96,32 @@ class Mine:
 
 
 class Branch:
-    """What the log has behind the last entry that an archive knows (rules: branch, lww, covers)."""
+    """What the log has behind the last entry that an archive knows (rules: BRANCH, LATEST_CHANGE, MERGED_COVERS)."""
 
     def __init__(self) -> None:
         self._touched: dict[Key, int] = {}
         self.merged: list[Position] = []  # ends of histories that are in this one, by their archives' word
         self.restored: tuple[Position, str] | None = None  # the last that was put back: entry, and whose knowledge
 
-    def add(self, entry: Entry, run_suffix: str) -> None:
-        """Take in an entry, in any order. Raises UnknownEntry."""
-        for touch in touches(entry, run_suffix):
-            t_us = touch.t_us if touch.is_restored else _FOR_GOOD
-            self._touched[touch.key] = max(self._touched.get(touch.key, 0), t_us)
+    def add(self, entry: Entry, run_suffix: str) -> set[str]:
+        """Take in an entry, in any order; the schedule ids that it touched. Raises UnknownEntry."""
+        touched = {self._touch(touch) for touch in touches(entry, run_suffix)}
         if entry.kind == "merged":
             self.merged += merged(entry)
         elif entry.kind == "restore" and (self.restored is None or self.restored[0].order < entry.position.order):
             self.restored = entry.position, text(entry.body[3])
+        return touched
+
+    def take(self, rows: Iterable[Restored]) -> None:
+        """Take in what the archive itself put back."""
+        for row in rows:
+            for touch in _of_restored(row):
+                self._touch(touch)
+
+    def _touch(self, touch: Touch) -> str:
+        t_us = touch.t_us if touch.is_restored else _FOR_GOOD
+        self._touched[touch.key] = max(self._touched.get(touch.key, 0), t_us)
+        return touch.key[0]
 
     def is_newer(self, key: Key, t_us: int) -> bool:
         """Whether what the new history has at *key* stands, against a change of *t_us*."""
@@ -156,16 +163,21 @@ def _schedule(mine: Mine, there: Held | None, branch: Branch) -> Restored | None
 def row_of(known: Known) -> Restored:
     """A schedule as it was, as a row of a restore."""
     held = known.held
-    job, own = held.asked_for()
+    place, note, since_ms = held.place, held.note, known.t_us // 1000
+    if place == "due" and held.due_ms is None:  # a foreign hand's: no lane takes it
+        place, note = "quarantine", f"{since_ms} its due time is none"
+    elif place in ("paused", "quarantine") and not note:
+        note = f"{since_ms} "
+    job, own_texts = held.job_asked_for(), list[bytes]()
     if held.run == "":
+        fields, own = held.asked_for()
         moving = {"nominal": held.nominal_ms, "last": held.last}
         own |= {name: str(value).encode() for name, value in moving.items() if value is not None}
         own |= {name: value for name, value in held.split()[1].items() if name == "created_at"}
-        if held.place == "ended":
-            own["ended_at"] = str(known.t_us // 1000).encode()
-    return Restored(
-        held.id, held.run, held.place, held.lane, held.due_ms, known.t_us, held.note, _texts(job), _texts(own)
-    )
+        if place == "ended":
+            own["ended_at"] = str(since_ms).encode()
+        job, own_texts = _texts(fields), _texts(own)
+    return Restored(held.id, held.run, place, held.lane, held.due_ms, known.t_us, note, job, own_texts)
 
 
 def _run(known: Known) -> Restored:
@@ -195,14 +207,18 @@ def touches(entry: Entry, run_suffix: str) -> Iterator[Touch]:
     require_known(entry)
     if entry.kind == "restore":
         for _, row in restored(entry):
-            if row.is_schedule:
-                yield Touch((row.id, ""), row.t_us, True)
-            if row.run:
-                yield Touch((row.id, row.run), row.t_us, True)
+            yield from _of_restored(row)
         return
     with reading(entry):
         for id, run in _KEYS[entry.kind](entry, run_suffix):
             yield Touch((id, run), entry.position.t_us)
+
+
+def _of_restored(row: Restored) -> Iterator[Touch]:
+    if row.is_schedule:
+        yield Touch((row.id, ""), row.t_us, True)
+    if row.run:
+        yield Touch((row.id, row.run), row.t_us, True)
 
 
 def _put(entry: Entry, suffix: str) -> Iterator[Key]:

@@ -158,9 +158,7 @@ class _Teller:
     def now(self, schedule: Schedule | None, now_ms: int) -> str:
         """Where it stands, by Redis."""
         if schedule is None:
-            assert self._chronicle is not None  # it has a past
-            last = _LAST.get(self._chronicle.changes[-1].what, "")
-            return f"it is not scheduled any more{_LOST if self.is_there else last}"
+            return f"it is not scheduled any more{_LOST if self.is_there else self._why_gone()}"
         note = f': "{schedule.note}"' if schedule.note else ""
         since = f" since {self._at(schedule.since_ms)}" if schedule.since_ms is not None else ""
         if schedule.state is ScheduleState.ACTIVE and schedule.next_ms is not None:
@@ -174,6 +172,20 @@ class _Teller:
         if schedule.state is ScheduleState.QUARANTINED:
             return f"quarantined{since}{note}; schedule it again, or cancel it"
         return f"ended{since}: its rule gives no more occurrences"
+
+    def _why_gone(self) -> str:
+        """What happened to it last; of one that went with its run, what became of that."""
+        assert self._chronicle is not None  # it has a past
+        changes = self._chronicle.changes
+        ends = {change.run_id: change.why for change in changes if change.what is What.RUN_ENDED}
+        last = next((change for change in reversed(changes) if change.what is not What.RUN_ENDED), changes[-1])
+        why = _LAST.get(last.what, "")
+        if last.what not in _PUSHES:
+            return why
+        if last.run_id not in ends:
+            return f"{why}; that its run ended is not recorded yet"
+        how = ends[last.run_id]
+        return f"{why}, and its run {_RUN_ENDED.get(how, _RUN_GONE if how == 'gone' else how)}"
 
     def _note(self, change: Change) -> None:
         """What *change* means for those that follow."""
@@ -319,11 +331,16 @@ _WORDS: Final[dict[What, Callable[[_Teller, Change], str]]] = {
     What.WITHDRAWN: _Teller._withdrawn,
 }
 _LAST: Final = {
-    What.FIRED: ": a one-shot is over once it fired; what became of its run, RQ knows",
-    What.ENQUEUED: ": it ran; what became of its run, RQ knows",
+    What.FIRED: ": it fired",
+    What.FOUND: ": it had fired",
+    What.ENQUEUED: ": it was pushed on request",
+    What.PUSHED_AGAIN: ": it was pushed again",
+    What.RUN_ENDED: ": it had fired",
     What.CANCELLED: ": it was cancelled",
     What.SKIPPED: ": its occurrence was skipped",
 }
+_PUSHES: Final = (What.FIRED, What.FOUND, What.ENQUEUED, What.PUSHED_AGAIN, What.RUN_ENDED)  # and it was gone
+_RUN_GONE: Final = "is not in RQ any more: nobody recorded what became of it"
 _RUN_ENDED: Final = {
     "finished": "succeeded",
     "failed": "failed",

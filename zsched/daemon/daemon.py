@@ -21,10 +21,12 @@ from zsched.daemon.answerer import Answerer
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.elector import Elector
 from zsched.daemon.tick import Tick, Ticker
+from zsched.daemon.tracker import Tracker
 from zsched.daemon.trimmer import Trimmer
 from zsched.daemon.waker import Waker
+from zsched.daemon.warden import Warden
 from zsched.errors import RedisRefused, RedisUnavailable, ServerChanged, Stale
-from zsched.storage.connection import Link
+from zsched.storage.connection import Link, Wire
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease
@@ -59,6 +61,7 @@ class Daemon:
         self._waker = Waker(link, self._keys, self._clock)
         self._archiver = Archiver(settings, link, self._clock, self.id)
         self._answerer = Answerer(self._archiver, link, self._keys)
+        self._warden = Warden(link, self._archiver, self._clock, [self._tracker])
         self._is_stopping = False
         self._trouble: str | None = None  # what was said last of Redis, until it is well
         self._pause_ms = _FIRST_PAUSE_MS
@@ -83,6 +86,7 @@ class Daemon:
         self._waker.start()
         self._archiver.start()
         self._answerer.start()
+        self._warden.start()
         try:
             while not self._is_stopping:
                 try:
@@ -94,6 +98,7 @@ class Daemon:
                     self._pause_ms = min(2 * self._pause_ms, self._longest_pause_ms)
         finally:
             self._waker.stop()
+            self._warden.stop()
             self._answerer.stop()
             self._archiver.stop()
             log.info("daemon_stopped", daemon=self.id)
@@ -109,6 +114,9 @@ class Daemon:
             ticker = Ticker(dispatch, settings, self._clock)
             trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
             yield Session(server, elector, ticker, trimmer)
+
+    def _tracker(self, wire: Wire) -> Tracker:
+        return Tracker(Dispatch(wire, self._keys), self._archiver)
 
     def _serve(self, session: Session) -> None:
         """Lead whenever possible, until stopped or until the connection is lost."""
@@ -126,7 +134,8 @@ class Daemon:
                         session.ticker.observe(busy.now_ms, busy.sent_ms)
                         self._waker.wait(busy.retry_ms)
                     else:
-                        self._lead(session)
+                        with self._warden.serving(session.elector.term):
+                            self._lead(session)
                 except (Stale, ServerChanged) as error:
                     session.elector.lose(error)
                 except RedisRefused as error:  # of the campaign: out of memory, no permission

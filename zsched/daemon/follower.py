@@ -16,10 +16,10 @@ A report is written after the commit that it tells of, never before: ``durable``
 last entry; what is retained before it goes into the history alone; then the schedules and open runs are read
 in pages, each together with where the log stood; then the log is followed from the base on top of that, until
 its end. Before every page the log must still contain base and last end, or it begins again: all pages must be
-of one history (rule: page). Entries say absolute things, so those that a page had in it already change nothing.
+of one history (rule: ONE_HISTORY). Entries say absolute things, so those that a page had in it already change nothing.
 A schedule that moved from a place not yet read to one already read is missing then; the entry of its move names
 it, and it is read once more. Then state and position are switched in one transaction; until then the old ones
-stand, and count for a merge (rule: keep_old). After a merge the log must still contain the ``merged`` entry:
+stand, and count for a merge (rule: KEEP_OLD). After a merge the log must still contain the ``merged`` entry:
 else Redis lost it again, and what was known before is still known.
 """
 
@@ -92,7 +92,7 @@ class Follower:
 
     @property
     def hold_for_ms(self) -> int:
-        """How long nothing must fire, for what is being found out (rule: hold)."""
+        """How long nothing must fire, for what is being found out (rule: HOLD)."""
         return self._lease_ms if self.state is ArchiveState.LOST else 0
 
     @property
@@ -117,8 +117,8 @@ class Follower:
         return True
 
     def note_gen(self) -> None:
-        """Note the name of the data set that is followed."""
-        gen = self._gen()
+        """Note the name of the data set that is followed; of another one nothing is noted."""
+        gen = self._gen() if self.state is ArchiveState.FOLLOWING else None
         if gen is not None:
             self._archive.note(gen=gen)
             self._archive.commit()
@@ -206,7 +206,7 @@ class Follower:
     def _cover(self) -> None:
         """
         Say what of peers' lost histories is in this one: a peer that reports a place which this log does not have, and
-        which this archive had before, lacks nothing here (rule: covers).
+        which this archive had before, lacks nothing here (rule: MERGED_COVERS).
         """
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_cover_ms:

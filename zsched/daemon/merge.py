@@ -4,18 +4,20 @@ A merge: what one archive knows and Redis lost is put back; done by any daemon, 
 No election and no vote: each archive compares what it knows with what Redis holds, puts back what is missing,
 and says so with one ``merged`` entry. Two that know different things may both merge, in any order: the later one
 adds what the earlier one did not know, and where both know something the later change counts (``core.recovery``).
-The rules, by the names that ``tests/model`` leaves out one by one:
+The rules, by the names under which ``tests/model`` leaves them out, one by one:
 
-==========  =========================================================================================
-identity    entries are compared by id *and* t: two histories share ids
-branch      what clients or a leader changed after the last entry that both have is left alone
-lww         a restored row keeps its old t; the later t of two archives stands
-covers      a ``merged`` entry names ends of histories that are in this one: nothing behind is missing
-tail        a restore is refused when the log has gone on since the comparison (lib/seen.lua)
-wait        who sees that another archive is restoring waits for it
-hold        nothing fires meanwhile; it lapses by itself when the restorer dies
-merged      who merged follows the new history only if that still has the ``merged`` entry
-==========  =========================================================================================
+=================  ==================================================================================
+IDENTITY           entries are compared by id *and* t: two histories share ids
+BRANCH             what clients or a leader changed after the last entry that both have is left alone
+GONE_TOO           with nothing in common, what Redis has and the archive knows to be over is taken out
+LATEST_CHANGE      a restored row keeps its old t; the later t of two archives stands
+OPEN_IS_UNCERTAIN  a run that was fired and not over is pushed again marked, or recorded as skipped
+MERGED_COVERS      a ``merged`` entry names ends of histories that are in this one: nothing is missing
+COMPARE_AND_SET    a restore is refused when the log went on since the comparison (lib/seen.lua)
+YIELD              who sees that another archive is restoring waits for it
+HOLD, HOLD_ENDS    nothing fires meanwhile; the hold lapses by itself when the restorer dies
+MERGED_STAYS       who merged follows the new history only if that still has the ``merged`` entry
+=================  ==================================================================================
 
 Not guaranteed: what no archive had.
 """
@@ -23,8 +25,8 @@ Not guaranteed: what no archive had.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from typing import Final
 
 from zsched.archive import Recall
@@ -48,6 +50,26 @@ class HistoryChanged(Exception):
 
 class OtherRestores(Exception):
     """Another archive is putting back what it knows: wait for it, then compare again."""
+
+
+class Ahead(Iterator[list[Mine]]):
+    """Pages of which the next can be fetched before it is wanted, while Redis works."""
+
+    def __init__(self, source: Iterator[list[Mine]]) -> None:
+        self._source = source
+        self._next: list[Mine] | None = None
+
+    def fetch(self) -> None:
+        """Have the next page ready."""
+        if self._next is None:
+            self._next = next(self._source, None)
+
+    def __next__(self) -> list[Mine]:
+        self.fetch()
+        page, self._next = self._next, None
+        if page is None:
+            raise StopIteration
+        return page
 
 
 class Merge:
@@ -77,6 +99,8 @@ class Merge:
         self.merged: Position | None = None  # the entry that says that all is back
         self.covered: frozenset[Position] = frozenset()  # the histories' ends that it names
         self.done: Counter[str] = Counter()  # rows that were put back, by place
+        self.on_restored: Callable[[Position, list[Restored]], None] | None = None  # hears what each entry put back
+        self._ahead = Ahead(iter(()))
         self._touched: dict[Key, int] | None = None  # behind what both have; None: all that is known
 
     def compare(self) -> None:
@@ -101,12 +125,12 @@ class Merge:
     @property
     def total(self) -> int:
         """How many schedules are compared."""
-        return len(self._touched) if self._touched is not None else self._recall.count()
+        return len({id for id, _ in self._touched}) if self._touched is not None else self._recall.count()
 
     def rows(self) -> Iterator[list[Restored]]:
         """What Redis lacks, in portions; nothing is written."""
         for page in self._pages():
-            yield from portions(page)
+            yield from portions(self._lacking(page))
 
     def run(self) -> Iterator[int]:
         """
@@ -117,10 +141,11 @@ class Merge:
             HistoryChanged, OtherRestores: begin again, with another comparison.
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
-        compared = 0
-        for page in self._pages():
-            for portion in portions(page):
-                self._restore(portion)
+        compared, self._ahead = 0, Ahead(self._pages())
+        for page in self._ahead:
+            while page:
+                touched = self._restore(self._lacking(page))
+                page = [mine for mine in page if mine.id in touched]
             compared += _PAGE
             yield compared
         positions = [report.position for report in self._archivers.reports() if report.position is not None]
@@ -133,35 +158,45 @@ class Merge:
 
     # -- comparing --------------------------------------------------------------------------------
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: Entry) -> set[str]:
+        """Take in an entry of the branch; the ids that it touched."""
         try:
-            self.branch.add(entry, self._keys.run_suffix)
+            return self.branch.add(entry, self._keys.run_suffix)
         except UnknownEntry:  # a newer version's: what it touched is not known here
-            return
+            return set()
 
-    def _read_on(self) -> None:
-        """Take in what the log has behind ``seen``."""
+    def _read_on(self) -> set[str]:
+        """Take in what the log has behind ``seen``; the ids that it touched."""
         entries = self._log.read(self.seen.id if self.seen else "-", _BACK)
         if self.seen is not None:
             if not entries or entries[0].position != self.seen:
                 raise HistoryChanged
             entries = entries[1:]
-        before = self.branch.restored
+        before, touched = self.branch.restored, set[str]()
         for entry in entries:
-            self._add(entry)
+            touched |= self._add(entry)
             self.seen = entry.position
         if self.branch.restored != before:
             raise OtherRestores
+        return touched
 
     # -- rows -------------------------------------------------------------------------------------
 
-    def _pages(self) -> Iterator[list[Restored]]:
-        """What Redis lacks, of a page of schedules each."""
+    def _pages(self) -> Iterator[list[Mine]]:
+        """What is known of the schedules that are compared, a page at a time."""
         touched = self._touched
         ids = self._recall.ids() if touched is None else iter(dict.fromkeys(id for id, _ in touched))
         known = self._recall.known(ids, touched)
+        if touched is None:
+            known = chain(self._gone(), known)
         while page := list(islice(known, _PAGE)):
-            yield self._lacking(page)
+            yield page
+
+    def _gone(self) -> Iterator[Mine]:
+        """What Redis has and the archive knows to be over, with nothing in common (rule: GONE_TOO)."""
+        for id in list(dict.fromkeys(self._census.ids())):
+            if not self._recall.has(id) and (gone_us := self._recall.last_touch(id)) is not None:
+                yield Mine(id, None, gone_us, ())
 
     def _lacking(self, page: list[Mine]) -> list[Restored]:
         """Compare *page* with what Redis holds now, as of ``seen``."""
@@ -186,17 +221,22 @@ class Merge:
             self._wire.send("EXISTS", self._keys.job(run_id))
         return {run_id for run_id, found in zip(run_ids, [self._wire.receive() for _ in run_ids], strict=True) if found}
 
-    def _restore(self, rows: list[Restored]) -> None:
-        """Put *rows* back, but for those that somebody touches meanwhile."""
-        while rows:
-            entry = self._restoring.restore(rows, self.seen)
-            if entry is not None:
+    def _restore(self, rows: list[Restored]) -> set[str]:
+        """
+        Put *rows* back, but for those of schedules that somebody touches meanwhile: the ids of these, which have to be
+        compared again.
+        """
+        touched = set[str]()
+        for portion in portions(rows):
+            while untouched := [row for row in portion if row.id not in touched]:
+                entry = self._restoring.restore(untouched, self.seen, self._ahead.fetch)
+                if entry is None:
+                    touched |= self._read_on()
+                    continue
                 self.seen = entry
-                self.done.update(row.place for row in rows)
-                return
-            self._read_on()
-            rows = [row for row in rows if not self._is_touched(row)]
-
-    def _is_touched(self, row: Restored) -> bool:
-        keys: Iterable[Key] = [(row.id, "")] if row.is_schedule else [(row.id, row.run)]
-        return any(self.branch.is_newer(key, row.t_us) for key in keys)
+                self.branch.take(untouched)
+                self.done.update(row.place for row in untouched)
+                if self.on_restored is not None:
+                    self.on_restored(entry, untouched)
+                break
+        return touched

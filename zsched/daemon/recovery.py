@@ -7,10 +7,10 @@ Recovery: what a daemon does when the log does not go on from where its archive 
     the log was trimmed past it ──────► the history stays readable; begin again from what Redis holds
     another data set ─────────────────► refused: touch nothing
 
-In a log's own time: as soon as the archiver finds another entry where its own should be, it reports (which holds
-fire), waits 1.5 s for ``merged`` entries of other archives, longer while another one restores, compares, and
-merges in slices between which it reports again. ``[archive] recovery = "manual"`` stops before the merge and keeps
-the hold up until ``zsched recover`` has done it.
+As soon as the archiver finds another entry where its own should be, it reports (which holds fire), waits 1.5 s for
+``merged`` entries of other archives (rule: WAIT), longer while another one restores (YIELD), compares, and merges in
+slices between which it reports again. ``[archive] recovery = "manual"`` stops before the merge and keeps the hold up
+until ``zsched recover`` has done it.
 
 A restorer that dies leaves a hold that lapses, and its report, an old position, from which it or another goes on.
 Not guaranteed: what an archive brings that returns after the log was trimmed past it.
@@ -121,7 +121,7 @@ class Recovery:
         merge.compare()
         is_same_set = gen is None or not archive.gens or gen in archive.gens
         self.verdict = judge(
-            position, first.position if first else None, merge.seen, is_known=merge.is_known, is_same_set=is_same_set
+            position, first.position if first else None, is_known=merge.is_known, is_same_set=is_same_set
         )
         if self.verdict is Verdict.LOST and self._said != position:
             common, path = merge.common.id if merge.common else None, str(archive.path)

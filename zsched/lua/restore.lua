@@ -16,7 +16,7 @@
 --
 -- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. A run that was fired and
 -- not over (`open`) is pushed again here, marked uncertain; `skipped` records that it is not, as its schedule
--- wishes. The entry keeps each row's old t, by which two archives that know different things agree (rule: lww).
+-- wishes. The entry keeps each row's old t, by which two archives that know different things agree (rule: LATEST_CHANGE).
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, rq_queues_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, seen_entry, seen_t, hold_for_ms, reason, archive,
@@ -32,6 +32,14 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
 
+-- Whether a run's job is there to stay: not one that waits, if its schedule, a row before this one, is replaced here.
+local replaced = {}
+local function stays(row)
+  local job_key = 'rq:job:' .. row.run_id
+  return redis.call('EXISTS', job_key) == 1
+    and not (replaced[row.id] and redis.pcall('HGET', job_key, 'status') == 'scheduled')
+end
+
 local rows, ids, at = {}, {}, 10
 for n = 1, row_count do
   local id, run, place, lane, due_ms, t_us, note, sizes = unpack(ARGV, at, at + 7)
@@ -39,7 +47,7 @@ for n = 1, row_count do
   local first, first_own = at + 8, at + 8 + tonumber(job_size)
   local after = first_own + tonumber(own_size)
   local row = {id = id, run = run, place = place, lane = lane, due_ms = due_ms, t_us = t_us, note = note,
-    job = {unpack(ARGV, first, first_own - 1)}, own = {unpack(ARGV, first_own, after - 1)}}
+    first = first, first_own = first_own, after = after}
   if place == 'open' then
     for i = first, after - 1, 2 do
       if ARGV[i] == 'origin' then
@@ -49,41 +57,45 @@ for n = 1, row_count do
       end
     end
     row.run_id = id .. '-' .. run
-    if not queue_accepts(row.queue) or redis.call('EXISTS', 'rq:job:' .. row.run_id) == 1 then
+    if not queue_accepts(row.queue) or stays(row) then
       row.place = 'refused'
       ARGV[at + 2] = 'refused'
     end
   end
+  replaced[id] = replaced[id] or IS_SCHEDULE[place]
   rows[n], ids[n], at = row, id, after
 end
 local found = find(ids)
 
 local entry = append('restore', {'reason', reason, 'archive', archive, 'rows', row_count, unpack(ARGV, 10)})
 hold_on(hold_for_ms)
-local now_iso, earliest, pushed = iso(now_ms), {}, 0
+local now_iso, earliest, pushed = iso(now_ms), nil, 0
+local due, recurring = {high = {}, normal = {}, low = {}}, {}
 
 local function put_back(row)
   local key = schedule_prefix .. row.id
   if row.run == '' then
-    redis.call('SADD', recurring_key, row.id)
+    recurring[#recurring + 1] = row.id
     redis.call('DEL', key, template_prefix .. row.id)
-    row.own[#row.own + 1] = 'version'  -- a new one: a plan of the lost history's rule must not pass
-    row.own[#row.own + 1] = entry
-    redis.call('HSET', key, unpack(row.own))
-    if #row.job > 0 then
-      redis.call('HSET', template_prefix .. row.id, unpack(row.job))
+    -- A version of its own: a plan of the lost history's rule must not pass.
+    redis.call('HSET', key, 'version', entry, unpack(ARGV, row.first_own, row.after - 1))
+    if row.first_own > row.first then
+      redis.call('HSET', template_prefix .. row.id, unpack(ARGV, row.first, row.first_own - 1))
     end
   else
     local job_key = 'rq:job:' .. row.id .. '-' .. row.run
     redis.call('DEL', job_key)
-    if #row.job > 0 then
-      redis.call('HSET', job_key, 'status', 'scheduled', 'created_at', iso(tonumber(row.t_us) / 1000), unpack(row.job))
+    if row.first_own > row.first then
+      redis.call('HSET', job_key, 'status', 'scheduled', 'created_at', now_iso,
+        unpack(ARGV, row.first, row.first_own - 1))
     end
   end
   if row.place == 'due' then
-    redis.call('ZADD', lane_keys[row.lane], row.due_ms, row.id)
-    if not earliest[row.lane] or tonumber(row.due_ms) < tonumber(earliest[row.lane]) then
-      earliest[row.lane] = row.due_ms
+    local lane = due[row.lane]
+    lane[#lane + 1] = row.due_ms
+    lane[#lane + 1] = row.id
+    if not earliest or tonumber(row.due_ms) < tonumber(earliest) then
+      earliest = row.due_ms
     end
   elseif row.place ~= 'ended' then
     local key_of_place = row.place == 'paused' and paused_key or quarantine_key
@@ -101,13 +113,21 @@ for n, row in ipairs(rows) do
     end
   elseif row.place == 'open' then
     redis.call('HSET', 'rq:job:' .. row.run_id, 'status', 'queued', 'created_at', now_iso,
-      'enqueued_at', now_iso, 'zs_uncertain', '1', unpack(row.job))
+      'enqueued_at', now_iso, 'zs_uncertain', '1', unpack(ARGV, row.first, row.first_own - 1))
     push(row.queue, row.run_id, row.at_front)
     pushed = pushed + 1
   end
 end
 push_all()
-for _, due_ms in pairs(earliest) do
-  redis.pcall('PUBLISH', wake_key, due_ms)
+for lane, members in pairs(due) do
+  if #members > 0 then
+    redis.call('ZADD', lane_keys[lane], unpack(members))
+  end
+end
+if #recurring > 0 then
+  redis.call('SADD', recurring_key, unpack(recurring))
+end
+if earliest then
+  redis.pcall('PUBLISH', wake_key, earliest)
 end
 return {'OK', now_ms, entry, t, pushed}

@@ -20,14 +20,18 @@ if not seen or seen[2][4] ~= seen_t then
   return {'LOST'}
 end
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
+local function time(value)
+  return value and string.match(value, '^%S+$') or '-'
+end
+
 local rows = {}
 for i = 5, #ARGV do
   local job = redis.pcall('HMGET', 'rq:job:' .. ARGV[i], 'status', 'started_at', 'ended_at')
-  local status = not job.err and job[1] or 'gone'
-  if OVER[status] or status == 'gone' then
-    local function time(value)
-      return type(value) == 'string' and string.match(value, '^%S+$') or '-'
-    end
+  if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
+    return job  -- not allowed to look, say: that tells nothing of the job
+  end
+  local status = job[1] or 'gone'
+  if (OVER[status] or status == 'gone') and not string.find(ARGV[i], '%s') then  -- none of ours has a space in it
     rows[#rows + 1] = table.concat({ARGV[i], status, time(job[2]), time(job[3])}, ' ')
   end
 end

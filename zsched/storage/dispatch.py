@@ -1,4 +1,4 @@
-"""The leader's scripts: fire what is due, advance what recurs, quarantine what cannot be planned."""
+"""The leader's scripts: fire what is due, advance what recurs, quarantine what cannot be planned, track what runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from zsched.core.log import Position
 from zsched.core.policy import Plan
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
@@ -66,6 +67,13 @@ class Stopped:
     until_ms: int | None = None
 
 
+class Tracked(NamedTuple):
+    """What one track found: how many runs are over, and the entry that says so; None when none was."""
+
+    ended: int
+    entry: Position | None
+
+
 class Dispatch:
     """Leader's operations over the one wire that carries all of them. Every call raises Stale or ServerChanged."""
 
@@ -110,6 +118,19 @@ class Dispatch:
         """Take schedules that cannot be planned out of their lanes, each with a reason; how many were still there."""
         rows = [text for due, reason in bad for text in (*due[:4], reason)]
         return int(self._scripts.call("quarantine", rows=rows, **_fence(term))[1])
+
+    def track(self, term: Term, seen: Position, run_ids: Sequence[str]) -> Tracked | None:
+        """
+        Log which of *run_ids*, fired in the history that has the entry *seen*, are over by RQ. None (LOST) when the
+        log does not contain that entry: this Redis may never have heard of them.
+        """
+        reply = self._scripts.call("track", seen_entry=seen.id, seen_t=seen.t_us, rows=run_ids, **_fence(term))
+        if reply[0] == "LOST":
+            return None
+        _now_ms, entry, t_us, ended = reply
+        if ended == 0:
+            return Tracked(0, None)
+        return Tracked(ended, Position.parse(f"{shown(entry)} {shown(t_us)}"))
 
     def trim(self, term: Term, first_kept: str, limit: int) -> int:
         """Forget at most *limit* of the log's entries before id *first_kept*; how many went."""

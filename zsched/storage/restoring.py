@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
+
+import redis
 
 from zsched.core.log import Position, Restored
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
-from zsched.storage.scripts import Scripts
+from zsched.storage.scripts import Scripts, checked
 
 ROWS: Final = 200  # of one script, at most: about 5 ms of the server (measured)
 _TEXTS: Final = 6000  # Lua's unpack fails near 8,000
@@ -18,24 +20,38 @@ class Restoring:
     """The restores of one archive over one wire."""
 
     def __init__(self, wire: Wire, keys: Keys, archive: str, reason: str, hold_for_ms: int) -> None:
-        self._scripts = Scripts(wire, keys)
+        self._wire, self._scripts = wire, Scripts(wire, keys)
         self._archive, self._reason, self._hold_for_ms = archive, reason, hold_for_ms
 
-    def restore(self, rows: Sequence[Restored], seen: Position | None) -> Position | None:
+    def restore(
+        self, rows: Sequence[Restored], seen: Position | None, meanwhile: Callable[[], None]
+    ) -> Position | None:
         """
-        Put back *rows*, decided by a log that ends with *seen*. The entry of that, the log's new end; None: the log did
-        not end there any more, and nothing was done.
+        Put back *rows*, decided by a log that ends with *seen*, doing something else *meanwhile*. The entry of that,
+        the log's new end; None: the log did not end there any more, and nothing was done.
         """
-        reply = self._scripts.call(
-            "restore",
-            hold_for_ms=self._hold_for_ms,
-            reason=self._reason,
-            archive=self._archive,
-            row_count=len(rows),
-            rows=[text for row in rows for text in row.texts()],
+        arguments = {
             **_seen(seen),
-        )
-        return _position(reply)
+            "hold_for_ms": self._hold_for_ms,
+            "reason": self._reason,
+            "archive": self._archive,
+            "row_count": len(rows),
+        }
+        command = self._scripts.command("restore", [text for row in rows for text in row.texts()], arguments)
+        self._wire.send(*command)
+        try:
+            meanwhile()
+        finally:  # else the next reply would be this one
+            reply = self._received(command)
+        return _position(checked(reply))
+
+    def _received(self, command: list[Any]) -> list[Any]:
+        try:
+            reply: list[Any] = self._wire.receive()
+        except redis.exceptions.NoScriptError:
+            self._scripts.ensure("restore")
+            reply = self._wire.execute(*command)
+        return reply
 
     def merged(self, positions: Iterable[Position], seen: Position | None) -> Position | None:
         """Say that nothing of these histories is missing; as ``restore``."""

@@ -31,7 +31,7 @@ from redis.sentinel import (
 from zsched.config.passwords import read_password_file
 from zsched.config.sentinels import SentinelUrl
 from zsched.errors import ConfigError
-from zsched.storage.options import adopted_options
+from zsched.storage.options import adopted_options, our_options
 
 # Seconds for a Sentinel to answer: one on the host that just died must not keep us from asking the others.
 _PATIENCE_S: Final = 1.0
@@ -52,13 +52,13 @@ class Pool(SentinelConnectionPool):
     def by_url(cls, url: str, **options: Any) -> Pool:
         """
         A pool by a ``redis+sentinel://`` URL; *options* hold for connections to master and Sentinels alike, but for
-        a password, which is the master's.
+        a password, which is the master's; the URL's go before.
 
         Raises:
             ConfigError: the file with the Sentinels' password cannot be read. ValueError: not such a URL.
         """
         parsed = SentinelUrl.parse(url)
-        to_master = {**parse_url(parsed.plain), **options}  # type: ignore[no-untyped-call]  # redis-py's
+        to_master = {**options, **parse_url(parsed.plain), **our_options()}  # type: ignore[no-untyped-call]  # redis-py's
         is_tls = to_master.pop("connection_class", None) is redis.SSLConnection
         to_sentinels = {k: v for k, v in options.items() if k != "password"} | _of_sentinels(parsed)
         if to_sentinels.get("ssl"):

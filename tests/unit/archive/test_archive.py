@@ -55,6 +55,14 @@ def everything(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(path.parent.iterdir()))
 
 
+def prune(archive: Archive) -> None:
+    """Commit, and forget arguments that nobody needs."""
+    archive.commit()
+    archive.begin_pruning(0)
+    while archive.prune():
+        pass
+
+
 # -- following ------------------------------------------------------------------------------------
 
 
@@ -73,7 +81,7 @@ def test_what_was_committed_is_there_when_it_is_opened_again(archive: Archive) -
     id = archive.id
 
     with closing(reopened(archive)) as again:
-        assert (id, at(2), START, {"gen-1"}) == (again.id, again.position, again.complete_since, again.gens)
+        assert (id, at(2), START, ["gen-1"]) == (again.id, again.position, again.complete_since, again.gens)
         assert {f"a-{DUE_MS}": "due", "r": "due"} == places(again)
         assert [put(1, "a"), put_recurring(2, "r")] == history(again.path)
 
@@ -221,6 +229,21 @@ def test_arguments_that_are_not_kept_are_there_while_they_are_needed_and_then_no
 
     assert [] == rows(path, "SELECT * FROM argument WHERE n <> 3")
     assert 7 == len(history(path))
+    assert SECRET not in everything(path)
+
+
+def test_arguments_of_a_run_are_there_until_it_ended(path: Path) -> None:
+    with closing(Archive(path, "default", keep_args=False)) as archive:
+        archive.append([put(1, "a", data=SECRET), put(2, "b"), fire(3, f"a-{DUE_MS}", f"b-{DUE_MS}"), put(4, "z")])
+        prune(archive)
+        assert [SECRET, b"call", b"call"] == [record.fields["data"] for _, record in archive.state()]
+
+        archive.append([entry(5, "end", "rows", f"a-{DUE_MS} finished - -")])
+        prune(archive)
+
+        assert {f"b-{DUE_MS}": "open", f"z-{DUE_MS}": "due"} == places(archive)
+
+    assert [(2,), (4,)] == rows(path, "SELECT n FROM argument ORDER BY n")
     assert SECRET not in everything(path)
 
 

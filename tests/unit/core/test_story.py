@@ -254,8 +254,9 @@ def test_where_it_stands_is_what_redis_says(schedule: Schedule, expected: str) -
 @pytest.mark.parametrize(
     ("last", "expected"),
     [
-        (change(What.FIRED, nominal_ms=DUE_MS), "a one-shot is over once it fired; what became of its run, RQ knows"),
-        (change(What.ENQUEUED, run_id=RUN), "it ran; what became of its run, RQ knows"),
+        (change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), "it fired; that its run ended is not recorded yet"),
+        (change(What.FOUND, run_id=RUN, why="open"), "it had fired; that its run ended is not recorded yet"),
+        (change(What.ENQUEUED, run_id=RUN), "it was pushed on request; that its run ended is not recorded yet"),
         (change(What.CANCELLED), "it was cancelled"),
         (change(What.SKIPPED, nominal_ms=DUE_MS, why="uncertain"), "its occurrence was skipped"),
         (change(What.PAUSED), "nothing here says why, so Redis lost it, or a foreign hand removed it"),
@@ -263,6 +264,51 @@ def test_where_it_stands_is_what_redis_says(schedule: Schedule, expected: str) -
 )
 def test_what_redis_does_not_hold_any_more_has_a_reason(last: Change, expected: str) -> None:
     assert f"it is not scheduled any more: {expected}" == story(put(0), last).now
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("finished", "succeeded"),
+        ("failed", "failed"),
+        ("stopped", "was stopped"),
+        ("canceled", "was cancelled in RQ"),
+        ("gone", "is not in RQ any more: nobody recorded what became of it"),
+        ("of a later version", "of a later version"),
+    ],
+)
+def test_of_a_one_shot_that_fired_it_is_told_how_its_run_ended(status: str, expected: str) -> None:
+    fired, ended = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), change(What.RUN_ENDED, run_id=RUN, why=status)
+
+    assert f"it is not scheduled any more: it fired, and its run {expected}" == story(put(0), fired, ended).now
+
+
+def test_of_a_one_shot_that_was_pushed_again_that_is_told() -> None:
+    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), change(What.PUSHED_AGAIN, run_id=RUN))
+
+    assert "it is not scheduled any more: it was pushed again; that its run ended is not recorded yet" == told.now
+
+
+def test_the_end_of_another_run_is_not_that_of_the_last_one() -> None:
+    first, last = change(What.ENQUEUED, run_id="a-1"), change(What.ENQUEUED, run_id="a-2")
+
+    now = story(first, last, change(What.RUN_ENDED, run_id="a-1", why="finished")).now
+
+    assert now == "it is not scheduled any more: it was pushed on request; that its run ended is not recorded yet"
+
+
+def test_a_rule_was_cancelled_whatever_became_of_its_last_run_then() -> None:
+    fired = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS, next_ms=DUE_MS + MINUTE_MS)
+
+    told = story(fired, change(What.CANCELLED), change(What.RUN_ENDED, run_id=RUN, why="finished"))
+
+    assert "it is not scheduled any more: it was cancelled" == told.now
+
+
+def test_where_all_but_the_end_is_forgotten_that_is_told() -> None:
+    told = story(change(What.RUN_ENDED, run_id=RUN, why="failed"))
+
+    assert "it is not scheduled any more: it had fired, and its run failed" == told.now
 
 
 def test_a_past_explains_an_absence_or_does_not() -> None:

@@ -56,6 +56,9 @@ class FakeLink:
         self.opened.put(wire)
         return wire
 
+    def look_for_master(self) -> None:
+        """There are no Sentinels."""
+
 
 @pytest.fixture
 def link() -> FakeLink:

@@ -1,0 +1,151 @@
+"""A master, its replicas and the Sentinels that watch them: real processes on ports of 127.0.0.1."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+import socket
+import subprocess
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tests.faults.ledger import connect
+from tests.faults.processes import eventually
+from zsched.embedded import EmbeddedRedis, find_server
+from zsched.embedded.guard import Guard
+
+NAME = "mymaster"
+# The master stops taking writes as soon as no replica follows it, so that a failover that was asked for loses few.
+_SERVER = {"min-replicas-to-write": "1", "min-replicas-max-lag": "2", "repl-diskless-sync-delay": "0"}
+# How often Sentinels ask and tell, in ms: what they wait for is counted in that. Redis 6.2 has no such command.
+_HURRY = ("INFO-PERIOD", "200", "PUBLISH-PERIOD", "200")
+_WATCH = {"down-after-milliseconds": "500", "failover-timeout": "2000", "parallel-syncs": "2"}
+
+
+class Sentinels:
+    """
+    One master with *replicas* and three Sentinels, in folders of their own, held by *guard*. *hurry* shortens
+    what Sentinel waits for (an old master becomes a replica a second after a failover, not ten). *settings* are
+    the servers'.
+
+    ``url`` is what zsched is given. Servers are known by their ports.
+    """
+
+    def __init__(self, guard: Guard, replicas: int = 2, *, hurry: bool = True, **settings: str) -> None:
+        self._guard, self._processes = guard, list[subprocess.Popen[bytes]]()
+        self.folder = Path(tempfile.gettempdir(), f"zsched-{secrets.token_hex(6)}")
+        guard.remove_at_end(self.folder)
+        self.folder.mkdir(mode=0o700)
+        config = _SERVER | settings
+        first = EmbeddedRedis(tcp=True, guard=guard, config=config)
+        self.servers = [first]
+        first.start()
+        assert first.port is not None
+        for _ in range(replicas):
+            replica = EmbeddedRedis(tcp=True, guard=guard, config=config | {"replicaof": f"127.0.0.1 {first.port}"})
+            replica.start()
+            self.servers.append(replica)
+        eventually(lambda: self._replicas_of(first) == replicas)
+        self.ports = [self._start_sentinel(first.port) for _ in range(3)]
+        for port in self.ports if hurry else ():
+            with contextlib.suppress(redis.ResponseError):
+                self._ask(port, "DEBUG", *_HURRY)
+        eventually(lambda: all(self._knows_all(port, replicas) for port in self.ports))
+
+    @property
+    def hosts(self) -> list[str]:
+        """``host:port`` of every Sentinel."""
+        return [f"127.0.0.1:{port}" for port in self.ports]
+
+    @property
+    def url(self) -> str:
+        """What a user writes."""
+        return f"redis+sentinel://{','.join(self.hosts)}/{NAME}/0"
+
+    def master(self) -> EmbeddedRedis:
+        """The server that the first Sentinel takes for the master."""
+        port = self._ask(self.ports[0], "GET-MASTER-ADDR-BY-NAME", NAME)[1]
+        return next(server for server in self.servers if server.port == int(port))
+
+    def fail_over(self) -> EmbeddedRedis:
+        """Ask for another master, and return it when all Sentinels name it."""
+        old = self.master()
+        eventually(lambda: self._asked_for_failover())
+        return self.another_than(old)
+
+    def another_than(self, old: EmbeddedRedis) -> EmbeddedRedis:
+        """The new master, when every Sentinel names the same and it is not *old*."""
+
+        def chosen() -> bool:
+            named = {self._ask(port, "GET-MASTER-ADDR-BY-NAME", NAME)[1] for port in self.ports}
+            return len(named) == 1 and int(named.pop()) != old.port
+
+        eventually(chosen)
+        return self.master()
+
+    def stop_watching(self) -> None:
+        """End all Sentinels."""
+        for process in self._processes:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    def _asked_for_failover(self) -> bool:
+        try:
+            return bool(self._ask(self.ports[0], "FAILOVER", NAME))
+        except redis.ResponseError:  # "NOGOODSLAVE": it has not yet heard of the replicas' last state
+            return False
+
+    def _replicas_of(self, server: EmbeddedRedis) -> int:
+        with connect(server.tcp_url) as client:
+            info = client.info("replication")
+        return sum(1 for n in range(info["connected_slaves"]) if info[f"slave{n}"]["state"] == "online")
+
+    def _knows_all(self, port: int, replicas: int) -> bool:
+        told = self._ask(port, "MASTER", NAME)
+        state = dict(zip(told[::2], told[1::2], strict=True))
+        return (str(replicas), "2", "master") == (state["num-slaves"], state["num-other-sentinels"], state["flags"])
+
+    def _ask(self, port: int, *command: str) -> list[str]:
+        with connect(f"redis://127.0.0.1:{port}") as client:
+            connection: Any = client.connection_pool.get_connection()  # as it is: the client parses these replies
+            connection.send_command("SENTINEL", *command)
+            reply = connection.read_response()
+            connection.disconnect()
+        return [part.decode() for part in reply] if isinstance(reply, list) else [reply.decode()]
+
+    def _start_sentinel(self, master: int) -> int:
+        binary = find_server().path
+        for _ in range(20):
+            port = _free_port()
+            config, log = self.folder / f"{port}.conf", self.folder / f"{port}.log"
+            lines = [f"port {port}", "bind 127.0.0.1", f"dir {self.folder}", f"logfile {log}"]
+            lines += [f"sentinel monitor {NAME} 127.0.0.1 {master} 2"]
+            lines += [f"sentinel {key} {NAME} {value}" for key, value in _WATCH.items()]
+            config.write_text("\n".join(lines) + "\n")
+            process = self._guard.spawn([str(binary), str(config), "--sentinel"], cwd=self.folder)
+            self._processes.append(process)
+            if eventually(partial(self._state, port, process)) == "up":
+                return port
+            said = log.read_text(errors="replace") if log.exists() else ""
+            if "in use" not in said:
+                pytest.skip(f"{binary} does not run as Sentinel: {said[-500:]!r}")
+        raise AssertionError("no port was free")
+
+    def _state(self, port: int, process: subprocess.Popen[bytes]) -> str:
+        """Whether a Sentinel is up, or ended; "" while it starts."""
+        if process.poll() is not None:
+            return "ended"
+        with contextlib.suppress(redis.ConnectionError):
+            return "up" if self._ask(port, "MYID") else ""
+        return ""
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

@@ -1,0 +1,221 @@
+"""The fault campaign in its short form, and its audit on witnesses made by hand: a check must be able to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.faults.campaign.calls import Call
+from tests.faults.campaign.faults import FAULTS, chosen
+from tests.faults.campaign.histories import chains_of
+from tests.faults.campaign.receipts import Receipt
+from tests.faults.campaign.run import Campaign, Plan
+from tests.faults.campaign.safeguards import SAFEGUARDS, copy_code
+from tests.faults.campaign.verdict import Verdict, judge
+from tests.faults.campaign.witnesses import Loss, Place, Window, Witnesses
+from zsched.core.log import Entry, Position
+
+SHORT = ("leader-killed", "replies-cut", "older-aof", "flushall-burst")
+DUE_MS = 1_800_000_000_000
+DUE_US = DUE_MS * 1000
+S = 1_000_000
+
+
+def run(folder: Path, plan: Plan) -> tuple[Verdict, str]:
+    """The verdict on a campaign, and all that it said."""
+    said: list[str] = []
+    verdict = judge(Campaign(plan, folder, said.append).run())
+    return verdict, "\n".join([*said, *verdict.lines()])
+
+
+@pytest.mark.redis
+def test_a_short_campaign_finds_every_promise_kept(tmp_path: Path) -> None:
+    verdict, told = run(tmp_path, Plan(None, 5, chosen(SHORT, clock=False), crowd=1_000))
+
+    assert verdict.is_ok, told
+
+
+@pytest.mark.redis
+def test_without_the_comparison_in_advance_the_same_audit_fails(tmp_path: Path) -> None:
+    code = copy_code(tmp_path, "advance")
+
+    verdict, told = run(tmp_path, Plan(None, 5, chosen(SAFEGUARDS["advance"].faults, clock=False), code=code))
+
+    assert verdict.found["rhythm"], told
+
+
+def test_the_line_of_every_safeguard_is_still_there(tmp_path: Path) -> None:
+    for name in SAFEGUARDS:
+        copy_code(tmp_path / name, name)
+
+
+def test_every_fault_has_a_name_of_its_own() -> None:
+    assert len(FAULTS) == len({fault.name for fault in FAULTS})
+
+
+# -- witnesses made by hand ---------------------------------------------------------------------------
+
+
+def entry(seq: int, kind: str, *texts: str, t_us: int = 0, epoch: int = 1) -> Entry:
+    """An entry of the log, by default a second before the due time and later by a millisecond per entry."""
+    return Entry(Position(epoch, seq, t_us or DUE_US - S + seq * 1000), kind, [text.encode() for text in texts])
+
+
+def term(seq: int, **more: int) -> Entry:
+    return entry(seq, "term", "daemon", "d", "server", "s", **more)
+
+
+def put(seq: int, id: str = "a", **more: int) -> Entry:
+    return entry(seq, "put", "lane", "normal", "fields", "0", "rows", "1", id, str(DUE_MS), "data", "x", **more)
+
+
+def fire(seq: int, *fields: str, late_us: int = 500) -> Entry:
+    return entry(seq, "fire", *(fields or ("runs", f"a-{DUE_MS}")), t_us=DUE_US + late_us)
+
+
+def rule(seq: int) -> Entry:
+    own = {"version": f"1-{seq}", "trigger": '{"kind":"every","expr":"1000"}', "anchor": str(DUE_MS - 1000)}
+    own |= {"nominal": str(DUE_MS)}
+    pairs = [text for pair in own.items() for text in pair]
+    return entry(seq, "put_recurring", "id", "r", "due", str(DUE_MS), "schedule", "4", *pairs, "template", "0")
+
+
+def advance(seq: int, nominal_ms: int, next_ms: int, passed: str = "- - 0") -> Entry:
+    row = f"r fired {nominal_ms} {next_ms} {next_ms} {passed} -"
+    return entry(seq, "advance", "rows", row, t_us=nominal_ms * 1000 + 500 if nominal_ms >= DUE_MS else DUE_US)
+
+
+ASKED = Call("put", "a", DUE_US - 2 * S, DUE_US - 2 * S + 900, run_id=f"a-{DUE_MS}", due_ms=DUE_MS)
+RULED = Call("rule", "r", DUE_US - 2 * S, DUE_US - 2 * S + 900, every_ms=1000)
+RECEIVED = Receipt(f"a-{DUE_MS}", DUE_US + 3000, 77)
+END_US = DUE_US + 60 * S
+
+
+def seen(log: list[Entry], **more: object) -> Witnesses:
+    """One schedule that was put, pushed and received, but for what is said otherwise."""
+    given = {"calls": [ASKED], "receipts": [RECEIVED], "histories": [log], "log": log, "ended_us": END_US} | more
+    return Witnesses(**given)  # type: ignore[arg-type]
+
+
+def good() -> Witnesses:
+    return seen([term(1), put(2), fire(3)])
+
+
+def lost_at(at_us: int, **more: object) -> Witnesses:
+    """What Redis held was lost, and nothing of it put back; two entries that the archive has are all that is known."""
+    return seen(
+        [term(1, t_us=at_us)], receipts=[], histories=[[term(1), put(2)]], losses=[Loss("f", at_us, False)], **more
+    )
+
+
+def again(*fields: str) -> Witnesses:
+    """Pushed and received; then Redis went back to before that and pushed it again, as *fields* say."""
+    before, after = [term(1), put(2), fire(3)], [term(1), put(2), fire(3, *fields, late_us=5 * S)]
+    twice = [RECEIVED, Receipt(RECEIVED.run_id, DUE_US + 6 * S, 78)]
+    return seen(after, histories=[[*before, after[2]]], receipts=twice, losses=[Loss("f", DUE_US + S, True)])
+
+
+RUN = f"a-{DUE_MS}"
+RULE = [term(1), rule(2)]
+FAILING: dict[str, tuple[str, Callable[[], Witnesses]]] = {
+    "not received": ("lost", lambda: seen([term(1), put(2)], receipts=[])),
+    "pushed, and not received": ("lost", lambda: seen([term(1), put(2), fire(3)], receipts=[])),
+    "lost long before": ("lost", lambda: lost_at(DUE_US + 5 * S)),
+    "durable, and lost at once": ("lost", lambda: lost_at(DUE_US - S, calls=[replace(ASKED, is_durable=True)])),
+    "a rule that is nowhere": ("lost", lambda: seen(RULE, calls=[RULED], receipts=[])),
+    "cancelled, and fired": (
+        "cancelled and back",
+        lambda: seen(good().log, calls=[ASKED, Call("cancel", "a", DUE_US - S, DUE_US - S + 9, word="cancelled")]),
+    ),
+    "twice in one history": (
+        "doubled", lambda: seen([term(1), put(2), fire(3), fire(4, "runs", RUN, "uncertain", RUN)]),
+    ),
+    "again, unmarked": ("doubled", lambda: again("runs", RUN)),
+    "again, though it says skip": (
+        "doubled",
+        lambda: replace(again("runs", RUN, "uncertain", RUN), calls=[replace(ASKED, is_skip=True)]),
+    ),
+    "received twice": ("doubled", lambda: seen(good().log, receipts=[RECEIVED, RECEIVED])),
+    "received, and in no log": ("unaccounted", lambda: seen([term(1), put(2)])),
+    "pushed early": ("early", lambda: seen([term(1), put(2), fire(3, late_us=-1)])),
+    "received early": ("early", lambda: seen(good().log, receipts=[Receipt(RUN, DUE_US - 1, 77)])),
+    "late": ("late", lambda: seen([term(1), put(2), fire(3, late_us=2 * S)])),
+    "a hole in the log": ("the log", lambda: seen([term(1), put(2), fire(4)])),
+    "an epoch that falls": ("the log", lambda: seen([term(1, epoch=2), put(2), fire(3)])),
+    "an entry that nobody can read": ("the log", lambda: seen([*good().log, entry(4, "news", t_us=END_US)])),
+    "counted further than the log": ("the log", lambda: seen(good().log, seq=4)),
+    "two places": (
+        "places",
+        lambda: seen(RULE, places=[Place("r", "recurring", None), Place("r", "due", 1), Place("r", "paused", 1)]),
+    ),
+    "no place": ("places", lambda: seen(RULE, places=[Place("r", "recurring", None)])),
+    "a job without a place": ("places", lambda: seen(good().log, places=[Place("a", "waiting", DUE_MS)])),
+    "left behind": (
+        "places", lambda: seen(good().log, places=[Place("a", "due", DUE_MS), Place("a", "waiting", DUE_MS)]),
+    ),
+    "not a time of the rule": ("rhythm", lambda: seen([*RULE, advance(3, DUE_MS + 7, DUE_MS + 1007)])),
+    "an occurrence twice": (
+        "rhythm", lambda: seen([*RULE, advance(3, DUE_MS, DUE_MS + 1000), advance(4, DUE_MS, DUE_MS + 1000)]),
+    ),
+    "an occurrence left out": (
+        "rhythm",
+        lambda: seen([*RULE, advance(3, DUE_MS, DUE_MS + 1000), advance(4, DUE_MS + 2000, DUE_MS + 3000)]),
+    ),
+    "a daemon that died": ("said", lambda: seen(good().log, said=["daemon one ended by itself"])),
+    "a client that crashed": ("said", lambda: seen(good().log, calls=[ASKED, Call("put", "b", 1, 2, "crashed")])),
+}  # fmt: skip
+FINE: dict[str, Callable[[], Witnesses]] = {
+    "put, pushed, received": good,
+    "in the archive's lag": lambda: lost_at(DUE_US - S),
+    "again, and marked": lambda: again("runs", RUN, "uncertain", RUN),
+    "skipped": lambda: seen([term(1), put(2), fire(3, "skipped", RUN)], receipts=[]),
+    "brought back in RQ's queue": lambda: seen(
+        good().log, receipts=[RECEIVED, Receipt(RUN, DUE_US + 9 * S, 78)], losses=[Loss("f", DUE_US + S, True)]
+    ),
+    "late while a fault was at work": lambda: seen(
+        [term(1), put(2), fire(3, late_us=2 * S)], windows=[Window("f", DUE_US - S, DUE_US + 3 * S)]
+    ),
+    "a call that nobody answered": lambda: seen([term(1)], calls=[replace(ASKED, outcome="unknown")], receipts=[]),
+    "waits for its time": lambda: seen(
+        [term(1), put(2)],
+        receipts=[],
+        ended_us=DUE_US - 1,
+        places=[Place("a", "due", DUE_MS), Place("a", "waiting", DUE_MS)],
+    ),
+    "coalesced": lambda: seen(
+        [
+            *RULE,
+            advance(3, DUE_MS, DUE_MS + 1000),
+            advance(4, DUE_MS + 3000, DUE_MS + 4000, f"{DUE_MS + 1000} {DUE_MS + 2000} 2"),
+        ],
+        receipts=[],
+        calls=[],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_what_breaks_a_promise_is_found(name: str) -> None:
+    check, witnesses = FAILING[name]
+
+    verdict = judge(witnesses())
+
+    assert verdict.found[check], "\n".join(verdict.lines())
+    assert not verdict.is_ok
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_what_keeps_every_promise_is_fine(name: str) -> None:
+    verdict = judge(FINE[name]())
+
+    assert verdict.is_ok, "\n".join(verdict.lines())
+
+
+def test_a_history_that_went_back_is_two_chains_with_a_common_beginning() -> None:
+    first, second, lost, new = term(1), put(2), fire(3), fire(3, late_us=S)
+
+    assert [[first, second, lost], [first, second, new]] == chains_of([first, second, lost, new])
+    assert [[first, second], [term(1, t_us=DUE_US)]] == chains_of([first, second, term(1, t_us=DUE_US)])

@@ -1,0 +1,217 @@
+"""
+Client, daemon and command line behind real Sentinels: they follow the master wherever it goes.
+
+How long nothing was dispatched stands in what the tests print (``-rA``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+import redis
+from redis.sentinel import Sentinel
+
+from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued
+from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.sentinels import NAME, Sentinels
+from zsched import Client, NotArchived, RedisUnavailable
+from zsched.core.clock import from_ms
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+
+RUNS = 4_000  # one a millisecond
+WITHIN_MS = 12_000  # without dispatching; measured 4.5 to 6 s: 0.5 to notice, about 2 to choose, 2 for the hold
+UNSAFE = {"min-replicas-to-write": "0"}
+
+Start = Callable[..., DaemonProcess]
+
+
+def server_now_ms(server: EmbeddedRedis) -> int:
+    with connect(server.tcp_url) as client:
+        return int(client.time()[0]) * 1000
+
+
+def schedule_stream(url: str, server: EmbeddedRedis, number: int = RUNS) -> list[str]:
+    """Schedule one-shots, one a millisecond; their run ids. They are on every replica when this returns."""
+    begin_ms = server_now_ms(server) + 1_500
+    rows = [{"func": "app.run", "id": f"s{n:05d}", "at": from_ms(begin_ms + n)} for n in range(number)]
+    assert number == Client.from_url(url).schedule_many(rows).created
+    replicate(server)
+    return [f"s{n:05d}-{begin_ms + n}" for n in range(number)]
+
+
+def replicate(server: EmbeddedRedis) -> None:
+    """Return when all that was written until now is on every replica."""
+    with connect(server.tcp_url) as client:
+        replicas = client.info("replication")["connected_slaves"]
+        client.set("marker", "x")
+        assert replicas == client.wait(replicas, 10_000)
+
+
+def server_with(sentinels: Sentinels, number: int) -> EmbeddedRedis | None:
+    """The master, if its queue has *number* runs. Which one that is may change once more while Sentinels disagree."""
+    try:
+        master = sentinels.master()
+        with connect(master.tcp_url) as client:
+            return master if client.llen("rq:queue:default") >= number else None
+    except redis.ConnectionError:
+        return None
+
+
+def schedules(client: Client, id: str, **options: Any) -> bool:
+    """Whether the schedule was taken; a failover that is on refuses it."""
+    try:
+        return bool(client.schedule("app.run", id=id, **options).id)
+    except (RedisUnavailable, NotArchived):
+        return False
+
+
+def role(server: EmbeddedRedis) -> str:
+    """What *server* is; "" when Sentinel closed our connection just then, as it does to all when it changes a role."""
+    with connect(server.tcp_url) as client, suppress(redis.ConnectionError):
+        return str(client.info("replication")["role"])
+    return ""
+
+
+def adopted(sentinels: Sentinels) -> redis.Redis:
+    hosts = [("127.0.0.1", port) for port in sentinels.ports]
+    return Sentinel(hosts, socket_timeout=2).master_for(NAME)  # type: ignore[no-untyped-call,no-any-return]  # redis-py's
+
+
+def run_cli(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
+    env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    command = [sys.executable, "-m", "zsched.cli", "-u", url, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
+
+
+def test_a_client_goes_on_after_a_failover_on_the_new_master(guard: Guard) -> None:
+    sentinels = Sentinels(guard)
+    by_url, by_client = Client.from_url(sentinels.url), Client(adopted(sentinels))
+    soon = datetime.now().astimezone() + timedelta(hours=1)
+    by_url.schedule("app.run", id="a", at=soon)
+    by_client.schedule("app.run", id="b", at=soon)
+    replicate(sentinels.master())
+
+    new = sentinels.fail_over()
+
+    eventually(lambda: schedules(by_url, "c", at=soon))
+    eventually(lambda: schedules(by_client, "d", at=soon))
+    assert ["a", "b", "c", "d"] == sorted(one.id for one in by_client.list())
+    assert ["a", "b", "c", "d"] == sorted(one.id for one in Client.from_url(new.tcp_url).list())
+
+
+def test_after_kill_9_of_the_master_dispatch_goes_on_and_what_was_pushed_before_is_marked(
+    guard: Guard, start_daemon: Start
+) -> None:
+    sentinels = Sentinels(guard, hurry=False, **UNSAFE)  # in a hurry two of them fail over at once, now and then
+    old = sentinels.master()
+    daemon = start_daemon(sentinels.url)
+    daemon.wait_for("hold_ended")
+    expected = schedule_stream(sentinels.url, old)
+    with connect(old.tcp_url) as client:
+        eventually(lambda: client.llen("rq:queue:default") > RUNS // 6)
+        for replica in sentinels.servers[1:]:  # what is pushed from now on is lost
+            replica.suspend()
+        client.execute_command("CLIENT", "KILL", "TYPE", "replica")
+        kept = client.llen("rq:queue:default")
+        eventually(lambda: client.llen("rq:queue:default") > kept + 100)
+        pushed = set(queued(client))
+    old.kill()
+    for replica in sentinels.servers[1:]:
+        replica.resume()
+
+    with connect(eventually(lambda: server_with(sentinels, RUNS), within_s=30).tcp_url) as client:
+        assert set(expected) == set(queued(client))
+        assert [] == doubles(queued(client))
+        assert [] == doubles([run for run, _ in fired(client)])
+        assert_dense(client)
+        of_first_term = [entry for entry in entries(client, "fire") if entry.id.startswith("1-")]
+        survived = {run for entry in of_first_term for run in entry.fields["runs"].split()}
+        marked = {run for run in expected if client.hexists(f"rq:job:{run}", "zs_uncertain")}
+        pause_ms = longest_pause_ms(client)
+    again = pushed - survived
+    assert len(again) >= 100
+    assert again <= marked
+    assert not marked & survived
+    sys.stdout.write(f"measured: {pause_ms / 1000:.2f} s without dispatching, {len(again)} runs pushed again\n")
+    assert pause_ms < WITHIN_MS
+
+
+def test_after_a_failover_that_was_asked_for_all_of_the_daemon_moves_to_the_new_master(
+    guard: Guard, start_daemon: Start
+) -> None:
+    sentinels = Sentinels(guard)
+    old = sentinels.master()
+    daemon = start_daemon(sentinels.url, DAEMON_LEASE_MS="1000", DAEMON_RENEW_MS="250")
+    daemon.wait_for("hold_ended")
+    client = Client.from_url(sentinels.url)
+    expected = schedule_stream(sentinels.url, old)
+    with connect(old.tcp_url) as watch:
+        eventually(lambda: watch.llen("rq:queue:default") > RUNS // 6)
+
+    new = sentinels.fail_over()
+
+    daemon.wait_for("term_began", 2)
+    with connect(new.tcp_url) as watch:
+        eventually(lambda: watch.llen("rq:queue:default") >= RUNS, within_s=30)
+        assert set(expected) == set(queued(watch))
+        assert [] == doubles(queued(watch))
+        assert_dense(watch)
+        pause_ms = longest_pause_ms(watch)
+        eventually(lambda: watch.pubsub_numsub("zsched:{default}:wake")[0][1] == 1)
+        eventually(lambda: schedules(client, "durable", after=0.01, durable=True))
+        eventually(lambda: client.why("durable").source is not None)
+        eventually(lambda: role(old) == "slave")
+        eventually(lambda: schedules(client, "later", after=0.01, durable=True))
+        eventually(lambda: any(run.startswith("later-") for run in queued(watch)))
+        assert 0 == len(daemon.of("archive_failed"))
+    sys.stdout.write(f"measured: {pause_ms / 1000:.2f} s without dispatching\n")
+    assert pause_ms < WITHIN_MS
+
+
+def test_a_daemon_leaves_a_master_that_takes_writes_but_was_replaced(guard: Guard, start_daemon: Start) -> None:
+    sentinels = Sentinels(guard, 1, hurry=False, **UNSAFE)
+    old = sentinels.master()
+    daemon = start_daemon(sentinels.url, DAEMON_LEASE_MS="500", DAEMON_RENEW_MS="100")
+    daemon.wait_for("hold_ended")
+
+    new = sentinels.fail_over()
+
+    daemon.wait_for("term_began", 2)
+    assert "master" == role(new)
+    assert "master" == role(old)  # Sentinel makes a replica of it ten seconds after the failover
+    with connect(old.tcp_url) as watch:
+        eventually(lambda: watch.pubsub_numsub("zsched:{default}:wake")[0][1] == 0)
+    with connect(new.tcp_url) as watch:
+        eventually(lambda: watch.hlen("zsched:{default}:archivers") == 1)
+
+
+def test_the_command_line_asks_the_sentinels_and_says_what_is_wrong_with_them(guard: Guard) -> None:
+    sentinels = Sentinels(guard, 1)
+    connected = Client.from_url(sentinels.url)
+    connected.schedule("app.run", id="a", every=60)
+
+    status, listing = run_cli(sentinels.url, "status", "--json"), run_cli(sentinels.url, "ls", "--json")
+    misnamed = run_cli(sentinels.url.replace(NAME, "other"), "ls")
+    no_sentinel = run_cli(f"redis+sentinel://127.0.0.1:{sentinels.master().port}/{NAME}", "ls")
+    sentinels.stop_watching()
+    unwatched = run_cli(sentinels.url, "ls")
+
+    assert (4, "") == (status.returncode, status.stderr)  # nobody leads
+    assert (1, sentinels.url) == (json.loads(status.stdout)["recurring"], json.loads(status.stdout)["redis"])
+    assert ["a"] == [one["id"] for one in json.loads(listing.stdout)]
+    assert (1, 1, 1) == (misnamed.returncode, no_sentinel.returncode, unwatched.returncode)
+    assert f"know no master 'other', but {NAME}; correct its name" in misnamed.stderr
+    assert "no Sentinel answers" in no_sentinel.stderr
+    assert "unknown command" in no_sentinel.stderr
+    assert "no Sentinel answers" in unwatched.stderr
+    assert all(host in unwatched.stderr for host in sentinels.hosts)
+    assert "unchanged" == connected.schedule("app.run", id="a", every=60).outcome  # over the connection that it has

@@ -1,0 +1,179 @@
+"""The warden: when chores are done and when not, over which server, and what is said when one fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+import redis
+import structlog
+from structlog.testing import capture_logs
+
+from tests.faults.leader import Leader
+from tests.faults.processes import eventually
+from tests.faults.threads import know
+from zsched.core.clock import SystemClock
+from zsched.daemon import warden as module
+from zsched.daemon.warden import Warden
+from zsched.errors import ArchiveFailed, RedisUnavailable, ServerChanged, Stale
+from zsched.storage.connection import Link, Wire
+from zsched.storage.lease import Term
+
+pytestmark = pytest.mark.redis
+SOON_S = 0.1  # in which nothing must happen
+
+
+class Archiver:
+    """What a warden asks of one."""
+
+    is_healthy = True
+
+
+class Chore:
+    """Says in which term and over which wire it was done; raises what it is told to, each once."""
+
+    name, every_ms = "chore", 5.0
+
+    def __init__(self) -> None:
+        self.done: list[tuple[Wire, Term]] = []
+        self.raises: list[Exception] = []
+        self.has_more = False
+
+    def over(self, wire: Wire) -> Chore:
+        self.wire = wire
+        return self
+
+    def step(self, term: Term) -> bool:
+        if self.raises:
+            raise self.raises.pop(0)
+        self.done.append((self.wire, term))
+        return self.has_more
+
+    def is_done_again(self) -> Callable[[], bool]:
+        number = len(self.done)
+        return lambda: len(self.done) > number + 1  # one may have been in the middle
+
+
+@pytest.fixture
+def chore() -> Chore:
+    return Chore()
+
+
+@pytest.fixture
+def archiver() -> Archiver:
+    return Archiver()
+
+
+@pytest.fixture
+def term(redis_url: str, redis_client: redis.Redis) -> Iterator[Term]:
+    know(redis_client)
+    with closing(Leader(redis_url)) as leader:
+        yield leader.term
+
+
+@pytest.fixture
+def warden(redis_url: str, chore: Chore, archiver: Archiver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warden]:
+    monkeypatch.setattr(module, "_RETRY_MS", 20.0)
+    monkeypatch.setattr(module, "_HEALTH_MS", 10.0)
+    link = Link.from_url(redis_url, 5)
+    warden = Warden(link, archiver, SystemClock(), [chore.over])  # type: ignore[arg-type]
+    warden.start()
+    yield warden
+    warden.stop()
+    warden._thread.join(5)
+    assert not warden._thread.is_alive()
+
+
+def rests(chore: Chore) -> bool:
+    """Whether nothing is done for a while."""
+    again = chore.is_done_again()
+    with pytest.raises(AssertionError, match="not within"):
+        eventually(again, SOON_S)
+    return True
+
+
+def test_chores_are_done_while_the_daemon_leads(warden: Warden, chore: Chore, term: Term) -> None:
+    assert rests(chore)
+
+    with warden.serving(term):
+        eventually(chore.is_done_again())
+
+    assert rests(chore)
+    assert {term} == {term for _, term in chore.done}
+
+
+def test_the_next_term_is_served_over_another_wire(warden: Warden, chore: Chore, term: Term) -> None:
+    with warden.serving(term):
+        eventually(chore.is_done_again())
+    with warden.serving(replace(term, token="another")):
+        eventually(chore.is_done_again())
+
+    assert ["another", term.token] == sorted({each.token for _, each in chore.done}, key=len)
+    assert chore.done[0][0] is not chore.done[-1][0]
+
+
+def test_nothing_is_done_while_the_archive_does_not_follow(
+    warden: Warden, chore: Chore, archiver: Archiver, term: Term
+) -> None:
+    archiver.is_healthy = False
+    with warden.serving(term):
+        assert rests(chore)
+
+        archiver.is_healthy = True
+        eventually(chore.is_done_again())
+
+
+def test_nothing_is_done_on_another_server_than_that_of_the_term(warden: Warden, chore: Chore, term: Term) -> None:
+    with warden.serving(replace(term, server_id="of a master that this replica was promoted after")):
+        assert rests(chore)
+
+    assert [] == chore.done
+
+
+@pytest.mark.parametrize("error", [Stale, ServerChanged])
+def test_a_term_that_is_over_is_given_up_and_the_next_one_served(
+    warden: Warden, chore: Chore, term: Term, error: type[Exception]
+) -> None:
+    with capture_logs() as told, warden.serving(term):
+        eventually(chore.is_done_again())
+        chore.raises = [error("over")]
+        eventually(lambda: not chore.raises)
+        assert rests(chore)
+        with warden.serving(replace(term, token="next")):
+            eventually(chore.is_done_again())
+
+    assert [] == told
+
+
+def test_a_lost_connection_is_opened_anew_and_the_main_loop_says_so(warden: Warden, chore: Chore, term: Term) -> None:
+    with capture_logs() as told, warden.serving(term):
+        eventually(chore.is_done_again())
+        before = chore.wire
+        chore.raises = [RedisUnavailable("lost")]
+        eventually(lambda: not chore.raises)
+        eventually(chore.is_done_again())
+
+    assert before is not chore.wire
+    assert [] == told
+
+
+@pytest.mark.parametrize("error", [ArchiveFailed("disk full"), KeyError("a bug")])
+def test_what_goes_wrong_is_said_once_and_when_it_is_well_again(
+    warden: Warden, chore: Chore, term: Term, error: Exception
+) -> None:
+    structlog.reset_defaults()
+    chore.raises = [error] * 3
+    with capture_logs() as told, warden.serving(term):
+        eventually(chore.is_done_again())
+
+    assert [("chore_failed", "chore"), ("chore_back", "chore")] == [(each["event"], each["chore"]) for each in told]
+    assert str(error) == told[0]["reason"] == told[1]["after"]
+
+
+def test_a_chore_that_has_more_is_done_again_at_once(warden: Warden, chore: Chore, term: Term) -> None:
+    chore.every_ms, chore.has_more = 3_600_000.0, True
+
+    with warden.serving(term):
+        eventually(lambda: len(chore.done) > 100)

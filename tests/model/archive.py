@@ -1,0 +1,96 @@
+"""
+What a daemon has on its disk: the entries it has read, the state that they add up to, and its position.
+
+A bootstrap builds a new state beside the one that counts, page by page, and then replaces it in one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tests.model.dataset import Dataset, Entry, Position, Record
+
+PAGES = 2  # of a scan: enough for something to happen between two
+
+
+class Known(NamedTuple):
+    """What an archive knows of a one-shot: its record, and the t of the change that made it so."""
+
+    record: Record
+    changed_t: int
+
+
+class Change(NamedTuple):
+    """An acknowledged put or cancel that an archive followed: the system is answerable for it from then on."""
+
+    t: int
+    kind: str
+    version: int
+
+
+def fold(state: dict[int, Known], entries: Iterable[Entry]) -> None:
+    """Apply *entries* to *state*."""
+    for entry in entries:
+        if entry.id is not None and entry.record is not None:
+            state[entry.id] = Known(entry.record, entry.changed_t)
+
+
+class Bootstrap:
+    """A new state under way: the log as it was at *base*, then what the pages of the scan say."""
+
+    def __init__(self, data: Dataset) -> None:
+        self.base = self.last_read = data.tail
+        self.entries = list(data.log)
+        self.state: dict[int, Known] = {}
+        self.pages = 0
+
+    def scan(self, data: Dataset) -> None:
+        """Read the next page, together with the tail. What it shows counts as changed at *base*."""
+        for id, record in data.records.items():
+            if id % PAGES == self.pages:
+                self.state[id] = Known(record, self.base.t)
+        self.pages += 1
+        self.last_read = data.tail
+
+
+class Archive:
+    """
+    One file. ``position`` is None while it has nothing.
+
+    ``order`` numbers every entry it ever had, lost ones included, in the order in which it got them: its own
+    history. ``entries`` are those that its state is made of.
+    """
+
+    def __init__(self) -> None:
+        self.gen: int | None = None
+        self.position: Position | None = None
+        self.entries: list[Entry] = []
+        self.order: dict[Position, int] = {}
+        self.state: dict[int, Known] = {}
+        self.bootstrap: Bootstrap | None = None
+        self.answerable: dict[int, Change] = {}
+
+    def append(self, entry: Entry) -> None:
+        """Take the next entry of the log that it follows."""
+        self._number([entry])
+        self.entries.append(entry)
+        self.position = entry.position
+        fold(self.state, [entry])
+        if entry.kind in ("put", "cancel") and entry.id is not None and entry.record is not None:
+            self.answerable[entry.id] = Change(entry.position.t, entry.kind, entry.record.version)
+
+    def switch(self, data: Dataset) -> None:
+        """End the bootstrap: follow from its base to the tail on top of the scan, then make it what counts."""
+        built = self.bootstrap
+        assert built is not None
+        followed = data.since(built.base)
+        fold(built.state, followed)
+        self.gen, self.position, self.state = data.gen, data.tail, built.state
+        self.entries = built.entries + followed
+        self._number(self.entries)
+        self.bootstrap = None
+
+    def _number(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            self.order.setdefault(entry.position, len(self.order))

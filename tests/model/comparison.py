@@ -1,0 +1,88 @@
+"""
+Comparing an archive with a log of another history: what do they share, and what does Redis lack?
+
+Pure reading. Nobody is elected for this and nobody votes: every daemon whose archive is not of this history
+compares for itself, and what it puts back is an entry that all the others read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.model.archive import Archive, Known
+from tests.model.dataset import Dataset, Entry, Record, State
+from tests.model.rules import Rule
+
+LeftOut = frozenset[Rule]
+
+
+class Common(NamedTuple):
+    """
+    What an archive and a log share.
+
+    ``order`` is where the last of it stands in the archive's own history, -1 if there is nothing: an entry that
+    the log has or that a merged entry in it covers. ``branch`` are the log's entries after the last that both have.
+    """
+
+    order: int
+    branch: list[Entry]
+
+
+def find_common(archive: Archive, data: Dataset, left_out: LeftOut) -> Common:
+    """Compare *archive* with the log."""
+    order, branch_from = -1, 0
+    for index, entry in enumerate(data.log):
+        if entry.position in archive.order:
+            order, branch_from = max(order, archive.order[entry.position]), index + 1
+        if Rule.MERGED_COVERS not in left_out:
+            order = max([order, *(archive.order.get(position, -1) for position in entry.covers)])
+    return Common(order, data.log[branch_from:])
+
+
+def is_trimmed_past(archive: Archive, data: Dataset, left_out: LeftOut) -> bool:
+    """
+    Whether the log went on without this archive and was trimmed, so that nobody can tell what became of its last
+    entries. It then restores nothing: what it knows may have been fired and done long ago.
+
+    Only t tells. A log that begins before the archive's last entry has all that was written since, in whichever
+    history. Ids begin again at a lower place after a rollback, and a merged entry may name a position that is
+    older than the archive's last, and merely trimmed.
+    """
+    if data.is_complete or Rule.COMPLETE in left_out:
+        return False
+    assert archive.position is not None
+    if Rule.PASSED_BY_TIME in left_out:
+        is_behind = data.gen == archive.gen and data.tail.id < archive.position.id
+        return not is_behind and find_common(archive, data, left_out).order < 0
+    return data.log[0].position.t > archive.position.t
+
+
+def find_missing(archive: Archive, data: Dataset, left_out: LeftOut) -> list[tuple[int, Known]]:
+    """What Redis has lost and *archive* knows: for each id what to make of it."""
+    common = find_common(archive, data, left_out)
+    changed_here: dict[int, int] = {}
+    if Rule.BRANCH not in left_out:
+        for entry in common.branch:
+            if entry.id is not None:
+                changed_here[entry.id] = max(entry.changed_t, changed_here.get(entry.id, 0))
+    missing = []
+    for id in sorted(_touched_since(archive, common.order, left_out)):
+        known = archive.state.get(id)
+        if known and changed_here.get(id, 0) < known.changed_t and _is_missing(known.record, data.records.get(id)):
+            missing.append((id, known))
+    return missing
+
+
+def _touched_since(archive: Archive, order: int, left_out: LeftOut) -> set[int]:
+    if order < 0:
+        is_gone_too = Rule.GONE_TOO not in left_out
+        return {id for id, known in archive.state.items() if is_gone_too or known.record.state is not State.GONE}
+    return {entry.id for entry in archive.entries if entry.id is not None and archive.order[entry.position] > order}
+
+
+def _is_missing(known: Record, here: Record | None) -> bool:
+    if known.state is State.PENDING:
+        return here is None or (here.state is State.PENDING and here != known)
+    if known.state is State.OPEN:
+        return here is None
+    return here is not None and here.state is State.PENDING

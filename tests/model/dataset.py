@@ -1,0 +1,113 @@
+"""
+What one Redis holds: the log, the one-shots, the RQ queue, and the facts of meta.
+
+A dataset can be copied, which is how the model loses one: Redis goes on with an older copy. Time is counted in
+ticks, ``t`` is one more at every write, over all histories; so no two entries ever share it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class State(Enum):
+    """What became of a one-shot."""
+
+    PENDING = "it waits for its due time"
+    OPEN = "it was pushed to its queue and has not ended"
+    GONE = "it ended, was cancelled or was skipped"
+
+
+class Record(NamedTuple):
+    """All that is known of a one-shot; *version* says which put its content is from. Redis keeps none that is GONE."""
+
+    state: State
+    version: int
+    due: int
+
+    def now(self, state: State) -> Record:
+        """The same one-shot in another state."""
+        return self._replace(state=state)
+
+
+class Position(NamedTuple):
+    """Where an entry stands, and which one it is: id = (epoch, seq), and t."""
+
+    id: tuple[int, int]
+    t: int
+
+
+ORIGIN = Position((0, 0), 0)  # before the first entry
+
+
+class Entry(NamedTuple):
+    """
+    One entry of the log: term, put, cancel, fire, skip, end, restore or merged.
+
+    Absolute: *record* is what the one-shot *id* is afterwards, so that replaying over a later scan converges.
+    *changed_t* is when a client or the leader made it so: the entry's own t, but for a restore the old one.
+    *covers* are the positions that a merged entry names. *previous_t*, the entry before it in truth, is for the
+    checks only: the protocol cannot know it.
+    """
+
+    position: Position
+    kind: str
+    id: int | None
+    record: Record | None
+    changed_t: int
+    covers: tuple[Position, ...]
+    previous_t: int
+
+
+class Lease(NamedTuple):
+    """Who leads, and until when. A token is never used twice."""
+
+    token: tuple[str, int]
+    until: int
+
+
+class Dataset:
+    """The keys of one namespace. Nothing is there in an empty Redis: gen, server, hold and doubt are None."""
+
+    def __init__(self) -> None:
+        self.lease: Lease | None = None
+        self.gen: int | None = None
+        self.epoch, self.seq = 0, 0
+        self.server: int | None = None
+        self.hold: int | None = None
+        self.doubt: int | None = None
+        self.log: list[Entry] = []
+        self.records: dict[int, Record] = {}
+        self.queue: list[int] = []
+        self.reports: dict[str, Position] = {}
+
+    def copy(self) -> Dataset:
+        """What a snapshot, or a replica, has."""
+        copied = Dataset()
+        copied.__dict__.update(self.__dict__)
+        copied.log, copied.records = list(self.log), dict(self.records)
+        copied.queue, copied.reports = list(self.queue), dict(self.reports)
+        return copied
+
+    @property
+    def tail(self) -> Position:
+        """The last entry's position."""
+        return self.log[-1].position if self.log else ORIGIN
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing was trimmed: the log is empty or begins with seq 1."""
+        return not self.log or self.log[0].position.id[1] == 1
+
+    def since(self, position: Position) -> list[Entry]:
+        """The entries after *position*; all of them if the log does not have it."""
+        for index in range(len(self.log) - 1, -1, -1):
+            if self.log[index].position == position:
+                return self.log[index + 1 :]
+        return list(self.log)
+
+
+def is_skip(id: int) -> bool:
+    """Whether this one-shot has ``on_uncertain="skip"``: the odd ones; the even ones have ``"refire"``."""
+    return id % 2 == 1

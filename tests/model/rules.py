@@ -1,0 +1,47 @@
+"""
+The rules of the recovery protocol, by name: each can be left out of the model, and then something breaks.
+
+The production code names the rule where it keeps it, so a reader of a strange line finds here what it is for,
+and in test_model.py a history that goes wrong without it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Rule(Enum):
+    """What the protocol keeps to; a member's value is its sentence."""
+
+    IDENTITY = "An entry is known by its id and its t: two histories can share an id, never both."
+    SERVER = "A leader script is refused when meta.server is not the server that the leader's connection found."
+    DOUBT = "A run due at or before meta.doubt may have been pushed in a lost history: marked uncertain, or skipped."
+    HOLD = "After a change of server, and while somebody restores, nothing is fired for one lease."
+    HOLD_ENDS = "The hold is a time that passes by itself, not a flag that somebody must clear."
+    COMPARE_AND_SET = "A restore is applied only while the log ends where the restorer compared."
+    BRANCH = "What the new history touched after the last common entry is left alone."
+    GONE_TOO = "With nothing in common, what the archive knows to be gone is taken out like after a common entry."
+    LATEST_CHANGE = "A restored record keeps the t of its last change, and the later change wins."
+    OPEN_IS_UNCERTAIN = (
+        "A run fired but not ended is restored as uncertain: a skip one is recorded, never pushed again."
+    )
+    MERGED_COVERS = (
+        "A merged entry names the positions of which nothing is missing: what is named is not restored again."
+    )
+    WAIT = "Whoever finds a loss waits before it compares, so that one who knows more can be first."
+    YIELD = "Whoever sees the restore entries of another lets it finish before it compares again."
+    COMPLETE = "Only a log whose first seq is 1 shows that entries are lost and not merely trimmed."
+    PASSED_BY_TIME = (
+        "A trimmed log whose first entry is later than an archive's last went on without it, whatever ids say."
+    )
+    ONE_HISTORY = "All pages of a bootstrap, and what follows them, are read from one history."
+    KEEP_OLD = "The old state and position stay, and count, until the bootstrap that replaces them is complete."
+    MERGED_STAYS = "The bootstrap after a merge goes on only while the log still has the merged entry."
+
+    @property
+    def sentence(self) -> str:
+        """What it asks for."""
+        return self.value
+
+
+ALL_KEPT: frozenset[Rule] = frozenset()  # as a set of rules left out

@@ -1,0 +1,205 @@
+"""
+The scripts: what runs inside Redis, each atomic, each writing its entry before it changes anything.
+
+Who is authoritative: Redis for what it holds, the log's (id, t) for which history that is, meta.server and
+meta.doubt for what may have been pushed in another one. A leader script looks at the lease and at the server;
+put, cancel and restore look at neither.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Literal
+
+from tests.model.archive import Known
+from tests.model.dataset import ORIGIN, Dataset, Entry, Lease, Position, Record, State, is_skip
+from tests.model.invariants import Witness
+from tests.model.rules import Rule
+
+LEASE = 3  # ticks
+FOR_EVER = 10**9
+
+Refusal = Literal["BUSY", "STALE", "SERVER", "HELD", "AGAIN"]
+Token = tuple[str, int]
+
+
+class Redis:
+    """One server and the dataset it has at present. ``recent`` are the datasets before each of the last writes."""
+
+    def __init__(self, left_out: frozenset[Rule], witness: Witness) -> None:
+        self.left_out, self.witness = left_out, witness
+        self.data = Dataset()
+        self.server = 1
+        self.now = self.t = 0
+        self.recent: deque[Dataset] = deque(maxlen=5)
+
+    def keeps(self, rule: Rule) -> bool:
+        """Whether *rule* is in force."""
+        return rule not in self.left_out
+
+    def contains(self, position: Position) -> bool:
+        """Whether the log has this entry, and so everything before it."""
+        if position == ORIGIN:
+            return self.data.is_complete
+        for entry in reversed(self.data.log):
+            if entry.position.id == position.id:
+                return entry.position == position or not self.keeps(Rule.IDENTITY)
+        return False
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing may be fired now."""
+        return self.data.hold is not None and self.now < self.data.hold
+
+    def leads(self, token: Token | None) -> bool:
+        """Whether the lease is *token*'s and valid."""
+        lease = self.data.lease
+        return token is not None and lease is not None and lease.token == token and self.now < lease.until
+
+    # -- clients
+
+    def put(self, id: int, version: int, due: int) -> None:
+        """Create or replace a pending one-shot."""
+        record = Record(State.PENDING, version, due)
+        self._append("put", id, record)
+        self.data.records[id] = record
+        self.witness.changes[id] = self.t
+
+    def cancel(self, id: int) -> None:
+        """Take out a pending one-shot; no more than an answer if there is none."""
+        record = self.data.records.get(id)
+        if record and record.state is State.PENDING:
+            self._append("cancel", id, record.now(State.GONE))
+            del self.data.records[id]
+            self.witness.changes[id] = self.t
+
+    # -- the leader
+
+    def acquire(self, name: str, token: Token | None, server: int | None, gen: int | None) -> Token | Refusal:
+        """Lead, or go on leading. A changed server casts doubt on every run due until now, and holds."""
+        data, is_changed = self.data, self.data.server != server
+        is_mine = self.leads(token)
+        if data.lease and self.now < data.lease.until and not is_mine:
+            return "BUSY"
+        if token and is_mine and not is_changed:
+            return token
+        self._append("term", epoch=data.epoch + 1)
+        if data.gen is None:
+            data.gen = gen or self.t
+        if is_changed:
+            data.server, data.doubt = server, self.now
+            if self.keeps(Rule.HOLD):
+                data.hold = self.now + LEASE
+        token = (name, self.t)
+        data.lease = Lease(token, self.now + LEASE)
+        return token
+
+    def fire(self, token: Token | None, server: int | None) -> Refusal | None:
+        """Renew the lease and push what is due, one run per call."""
+        data = self.data
+        if not self.leads(token) or token is None:
+            return "STALE"
+        data.lease = Lease(token, self.now + LEASE)
+        if self.is_held:
+            return "HELD"
+        if self.keeps(Rule.SERVER) and data.server != server:
+            return "SERVER"
+        for id, record in data.records.items():
+            if record.state is State.PENDING and record.due <= self.now:
+                is_doubtful = data.doubt is not None and record.due <= data.doubt
+                self._dispatch(id, record, uncertain=is_doubtful and self.keeps(Rule.DOUBT))
+                break
+        return None
+
+    def track(self, token: Token | None, server: int | None) -> None:
+        """Log one run that a worker ended."""
+        data = self.data
+        if self.leads(token) and data.server == server:
+            for id, record in data.records.items():
+                if record.state is State.OPEN and id in self.witness.received and id not in data.queue:
+                    self._append("end", id, record.now(State.GONE))
+                    del data.records[id]
+                    self.witness.ended.add(id)
+                    break
+
+    def trim(self, token: Token | None, retain: int) -> None:
+        """Keep the last *retain* entries, whoever has read the others."""
+        if self.leads(token):
+            self.data.log = self.data.log[-retain:]
+
+    # -- the archivers
+
+    def report(self, name: str, position: Position) -> None:
+        """Say how far an archive has come."""
+        self.data.reports[name] = position
+
+    def hold(self) -> None:
+        """Fire nothing for one lease from now."""
+        if self.keeps(Rule.HOLD):
+            until = self.now + LEASE if self.keeps(Rule.HOLD_ENDS) else FOR_EVER
+            self.data.hold = max(self.data.hold or 0, until)
+
+    def merged(self, covers: Iterable[Position], seen: Position | None = None) -> Refusal | None:
+        """Say that nothing of these positions is missing here; with *seen* like a restore."""
+        if seen and self.keeps(Rule.COMPARE_AND_SET) and self.data.tail != seen:
+            return "AGAIN"
+        self._append("merged", covers=tuple(covers))
+        return None
+
+    def restore(self, seen: Position, id: int, known: Known) -> Refusal | None:
+        """
+        Make of *id* what an archive knows of it, if the log still ends at *seen*.
+
+        A run that was fired and not seen to end goes to its queue in this very step, marked uncertain. A skip
+        one may have been pushed, so it is recorded as skipped.
+        """
+        if self.keeps(Rule.COMPARE_AND_SET) and self.data.tail != seen:
+            return "AGAIN"
+        record = known.record
+        was_fired = record.state is State.OPEN
+        is_uncertain = self.keeps(Rule.OPEN_IS_UNCERTAIN)
+        if was_fired and is_skip(id) and is_uncertain:
+            record = record.now(State.GONE)
+            self.witness.skipped.add(id)
+        self._append("restore", id, record, known.changed_t if self.keeps(Rule.LATEST_CHANGE) else None)
+        if record.state is State.GONE:
+            self.data.records.pop(id, None)
+        else:
+            self.data.records[id] = record
+        if record.state is State.OPEN:
+            self._push(id, "restore", is_uncertain)
+        self.hold()
+        return None
+
+    # -- shared
+
+    def _dispatch(self, id: int, record: Record, uncertain: bool) -> None:
+        if uncertain and is_skip(id):
+            self._append("skip", id, record.now(State.GONE))
+            del self.data.records[id]
+            self.witness.skipped.add(id)
+        else:
+            self._append("fire", id, record.now(State.OPEN))
+            self.data.records[id] = record.now(State.OPEN)
+            self._push(id, "fire", uncertain)
+
+    def _push(self, id: int, by: str, uncertain: bool) -> None:
+        self.witness.saw_push(id, by, uncertain)
+        self.data.queue.append(id)
+
+    def _append(
+        self,
+        kind: str,
+        id: int | None = None,
+        record: Record | None = None,
+        changed_t: int | None = None,
+        covers: tuple[Position, ...] = (),
+        epoch: int | None = None,
+    ) -> None:
+        data = self.data
+        self.recent.append(data.copy())
+        data.epoch, data.seq = epoch or data.epoch, data.seq + 1
+        self.t += 1
+        position = Position((data.epoch, data.seq), self.t)
+        data.log.append(Entry(position, kind, id, record, changed_t or self.t, covers, data.tail.t))

@@ -1,0 +1,181 @@
+"""The recovery protocol keeps its promises, and with any one rule left out it does not."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from tests.model.invariants import Broken, Invariant
+from tests.model.rules import ALL_KEPT, Rule
+from tests.model.search import Run, make_run, search
+from tests.model.world import World, outcome, read, show
+
+
+class Case(NamedTuple):
+    """A history that breaks *invariant* when *rule* is left out, and nothing when it is kept."""
+
+    rule: Rule
+    invariant: Invariant
+    history: str
+
+
+# A leads, past the hold of its first acquire, and has archived that.
+LED = "acquire A · tick ×3 · acquire A · follow A ×5 · "
+
+# A and B have archived the put of 0, then A alone its cancel; all is lost, and A has recovered when B returns.
+CANCEL_KNOWN_TO_A = (
+    "put 0 999 · follow A ×5 · follow B ×5 · cancel 0 · follow A ×2 · crash B · flush · "
+    "follow A · tick · follow A ×6 · crash B · follow B ×3"
+)
+
+# A has archived the put of 3, a rollback loses it, A puts it back and says so; then all is lost.
+LOST_AFTER_A_MERGE = (
+    "acquire A · follow A ×5 · snapshot · put 3 999 · follow A ×2 · rollback · follow A · tick · follow A ×{} · "
+    "flush · acquire B"
+)
+
+# A has archived the put of 4 but reported an earlier entry; 4 is fired and done, all that is trimmed, and B names
+# what A reported in a merged entry, because the log has it no more. Nothing is lost.
+TRIMMED_BUT_NAMED = (
+    "acquire B · tick ×3 · acquire B · follow A ×7 · follow B ×7 · put 2 999 · put 4 0 · put 1 999 · follow A ×2 · "
+    "pause A · fire B · work · track B · put 1 999 ×3 · follow B ×12 · trim B · follow B ×3 · pause A · follow A"
+)
+
+# A rollback to a lower epoch; 4 is fired and done and all that is trimmed, before the ids are where A's ended.
+TRIMMED_AT_LOWER_IDS = (
+    "acquire B · put 4 8 · put 1 999 · snapshot · tick ×3 · acquire B · tick ×3 · acquire B · put 1 999 ×3 · trim B · "
+    "follow A ×5 · pause A · rollback · acquire B · tick ×2 · fire B · tick · fire B · work · track B · "
+    "put 1 999 ×3 · trim B · pause A · follow A"
+)
+
+CASES = [
+    Case(Rule.IDENTITY, Invariant.I3, "put 1 1 · follow A ×4 · flush · put 3 1"),
+    Case(Rule.SERVER, Invariant.I2, LED + "put 4 0 · fire A · failover 1 · fire A"),
+    Case(Rule.SERVER, Invariant.I2, LED + "put 3 0 · fire A · failover 1 · fire A"),
+    Case(Rule.DOUBT, Invariant.I2, LED + "put 4 0 · fire A · failover 1"),
+    Case(Rule.HOLD_ENDS, Invariant.I5, "put 4 2 · follow A ×4 · flush"),
+    Case(
+        Rule.COMPARE_AND_SET,
+        Invariant.I2,
+        LED
+        + "put 2 1 · follow A ×2 · flush · follow A · tick · follow A · acquire B · tick ×4 · put 2 0 · acquire B · "
+        "fire B · work · follow A · fire B ×2",
+    ),
+    Case(
+        Rule.BRANCH,
+        Invariant.I1,
+        "put 0 999 · follow A ×4 · snapshot · put 0 999 · follow A · rollback · follow B ×4 · cancel 0 · follow B",
+    ),
+    Case(
+        Rule.GONE_TOO,
+        Invariant.I1,
+        "put 2 999 · snapshot · flush · put 2 999 · follow A ×4 · cancel 2 · follow A · rollback",
+    ),
+    Case(
+        Rule.LATEST_CHANGE,
+        Invariant.I1,
+        "put 2 999 · follow A ×4 · follow B ×4 · crash A · put 2 999 · follow B · crash B · crash A · flush · "
+        "follow A · tick · follow A ×7 · crash B",
+    ),
+    Case(Rule.OPEN_IS_UNCERTAIN, Invariant.I2, LED + "put 4 0 · fire A · follow A ×3 · flush"),
+    Case(Rule.OPEN_IS_UNCERTAIN, Invariant.I2, LED + "put 3 0 · fire A · follow A ×3 · flush"),
+    Case(Rule.MERGED_COVERS, Invariant.I1, CANCEL_KNOWN_TO_A),
+    Case(Rule.WAIT, Invariant.I1, CANCEL_KNOWN_TO_A),
+    Case(Rule.PASSED_BY_TIME, Invariant.I2, TRIMMED_BUT_NAMED),
+    Case(Rule.PASSED_BY_TIME, Invariant.I2, TRIMMED_AT_LOWER_IDS),
+    Case(
+        Rule.COMPLETE,
+        Invariant.I2,
+        "flush · "
+        + LED
+        + "put 4 0 · follow A ×2 · acquire B · pause A · tick ×3 · acquire B · fire B · work · track B · "
+        "put 1 999 ×3 · trim B · pause A · follow A · tick · follow A",
+    ),
+    Case(
+        Rule.ONE_HISTORY,
+        Invariant.I4,
+        "put 1 2 · follow B · put 0 999 · put 0 1 · put 4 999 · follow B · failover 3",
+    ),
+    Case(Rule.KEEP_OLD, Invariant.I1, LOST_AFTER_A_MERGE.format(4)),
+    Case(Rule.MERGED_STAYS, Invariant.I1, LOST_AFTER_A_MERGE.format(4)),
+]
+
+# No promise depends on these: they spare work, and have tests of their own.
+SPARE_WORK = {Rule.HOLD, Rule.YIELD}
+
+
+def play(history: str, *left_out: Rule) -> tuple[Broken | None, World]:
+    """What breaks in *history*, and the world afterwards."""
+    world = World(frozenset(left_out), retain=3)
+    return outcome(world, read(history)), world
+
+
+@pytest.mark.parametrize(("daemons", "seeds"), [(2, 120), (3, 40)])
+def test_nothing_breaks_in_some_hundred_random_histories(daemons: int, seeds: int) -> None:
+    findings = list(search(range(seeds), daemons=daemons))[-1]
+
+    assert {} == findings.broken
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule.name}-{case.invariant.name}")
+def test_a_promise_breaks_without_the_rule(case: Case) -> None:
+    broken, _ = play(case.history, case.rule)
+
+    assert broken is not None
+    assert case.invariant is broken.invariant, broken.what
+
+
+@pytest.mark.parametrize("history", sorted({case.history for case in CASES}))
+def test_the_same_history_is_harmless_with_all_rules(history: str) -> None:
+    broken, _ = play(history)
+
+    assert broken is None, broken
+
+
+def test_every_rule_is_shown_to_be_needed() -> None:
+    assert set(Rule) == {case.rule for case in CASES} | SPARE_WORK
+
+
+def test_the_hold_spares_a_push_of_what_an_archive_knows_to_have_ended() -> None:
+    history = LED + "put 4 0 · snapshot · fire A · work · track A · follow A ×4 · rollback · fire A ×2"
+
+    with_hold, without_hold = (play(history, *left_out)[1].witness for left_out in ([], [Rule.HOLD]))
+
+    assert (0, 1) == (with_hold.pushed_in_vain, without_hold.pushed_in_vain)
+
+
+def test_a_daemon_that_yields_is_refused_less_often() -> None:
+    puts = " · ".join(f"put {id} 999" for id in range(5))
+    history = (
+        f"{puts} · follow A ×4 · follow B ×4 · flush · follow A · follow B · tick · " + "follow A · follow B · " * 20
+    )
+
+    yielding, insisting = (play(history + "tick", *left_out)[1].witness for left_out in ([], [Rule.YIELD]))
+
+    assert yielding.refused < insisting.refused
+
+
+def test_an_open_run_comes_back_in_its_queue_and_is_marked() -> None:
+    broken, world = play(LED + "put 4 0 · put 3 0 · fire A ×2 · follow A ×5 · flush")
+
+    assert broken is None
+    assert [4] == world.redis.data.queue
+    assert {3} == world.witness.skipped
+    assert 1 == world.witness.pushed_again
+
+
+def test_a_search_without_a_rule_finds_a_short_history() -> None:
+    findings = list(search(range(46, 51), frozenset({Rule.DOUBT})))[-1]
+
+    (run, _) = min(findings.shortest.values(), key=lambda found: len(found[0].events))
+    assert {"I2"} == set(findings.broken)
+    assert len(run.events) < 15
+    assert run.play()[0] is not None
+    assert Run(run.seed, run.events, run.dead, run.retain, left_out=ALL_KEPT).play()[0] is None
+
+
+def test_a_history_can_be_written_down_and_read() -> None:
+    events = list(make_run(seed=1).events)
+
+    assert events == read(show(events))

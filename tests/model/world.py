@@ -1,0 +1,179 @@
+"""
+The world around the protocol: clients, a worker, time, and everything that can go wrong.
+
+A *history* is a list of events, one line of text: ``acquire A · put 2 0 · fire A · failover 1 · follow A ×3``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from tests.model.daemon import Daemon
+from tests.model.dataset import Dataset, State
+from tests.model.invariants import (
+    Broken,
+    Invariant,
+    Witness,
+    check_live,
+    check_nothing_lost,
+    check_same_state,
+)
+from tests.model.rules import ALL_KEPT, Rule
+from tests.model.scripts import LEASE, Redis
+
+Event = tuple[str | int, ...]  # a verb, then whom or what it concerns
+
+QUIET_TICKS = 60
+QUIET_STEPS = [*["follow"] * 8, "fire", "fire", "follow"]  # of each daemon in each tick
+RETAIN = 99  # entries that a trim keeps
+
+
+class World:
+    """One Redis, its daemons A, B, …, and what became of them."""
+
+    def __init__(self, left_out: frozenset[Rule] = ALL_KEPT, retain: int = RETAIN, daemons: int = 2) -> None:
+        self.retain = retain
+        self.witness = Witness()
+        self.redis = Redis(left_out, self.witness)
+        self.daemons = {name: Daemon(name, self.redis) for name in names(daemons)}
+        self.snapshot: Dataset | None = None
+        self.version = 0
+        self.due: dict[int, int] = {}  # a one-shot put again keeps its time, so its run is the same one
+        self.steps = self.losses = self.restarts = 0
+        self.held_since: int | None = None
+
+    def play(self, event: Event) -> None:
+        """Let *event* happen; what cannot happen now is passed over. Raises Broken."""
+        self.steps += 1
+        match event:
+            case ("tick",):
+                self.redis.now += 1
+            case ("put", int(id), int(delay)):
+                self._put(id, delay)
+            case ("cancel", int(id)):
+                self.redis.cancel(id)
+            case ("work",):
+                if self.redis.data.queue:
+                    self.witness.received.add(self.redis.data.queue.pop(0))
+            case ("snapshot" | "restart" | "rollback" | "failover" | "flush", *count):
+                self._happen_to_redis(event[0], *count)
+            case ("pause" | "crash" | "new_disk" as verb, str(name)):
+                self._happen_to_daemon(verb, self.daemons[name])
+            case ("acquire" | "fire" | "track" | "trim" | "follow" as verb, str(name)):
+                self._step(verb, self.daemons[name])
+            case _:
+                raise ValueError(f"no such event: {show([event])}")
+        self._check_hold()
+
+    def be_quiet(self, dead: str = "") -> None:
+        """Bring all back but *dead*, let them work in turn until nothing changes, and check what must hold then."""
+        for daemon in self.daemons.values():
+            daemon.is_up, daemon.is_paused = daemon.name != dead, False
+        alive = [daemon for daemon in self.daemons.values() if daemon.is_up]
+        for _ in range(QUIET_TICKS):
+            self.play(("tick",))
+            for daemon in alive:
+                if not daemon.leads:
+                    self.play(("acquire", daemon.name))
+                for verb in QUIET_STEPS:
+                    self.play((verb, daemon.name))
+        data = self.redis.data
+        check_live(data, any(daemon.leads for daemon in alive), self.redis.is_held, self.redis.now)
+        for daemon in alive:
+            check_same_state(daemon.name, daemon.archive, data)
+            check_nothing_lost(daemon.name, daemon.archive.answerable.items(), data, self.witness)
+
+    def _put(self, id: int, delay: int) -> None:
+        record = self.redis.data.records.get(id)
+        if id in self.witness.ended or (record and record.state is not State.PENDING):
+            return
+        self.version += 1
+        self.redis.put(id, self.version, self.due.setdefault(id, self.redis.now + delay))
+
+    def _happen_to_redis(self, verb: str | int, count: str | int = 0) -> None:
+        """A snapshot, a restart that loses nothing, or one of the losses; a flush is the same server process."""
+        redis = self.redis
+        before: Dataset | None = None
+        match verb:
+            case "snapshot":
+                self.snapshot = redis.data.copy()
+            case "restart":
+                redis.server += 1
+                self.restarts += 1
+            case "rollback":
+                before = self.snapshot
+            case "failover" if redis.recent:
+                before = redis.recent[-min(int(count), len(redis.recent))]
+            case "flush":
+                before = Dataset()
+        if before:
+            redis.server += verb != "flush"
+            redis.data = before.copy()
+            redis.recent.clear()
+            self.witness.history += 1
+            self.losses += 1
+
+    def _happen_to_daemon(self, verb: str, daemon: Daemon) -> None:
+        if verb == "pause":
+            daemon.is_paused = not daemon.is_paused
+            return
+        if verb == "crash":
+            daemon.is_up = not daemon.is_up
+        daemon.forget()
+        if verb == "new_disk":
+            daemon.archive = type(daemon.archive)()
+
+    def _step(self, verb: str, daemon: Daemon) -> None:
+        if not daemon.is_up or daemon.is_paused:
+            return
+        daemon.connect()
+        if verb == "trim":
+            daemon.trim(self.retain)
+        else:
+            getattr(daemon, verb)()
+
+    def _check_hold(self) -> None:
+        """I6."""
+        redis = self.redis
+        if not redis.is_held:
+            self.held_since = None
+        elif self.held_since is None:
+            self.held_since = redis.now
+        elif not self.losses and redis.now - self.held_since > LEASE * (1 + self.restarts):
+            raise Broken(Invariant.I6, "held longer than one lease though nothing was lost")
+
+
+def names(count: int) -> str:
+    """The names of *count* daemons."""
+    return "ABCDEFGH"[:count]
+
+
+def read(history: str) -> list[Event]:
+    """The events of a line of text; the inverse of ``show``."""
+    events: list[Event] = []
+    for part in history.strip(" ·").split("·"):
+        words = part.split()
+        times = int(words.pop().removeprefix("×")) if words[-1].startswith("×") else 1
+        events += [tuple(int(word) if word.isdigit() else word for word in words)] * times
+    return events
+
+
+def show(events: Sequence[Event]) -> str:
+    """*events* as a line of text."""
+    parts = []
+    for event, same in groupby(events):
+        times = len(list(same))
+        parts.append(" ".join(map(str, event)) + (f" ×{times}" if times > 1 else ""))
+    return " · ".join(parts)
+
+
+def outcome(world: World, events: Iterable[Event], dead: str = "") -> Broken | None:
+    """Play *events* in *world*, then be quiet: what broke, if anything."""
+    try:
+        for event in events:
+            world.play(event)
+        world.be_quiet(dead)
+    except Broken as broken:
+        return broken
+    return None

@@ -1,0 +1,154 @@
+"""Sentinels in URLs, in the file and in the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zsched.config import Settings, load
+from zsched.config.sentinels import SentinelUrl
+from zsched.errors import ConfigError
+
+URL = "redis+sentinel://h1:26379,h2:26380/mymaster/0"
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "zsched.toml"
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("url", "sentinels", "master", "plain"),
+    [
+        ("redis+sentinel://h/m", [("h", 26379)], "m", "redis:///0"),
+        ("redis+sentinel://h1:1,h2/m/", [("h1", 1), ("h2", 26379)], "m", "redis:///0"),
+        ("redis+sentinel://[::1]:7,[fe80::1%eth0]/m.a-s_9/12", [("::1", 7), ("fe80::1%eth0", 26379)], "m.a-s_9", "redis:///12"),
+        ("rediss+sentinel://u:p%40w@h/m/3?socket_keepalive=yes", [("h", 26379)], "m", "rediss://u:p%40w@/3?socket_keepalive=yes"),
+        ("redis+sentinel://:p@w@h/m?a=1&sentinel_username=s&b=2", [("h", 26379)], "m", "redis://:p@w@/0?a=1&b=2"),
+    ],
+)  # fmt: skip
+def test_a_url_is_taken_apart(url: str, sentinels: list[tuple[str, int]], master: str, plain: str) -> None:
+    parsed = SentinelUrl.parse(url)
+
+    assert (tuple(sentinels), master, plain) == (parsed.sentinels, parsed.master, parsed.plain)
+
+
+def test_options_of_the_sentinels_are_told_from_those_of_the_master() -> None:
+    parsed = SentinelUrl.parse(URL + "?sentinel_username=u&sentinel_password=p%26w&sentinel_ssl=true&socket_timeout=2")
+
+    assert {"sentinel_username": "u", "sentinel_password": "p&w", "sentinel_ssl": "true"} == parsed.options
+    assert "redis:///0?socket_timeout=2" == parsed.plain
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("redis+sentinel://", "the name of the master"),
+        ("redis+sentinel://h1,h2", "the name of the master"),
+        ("redis+sentinel://h1,h2/0/m", "hosts, master and database cannot be read"),
+        ("redis+sentinel:///m", "the hosts of the Sentinels"),
+        ("redis+sentinel://h1,,h2/m", "the hosts of the Sentinels"),
+        ("redis+sentinel://h1:port/m", "the hosts of the Sentinels"),
+        ("redis+sentinel://h1:70000/m", "the hosts of the Sentinels"),
+        ("redis+sentinel://h1/my%20master", "the name of the master"),
+        ("redis+sentinel://h1/m?sentinel_timeout=3", "option sentinel_timeout is unknown or empty; there are"),
+        ("redis+sentinel://h1/m?sentinel_password=", "option sentinel_password is unknown or empty"),
+        ("redis+sentinel://h1/m?sentinel_ssl=yes", "write sentinel_ssl=true or sentinel_ssl=false"),
+        ("redis+sentinel://h1/m?sentinel_password=a&sentinel_password_file=/f", "two passwords of the Sentinels"),
+    ],
+)
+def test_a_bad_url_is_refused_with_what_is_wrong(url: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(env={"ZSCHED_REDIS_URL": url})
+
+    assert str(caught.value).startswith("ZSCHED_REDIS_URL='redis+sentinel://")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["redis+sentinel://:se/cr3t@h/m", "redis+sentinel://u:cr3t@h"])
+def test_a_bad_url_is_shown_without_its_password(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(env={"ZSCHED_REDIS_URL": url})
+
+    assert "cr3t" not in str(caught.value)
+    assert ":se" not in str(caught.value)
+
+
+def test_a_url_of_sentinels_stays_as_it_is() -> None:
+    assert URL == load(env={}, flags={"redis.url": URL}).redis.url
+
+
+@pytest.mark.parametrize("secret", ["sentinel_password=x", "sentinel_username=u&sentinel_password=x"])
+def test_a_password_of_the_sentinels_in_a_flag_is_refused(secret: str) -> None:
+    with pytest.raises(ConfigError, match="every user of this machine"):
+        load(env={}, flags={"redis.url": f"{URL}?{secret}"})
+
+
+@pytest.mark.parametrize(
+    ("url", "joined"),
+    [
+        ("", "redis+sentinel://h1:26379,h2:26380/mymaster/0"),
+        ("url = 'redis:///3'\n", "redis+sentinel://h1:26379,h2:26380/mymaster/3"),
+        ("url = 'rediss://me:pw@/1?ssl_ca_certs=/ca'\n", "rediss+sentinel://me:pw@h1:26379,h2:26380/mymaster/1?ssl_ca_certs=/ca"),
+    ],
+)  # fmt: skip
+def test_sentinels_and_master_become_part_of_the_url(tmp_path: Path, url: str, joined: str) -> None:
+    file = write(tmp_path, f"[redis]\n{url}sentinels = ['h1:26379', 'h2:26380']\nmaster = 'mymaster'\n")
+
+    settings = load(file, env={})
+
+    assert joined == settings.redis.url
+    assert (("h1:26379", "h2:26380"), "mymaster") == (settings.redis.sentinels, settings.redis.master)
+
+
+def test_the_environment_names_sentinels_with_commas_and_takes_them_away_with_nothing(tmp_path: Path) -> None:
+    env = {"ZSCHED_REDIS_SENTINELS": "h1:26379, h2:26380", "ZSCHED_REDIS_MASTER": "mymaster"}
+
+    assert URL == load(env=env).redis.url
+    assert Settings() == load(env={"ZSCHED_REDIS_SENTINELS": ""})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sentinels = ['h']", "sentinels: one without the other; give the Sentinels and the name of their master"),
+        ("master = 'm'", "master: one without the other"),
+        ("master = 'm/1'\nsentinels = ['h']", "master='m/1': write the name of the master"),
+        ("master = 'm'\nsentinels = ['h:0']", "'h:0' is no host of a Sentinel; write host:26379"),
+        ("master = 'm'\nsentinels = 5", "sentinels=5: write a list of words"),
+        ("url = 'redis://h/0'\nmaster = 'm'\nsentinels = ['h']", "write redis://user@/0 without a host"),
+        ("url = 'unix:///s'\nmaster = 'm'\nsentinels = ['h']", "write redis://user@/0 without a host"),
+        ("url = 'redis+sentinel://h/m'\nmaster = 'm'\nsentinels = ['h']", "write redis://user@/0 without a host"),
+        ("sentinel_password_file = '/f'", "no Sentinels are named"),
+        (
+            "url = 'redis+sentinel://h/m?sentinel_password=p'\nsentinel_password_file = '/f'",
+            "two passwords of",
+        ),
+        ("url = 'redis+sentinel://:p@h/m'\npassword_file = '/f'", "two passwords; take the one in the URL away"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = write(tmp_path, f"[redis]\n{text}\n")
+
+    with pytest.raises(ConfigError) as caught:
+        load(file, env={})
+
+    assert message in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+def test_master_and_sentinels_have_passwords_of_their_own(tmp_path: Path) -> None:
+    file = write(tmp_path, "[redis]\npassword_file = '/m'\nsentinel_password_file = '/a b'\n")
+
+    settings = load(file, env={"ZSCHED_REDIS_URL": URL})
+
+    assert "/m" == settings.redis.password_file
+    assert {"sentinel_password_file": "/a b"} == SentinelUrl.parse(settings.redis.url).options
+
+
+def test_a_password_of_the_sentinels_in_the_url_is_not_the_masters(tmp_path: Path) -> None:
+    file = write(tmp_path, "[redis]\npassword_file = '/m'\n")
+
+    assert "/m" == load(file, env={"ZSCHED_REDIS_URL": URL + "?sentinel_password=p"}).redis.password_file

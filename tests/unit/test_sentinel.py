@@ -1,0 +1,270 @@
+"""Links behind Sentinels as far as they need none: what they are made of, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
+
+from zsched import Client, ConfigError, RedisUnavailable
+from zsched.storage.connection import Link, Wire
+from zsched.storage.sentinel import Discovery, Pool
+
+HOSTS = [("h1", 26379), ("::1", 7)]
+URL = "redis+sentinel://me:secret@h1,[::1]:7/mymaster/3"
+
+
+class FakeSentinel:
+    """Answers with *masters*, or raises."""
+
+    def __init__(self, port: int, answer: dict[str, Any] | Exception) -> None:
+        self.connection_pool = redis.ConnectionPool(host="h", port=port)
+        self._answer = answer
+
+    def sentinel_masters(self) -> dict[str, Any]:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+def state(port: int, *, is_down: bool = False) -> dict[str, Any]:
+    flags = {"is_master": True, "is_sdown": is_down, "is_odown": False, "num-other-sentinels": 2}
+    return {"mymaster": {"ip": "10.0.0.1", "port": port, **flags}}
+
+
+def discovery(*answers: dict[str, Any] | Exception) -> Discovery:
+    manager = made([])
+    manager.sentinels = [FakeSentinel(port, answer) for port, answer in enumerate(answers, 1)]  # type: ignore[misc]
+    return Discovery(manager)
+
+
+def made(hosts: list[tuple[str, int]], **options: Any) -> Sentinel:
+    return Sentinel(hosts, **options)  # type: ignore[no-untyped-call]  # redis-py's
+
+
+def options_of(link: Link) -> dict[str, Any]:
+    return dict(link.pool.connection_kwargs)
+
+
+def sentinel_options_of(link: Link) -> list[dict[str, Any]]:
+    assert isinstance(link.pool, Pool)
+    return [one.connection_pool.connection_kwargs for one in link.pool.sentinel_manager.sentinels]
+
+
+def assert_sends_nothing_twice(options: dict[str, Any]) -> None:
+    assert (0, [], 2) == (options["retry"].get_retries(), options["retry_on_error"], options["protocol"])
+
+
+def test_a_link_by_a_url_names_sentinels_and_master_without_the_password() -> None:
+    link = Link.from_url(URL + "?sentinel_password=s3cret", 5.0)
+
+    assert "redis+sentinel://h1:26379,[::1]:7/mymaster/3" == link.where
+    assert link.finds_master
+    assert (SentinelManagedConnection, "me", "secret", 3) == (
+        link.pool.connection_class, options_of(link)["username"], options_of(link)["password"], options_of(link)["db"]
+    )  # fmt: skip
+
+
+def test_master_and_sentinels_are_sent_nothing_twice_and_sentinels_are_given_up_sooner() -> None:
+    link = Link.from_url(URL + "?sentinel_username=su&sentinel_password=sp", 5.0)
+
+    assert_sends_nothing_twice(options_of(link))
+    assert 5.0 == options_of(link)["socket_timeout"]
+    for each in sentinel_options_of(link):
+        assert_sends_nothing_twice(each)
+        assert ("su", "sp", 1.0, 1.0) == tuple(
+            each[name] for name in ("username", "password", "socket_timeout", "socket_connect_timeout")
+        )
+
+
+def test_options_in_the_url_go_before_but_not_before_ours() -> None:
+    link = Link.from_url(URL + "?socket_timeout=2&health_check_interval=9&protocol=3", 5.0)
+
+    assert (2.0, 0, 2) == tuple(
+        options_of(link)[name] for name in ("socket_timeout", "health_check_interval", "protocol")
+    )
+
+
+@pytest.mark.parametrize(("option", "to_sentinels"), [("", False), ("&sentinel_ssl=true", True)])
+def test_tls_is_spoken_with_the_master_and_if_asked_for_with_the_sentinels(option: str, to_sentinels: bool) -> None:
+    link = Link.from_url(f"rediss+sentinel://h1/m?ssl_ca_certs=/ca{option}", 5.0)
+
+    assert isinstance(link.pool, Pool)
+    assert ("rediss+sentinel://h1:26379/m/0", SentinelManagedSSLConnection) == (link.where, link.pool.connection_class)
+    assert "/ca" == options_of(link)["ssl_ca_certs"]
+    [sentinel] = link.pool.sentinel_manager.sentinels
+    assert to_sentinels == issubclass(sentinel.connection_pool.connection_class, redis.SSLConnection)
+    assert ("/ca" if to_sentinels else None) == sentinel.connection_pool.connection_kwargs.get("ssl_ca_certs")
+
+
+def test_the_password_of_the_sentinels_may_stand_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("sp\n")
+
+    link = Link.from_url(f"{URL}?sentinel_password_file={tmp_path / 'password'}", 5.0)
+
+    assert {"sp"} == {each["password"] for each in sentinel_options_of(link)}
+    with pytest.raises(ConfigError, match="sentinel_password_file='/nowhere': No such file"):
+        Link.from_url(f"{URL}?sentinel_password_file=/nowhere", 5.0)
+
+
+@pytest.mark.parametrize("url", ["redis+sentinel://:secret@h1", "redis+sentinel://:secret@h1/m?socket_timeout=x"])
+def test_a_bad_url_is_a_config_error_without_the_password(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Client.from_url(url)
+
+    assert "redis+sentinel://***@h1" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_adopted_client_keeps_its_settings_but_not_its_retries() -> None:
+    theirs = made(HOSTS, socket_timeout=3, sentinel_kwargs={"password": "sp"}).master_for(
+        "mymaster", db=3, password="p"
+    )
+
+    link = Link.adopt(theirs)
+
+    assert ("redis+sentinel://h1:26379,[::1]:7/mymaster/3", 3, True) == (link.where, link.timeout_s, link.finds_master)
+    assert "p" == options_of(link)["password"]
+    assert_sends_nothing_twice(options_of(link))
+    for each in sentinel_options_of(link):
+        assert_sends_nothing_twice(each)
+        assert ("sp", 1.0) == (each["password"], each["socket_timeout"])
+
+
+def test_a_client_of_replicas_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a client of replicas, which take no writes: give"):
+        Client(made(HOSTS).slave_for("mymaster"))
+
+
+def test_a_client_whose_master_is_found_otherwise_is_refused() -> None:
+    theirs = made(HOSTS).master_for("mymaster")
+    theirs.connection_pool.sentinel_manager = object()
+
+    with pytest.raises(ConfigError, match=r"by a object, no Sentinel: give one by Sentinel\.master_for"):
+        Client(theirs)
+
+
+def test_the_sentinel_that_answered_is_asked_first_the_next_time() -> None:
+    found = discovery(redis.ConnectionError("gone"), redis.ResponseError("unknown command"), state(3))
+
+    assert ("10.0.0.1", 3) == found.discover_master("mymaster")
+    assert 3 == found.sentinels[0].connection_pool.connection_kwargs["port"]
+    assert [1, 2, 3] == sorted(one.connection_pool.connection_kwargs["port"] for one in found.sentinels)
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([redis.TimeoutError("slow"), redis.ConnectionError("gone")],
+         "no Sentinel answers (h:1: slow; h:2: gone); start"),
+        ([redis.ConnectionError("gone"), {"a": {}, "b": {}}],
+         "know no master 'mymaster', but a, b (not asked: h:1: gone)"),
+        ([{}], "know no master 'mymaster', but none at all; correct its name"),
+        ([state(1, is_down=True), {}], "know of no living master 'mymaster' now; one is chosen soon"),
+    ],
+)  # fmt: skip
+def test_a_master_that_is_not_found_is_explained(answers: list[Any], message: str) -> None:
+    with pytest.raises(MasterNotFoundError) as caught:
+        discovery(*answers).discover_master("mymaster")
+
+    assert message in str(caught.value)
+
+
+class FakeConnection:
+    """A connection to *port* that says *role*."""
+
+    def __init__(self, port: int = 1, role: Any = "master") -> None:
+        self.host, self.port, self._role = "10.0.0.1", port, role
+        self.did: list[str] = []
+
+    def on_connect(self) -> None:
+        self.did.append("on_connect")
+
+    def send_command(self, *command: str, check_health: bool = True) -> None:
+        self.did.append(command[0])
+
+    def read_response(self) -> Any:
+        if isinstance(self._role, Exception):
+            raise self._role
+        return [self._role.encode()]
+
+    def disconnect(self) -> None:
+        self.did.append("disconnect")
+
+
+def test_a_new_connection_asks_for_the_role_and_an_acl_without_role_is_let_pass() -> None:
+    found, may_not = discovery(state(1)), FakeConnection(role=redis.exceptions.NoPermissionError("NOPERM"))
+    connection = FakeConnection()
+
+    found.greet(connection, None)
+    found.greet(may_not, lambda connection: connection.did.append("theirs"))
+
+    assert (["on_connect", "ROLE"], ["theirs", "ROLE"]) == (connection.did, may_not.did)
+
+
+def test_after_a_replica_was_named_another_sentinel_is_asked_first() -> None:
+    found = discovery(state(1), state(2))
+
+    with pytest.raises(redis.ConnectionError, match=r"10\.0\.0\.1:1, master by its Sentinel, is a slave now"):
+        found.greet(FakeConnection(role="slave"), None)
+
+    assert ("10.0.0.1", 2) == found.discover_master("mymaster")
+
+
+def test_connections_to_a_former_master_break_before_the_next_command_but_not_in_the_middle_of_one() -> None:
+    master = 1
+    connection = FakeConnection(1)
+    wire = Wire(connection, "x", lambda each: each.port != master)
+    wire.send("GET")
+
+    master = 2
+    wire.send("GET")
+    wire.receive()
+    wire.receive()
+
+    with pytest.raises(RedisUnavailable, match="x has another master now") as caught:
+        wire.send("GET")
+    assert not caught.value.may_have_been_applied
+    assert wire.is_broken
+    assert ["GET", "GET", "disconnect"] == connection.did
+
+
+def test_what_redis_py_makes_of_readonly_is_known_not_to_have_been_applied() -> None:
+    hidden = redis.ConnectionError("The previous master is now a slave")
+    hidden.__context__ = redis.ReadOnlyError("You can't write against a read only replica.")
+    wire = Wire(FakeConnection(role=hidden), "x")
+
+    with pytest.raises(RedisUnavailable, match="cannot take writes now: You can't write") as caught:
+        wire.execute("SET")
+
+    assert not caught.value.may_have_been_applied
+    assert wire.is_broken
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "NOREPLICAS Not enough good replicas to write. script: 1, on @user_script:1.",
+        "Error running script (call to f_1): @user_script:1: -NOREPLICAS Not enough good replicas to write.",
+        "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+    ],
+)
+def test_a_master_that_lost_its_replicas_or_its_role_is_one_that_takes_no_writes_now(reply: str) -> None:
+    wire = Wire(FakeConnection(role=redis.ResponseError(reply)), "x")
+
+    with pytest.raises(RedisUnavailable, match="cannot take writes now") as caught:
+        wire.execute("EVALSHA")
+
+    assert not caught.value.may_have_been_applied
+    assert wire.is_broken
+
+
+def test_links_to_one_server_look_for_no_master() -> None:
+    link = Link.from_url("redis://127.0.0.1:1/0", 5.0)
+
+    link.look_for_master()
+
+    assert not link.finds_master

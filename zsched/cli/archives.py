@@ -1,0 +1,150 @@
+"""Archive files as a command finds and reads them, beside the daemons that write them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from zsched.archive import START, History, Recall, default_paths, recalling
+from zsched.config import Settings
+from zsched.core.clock import SystemClock
+from zsched.core.log import Position
+from zsched.core.story import local_text
+from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign, ZschedError
+
+_REMEDY: Final = "it cannot be trusted; give another archive with --from FILE"
+_LARGE_BYTES: Final = 64 << 20  # a file for which it is said that it is being read: about a second
+
+
+class NoArchive(ArchiveError):
+    """There is no archive to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an archive says of itself, and ``recall``, what it knows. ``gens``: data sets that it followed."""
+
+    path: Path
+    recall: Recall
+    position: Position
+    complete_since: str | None
+    gens: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.path}, {_extent(self.position, self.complete_since)}"
+
+
+def choose(settings: Settings, given: Path | None) -> Path:
+    """
+    The file *given*, else the configured one, else the one that is where daemons keep theirs.
+
+    Raises:
+        NoArchive: it is not there. ArchiveError: there are several, or it may not be looked at.
+    """
+    configured = given or (Path(settings.archive.path) if settings.archive.path else None)
+    if configured is not None:
+        if _is_there(configured):
+            return configured
+        name = "--from" if given else "[archive] path"
+        remedy = "give --from FILE; zsched status says where daemons keep theirs"
+        raise NoArchive(f"{name}={str(configured)!r}: there is no such file; {remedy}")
+    looked = default_paths(settings.namespace, dict(os.environ))
+    found = [path for path in looked if _is_there(path)]
+    if not found:
+        where = f"{looked[0].parent} has no {looked[0].name} to {looked[-1].name}"
+        remedy = "run this as the daemon's user, or give --from FILE; zsched status says where daemons keep theirs"
+        raise NoArchive(f"no archive of namespace {settings.namespace!r}: {where}; {remedy}")
+    if len(found) > 1:
+        shown = "; ".join(f"{path}, {_described(path)}" for path in found)
+        raise ArchiveError(f"there are {len(found)} archives: {shown}; say which with --from FILE")
+    return found[0]
+
+
+@contextmanager
+def reading(path: Path, namespace: str, say: Callable[[str], None]) -> Iterator[Known]:
+    """
+    What the archive at *path* knows, after all its checksums were compared. Raises ArchiveError.
+    """
+    size = sum(part.stat().st_size for part in (path, path.with_name(f"{path.name}-wal")) if part.exists())
+    if size >= _LARGE_BYTES:
+        say(f"reading {path} ({size >> 20:,} MiB) and comparing its checksums")
+    opened = recalling(path, namespace, SystemClock())
+    try:
+        recall, facts = opened.__enter__()
+    except ArchiveCorrupt as error:
+        raise ArchiveCorrupt(f"{_named(path, error)}; {_REMEDY}") from error
+    except ArchiveForeign as error:
+        raise _foreign(path, namespace, error) from error
+    except (ValueError, KeyError, TypeError) as error:  # a fact that is no fact
+        raise ArchiveCorrupt(f"archive {path}: what it says of itself is not what was written; {_REMEDY}") from error
+    try:
+        yield _known(path, recall, facts)
+    except ArchiveCorrupt as error:
+        raise ArchiveCorrupt(f"{_named(path, error)}; {_REMEDY}") from error
+    finally:
+        opened.__exit__(None, None, None)
+
+
+def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> Known:
+    if "position" not in facts:
+        problem = "it has nothing yet of what Redis holds; its daemon is about to read that"
+        raise ArchiveError(f"archive {path}: {problem}; give another one with --from FILE")
+    since, gens = facts.get("complete_since"), frozenset(str(facts.get("gens", "")).split())
+    try:
+        position = Position.parse(facts["position"])
+    except (ValueError, AttributeError) as error:
+        raise ArchiveCorrupt(f"archive {path}: its position is {facts['position']!r}, which is none") from error
+    return Known(path, recall, position, since, gens)
+
+
+def _named(path: Path, error: Exception) -> str:
+    """What is wrong, with the file's name: a checksum's complaint knows the row alone."""
+    return str(error) if str(path) in str(error) else f"archive {path}: {error}"
+
+
+def _foreign(path: Path, namespace: str, error: ArchiveForeign) -> ArchiveError:
+    """*error*, and what to run where the archive is of another namespace."""
+    try:
+        with History(path) as history:
+            found = history.namespace
+    except (ZschedError, KeyError):  # it is no archive at all
+        return error
+    if found == namespace:
+        return error
+    remedy = f"run zsched recover -n {found} --from {path}, or give another file with --from"
+    return ArchiveForeign(f"archive {path} is of namespace {found!r}, not of {namespace!r}; {remedy}")
+
+
+def _described(path: Path) -> str:
+    try:
+        with History(path) as history:
+            return _extent(history.position, history.complete_since)
+    except (ZschedError, KeyError) as error:
+        return f"which cannot be read ({error})"
+
+
+def _extent(position: Position | None, complete_since: str | None) -> str:
+    """How far an archive goes, and since when."""
+    if position is None:
+        return "with nothing in it yet"
+    last = f"up to log entry {position.id} of {entry_text(position)}"
+    if complete_since is None:
+        return last
+    is_whole = complete_since == START
+    return f"{last}, complete since {'the beginning' if is_whole else local_text(int(complete_since) // 1000, 'UTC')}"
+
+
+def entry_text(position: Position, tz: str = "UTC") -> str:
+    """When the entry at *position* was written."""
+    return local_text(position.t_us // 1000, tz, has_ms=True)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError as error:
+        raise ArchiveError(f"archive {path}: this user may not look there; run this as the daemon's user") from error

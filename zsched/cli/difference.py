@@ -1,0 +1,150 @@
+"""What Redis lacks, or lacked, counted and listed: the rows of a merge for people and programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from zsched.cli.tables import lines
+from zsched.cli.times import local_text
+from zsched.core.log import Restored, text
+from zsched.core.model import iso
+from zsched.core.run_id import RunId
+
+SHOWN: Final = 50  # differences of a kind that are listed
+_RUNS_SHOWN: Final = 1000  # runs in doubt, which people have to look after
+_HEADER: Final = ("WHAT", "ID", "DUE", "FUNC", "RUN")
+
+
+class What(Enum):
+    """What becomes of a schedule or a run."""
+
+    BACK = "put back"
+    AGAIN = "push again"  # it was fired, and whether it was executed nobody knows: marked uncertain
+    SKIPPED = "skip"  # likewise, and its schedule wishes that it is not pushed twice
+    OUT = "take out"  # Redis has a schedule that is over
+    REFUSED = "leave"  # it should be pushed again, but something else has its job's or queue's key
+
+
+_WHATS: Final = {"open": What.AGAIN, "skipped": What.SKIPPED, "gone": What.OUT, "refused": What.REFUSED}
+_RUNS: Final = (What.AGAIN, What.SKIPPED, What.REFUSED)
+
+
+class Row(NamedTuple):
+    """One difference. ``state`` is the place where the schedule was; ``func`` is "" where nobody knows it."""
+
+    what: What
+    id: str
+    run_id: str | None
+    state: str
+    due_ms: int | None
+    func: str
+
+    @classmethod
+    def of(cls, row: Restored) -> Row:
+        """From a row of a merge."""
+        what = _WHATS.get(row.place, What.BACK)
+        run_id = f"{row.id}-{row.run}" if row.run else None
+        due_ms = row.due_ms
+        if due_ms is None and run_id is not None and (parts := RunId.parse(run_id)):
+            due_ms = parts.nominal_ms
+        return cls(what, row.id, run_id, row.place, due_ms, _func(row))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it."""
+        told = {"what": self.what.value.replace(" ", "_"), "id": self.id, "due_at": iso(self.due_ms)}
+        state = self.state if self.what is What.BACK else None
+        return told | {"state": state, "func": self.func or None, "run_id": self.run_id}
+
+    def cells(self, tz: str, *, is_done: bool) -> tuple[str, ...]:
+        """For a table."""
+        is_elsewhere = self.what is What.BACK and self.state != "due"
+        what = _WORDS[self.what][is_done] + (f" ({self.state})" if is_elsewhere else "")
+        due = "-" if self.due_ms is None else local_text(self.due_ms, tz)
+        return what, self.id, due, self.func or "-", self.run_id or ""
+
+
+class Difference:
+    """Rows taken in one by one: all are counted, and as many kept as are listed (*keeps_all*: all)."""
+
+    def __init__(self, now_ms: int, *, keeps_all: bool) -> None:
+        self._now_ms, self._keeps_all = now_ms, keeps_all
+        self.counts: Counter[What] = Counter()
+        self.overdue = self.schedules = 0  # schedules that should have fired by now; ids that anything is said of
+        self._rows: dict[What, list[Row]] = {what: [] for what in What}
+        self._last_id: str | None = None
+
+    def add(self, rows: Iterable[Restored]) -> None:
+        """Take in *rows*; those of one id come one after the other."""
+        for restored in rows:
+            row = Row.of(restored)
+            self.counts[row.what] += 1
+            self.overdue += row.state == "due" and row.due_ms is not None and row.due_ms <= self._now_ms
+            self.schedules += row.id != self._last_id
+            self._last_id = row.id
+            if self._keeps_all or len(self._rows[row.what]) < (_RUNS_SHOWN if row.what in _RUNS else SHOWN):
+                self._rows[row.what].append(row)
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+    def to_dict(self, left: int) -> dict[str, Any]:
+        """Counts and the rows that were kept; *left*: schedules that are as they should be."""
+        counts = {what.value.replace(" ", "_"): self.counts[what] for what in What if what is not What.REFUSED}
+        counts |= {"overdue": self.overdue, "left_as_is": left, "refused": self.counts[What.REFUSED]}
+        return {"counts": counts, "rows": [row.to_dict() for row in self._kept(What)]}
+
+    def summary(self, left: int, *, is_done: bool) -> Iterator[str]:
+        """The counts, a line each."""
+        for what, forms in _WORDS.items():
+            if number := self.counts[what]:
+                noun = _plural(number, "run" if what in _RUNS else "schedule")
+                overdue = f", {self.overdue:,} of them overdue" if what is What.BACK else ""
+                yield f"{forms[is_done]} {noun}{overdue}{forms[2]}"
+        if not self:
+            yield "nothing is missing in Redis"
+        elif left:
+            yield f"{'left' if is_done else 'leave'} {_plural(left, 'schedule')} as {'it is' if left == 1 else 'they are'}"
+
+    def table(self, whats: Iterable[What], tz: str, *, is_done: bool) -> Iterator[str]:
+        """The rows of *whats*, and how many more there are."""
+        whats = list(whats)
+        if not any(self.counts[what] for what in whats):
+            return
+        yield ""
+        yield from lines(_HEADER, (row.cells(tz, is_done=is_done) for row in self._kept(whats)))
+        for what in whats:
+            if more := self.counts[what] - len(self._shown(what)):
+                yield f"… and {more:,} more to {what.value}; --all lists them"
+
+    def _kept(self, whats: Iterable[What]) -> Iterator[Row]:
+        """What is listed."""
+        return (row for what in whats for row in self._shown(what))
+
+    def _shown(self, what: What) -> list[Row]:
+        """What is listed of one kind: all runs in doubt unless they are very many."""
+        is_listed_wholly = self._keeps_all or (what in _RUNS and self.counts[what] <= _RUNS_SHOWN)
+        return self._rows[what] if is_listed_wholly else self._rows[what][:SHOWN]
+
+
+RUNS: Final = _RUNS
+_WORDS: Final = {
+    What.BACK: ("put back", "put back", ""),
+    What.AGAIN: ("push again", "pushed again", " that may have been executed, marked uncertain"),
+    What.SKIPPED: ("skip", "skipped", " that may have been executed, as its schedule wishes"),
+    What.OUT: ("take out", "took out", ", over by what the archive knows"),
+    What.REFUSED: ("leave", "could not push again", ": something else has the key of its job or queue"),
+}
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _func(row: Restored) -> str:
+    """The function's name. RQ's description stands for it, and is somebody's text only where ours stands beside it."""
+    job = dict(zip(row.job[::2], row.job[1::2], strict=False))
+    own = dict(zip(row.own[::2], row.own[1::2], strict=False))
+    return text(own.get(b"func") or job.get(b"zs_func") or job.get(b"description") or b"")
