@@ -72,6 +72,13 @@ hold_on(hold_for_ms)
 local now_iso, earliest, pushed = iso(now_ms), nil, 0
 local due, recurring = {high = {}, normal = {}, low = {}}, {}
 
+-- RQ's created_at; those that were put together share their t.
+local isos = {}
+local function changed_at(t_us)
+  isos[t_us] = isos[t_us] or iso(tonumber(t_us) / 1000)
+  return isos[t_us]
+end
+
 local function put_back(row)
   local key = schedule_prefix .. row.id
   if row.run == '' then
@@ -86,7 +93,7 @@ local function put_back(row)
     local job_key = 'rq:job:' .. row.id .. '-' .. row.run
     redis.call('DEL', job_key)
     if row.first_own > row.first then
-      redis.call('HSET', job_key, 'status', 'scheduled', 'created_at', now_iso,
+      redis.call('HSET', job_key, 'status', 'scheduled', 'created_at', changed_at(row.t_us),
         unpack(ARGV, row.first, row.first_own - 1))
     end
   end
