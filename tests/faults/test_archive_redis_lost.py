@@ -1,4 +1,4 @@
-"""Redis lost what an archive has: that history is kept, the new one followed, and nothing fires twice unmarked."""
+"""Redis lost what an archive has: it is put back, the new history followed, and nothing fires twice unmarked."""
 
 from __future__ import annotations
 
@@ -58,7 +58,13 @@ def whats_of(path: Path, id: str) -> list[What]:
         return [change.what for change in told.of_schedule(id, 50)[0]]
 
 
-def test_an_emptied_redis_is_told_and_its_old_history_stays_and_the_new_one_is_followed(
+def put_back_by(daemons: list[DaemonProcess]) -> dict[str, int]:
+    """When all of them are done, what they put back together."""
+    done = [daemon.wait_for("recovery_done") for daemon in daemons]
+    return {name: sum(one[name] for one in done) for name in ("restored", "pushed_again", "skipped", "taken_out")}
+
+
+def test_an_emptied_redis_is_told_and_gets_back_what_it_held_and_both_histories_stay(
     start_daemon: Start, tmp_path: Path
 ) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]
@@ -74,23 +80,27 @@ def test_an_emptied_redis_is_told_and_its_old_history_stays_and_the_new_one_is_f
         lost = [daemon.wait_for("redis_history_lost") for daemon in daemons]
         client.schedule("app.task", id="new", after=0)
 
-        eventually(lambda: queued(watch))
+        eventually(lambda: len(queued(watch)) == 2)
+        together = put_back_by(daemons)
         await_caught_up(server.url, *paths)
         stop_standby_first(daemons, watch)
-        assert ["new"] == [run.rpartition("-")[0] for run in queued(watch)]
+        again, new = queued(watch)
+        assert ["fired", "new"] == [run.rpartition("-")[0] for run in (again, new)]
+        assert [b"1", None] == [watch.hget(f"rq:job:{run}", "zs_uncertain") for run in (again, new)]
+        assert {"restored": 1, "pushed_again": 1, "skipped": 0, "taken_out": 0} == together
         new_log = log_in(server.url)
         for path, daemon, told in zip(paths, daemons, lost, strict=True):
-            assert old_log[-1].position.id == told["had"]
+            assert (old_log[-1].position.id, None) == (told["had"], told["common"])
             assert 1 == len(daemon.of("redis_history_lost"))
             assert [] == daemon.of("archive_failed")
             assert [*old_log, *new_log] == history(path)
             assert START == fact(path, "complete_since")
-            assert [What.PUT, What.FIRED] == whats_of(path, "fired")
-            assert [What.PUT] == whats_of(path, "lost")
-            assert {"new"} == {id for id, _ in assert_state_is_redis_own(server.url, path)}
+            assert [What.PUT, What.FIRED, What.PUSHED_AGAIN] == whats_of(path, "fired")
+            assert [What.PUT, What.RESTORED] == whats_of(path, "lost")
+            assert {"fired", "lost", "new"} == {id for id, _ in assert_state_is_redis_own(server.url, path)}
 
 
-def test_an_older_rdb_put_back_is_told_and_both_histories_stay_and_nothing_fires_twice_unmarked(
+def test_an_older_rdb_put_back_is_told_and_gets_what_it_lacks_and_nothing_fires_twice_unmarked(
     start_daemon: Start, tmp_path: Path
 ) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]
@@ -115,6 +125,7 @@ def test_an_older_rdb_put_back_is_told_and_both_histories_stay_and_nothing_fires
         client.schedule("app.task", id="new", after=0)
         eventually(lambda: len(queued(watch)) == 2)
 
+        together = put_back_by(daemons)
         await_caught_up(server.url, *paths)
         stop_standby_first(daemons, watch)
         new_log, now_queued = log_in(server.url), queued(watch)
@@ -122,10 +133,11 @@ def test_an_older_rdb_put_back_is_told_and_both_histories_stay_and_nothing_fires
         again = [run for run in now_queued if run in pushed]
         assert [b"1"] == [watch.hget(f"rq:job:{run}", "zs_uncertain") for run in again]
         assert common == new_log[: len(common)]
+        assert {"restored": 1, "pushed_again": 0, "skipped": 0, "taken_out": 0} == together
         for path, daemon, told in zip(paths, daemons, lost, strict=True):
-            assert old_log[-1].position.id == told["had"]
+            assert (old_log[-1].position.id, common[-1].position.id) == (told["had"], told["common"])
             assert 1 == len(daemon.of("redis_history_lost"))
             assert [*old_log, *new_log[len(common) :]] == history(path)
             assert [] == repeated(history(path)) + doubles(queued(watch))
-            assert [What.PUT] == whats_of(path, "lost")
-            assert {"before", "marked", "new"} == {id for id, _ in assert_state_is_redis_own(server.url, path)}
+            assert [What.PUT, What.RESTORED] == whats_of(path, "lost")
+            assert {"before", "lost", "marked", "new"} == {id for id, _ in assert_state_is_redis_own(server.url, path)}

@@ -88,10 +88,11 @@ def advance(seq: int, nominal_ms: int, next_ms: int, passed: str = "- - 0") -> E
     return entry(seq, "advance", "rows", row, t_us=nominal_ms * 1000 + 500 if nominal_ms >= DUE_MS else DUE_US)
 
 
-ASKED = Call("put", "a", DUE_US - 2 * S, DUE_US - 2 * S + 900, run_id=f"a-{DUE_MS}", due_ms=DUE_MS)
+ASKED = Call("put", "a", DUE_US - S + 1500, DUE_US - S + 2500, run_id=f"a-{DUE_MS}", due_ms=DUE_MS)
 RULED = Call("rule", "r", DUE_US - 2 * S, DUE_US - 2 * S + 900, every_ms=1000)
 RECEIVED = Receipt(f"a-{DUE_MS}", DUE_US + 3000, 77)
 END_US = DUE_US + 60 * S
+SOON_US = DUE_US - S // 2  # half a second after it was asked for
 
 
 def seen(log: list[Entry], **more: object) -> Witnesses:
@@ -104,11 +105,10 @@ def good() -> Witnesses:
     return seen([term(1), put(2), fire(3)])
 
 
-def lost_at(at_us: int, **more: object) -> Witnesses:
-    """What Redis held was lost, and nothing of it put back; two entries that the archive has are all that is known."""
-    return seen(
-        [term(1, t_us=at_us)], receipts=[], histories=[[term(1), put(2)]], losses=[Loss("f", at_us, False)], **more
-    )
+def lost_at(at_us: int, *archived: Entry, **more: object) -> Witnesses:
+    """What Redis held was lost, and nothing of it put back; *archived* is all that is known of it."""
+    losses = [Loss("f", at_us, False)]
+    return seen([term(1, t_us=at_us)], receipts=[], histories=[[term(1), *archived]], losses=losses, **more)
 
 
 def again(*fields: str) -> Witnesses:
@@ -123,8 +123,9 @@ RULE = [term(1), rule(2)]
 FAILING: dict[str, tuple[str, Callable[[], Witnesses]]] = {
     "not received": ("lost", lambda: seen([term(1), put(2)], receipts=[])),
     "pushed, and not received": ("lost", lambda: seen([term(1), put(2), fire(3)], receipts=[])),
-    "lost long before": ("lost", lambda: lost_at(DUE_US + 5 * S)),
-    "durable, and lost at once": ("lost", lambda: lost_at(DUE_US - S, calls=[replace(ASKED, is_durable=True)])),
+    "acknowledged long before it was lost": ("lost", lambda: lost_at(DUE_US + 5 * S)),
+    "known to an archive": ("lost", lambda: lost_at(SOON_US, put(2))),
+    "durable, and lost at once": ("lost", lambda: lost_at(SOON_US, calls=[replace(ASKED, is_durable=True)])),
     "a rule that is nowhere": ("lost", lambda: seen(RULE, calls=[RULED], receipts=[])),
     "cancelled, and fired": (
         "cancelled and back",
@@ -169,7 +170,7 @@ FAILING: dict[str, tuple[str, Callable[[], Witnesses]]] = {
 }  # fmt: skip
 FINE: dict[str, Callable[[], Witnesses]] = {
     "put, pushed, received": good,
-    "in the archive's lag": lambda: lost_at(DUE_US - S),
+    "in the archive's lag": lambda: lost_at(SOON_US),
     "again, and marked": lambda: again("runs", RUN, "uncertain", RUN),
     "skipped": lambda: seen([term(1), put(2), fire(3, "skipped", RUN)], receipts=[]),
     "brought back in RQ's queue": lambda: seen(

@@ -197,6 +197,19 @@ def test_a_recovery_brings_back_the_same_schedules_with_the_same_next_times(scen
     assert zsched().stdout.startswith("Nothing to do")
 
 
+def test_a_run_that_cannot_be_pushed_again_is_told_as_such(scene: Scene, zsched: Zsched) -> None:
+    populate(scene)
+    scene.redis.flushall()
+    scene.redis.set("rq:queue:default", "a foreign hand's")
+
+    result = zsched()
+
+    lines = result.stdout.splitlines()
+    assert "could not push again 1 run: something else has the key of its job or queue" in lines
+    assert [] == [line for line in lines if line.startswith("pushed again")]
+    assert [line for line in lines if line.startswith("could not push again  fired  ")]
+
+
 def test_with_json_all_of_it_is_one_document_before_and_after(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     position = scene.archive.position
@@ -352,6 +365,18 @@ def test_a_corrupt_archive_is_refused(scene: Scene, zsched: Zsched, tmp_path: Pa
         assert f"zsched: archive {path}: " in said
         assert "checksum differs; it cannot be trusted; give another archive with --from FILE" in said
     assert {} == dump(scene.redis)
+
+
+def test_an_archive_that_says_nonsense_of_itself_is_corrupt(scene: Scene, zsched: Zsched, tmp_path: Path) -> None:
+    populate(scene)
+    path = copied(scene, tmp_path / "copy.db")
+    scene.redis.flushall()
+
+    for name in ("life", "position"):
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("UPDATE fact SET value = 'x' WHERE name = ?", (name,))
+
+        assert "it cannot be trusted; give another archive with --from FILE" in zsched.refusal("--from", str(path))
 
 
 def test_another_namespaces_archive_is_refused_with_what_to_run(
@@ -550,7 +575,7 @@ def test_while_another_archive_restores_it_waits_and_says_so(
         asked.append(1)
         if len(asked) == 1:
             rows = [row for page in merge.rows() for row in page if row.id == "once"]
-            assert other.restore(rows, merge.seen)
+            assert other.restore(rows, merge.seen, lambda: None)
         yield from run(merge)
 
     monkeypatch.setattr(Merge, "run", interrupted)
@@ -651,6 +676,25 @@ def test_a_redis_that_goes_away_is_a_failure_that_says_what_stays(
 
     assert "lost Redis at " in said
     assert "; what was put back (6 so far) stays, and running it again goes on" in said
+
+
+def test_what_another_archive_put_back_already_is_not_compared(scene: Scene, zsched: Zsched) -> None:
+    # given: an archive, and one that knows one schedule less
+    populate(scene)
+    older = copied(scene, scene.folder / "older.db")
+    scene.client.schedule("app.task", id="last", after=HOUR_S)
+    scene.follower.step()
+    before = listed(scene.client)
+    scene.redis.flushall()
+    assert 4 == zsched.json("--from", str(older))["counts"]["put_back"]
+
+    result = zsched("--dry-run")
+
+    assert "both have   no entry, but another archive put back a part of what this one has" in result.stdout
+    assert "put back 1 schedule, 0 of them overdue" in result.stdout
+    assert 1 == zsched.json()["counts"]["put_back"]
+    assert told(before) == told(listed(scene.client))
+    assert zsched("--from", str(older)).stdout.startswith("Nothing to do")
 
 
 # -- a process of its own -----------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
 from zsched import Client
 from zsched.archive import Archive
-from zsched.archive.openruns import open_runs
+from zsched.archive.openruns import OpenRuns
 from zsched.config import ArchiveSettings
 from zsched.core.changes import What
 from zsched.core.clock import SystemClock
@@ -38,6 +38,7 @@ pytestmark = pytest.mark.redis
 FUNC = "app.tasks.run"
 STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy the machine is
 BURST_S = 60
+ALL = 1_000_000
 TASKS = """
 def run():
     pass
@@ -62,7 +63,8 @@ def link(redis_url: str) -> Iterator[Link]:
 
 def opened(path: str | Path) -> set[str]:
     """Ids of the schedules whose runs the archive has as open."""
-    return {id for _, id, _ in open_runs(Path(path), 1000, 1000).oldest}
+    with OpenRuns(Path(path)) as runs:
+        return {id for id, _ in runs.open_among(None, ALL, ALL)[0]}
 
 
 def ends(link: Link) -> list[str]:
@@ -83,6 +85,7 @@ def test_what_becomes_of_runs_is_recorded_and_told(
     (tmp_path / "tasks.py").write_text(TASKS)
     path = archive_of_its_own()
     with DaemonThread(redis_url, archive=ArchiveSettings(path=path), **STEADY), Guard() as guard:
+        eventually(lambda: Archivers(link, KEYS).alive())
         client.schedule("tasks.run", id="good", after=0)
         client.schedule("tasks.run", id="rule", every=0.2, count=1)
         client.schedule("tasks.fail", id="bad", after=0)
@@ -144,6 +147,7 @@ def test_a_daemon_that_takes_over_records_what_ended_when_nobody_led(
 ) -> None:
     path = archive_of_its_own()
     with DaemonThread(redis_url, archive=ArchiveSettings(path=path)):
+        eventually(lambda: Archivers(link, KEYS).alive())
         run = client.enqueue(FUNC, id="a").run_id
         eventually(lambda: opened(path))
     redis_client.hset(KEYS.job(run), "status", "stopped")
@@ -158,6 +162,7 @@ def test_after_a_flush_no_run_is_recorded_as_gone(client: Client, link: Link, re
     redis_client = redis.Redis.from_url(redis_url)
     path = archive_of_its_own()
     with redis_client, DaemonThread(redis_url, archive=ArchiveSettings(path=path)):
+        eventually(lambda: Archivers(link, KEYS).alive())
         for number in range(20):
             client.enqueue(FUNC, id=f"s{number}")
         eventually(lambda: len(opened(path)) == 20)
@@ -182,7 +187,11 @@ class Tracking:
         self._wire = self.link.open()
         self._archive = Archive(path, "default")
         self._follower = Follower(self._archive, self._wire, KEYS, SystemClock())
-        self.tracker = Tracker(self.leader.dispatch, self)  # type: ignore[arg-type]  # the two that it asks
+        self.tracker = self.another()
+
+    def another(self) -> Tracker:
+        """One that knows nothing."""
+        return Tracker(self, KEYS).over(self._wire)  # type: ignore[arg-type]  # it has what is asked of an archiver
 
     def wait_until(self, seen: Position | None, within_s: float) -> None:
         """As the archiver's, but it follows only now."""
@@ -191,6 +200,15 @@ class Tracking:
     def follow(self) -> None:
         while self.follows and not self._follower.step():
             pass
+
+    def rebuild(self) -> None:
+        """The archive begins again with what Redis holds."""
+        self._archive.leave_behind()
+
+    def as_of(self) -> Position:
+        position = self._archive.position
+        assert position is not None
+        return position
 
     def step(self) -> bool:
         """After the archive followed."""
@@ -239,12 +257,12 @@ def test_a_new_leader_waits_until_its_archive_has_what_earlier_ones_recorded(
     tracking.follows = False
     redis_client.delete(KEYS.lease())
     with closing(Leader(redis_url)) as second:
-        tracker.Tracker(second.dispatch, tracking).step(second.term)  # type: ignore[arg-type]
+        tracking.another().step(second.term)
         assert [] == ends(tracking.link)
 
         tracking.follows = True
         tracking.follow()
-        tracker.Tracker(second.dispatch, tracking).step(second.term)  # type: ignore[arg-type]
+        tracking.another().step(second.term)
 
     assert [f"{run} finished - -"] == ends(tracking.link)
 
@@ -267,8 +285,7 @@ def test_what_is_not_here_is_not_gone_while_the_archive_has_not_noticed_a_loss(
 ) -> None:
     runs = [client.enqueue(FUNC, id=id).run_id for id in "ab"]
     tracking.follow()
-    as_of = open_runs(tracking.path, 10, 10).as_of
-    assert as_of is not None
+    as_of = tracking.as_of()
     tracking.follows = False
     redis_client.flushall()
     know(redis_client)
@@ -277,6 +294,115 @@ def test_what_is_not_here_is_not_gone_while_the_archive_has_not_noticed_a_loss(
 
     with closing(Leader(redis_url)) as again:
         assert again.dispatch.track(again.term, as_of, runs) is None
-        assert not tracker.Tracker(again.dispatch, tracking).step(again.term)  # type: ignore[arg-type]
+        assert not tracking.another().step(again.term)
 
     assert [] == entries(tracking.link)
+
+
+def finish(redis_client: redis.Redis, *runs: str) -> None:
+    for run in runs:
+        redis_client.hset(KEYS.job(run), "status", "finished")
+
+
+def ended(tracking: Tracking) -> set[str]:
+    return {line.split(" ")[0] for line in ends(tracking.link)}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of everything a little in one pass; nothing is found by looking through the state."""
+    sizes = {
+        "_REMEMBERED": 8,
+        "_LEARNT": 4,
+        "_OLDEST": 2,
+        "_BEHIND": 2,
+        "_LOOKED_AT": 0,
+        "_LOOKED_AT_FIRST": 0,
+        "_AT_ONCE": 3,
+        "_MANY": 2,
+    }
+    for name, size in {**sizes, "_FEW": 1}.items():
+        monkeypatch.setattr(tracker, name, size)
+
+
+@pytest.mark.usefixtures("small")
+def test_old_runs_that_never_end_do_not_hide_the_others(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    tracking.step()
+    runs = [client.enqueue(FUNC, id=f"s{number:02}").run_id for number in range(30)]
+    finish(redis_client, *runs[20:])
+
+    for _ in range(40):
+        tracking.step()
+
+    assert set(runs[20:]) == ended(tracking)
+    assert {f"s{number:02}" for number in range(20)} == opened(tracking.path)
+
+
+@pytest.mark.usefixtures("small")
+def test_what_is_pushed_of_a_rule_is_noticed_too(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
+    tracking.step()
+    client.schedule(FUNC, id="r", every=0.001)
+    client.schedule(FUNC, id="a", after=0)
+    now = client.run_now("r")
+    fired = eventually(lambda: (fired := tracking.leader.fire()).recurring and fired)
+    tracking.leader.advance(fired.recurring, fired.now_ms)
+    runs = {run.decode() for run in redis_client.lrange("rq:queue:default", 0, -1)}
+    finish(redis_client, *runs)
+
+    for _ in range(5):
+        tracking.step()
+
+    assert now in runs
+    assert runs == ended(tracking)
+    assert set() == opened(tracking.path)
+
+
+def test_what_was_pushed_before_it_led_is_found_round_after_round(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 4)
+    monkeypatch.setattr(tracker, "_LOOKED_AT", 3)
+    monkeypatch.setattr(tracker, "_AROUND", 2)
+    runs = [client.enqueue(FUNC, id=f"s{number}").run_id for number in range(20)]
+    client.schedule_many({"func": FUNC, "id": f"waits{number}", "after": 3600} for number in range(20))
+    tracking.follow()
+    finish(redis_client, *runs[::2])
+
+    for _ in range(20):
+        tracking.step()
+    assert set(runs[::2]) == ended(tracking)
+
+    finish(redis_client, *runs)
+    for _ in range(20):
+        tracking.step()
+    assert sorted(runs) == sorted(line.split(" ")[0] for line in ends(tracking.link))
+
+
+def test_when_many_ended_the_next_pass_follows_at_once(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    tracking.step()
+    runs = [client.enqueue(FUNC, id=f"s{number}").run_id for number in range(tracker._MANY)]
+    assert not tracking.step()
+
+    finish(redis_client, *runs)
+
+    assert [True, False] == [tracking.step(), tracking.step()]
+    assert 1 == len(entries(tracking.link))
+
+
+def test_with_a_new_state_it_begins_anew(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
+    tracking.step()
+    run = client.enqueue(FUNC, id="a").run_id
+    tracking.step()
+    last = Log(tracking.link, KEYS).last()
+    assert last is not None
+    redis_client.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
+    tracking.rebuild()
+
+    finish(redis_client, run)
+    tracking.step()
+
+    assert {run} == ended(tracking)

@@ -169,7 +169,12 @@ def test_what_is_put_back_replaces_what_is_there(led: Ground, there: str, back: 
     led.lead()
     restore(led, back)
     assert over.keys() == led.keyspace().keys()
-    moving = {led.keys.log().encode(), led.keys.meta().encode(), led.keys.lease().encode(), led.keys.schedule("a").encode()}
+    moving = {
+        led.keys.log().encode(),
+        led.keys.meta().encode(),
+        led.keys.lease().encode(),
+        led.keys.schedule("a").encode(),
+    }
     different = {key for key, value in led.keyspace().items() if over[key] != value}
     assert different <= moving
 
@@ -195,6 +200,19 @@ def test_what_was_over_is_taken_out(led: Ground, there: str) -> None:
 
     assert {} == led.places()
     assert {led.keys.log(), led.keys.meta(), led.keys.lease()} == {key.decode() for key in led.redis.keys("*")}
+
+
+@pytest.mark.parametrize("place", ["due", "paused"])
+def test_a_one_shot_whose_run_rq_has_is_over_and_its_run_stays_as_it_is(led: Ground, place: str) -> None:
+    led.put(("a", DUE_MS))
+    led.pass_time(DUE_MS - led.now_ms + 1)
+    assert 1 == led.fire().runs
+    before = led.job(f"a-{DUE_MS}")
+
+    restore(led, one_shot(place, note="5 " if place == "paused" else None))
+
+    assert ({}, before, [f"a-{DUE_MS}"]) == (led.places(), led.job(f"a-{DUE_MS}"), led.queue())
+    assert ["gone"] == [row.place for row in logged(led.last)]
 
 
 def test_a_waiting_run_that_rq_took_over_stays_rqs(led: Ground) -> None:

@@ -10,7 +10,7 @@ more (``fact`` known_from).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -31,6 +31,7 @@ from zsched.errors import ArchiveCorrupt, ArchiveError
 _PAGE: Final = 200  # schedules, or entries, at a time
 _CHECK_MS: Final = 500.0  # of a step of the check before a recovery
 _READERS: Final = 64  # entries kept taken apart
+_TOLD: Final = 100  # entries of a schedule in one segment: a clock that was set back leaves it few, until it is due
 
 
 class Recall:
@@ -90,6 +91,50 @@ class Recall:
                         return max(found)
         return None
 
+    def told_ms(self, id: str) -> int:
+        """
+        The latest time of the newest entries that concern schedule *id*, whatever was done to the server's clock; but
+        for those that tell the end of a run.
+        """
+        key = crc32(id.encode())
+        with converted(self._path):
+            last_segment = self._db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0
+            query = (
+                "SELECT max(t) FROM entry WHERE kind <> 'end' AND n IN"
+                " (SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?)"
+            )
+            told = (self._db.execute(query, (segment, key, _TOLD)).fetchone()[0] for segment in range(last_segment + 1))
+            return max((t_us for t_us in told if t_us is not None), default=0) // 1000
+
+    def absent(self, ids: Sequence[str]) -> list[str]:
+        """Those of *ids* that the state has no schedule of."""
+        query = f"SELECT id FROM live WHERE life = ? AND id IN ({','.join('?' * len(ids))}) AND place <> 'open'"
+        with converted(self._path):
+            here = {id for (id,) in self._db.execute(query, (self._life, *ids))}
+        return [id for id in ids if id not in here]
+
+    def overdue(self, before_ms: int, limit: int) -> tuple[int, list[str]]:
+        """How many schedules are due before *before_ms*, and the ids of the oldest *limit*. Looks at every row."""
+        source = "FROM live WHERE life = ? AND place = 'due' AND due < ?"
+        with converted(self._path):
+            [count] = self._db.execute(f"SELECT count(*) {source}", (self._life, before_ms)).fetchone()
+            if not count:
+                return 0, []
+            query = f"SELECT id {source} ORDER BY due LIMIT ?"
+            return count, [id for (id,) in self._db.execute(query, (self._life, before_ms, limit))]
+
+    def next_ids(self, after: tuple[int, int], limit: int) -> list[tuple[str, tuple[int, int]]]:
+        """
+        At most *limit* schedules behind the place *after*, each with its place: where in the history its record stands,
+        so that those that were put together are read together. Looks at every row: there is no index for it.
+        """
+        query = (
+            "SELECT id, n, row FROM live WHERE life = ? AND (n, row) > (?, ?) AND place <> 'open'"
+            " ORDER BY n, row LIMIT ?"
+        )
+        with converted(self._path):
+            return [(id, (n, row)) for id, n, row in self._db.execute(query, (self._life, *after, limit))]
+
     def count(self) -> int:
         """How many schedules and open runs the state has."""
         with converted(self._path):
@@ -120,8 +165,9 @@ class Recall:
         schedule, gone_us, runs = None, None, []
         for row in rows:
             if row.place == OPEN:
-                if touched is None or row.key in touched:
-                    runs.append(Known(self._held(row), row.t))
+                is_touched = touched is None or row.key in touched
+                if is_touched or (id, "") in touched:  # it may wait where the schedule is put back, see ``lacking``
+                    runs.append(Known(self._held(row), row.t, is_touched))
             elif touched is None or (id, "") in touched:
                 schedule = Known(self._held(row), row.t)
         if touched is not None and schedule is None:
@@ -181,3 +227,24 @@ def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall
                 pass
         suffix = "" if namespace == "default" else f"-n{namespace}"
         yield Recall(db, path, str(facts["archive"]), life, int(facts.get("known_from", 0)), suffix), facts
+
+
+@contextmanager
+def recalling_beside(path: Path) -> Iterator[tuple[Recall, Position | None]]:
+    """
+    What the archive at *path* knows as of one moment, beside its writer in this process, and up to which entry. None:
+    its state cannot be compared with Redis, since another one is being read from there, or it has entries that this
+    version cannot read. What is read is compared with its checksums, the rest is not.
+
+    Raises:
+        ArchiveCorrupt, ArchiveFailed.
+    """
+    with closing(connect_to_read(path)) as db:
+        with converted(path):
+            db.execute("BEGIN")
+            facts = facts_of(db, path)
+        suffix = "" if facts.get("namespace") == "default" else f"-n{facts.get('namespace')}"
+        life, known_from = int(facts.get("life", 1)), int(facts.get("known_from", 0))
+        is_whole = "boot_n" not in facts and not int(facts.get("unknown_entries", 0))
+        position = body.position_of(facts.get("position")) if is_whole else None
+        yield Recall(db, path, str(facts.get("archive")), life, known_from, suffix), position

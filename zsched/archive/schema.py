@@ -26,13 +26,10 @@ import sqlite3
 from typing import Final
 
 APPLICATION_ID: Final = 0x7A736368  # "zsch", in the file's header: this is no other program's database
-VERSION: Final = 2
+VERSION: Final = 1
 SEGMENT_BITS: Final = 16
 
-# Open runs by time: those that the tracker asks about, among millions of rows that wait.
-_OPEN_RUNS: Final = "CREATE INDEX live_open ON live(life, place, due) WHERE place = 'open';"
-
-_TABLES: Final = f"""
+_TABLES: Final = """
 CREATE TABLE fact(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE entry(n INTEGER PRIMARY KEY, epoch INTEGER, seq INTEGER, t INTEGER, kind TEXT, body BLOB, sum INTEGER);
 CREATE INDEX entry_seq ON entry(seq) WHERE seq IS NOT NULL;
@@ -42,12 +39,11 @@ CREATE TABLE live(
   life INTEGER, id TEXT, run TEXT, place TEXT, due INTEGER, nominal INTEGER, last TEXT, note TEXT,
   t INTEGER, n INTEGER, row INTEGER, sum INTEGER, PRIMARY KEY (life, id, run)
 ) WITHOUT ROWID;
-{_OPEN_RUNS}
 CREATE TABLE argument(n INTEGER, row INTEGER, data BLOB, PRIMARY KEY (n, row)) WITHOUT ROWID;
 """
 
 # From a version to the next: statements, run in one transaction with the new number.
-MIGRATIONS: Final[dict[int, str]] = {1: _OPEN_RUNS}
+MIGRATIONS: Final[dict[int, str]] = {}
 
 
 def create(db: sqlite3.Connection) -> None:

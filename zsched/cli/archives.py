@@ -34,8 +34,9 @@ class Known:
     complete_since: str | None
     gens: frozenset[str]
 
-    def __str__(self) -> str:
-        return f"{self.path}, {_extent(self.position, self.complete_since)}"
+    def text(self, tz: str) -> str:
+        """Which file, how far it goes and since when; times in *tz*."""
+        return f"{self.path}, {_extent(self.position, self.complete_since, tz)}"
 
 
 def choose(settings: Settings, given: Path | None) -> Path:
@@ -111,7 +112,7 @@ def _foreign(path: Path, namespace: str, error: ArchiveForeign) -> ArchiveError:
     try:
         with History(path) as history:
             found = history.namespace
-    except (ZschedError, KeyError):  # it is no archive at all
+    except (ZschedError, KeyError, ValueError):  # it is no archive at all
         return error
     if found == namespace:
         return error
@@ -123,19 +124,19 @@ def _described(path: Path) -> str:
     try:
         with History(path) as history:
             return _extent(history.position, history.complete_since)
-    except (ZschedError, KeyError) as error:
+    except (ZschedError, KeyError, ValueError) as error:
         return f"which cannot be read ({error})"
 
 
-def _extent(position: Position | None, complete_since: str | None) -> str:
+def _extent(position: Position | None, complete_since: str | None, tz: str = "UTC") -> str:
     """How far an archive goes, and since when."""
     if position is None:
         return "with nothing in it yet"
-    last = f"up to log entry {position.id} of {entry_text(position)}"
-    if complete_since is None:
+    last = f"up to log entry {position.id} of {entry_text(position, tz)}"
+    if complete_since is None or not (complete_since == START or complete_since.isdigit()):
         return last
-    is_whole = complete_since == START
-    return f"{last}, complete since {'the beginning' if is_whole else local_text(int(complete_since) // 1000, 'UTC')}"
+    since = "the beginning" if complete_since == START else local_text(int(complete_since) // 1000, tz)
+    return f"{last}, complete since {since}"
 
 
 def entry_text(position: Position, tz: str = "UTC") -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from zsched.cli.tables import lines
 from zsched.cli.times import local_text
+from zsched.core.clock import LAST_MS
 from zsched.core.log import Restored, text
 from zsched.core.model import iso
 from zsched.core.run_id import RunId
@@ -54,7 +55,8 @@ class Row(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can say it."""
-        told = {"what": self.what.value.replace(" ", "_"), "id": self.id, "due_at": iso(self.due_ms)}
+        due_at = None if self.due_ms is None else iso(min(self.due_ms, LAST_MS))
+        told = {"what": self.what.value.replace(" ", "_"), "id": self.id, "due_at": due_at}
         state = self.state if self.what is What.BACK else None
         return told | {"state": state, "func": self.func or None, "run_id": self.run_id}
 
@@ -106,7 +108,8 @@ class Difference:
         if not self:
             yield "nothing is missing in Redis"
         elif left:
-            yield f"{'left' if is_done else 'leave'} {_plural(left, 'schedule')} as {'it is' if left == 1 else 'they are'}"
+            it = "it is" if left == 1 else "they are"
+            yield f"{'left' if is_done else 'leave'} {_plural(left, 'schedule')} as {it}"
 
     def table(self, whats: Iterable[What], tz: str, *, is_done: bool) -> Iterator[str]:
         """The rows of *whats*, and how many more there are."""

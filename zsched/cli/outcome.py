@@ -9,6 +9,7 @@ from typing import Any, Final
 from zsched.cli.archives import Known, entry_text
 from zsched.cli.difference import RUNS, Difference, What
 from zsched.cli.tables import pairs
+from zsched.core.clock import LAST_MS
 from zsched.core.log import Position
 from zsched.core.model import iso
 from zsched.core.recovery import Verdict
@@ -22,7 +23,8 @@ class Found:
     known: Known
     verdict: Verdict
     is_nothing_lost: bool  # the log goes on from the archive's last entry, or an archive said that it lacks nothing
-    common: Position | None
+    common: Position | None  # the last entry that both have
+    is_known: bool  # it has one, or what archives said of theirs in the log names one of its own
     first: Position | None
     last: Position | None
     gen: str | None
@@ -83,7 +85,7 @@ class Outcome:
         """For people."""
         found = self.found
         if found.is_nothing_lost:
-            yield f"Nothing to do: Redis lost nothing of what the archive knows ({found.known})."
+            yield f"Nothing to do: Redis lost nothing of what the archive knows ({found.known.text(tz)})."
             return
         if not self.is_done:
             yield from pairs(self._fields(tz))
@@ -98,11 +100,13 @@ class Outcome:
     def _fields(self, tz: str) -> Iterator[tuple[str, str]]:
         found = self.found
         common = "none: Redis has nothing of what the archive has"
+        if found.is_known:
+            common = "no entry, but another archive put back a part of what this one has"
         if found.common is not None:
             age = duration_text(self._age_ms or 0)
             common = f"log entry {found.common.id} of {entry_text(found.common, tz)}, {age} ago"
         last = "nothing" if found.last is None else f"entry {found.last.id} of {entry_text(found.last, tz)}"
-        yield "archive", str(found.known)
+        yield "archive", found.known.text(tz)
         yield "redis", f"{self.place['redis']}, namespace {self.place['namespace']}; its log ends with {last}"
         yield "both have", common
         yield "since then", f"{found.behind:,} {'entry' if found.behind == 1 else 'entries'} in the log"
@@ -126,4 +130,4 @@ def _entry(position: Position | None) -> str:
 
 
 def _to_dict(position: Position) -> dict[str, Any]:
-    return {"entry": position.id, "at": iso(position.t_us // 1000)}
+    return {"entry": position.id, "at": iso(min(position.t_us // 1000, LAST_MS))}

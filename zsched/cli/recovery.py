@@ -26,7 +26,7 @@ from zsched.core.log import Position, Restored, restored
 from zsched.core.recovery import judge
 from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
 from zsched.daemon.recovery import WAIT_MS
-from zsched.errors import RedisUnavailable, ZschedError
+from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -130,7 +130,10 @@ class Recovery:
         start, mine = first.position if first else None, known.position
         verdict = judge(mine, start, is_known=merge.is_known, is_same_set=is_same_set)
         is_nothing_lost = merge.common == mine or mine in merge.branch.merged
-        return merge, Found(known, verdict, is_nothing_lost, merge.common, start, merge.seen, name, now_ms)
+        found = Found(
+            known, verdict, is_nothing_lost, merge.common, merge.is_known, start, merge.seen, name, now_ms
+        )  # fmt: skip
+        return merge, found
 
     def _run(self, merge: Merge, wire: Wire, difference: Difference, stopping: Stopping) -> None:
         log = Log(wire, self._keys)
@@ -151,6 +154,8 @@ class Recovery:
                         raise click.Abort
         except RedisUnavailable as error:
             raise RedisUnavailable(f"{error}; {_kept(difference)}") from error
+        except RedisRefused as error:  # out of memory, say
+            raise RedisRefused(f"{error}; {_kept(difference)}") from error
 
     def _wait(self, archive: str, stopping: Stopping) -> None:
         """Let another archive put back what it knows."""

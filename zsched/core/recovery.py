@@ -76,10 +76,11 @@ class Touch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A row of an archive's state, and when its last change was."""
+    """A row of an archive's state, and when its last change was. Not ``is_touched``: both histories have that change."""
 
     held: Held
     t_us: int
+    is_touched: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,8 @@ def lacking(mine: Mine, there: Held | None, jobs: Container[str], branch: Branch
         leaving = there.run if there is not None else None
     for run in mine.runs:
         held = run.held
+        if not run.is_touched and held.run != leaving:
+            continue  # there as it was; else it waited, to be marked when it fires, and will not any more
         is_there = held.run in jobs and held.run != leaving
         if not is_there and not branch.is_newer((mine.id, held.run), run.t_us):
             yield _run(run)

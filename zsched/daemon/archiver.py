@@ -69,6 +69,7 @@ class Archiver:
         self._stopping, self._bell = threading.Event(), Bell()
         self._thread = threading.Thread(target=self._run, name="zsched-archiver", daemon=True)
         self.moved = threading.Condition()  # notified when the position moved
+        self.audit: dict[str, Any] | None = None  # what the last audit found, for the report; any thread may set it
 
     @property
     def path(self) -> Path | None:
@@ -261,6 +262,8 @@ class Archiver:
             about |= {"complete_since": archive.complete_since, "unknown_entries": archive.unknown_entries}
         if self._trouble is not None:
             about["trouble"] = self._trouble
+        if (audit := self.audit) is not None:
+            about["audit"] = audit
         return archivers.report(*self._known_as, state, about, hold_for_ms)
 
     def _tell(self, state: ArchiveState, *, awaits_people: bool) -> None:

@@ -26,7 +26,7 @@ from zsched.daemon.trimmer import Trimmer
 from zsched.daemon.waker import Waker
 from zsched.daemon.warden import Warden
 from zsched.errors import RedisRefused, RedisUnavailable, ServerChanged, Stale
-from zsched.storage.connection import Link, Wire
+from zsched.storage.connection import Link
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease
@@ -61,7 +61,7 @@ class Daemon:
         self._waker = Waker(link, self._keys, self._clock)
         self._archiver = Archiver(settings, link, self._clock, self.id)
         self._answerer = Answerer(self._archiver, link, self._keys)
-        self._warden = Warden(link, self._archiver, self._clock, [self._tracker])
+        self._warden = Warden(link, self._archiver, self._clock, [Tracker(self._archiver, self._keys).over])
         self._is_stopping = False
         self._trouble: str | None = None  # what was said last of Redis, until it is well
         self._pause_ms = _FIRST_PAUSE_MS
@@ -114,9 +114,6 @@ class Daemon:
             ticker = Ticker(dispatch, settings, self._clock)
             trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
             yield Session(server, elector, ticker, trimmer)
-
-    def _tracker(self, wire: Wire) -> Tracker:
-        return Tracker(Dispatch(wire, self._keys), self._archiver)
 
     def _serve(self, session: Session) -> None:
         """Lead whenever possible, until stopped or until the connection is lost."""

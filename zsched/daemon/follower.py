@@ -193,7 +193,9 @@ class Follower:
                 self.state = ArchiveState.LOST
                 return False
             elif verdict is Verdict.LEFT_BEHIND:
-                log.warning("archive_left_behind", archive=str(archive.path), had=archive.position.id)
+                begins, path = self._log.first(), str(archive.path)
+                log_begins = begins.position.id if begins else None
+                log.warning("archive_left_behind", archive=path, had=archive.position.id, log_begins=log_begins)
                 archive.leave_behind()
         first = self._log.first()
         self.state = ArchiveState.BOOTSTRAPPING if archive.position is None else ArchiveState.LOST

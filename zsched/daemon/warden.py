@@ -33,7 +33,7 @@ _HEALTH_MS: Final = 500.0  # between looks at an archive that does not follow
 
 
 class Chore(Protocol):
-    """Something that a leader does every so often. Made anew for each wire."""
+    """Something that a leader does every so often, over the wire that it was given last."""
 
     @property
     def name(self) -> str:

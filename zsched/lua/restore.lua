@@ -12,7 +12,8 @@
 --                        job or template (pairs) and m texts of the schedule's own hash (pairs)
 --        places: due paused quarantine ended gone open skipped
 -- RETURNS  OK, now ms, the entry's id and t, number of runs pushed  |  AGAIN, now ms
--- LOGS   restore: reason, archive, rows n, the rows as given; `open` is `refused` where it cannot be pushed
+-- LOGS   restore: reason, archive, rows n, the rows as given; `open` is `refused` where it cannot be pushed, and a
+--          one-shot `gone` when RQ has its run already
 --
 -- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. A run that was fired and
 -- not over (`open`) is pushed again here, marked uncertain; `skipped` records that it is not, as its schedule
@@ -60,6 +61,13 @@ for n = 1, row_count do
     if not queue_accepts(row.queue) or stays(row) then
       row.place = 'refused'
       ARGV[at + 2] = 'refused'
+    end
+  end
+  if IS_SCHEDULE[place] and place ~= 'gone' and run ~= '' then
+    local status = redis.pcall('HGET', 'rq:job:' .. id .. '-' .. run, 'status')
+    if status and status ~= 'scheduled' then  -- it fired here: its run is RQ's
+      row.place = 'gone'
+      ARGV[at + 2] = 'gone'
     end
   end
   replaced[id] = replaced[id] or IS_SCHEDULE[place]

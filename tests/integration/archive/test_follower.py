@@ -9,8 +9,10 @@ import pytest
 
 from tests.integration.archive.ground import Scene
 from zsched.archive import START
+from zsched.core.clock import ManualClock
 from zsched.core.log import Position
 from zsched.daemon.follower import Follower
+from zsched.daemon.recovery import WAIT_MS
 from zsched.errors import RedisUnavailable
 from zsched.storage.archivers import ArchiveState
 from zsched.storage.census import Census
@@ -37,7 +39,6 @@ def leave_behind(scene: Scene) -> None:
 
 def test_a_connection_that_breaks_in_a_bootstrap_begins_it_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_behind(scene)
-    had = scene.archive.position
 
     def lose(self: Census, *arguments: Any) -> Any:
         raise RedisUnavailable("lost")
@@ -46,7 +47,7 @@ def test_a_connection_that_breaks_in_a_bootstrap_begins_it_again(scene: Scene, m
         patch.setattr(Census, "runs", lose)
         with pytest.raises(RedisUnavailable):
             scene.follower.step()
-    assert had == scene.archive.position
+    assert (None, {"a": "due"}) == (scene.archive.position, states(scene))
 
     follower = Follower(scene.archive, scene.wire, scene.keys, scene.follower._clock)
     assert follower.step()
@@ -86,7 +87,7 @@ def test_another_data_set_is_refused_and_the_archive_stays_as_it_is(scene: Scene
     assert {"a": "due"} == states(scene)
 
 
-def test_a_redis_that_lost_the_end_of_its_log_is_followed_in_what_it_has_now(scene: Scene) -> None:
+def test_a_redis_that_lost_the_end_of_its_log_gets_it_back_and_is_followed_in_what_it_has_now(scene: Scene) -> None:
     schedule(scene, "a", "b")
     assert scene.follower.step()
     last = scene.log()[-1].position
@@ -96,10 +97,15 @@ def test_a_redis_that_lost_the_end_of_its_log_is_followed_in_what_it_has_now(sce
     scene.redis.hset(scene.keys.meta(), "seq", last.seq - 1)
     schedule(scene, "c")
     assert last.id == scene.log()[-1].position.id
+    clock = ManualClock()
+    follower = Follower(scene.archive, scene.wire, scene.keys, clock)
 
-    assert scene.follower.step()
+    assert not follower.step()
+    assert (ArchiveState.LOST, last) == (follower.state, scene.archive.position)
+    clock.advance(WAIT_MS)
+    assert follower.step()
 
-    assert {"a": "due", "c": "due"} == states(scene)
+    assert {"a": "due", "b": "due", "c": "due"} == states(scene)
     assert (scene.log()[-1].position, START) == (scene.archive.position, scene.archive.complete_since)
 
 

@@ -1,118 +1,155 @@
-"""Which runs are open, the oldest first, and the rest in turn; and the index that makes it quick, also in old files."""
+"""Which runs are open: what was pushed, read from the history in order; and the state, looked through part by part."""
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.unit.archive.ground import DUE_MS, archived, at, enqueue, entry, fire, held, put, put_recurring, rows
+from tests.unit.archive.ground import DUE_MS, archived, at, enqueue, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive
-from zsched.archive.openruns import _SELECT, OpenRuns, Place, open_runs
-from zsched.archive.schema import VERSION
+from zsched.archive.openruns import OpenRuns, Run
 from zsched.errors import ArchiveCorrupt
 
 ALL = 100
-
-
-def place(number: int) -> Place:
-    return DUE_MS + number, f"s{number}", str(DUE_MS + number)
+OPEN = [("s0", str(DUE_MS)), ("s1", str(DUE_MS)), ("s2", str(DUE_MS)), ("s3", str(DUE_MS)), ("s4", str(DUE_MS))]
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Ten runs, of schedules s9 to s0, the last put first; and one that waits."""
-    puts = [put(10 - number, f"s{number}", due_ms=DUE_MS + number) for number in range(9, -1, -1)]
-    fired = fire(12, *(f"s{number}-{DUE_MS + number}" for number in range(10)))
-    return archived(tmp_path / "archive.db", [*sorted(puts), put(11, "waits"), fired])
+    """Five runs of one-shots in three entries, and between them one that waits; entries 1 to 5."""
+    puts = [put(1, "s0", "s1", "s2", "s3", "s4"), put(2, "s1-waits")]
+    fires = [fire(3, f"s4-{DUE_MS}", f"s3-{DUE_MS}"), fire(4, f"s2-{DUE_MS}"), fire(5, f"s0-{DUE_MS}", f"s1-{DUE_MS}")]
+    return archived(tmp_path / "archive.db", [*puts, *fires])
 
 
-def test_the_oldest_come_first_and_with_them_what_the_state_had_in_it(path: Path) -> None:
-    assert OpenRuns(at(12), [place(0), place(1), place(2)], [place(3), place(4)]) == open_runs(path, 3, 2)
+def around(path: Path, looked_at: int, limit: int = ALL) -> list[list[Run]]:
+    """A round through the state, part by part."""
+    after: Run | None = None
+    parts = []
+    with OpenRuns(path) as runs:
+        while True:
+            found, after = runs.open_among(after, looked_at, limit)
+            parts.append(found)
+            if after is None:
+                return parts
 
 
-def test_the_rest_comes_in_turn_and_the_oldest_not_twice(path: Path) -> None:
-    assert [place(6), place(7)] == open_runs(path, 3, 2, place(5)).behind
-    assert [place(9)] == open_runs(path, 3, 2, place(8)).behind
-    assert [] == open_runs(path, 3, 2, place(9)).behind
-    assert [place(3), place(4)] == open_runs(path, 3, 2, place(1)).behind
+# -- what was pushed ------------------------------------------------------------------------------
 
 
-def test_where_there_are_no_more_than_the_oldest_nothing_is_behind_them(path: Path) -> None:
-    assert (10, []) == (len(open_runs(path, 11, 2).oldest), open_runs(path, 11, 2).behind)
-    assert (10, []) == (len(open_runs(path, 10, 2).oldest), open_runs(path, 10, 2).behind)
+def test_what_was_pushed_comes_in_order_and_entry_by_entry(path: Path) -> None:
+    names = []
+    with OpenRuns(path) as runs:
+        n = 0
+        while n < runs.last_n:
+            found, n = runs.pushed_behind(n, 1, ALL)
+            names.append([id for id, _ in found])
+
+    assert [["s4", "s3"], ["s2"], ["s0", "s1"]] == names
 
 
-def test_runs_of_one_time_are_told_apart(tmp_path: Path) -> None:
-    ids = ["a", "b", "c", "d"]
-    path = archived(tmp_path / "archive.db", [put(1, *ids), fire(2, *(f"{id}-{DUE_MS}" for id in ids))])
+def test_no_more_entries_are_looked_at_than_asked_for(path: Path) -> None:
+    with OpenRuns(path) as runs:
+        assert ([], 2) == runs.pushed_behind(0, ALL, 2)
+        assert 2 == len(runs.pushed_behind(2, ALL, 1)[0])
+        assert 3 == runs.pushed_behind(2, ALL, 1)[1]
+        assert ([], 5) == runs.pushed_behind(5, ALL, ALL)
 
-    found = open_runs(path, 1, 2, (DUE_MS, "b", str(DUE_MS)))
 
-    assert (["a"], ["c", "d"]) == ([id for _, id, _ in found.oldest], [id for _, id, _ in found.behind])
+def test_every_kind_of_entry_that_pushes_counts_and_no_other_run(tmp_path: Path) -> None:
+    rows = [
+        f"r fired {DUE_MS} {DUE_MS + 1} {DUE_MS + 1} - - 0 -",
+        f"q overlap {DUE_MS} {DUE_MS + 1} {DUE_MS + 1} - - 0 q-1",
+    ]
+    entries = [
+        put_recurring(1, "r"),
+        put_recurring(2, "q"),
+        entry(3, "advance", "rows", "\n".join(rows)),
+        enqueue(4, f"now-{DUE_MS}"),
+        put(5, "skipped"),
+        entry(6, "fire", "runs", "", "skipped", f"skipped-{DUE_MS}"),
+        entry(7, "run_now", "id", "r", "run", f"r-{DUE_MS}-r1", "last", 1),
+        entry(8, "end", "rows", f"now-{DUE_MS} finished - -"),
+        entry(9, "unheard of", "id", "x"),
+    ]
+    with OpenRuns(archived(tmp_path / "archive.db", entries)) as runs:
+        pushed, n = runs.pushed_behind(0, ALL, ALL)
+
+        assert [("r", str(DUE_MS)), ("now", str(DUE_MS)), ("r", f"{DUE_MS}-r1")] == pushed
+        assert (9, 9) == (n, runs.last_n)
+        assert [("r", str(DUE_MS)), ("r", f"{DUE_MS}-r1")] == runs.open_of(pushed)
 
 
-def test_a_rule_has_a_run_beside_it_and_what_was_asked_for_is_one(tmp_path: Path) -> None:
-    row = f"r fired {DUE_MS} {DUE_MS + 1} {DUE_MS + 1} - - 0 -"
-    entries = [put_recurring(1, "r"), entry(2, "advance", "rows", row), enqueue(3, f"now-{DUE_MS + 5}")]
+def test_what_a_bootstrap_found_open_counts_as_pushed(path: Path) -> None:
+    with closing(Archive(path, "default")) as archive:
+        archive.begin_bootstrap()
+        archive.scan([held("x", "open", run="7"), held("y")], at(20))
+        archive.append([put(21, "z")])
+        archive.end_bootstrap(START)
 
-    found = open_runs(archived(tmp_path / "archive.db", entries), ALL, ALL)
+    with OpenRuns(path) as runs:
+        assert [("x", "7")] == runs.pushed_behind(5, ALL, ALL)[0]
 
-    assert [(DUE_MS, "r", str(DUE_MS)), (DUE_MS + 5, "now", str(DUE_MS + 5))] == found.oldest
+
+# -- the state ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("looked_at", [1, 2, 3, 6, 7, ALL])
+def test_a_round_finds_every_open_run_once(path: Path, looked_at: int) -> None:
+    parts = around(path, looked_at)
+
+    assert OPEN == [run for part in parts for run in part]
+    assert all(len(part) <= looked_at for part in parts)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_a_part_ends_where_enough_was_found(path: Path, limit: int) -> None:
+    parts = around(path, ALL, limit)
+
+    assert OPEN == [run for part in parts for run in part]
+    assert all(len(part) <= limit for part in parts)
 
 
 def test_a_run_that_ended_is_open_no_more(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
-        archive.append([entry(13, "end", "rows", f"s0-{DUE_MS} finished - -\ns2-{DUE_MS + 2} gone - -")])
+        archive.append([entry(13, "end", "rows", f"s0-{DUE_MS} finished - -\ns2-{DUE_MS} gone - -")])
         archive.commit()
 
-    found = open_runs(path, ALL, ALL)
+    with OpenRuns(path) as runs:
+        assert (at(13), [OPEN[1], OPEN[3], OPEN[4]]) == (runs.position, runs.open_of(OPEN))
+    assert [[OPEN[1], OPEN[3], OPEN[4]]] == around(path, ALL)
 
-    assert (at(13), [place(number) for number in (1, *range(3, 10))]) == (found.as_of, found.oldest)
 
-
-def test_what_an_unfinished_bootstrap_found_does_not_count_yet(path: Path) -> None:
+def test_while_a_state_is_read_from_redis_there_is_none(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
+        with OpenRuns(path) as runs:
+            before = runs.life
         archive.begin_bootstrap()
         archive.scan([held("x", "open")], at(20))
         archive.commit()
-        assert 10 == len(open_runs(path, ALL, ALL).oldest)
+        with OpenRuns(path) as runs:
+            assert runs.life is None
 
         archive.append([put(21, "y")])
         archive.end_bootstrap(START)
-        assert ["x"] == [id for _, id, _ in open_runs(path, ALL, ALL).oldest]
+        with OpenRuns(path) as runs:
+            assert runs.life not in (None, before)
+    assert [[("x", str(DUE_MS))]] == around(path, ALL)
 
 
 def test_an_archive_that_knows_nothing_has_none(tmp_path: Path) -> None:
-    assert OpenRuns(None, [], []) == open_runs(archived(tmp_path / "archive.db", []), ALL, ALL)
+    path = archived(tmp_path / "archive.db", [])
+
+    with OpenRuns(path) as runs:
+        assert (None, ([], 0)) == (runs.position, runs.pushed_behind(0, ALL, ALL))
+    assert [[]] == around(path, ALL)
 
 
 def test_what_is_no_archive_is_said_to_be_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "archive.db"
     path.write_bytes(b"not a database, but long enough to look at" * 100)
 
-    with pytest.raises(ArchiveCorrupt):
-        open_runs(path, ALL, ALL)
-
-
-# -- the index ------------------------------------------------------------------------------------
-
-
-def test_nothing_but_the_index_is_read(path: Path) -> None:
-    [(*_, plan)] = rows(path, f"EXPLAIN QUERY PLAN {_SELECT.replace('?', '1')}")
-
-    assert "USING COVERING INDEX live_open" in plan
-
-
-def test_a_file_of_version_1_gets_the_index_and_keeps_what_is_in_it(path: Path) -> None:
-    before = rows(path, "SELECT * FROM live ORDER BY id")
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript("DROP INDEX live_open; PRAGMA user_version = 1;")
-
-    with closing(Archive(path, "default")) as archive:
-        assert at(12) == archive.position
-
-    assert (before, [(VERSION,)]) == (rows(path, "SELECT * FROM live ORDER BY id"), rows(path, "PRAGMA user_version"))
-    assert [place(number) for number in range(10)] == open_runs(path, ALL, ALL).oldest
+    with pytest.raises(ArchiveCorrupt), OpenRuns(path):
+        pass

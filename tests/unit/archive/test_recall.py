@@ -29,8 +29,8 @@ from zsched.archive import Archive
 from zsched.archive.recall import recalling
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry, Position, Restored
-from zsched.core.recovery import Mine, lacking, row_of
 from zsched.core.recovery import Branch as NoBranch
+from zsched.core.recovery import Mine, lacking, row_of
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign
 
 RUN = str(DUE_MS)
@@ -234,12 +234,20 @@ def test_an_entry_that_nobody_can_read_touches_nothing(archive: Archive) -> None
 
 
 def test_everything_is_known_when_nothing_is_common(archive: Archive) -> None:
-    take(archive, put(1, "a", "b"), put_recurring(2, "r"), fire(3, f"a-{RUN}"), entry(4, "run_now", "id", "r", "run", "r-5", "last", 1))
+    take(
+        archive,
+        put(1, "a", "b"),
+        put_recurring(2, "r"),
+        fire(3, f"a-{RUN}"),
+        entry(4, "run_now", "id", "r", "run", "r-5", "last", 1),
+    )
 
     found = {mine.id: mine for mine in known(archive)}
 
     assert {"a", "b", "r"} == found.keys()
-    assert [None, "due", "due"] == [mine.schedule and mine.schedule.held.place for mine in map(found.get, "abr") if mine]
+    assert [None, "due", "due"] == [
+        mine.schedule and mine.schedule.held.place for mine in map(found.get, "abr") if mine
+    ]
     assert [(RUN, at(3).t_us)] == [(one.held.run, one.t_us) for one in found["a"].runs]
     assert ["5"] == [one.held.run for one in found["r"].runs]
     assert [None] * 3 == [mine.gone_us for mine in found.values()]
@@ -255,7 +263,8 @@ def test_only_what_was_touched_is_known_of_the_others(archive: Archive) -> None:
     assert (None, None, ()) == a[1:] if isinstance(a, tuple) else (a.schedule, a.gone_us, a.runs) == (None, None, ())
     assert (None, at(5).t_us, ()) == (b.schedule, b.gone_us, b.runs)
     assert r.schedule is not None
-    assert (at(6).t_us, [RUN]) == (r.schedule.t_us, [one.held.run for one in r.runs])
+    assert at(6).t_us == r.schedule.t_us
+    assert {"3": False, RUN: True} == {one.held.run: one.is_touched for one in r.runs}
 
 
 def test_a_schedule_that_only_a_run_ended_of_is_no_matter(archive: Archive) -> None:

@@ -383,6 +383,15 @@ def test_the_run_of_a_schedule_that_is_replaced_is_pushed_again_though_its_job_i
     assert [("due", LATER), ("open", RUN)] == rows(given, one_shot(), (RUN,))
 
 
+UNTOUCHED = replace(opened(), is_touched=False)  # another archive said that nothing of it is missing
+
+
+def test_the_run_of_a_schedule_that_is_replaced_is_pushed_again_though_another_archive_left_it_waiting() -> None:
+    assert [("due", LATER), ("open", RUN)] == rows(mine(one_shot(run=LATER), UNTOUCHED), one_shot(), (RUN,))
+    assert [("due", LATER)] == rows(mine(one_shot(run=LATER), UNTOUCHED), None, ())
+    assert NOTHING == rows(mine(None, UNTOUCHED, gone_us=50), one_shot(), (RUN,))
+
+
 def test_the_runs_of_a_rule_that_is_put_back_stay() -> None:
     assert [("due", "")] == rows(mine(rule(), opened()), rule(last=None), (RUN,))
 

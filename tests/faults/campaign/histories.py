@@ -1,0 +1,99 @@
+"""
+What the logs say happened: archives keep also what Redis lost, so their histories together are all that is known.
+
+A *chain* is one history of Redis from its beginning to where it was cut off, or to its end. An archive tells
+chains one after the other: an entry that does not go on from the one before begins where a Redis that went back
+was put back to. Entries are known by id and time, which no two histories share.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from zsched.core.changes import Change, What, changes
+from zsched.core.log import Entry, Position, UnknownEntry
+
+_PUSHED = (What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN)
+UNCERTAIN = "uncertain"
+
+
+class Push(NamedTuple):
+    """A run that a script put into its RQ queue."""
+
+    run_id: str
+    id: str
+    entry: Position
+    nominal_ms: int | None
+    is_uncertain: bool
+    is_asked_for: bool  # by somebody, or by a recovery: not at its due time
+
+    @property
+    def t_us(self) -> int:
+        """When, by the server's clock."""
+        return self.entry.t_us
+
+
+class Histories:
+    """All that *histories*, the archives' and Redis's own, say: ``pushes`` by run, ``changes`` by schedule."""
+
+    def __init__(self, histories: Iterable[list[Entry]]) -> None:
+        self.chains = [chain for history in histories for chain in chains_of(history)]
+        self.entries: dict[Position, Entry] = {}
+        for chain in self.chains:
+            self.entries |= {entry.position: entry for entry in chain}
+        self._changes: dict[Position, list[Change]] = {}
+        self.unreadable: list[str] = []
+        self.pushes: dict[str, list[Push]] = defaultdict(list)
+        self.pushes_by_id: dict[str, list[Push]] = defaultdict(list)
+        self.changes: dict[str, list[Change]] = defaultdict(list)
+        for position in sorted(self.entries, key=lambda position: position.t_us):
+            for change in self.of(position):
+                self.changes[change.id].append(change)
+            for push in self.pushes_of(position):
+                self.pushes[push.run_id].append(push)
+                self.pushes_by_id[push.id].append(push)
+
+    def of(self, position: Position) -> list[Change]:
+        """What that entry says; nothing, and it is noted, when it cannot be read."""
+        if position not in self._changes:
+            try:
+                self._changes[position] = list(changes(self.entries[position]))
+            except UnknownEntry as error:
+                self.unreadable.append(str(error))
+                self._changes[position] = []
+        return self._changes[position]
+
+    def pushes_of(self, position: Position) -> Iterator[Push]:
+        """The runs that it pushed."""
+        for change in self.of(position):
+            if change.what in _PUSHED and change.run_id is not None:
+                mark, asked = change.why == UNCERTAIN, change.what is not What.FIRED
+                yield Push(change.run_id, change.id, position, change.nominal_ms, mark, asked)
+
+    def doubles(self) -> Iterator[tuple[Push, Push]]:
+        """Runs that one history pushed twice, marked or not."""
+        seen: set[tuple[Position, Position]] = set()
+        for chain in self.chains:
+            first: dict[str, Push] = {}
+            for entry in chain:
+                for push in self.pushes_of(entry.position):
+                    before = first.setdefault(push.run_id, push)
+                    if before is not push and (before.entry, push.entry) not in seen:
+                        seen.add((before.entry, push.entry))
+                        yield before, push
+
+
+def chains_of(history: list[Entry]) -> list[list[Entry]]:
+    """The histories that an archive learnt one after the other, each from its beginning; the last one is the one on."""
+    chains: list[list[Entry]] = []
+    chain: list[Entry] = []
+    for entry in history:
+        seq = entry.position.seq
+        if chain and seq != chain[-1].position.seq + 1:
+            chains.append(chain)
+            kept = next((n for n in range(len(chain), 0, -1) if chain[n - 1].position.seq == seq - 1), 0)
+            chain = chain[:kept]
+        chain.append(entry)
+    return [*chains, chain] if chain else chains

@@ -1,0 +1,114 @@
+"""
+The nominal times of recurring schedules, computed here once more: a rule of n ms gives anchor + n, anchor + 2n, …
+
+In each history they are strictly increasing and none is left out: each goes on where the one before said, and what
+was not fired is in a coalesced or skipped range. Over all histories together every one has an outcome, since what
+Redis forgot is done again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.faults.campaign.checks import Audit, Findings
+from zsched.core.log import Entry, PutRecurring, UnknownEntry, advanced, restored
+from zsched.core.model import iso
+
+
+@dataclass
+class Rhythm:
+    """A rule as it stands in a history: what comes ``next_ms``, and what was last."""
+
+    id: str
+    anchor_ms: int
+    every_ms: int
+    next_ms: int | None
+    last_ms: int | None = None
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """The same for the same rule in every history."""
+        return self.id, self.anchor_ms, self.every_ms
+
+    def take(self, first_ms: int, last_ms: int, next_ms: int | None) -> Findings:
+        """The occurrences from *first_ms* to *last_ms* had an outcome; *next_ms* is said to be next."""
+        if (first_ms - self.anchor_ms) % self.every_ms or (last_ms - self.anchor_ms) % self.every_ms:
+            yield f"{first_ms} is no time of every {self.every_ms} ms from {self.anchor_ms}"
+        if first_ms <= self.anchor_ms or (self.last_ms is not None and first_ms <= self.last_ms):
+            yield f"{first_ms} comes after {self.last_ms}"
+        if self.next_ms is not None and first_ms != self.next_ms:
+            yield f"{first_ms} comes where {self.next_ms} was next"
+        if next_ms is not None and next_ms != last_ms + self.every_ms:
+            yield f"{next_ms} is said to be next after {last_ms}"
+        self.last_ms, self.next_ms = last_ms, next_ms
+
+
+def out_of_rhythm(audit: Audit) -> Findings:
+    """Occurrences are the rule's own, in order, without a hole."""
+    told: set[str] = set()
+    covered: dict[tuple[str, int, int], set[int]] = {}
+    for chain in audit.histories.chains:
+        rhythms: dict[str, Rhythm] = {}
+        for entry in chain:
+            try:
+                for finding in _follow(rhythms, entry, covered):
+                    shown = f"{finding} (entry {entry.position})"
+                    if shown not in told:
+                        told.add(shown)
+                        yield shown
+            except UnknownEntry:  # told by the check of the log
+                continue
+    for (id, anchor_ms, every_ms), times in covered.items():
+        missing = [time for time in range(min(times), max(times), every_ms) if time not in times]
+        if missing:
+            shown = f"{len(missing)} occurrences have no outcome in any log, the first at {iso(missing[0])}"
+            yield f"{id}, every {every_ms} ms from {anchor_ms}: {shown}"
+
+
+def _follow(rhythms: dict[str, Rhythm], entry: Entry, covered: dict[tuple[str, int, int], set[int]]) -> Findings:
+    if entry.kind == "put_recurring":
+        put = PutRecurring.of(entry)
+        _begin(rhythms, put.id, put.schedule)
+    elif entry.kind == "restore":
+        for _, row in restored(entry):
+            if row.is_schedule:
+                rhythms.pop(row.id, None)
+                own = {row.own[n].decode(): row.own[n + 1] for n in range(0, len(row.own), 2)}
+                _begin(rhythms, row.id, own)
+    elif entry.kind == "cancel":
+        rhythms.pop(entry.fields()[b"id"].decode(), None)
+    elif entry.kind == "advance":
+        for row in advanced(entry):
+            rhythm = rhythms.get(row.id)
+            if rhythm is not None and row.word != "quarantined":
+                first_ms = row.first_ms if row.passed and row.first_ms is not None else row.nominal_ms
+                yield from _told(rhythm, rhythm.take(first_ms, row.nominal_ms, row.next_nominal_ms))
+                covered.setdefault(rhythm.key, set()).update(range(first_ms, row.nominal_ms + 1, rhythm.every_ms))
+    elif entry.kind == "resume" and b"count" in entry.fields():
+        fields = entry.fields()
+        rhythm = rhythms.get(fields[b"id"].decode())
+        if rhythm is not None:
+            first_ms, last_ms = int(fields[b"first"]), int(fields[b"last"])
+            yield from _told(rhythm, rhythm.take(first_ms, last_ms, int(fields[b"due"])))
+            covered.setdefault(rhythm.key, set()).update(range(first_ms, last_ms + 1, rhythm.every_ms))
+
+
+def _begin(rhythms: dict[str, Rhythm], id: str, own: dict[str, bytes]) -> None:
+    """The rule that the fields *own* describe; the same one as before goes on."""
+    if "trigger" not in own or "anchor" not in own:
+        return
+    trigger, anchor_ms = json.loads(own["trigger"]), int(own["anchor"])
+    if trigger["kind"] != "every":
+        return
+    every_ms, before = int(trigger["expr"]), rhythms.get(id)
+    next_ms = int(own["nominal"]) if "nominal" in own else None
+    is_same = before is not None and (before.anchor_ms, before.every_ms) == (anchor_ms, every_ms)
+    last_ms = before.last_ms if before is not None and is_same else None
+    rhythms[id] = Rhythm(id, anchor_ms, every_ms, next_ms, last_ms)
+
+
+def _told(rhythm: Rhythm, findings: Iterator[str]) -> Findings:
+    for finding in findings:
+        yield f"{rhythm.id}, every {rhythm.every_ms} ms: {finding}"

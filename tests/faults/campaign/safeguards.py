@@ -1,0 +1,75 @@
+"""
+That the audit can fail: daemons run a copy of zsched, from which one safeguard may be taken out (``--without``).
+
+========  ==========================================================================================
+fence     both comparisons of lib/fence.lua, of the lease and of the server. Each is the other's second
+          line: after FLUSHALL under an open connection the lease is gone *and* the server unknown, so with
+          one of them a leader notices, acquires, and so sets doubt. With neither it goes on in a Redis
+          that knows of no doubt, and what comes back from an archive is pushed again unmarked: doubled.
+          (The lease alone never lets a run be pushed twice: one-shots leave their lane in one script, and
+          advance compares version and due time. It keeps a stale leader from acting on what it planned.)
+xadd      the XADD in lib/meta.lua: what daemons do is in no log. Runs are received that no log accounts
+          for, and Redis counts further than its log goes.
+advance   the comparison of version and due time in advance.lua: a plan made from a rule that was changed,
+          paused or cancelled while the plan was on its way is carried out. The rule fires at times that
+          are not its own, or stands in two places, or comes back.
+========  ==========================================================================================
+
+Only daemons run the copy; clients run what is here.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import zsched
+
+
+@dataclass(frozen=True, slots=True)
+class Safeguard:
+    """``lines`` of a script, each with what stands there instead; ``faults`` that show that they are gone."""
+
+    file: str
+    lines: tuple[tuple[str, str], ...]
+    faults: tuple[str, ...]
+
+
+SAFEGUARDS = {
+    "fence": Safeguard(
+        "lib/fence.lua",
+        (("redis.call('GET', lease_key) ~= token", "false"), ("server ~= expected_server", "false")),
+        ("flushall-burst", "flushall"),
+    ),
+    "xadd": Safeguard(
+        "lib/meta.lua",
+        (("redis.call('XADD', log_key, id, 'kind', kind, 't', t, unpack(fields))", ""),),
+        ("leader-killed",),
+    ),
+    "advance": Safeguard(
+        "advance.lua",
+        (("score ~= due_ms or schedule[1] ~= planned_version", "false"),),
+        ("rules-churned",),
+    ),
+}  # fmt: skip
+
+
+def copy_code(folder: Path, without: str | None = None) -> Path:
+    """
+    A folder below *folder* with a copy of zsched, to be first on a daemon's path: so that daemons that start later
+    run the same as the first, whatever is edited meanwhile. It lacks the safeguard *without*.
+    """
+    code = folder / "code"
+    ours = Path(zsched.__file__).parent
+    shutil.copytree(ours, code / "zsched", ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    if without is not None:
+        safeguard = SAFEGUARDS[without]
+        file = code / "zsched" / "lua" / safeguard.file
+        text = file.read_text()
+        for line, instead in safeguard.lines:
+            if line not in text:
+                raise LookupError(f"{safeguard.file} has no {line!r} any more: change safeguards.py with it")
+            text = text.replace(line, instead)
+        file.write_text(text)
+    return code

@@ -1,0 +1,79 @@
+"""The campaign's Redis: a private server whose files can be copied, cut at the end and put back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from zsched.embedded import EmbeddedRedis, Guard
+
+SHIM_VARIABLE = "CAMPAIGN_CLOCK"  # path of what moves the clock of a server
+_FILES = ("dump.rdb", "appendonly.aof", "appendonlydir")  # the last one since Redis 7
+_MANIFEST = "file appendonly.aof.1.base.rdb seq 1 type b\n"
+
+
+class Server(EmbeddedRedis):
+    """
+    With an append-only file and a loopback port. Files are changed only while it does not run.
+
+    Rewriting the append-only file is off, so that what is in it is what was written, in that order.
+    """
+
+    def __init__(self, guard: Guard, config: Mapping[str, str] | None = None) -> None:
+        wanted = {"appendfsync": "everysec", "auto-aof-rewrite-percentage": "0", "repl-diskless-sync-delay": "0"}
+        super().__init__(tcp=True, appendonly=True, config=wanted | dict(config or {}), guard=guard)
+
+    def start(self) -> None:
+        """As ever; with a movable clock if there is one (``clocks.movable``)."""
+        with pytest.MonkeyPatch.context() as environment:
+            if shim := os.environ.get(SHIM_VARIABLE):
+                environment.setenv("LD_PRELOAD", shim)
+            super().start()
+
+    def copy_files(self, target: Path) -> None:
+        """Copy what it would load at a start, as it stands now; *target* is replaced."""
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        for name in _FILES:
+            source = self.folder / name
+            if source.is_dir():
+                shutil.copytree(source, target / name)
+            elif source.exists():
+                shutil.copy(source, target / name)
+
+    def put_files_back(self, source: Path) -> None:
+        """What ``copy_files`` copied is what it loads next."""
+        self._remove_files()
+        shutil.copytree(source, self.folder, dirs_exist_ok=True)
+
+    def put_rdb_back(self, rdb: Path) -> None:
+        """The file that SAVE wrote is what it loads next: an append-only file may begin with one."""
+        self._remove_files()
+        if self.server.release >= (7,):
+            folder = self.folder / "appendonlydir"
+            folder.mkdir()
+            shutil.copy(rdb, folder / "appendonly.aof.1.base.rdb")
+            (folder / "appendonly.aof.manifest").write_text(_MANIFEST)
+        else:
+            shutil.copy(rdb, self.folder / "appendonly.aof")
+
+    def cut_aof(self, size: int) -> int:
+        """Take the last *size* bytes off what was appended; how many there were to take."""
+        parts = [*self.folder.glob("appendonlydir/*.incr.aof"), *self.folder.glob("appendonly.aof")]
+        last = max(parts, key=lambda path: path.stat().st_mtime_ns)
+        there = last.stat().st_size
+        with last.open("r+b") as file:
+            file.truncate(max(there - size, 0))
+        return min(size, there)
+
+    def _remove_files(self) -> None:
+        for name in _FILES:
+            path = self.folder / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)

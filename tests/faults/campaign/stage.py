@@ -1,0 +1,185 @@
+"""
+The processes of a campaign and what may be done to them: Redis, two daemons, workers, and the networks between.
+
+Clients and daemons reach Redis through a proxy each, which faults disturb; workers through one that is never
+disturbed, since what RQ does with a run after the push is not on trial. All three follow when Redis moves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+
+from tests.faults.archives import has_caught_up, history, is_leader
+from tests.faults.campaign.calls import Ledger, now_us
+from tests.faults.campaign.server import Server
+from tests.faults.campaign.witnesses import Loss
+from tests.faults.campaign.workers import QuickHand, Workers
+from tests.faults.ledger import connect
+from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.proxy import Proxy
+from zsched.core.log import Entry
+from zsched.embedded import Guard
+
+LEASE_MS = 1_000
+_SETTINGS = {"DAEMON_LEASE_MS": str(LEASE_MS), "DAEMON_RENEW_MS": "200", "REDIS_TIMEOUT_S": "2"}
+_STOP_S = 20.0
+
+
+@dataclass
+class Seat:
+    """A daemon's place: its archive, the process that has it now, and those that had it."""
+
+    name: str
+    archive: Path
+    processes: list[DaemonProcess] = field(default_factory=list)
+    is_running: bool = False
+
+    @property
+    def process(self) -> DaemonProcess:
+        """The last one that was started here."""
+        return self.processes[-1]
+
+
+class Stage:
+    """
+    Everything that runs, under one guard. *crowd*: how many one-shots a crowd is; *code*: the folder of a zsched for
+    the daemons that is not ours.
+    """
+
+    def __init__(self, guard: Guard, folder: Path, seed: int, *, crowd: int = 10_000, code: Path | None = None) -> None:
+        self.guard, self.folder, self.crowd, self._code = guard, folder, crowd, code
+        self.ledger = Ledger(folder / "calls.jsonl")
+        os.environ.setdefault("XDG_STATE_HOME", str(folder))
+        self.losses: list[Loss] = []
+        self.kept: list[list[Entry]] = []  # histories of archives that were deleted
+        self.foreign: set[str] = set()  # ids that a fault wrote past zsched
+        self.deaths: list[str] = []  # daemons that ended by themselves
+        self._clock = threading.Event()
+        self.redis = Server(guard)
+        self.redis.start()
+        self.retired: list[Server] = []
+        assert self.redis.port is not None
+        self.clients_net, self.daemons_net = Proxy(self.redis.port, seed), Proxy(self.redis.port, seed + 1)
+        self.workers_net = Proxy(self.redis.port, seed)
+        self.seats = [Seat("one", folder / "one.db"), Seat("two", folder / "two.db")]
+        self.workers = Workers(guard, self.workers_net.url, folder)
+        self.hand = QuickHand(self.workers_net.url, folder / "receipts.txt")
+
+    @property
+    def nets(self) -> tuple[Proxy, Proxy]:
+        """What faults disturb."""
+        return self.clients_net, self.daemons_net
+
+    def watch(self) -> redis.Redis:
+        """A client of Redis itself, past the proxies."""
+        return connect(self.redis.tcp_url)
+
+    def wait(self, seconds: float) -> None:
+        """Let things happen."""
+        self._clock.wait(seconds)
+
+    def close(self) -> None:
+        """End what the guard does not."""
+        self.hand.stop()
+        self.workers.stop()
+        for proxy in (*self.nets, self.workers_net):
+            proxy.close()
+        for server in (self.redis, *self.retired):
+            server.kill()
+        self.ledger.close()
+        for seat in self.seats:
+            for number, process in enumerate(seat.processes):
+                told = "".join(json.dumps(event) + "\n" for event in process.events)
+                (self.folder / f"daemon-{seat.name}-{number}.jsonl").write_text(told)
+
+    # -- daemons ----------------------------------------------------------------------------------
+
+    def start(self, seat: Seat) -> None:
+        """Start a daemon on *seat*."""
+        settings = _SETTINGS | {"ARCHIVE_PATH": str(seat.archive)}
+        seat.processes.append(DaemonProcess(self.guard, self.daemons_net.url, code=self._code, **settings))
+        seat.is_running = True
+
+    def kill(self, seat: Seat) -> None:
+        """As kill -9 does."""
+        self.end(seat, signal.SIGKILL)
+
+    def end(self, seat: Seat, number: signal.Signals = signal.SIGTERM) -> None:
+        """End the daemon on *seat*, and wait for that."""
+        if not seat.is_running:
+            return
+        seat.is_running = False
+        seat.process.send(signal.SIGCONT)
+        seat.process.send(number)
+        code = seat.process.wait(_STOP_S)
+        if code not in (0, -number):
+            self.deaths.append(f"daemon {seat.name} ended with {code} at {number.name}")
+
+    def leader(self) -> Seat:
+        """Who has the lease; one of them when nobody has."""
+        with self.watch() as watch:
+            leading = [seat for seat in self.seats if seat.is_running and is_leader(seat.process, watch)]
+        return (leading or self.seats)[0]
+
+    def standby(self) -> Seat:
+        """The other one."""
+        leader = self.leader()
+        return next(seat for seat in self.seats if seat is not leader)
+
+    def keep(self, seat: Seat) -> None:
+        """Remember the history in an archive that is about to go."""
+        if seat.archive.exists():
+            self.kept.append(history(seat.archive))
+
+    # -- Redis ------------------------------------------------------------------------------------
+
+    def lost(self, fault: str, *, brings_back: bool = False) -> None:
+        """A fault took history from Redis at this moment; *brings_back*: there is an older one instead."""
+        self.losses.append(Loss(fault, now_us(), brings_back))
+
+    def move_to(self, server: Server) -> None:
+        """*server* is Redis from now on; the old one ends."""
+        assert server.port is not None
+        old, self.redis = self.redis, server
+        for proxy in (*self.nets, self.workers_net):
+            proxy.move_to(server.port)
+        old.kill()
+        self.retired.append(old)
+
+    def caught_up(self) -> list[Seat]:
+        """The seats whose archive follows and is at the log's end."""
+        return [seat for seat in self.seats if has_caught_up(self.redis.tcp_url, seat.archive)]
+
+    def await_archives(self, number: int = 1, within_s: float = 20.0) -> None:
+        """Until at least *number* archives have what was written so far, give or take what is written meanwhile."""
+        eventually(lambda: len(self.caught_up()) >= number, within_s)
+
+    # -- after a fault ----------------------------------------------------------------------------
+
+    def heal(self) -> None:
+        """Undo what a fault may have left: everything runs, and nothing disturbs the network."""
+        for proxy in self.nets:
+            proxy.mend()
+        if self.redis.is_running:
+            self.redis.resume()
+        self.redis.start()
+        for seat in self.seats:
+            self._look_after(seat)
+        self.workers.look_after()
+
+    def _look_after(self, seat: Seat) -> None:
+        if seat.is_running:
+            seat.process.send(signal.SIGCONT)
+            if seat.process.has_ended:
+                seat.is_running = False
+                said = [event["event"] for event in seat.process.events[-3:]]
+                self.deaths.append(f"daemon {seat.name} ended by itself ({seat.process.wait()}), saying {said}")
+        if not seat.is_running:
+            self.start(seat)

@@ -1,0 +1,54 @@
+"""What the audit is made of, gathered when everything has come to rest: plain values, so that tests can make them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.faults.campaign.calls import Call
+from tests.faults.campaign.receipts import Receipt
+from zsched.core.log import Entry
+
+
+class Loss(NamedTuple):
+    """A moment at which Redis lost history, and whether an older state of it, RQ's queues included, came back."""
+
+    fault: str
+    at_us: int
+    brings_back: bool
+
+
+class Window(NamedTuple):
+    """When a fault was at work, until everything was well again."""
+
+    fault: str
+    from_us: int
+    until_us: int
+
+
+class Place(NamedTuple):
+    """Where Redis has a schedule: due, paused, quarantine, ended; or *waiting*, a job in waiting without a place."""
+
+    id: str
+    place: str
+    due_ms: int | None
+
+
+@dataclass
+class Witnesses:
+    """
+    ``histories``: each archive's, in the order in which it learnt them; ``log``: what Redis has in the end.
+    ``foreign``: ids that a fault wrote past zsched. ``said``: what nobody should have had to say.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
+    histories: list[list[Entry]] = field(default_factory=list)
+    log: list[Entry] = field(default_factory=list)
+    seq: int | None = None  # that Redis counted to
+    places: list[Place] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
+    foreign: set[str] = field(default_factory=set)
+    said: list[str] = field(default_factory=list)
+    ended_us: int = 0

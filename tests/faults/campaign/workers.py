@@ -1,0 +1,106 @@
+"""
+Who receives runs: RQ workers as people run them, and a quick hand for queues that would keep them busy for minutes.
+
+A worker forks for each run, which is a few dozen a second on a small machine. What comes by the thousand goes to
+queues of its own, which a thread here empties; to zsched it looks the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import redis
+
+from tests.faults.campaign import receipts
+from tests.faults.ledger import connect
+from zsched.embedded import Guard
+
+QUEUE, BULK, ODD = "default", "bulk", "odd"  # of the workers; of the quick hand; of the quick hand, and broken at times
+_MODULE = "tests.faults.campaign.receipts"
+_PAGE = 500
+_IDLE_S = 0.02
+_KEPT_S = 500  # as RQ keeps results
+# Of a job that was lost meanwhile nothing is made.
+_FINISH = """
+for _, key in ipairs(KEYS) do
+  if redis.call('EXISTS', key) == 1 then
+    redis.call('HSET', key, 'status', 'finished')
+    redis.call('EXPIRE', key, ARGV[1])
+  end
+end
+"""
+
+
+class Workers:
+    """RQ workers (``rq worker``); one that ends is started again by ``look_after``."""
+
+    def __init__(self, guard: Guard, url: str, folder: Path, number: int = 2) -> None:
+        self._guard, self._url, self._folder = guard, url, folder
+        self._running: list[subprocess.Popen[bytes] | None] = [None] * number
+        self.starts = 0
+
+    def look_after(self) -> None:
+        """Start those that do not run."""
+        for n, process in enumerate(self._running):
+            if process is None or process.poll() is not None:
+                self._running[n] = self._start()
+
+    def stop(self) -> None:
+        """End them as a service manager does: each finishes its run."""
+        processes = [process for process in self._running if process is not None]
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+        self._running = [None] * len(self._running)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.starts += 1
+        command = [sys.executable, "-m", "rq.cli", "worker", "--url", self._url, "--config", _MODULE, "--quiet", QUEUE]
+        env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
+        env |= {
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            receipts.PATH_VARIABLE: str(self._folder / "receipts.txt"),
+        }
+        with (self._folder / f"worker-{self.starts}.txt").open("wb") as output:
+            return self._guard.spawn(command, stdout=output, stderr=output, env=env)
+
+
+class QuickHand:
+    """Takes runs by the hundred from queues of its own, as RQ would leave them: their jobs say finished."""
+
+    def __init__(self, url: str, path: Path) -> None:
+        self._url, self._path = url, path
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take nothing more."""
+        self._stopping.set()
+        self._thread.join(10)
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            with contextlib.suppress(redis.RedisError, OSError), connect(self._url) as client:
+                while not self._stopping.is_set():
+                    if not sum(self._take(client, queue) for queue in (BULK, ODD)):
+                        self._stopping.wait(_IDLE_S)
+            self._stopping.wait(_IDLE_S)
+
+    def _take(self, client: redis.Redis, queue: str) -> int:
+        """Take a page of *queue*; none of a key that is not a list."""
+        try:
+            runs = [run.decode() for run in client.lpop(f"rq:queue:{queue}", _PAGE) or []]
+        except redis.ResponseError:
+            return 0
+        if runs:
+            receipts.write(self._path, runs)
+            client.eval(_FINISH, len(runs), *[f"rq:job:{run}" for run in runs], _KEPT_S)
+        return len(runs)

@@ -1,0 +1,183 @@
+"""
+What an audit finds: a schedule that is not where its history says, an occurrence of which nobody gives account. Pure.
+
+What should be follows from definitions: the state that the log adds up to, and the rules in it. It is compared with
+what Redis holds, and with what was promised. "Expected to fire, and no record of it" is the alarm that matters most:
+everything else is told by the log.
+
+**Place.** A schedule is in one place, with the content that the log says. Of a waiting one-shot whose job RQ has taken
+over (any status but ``scheduled``) nothing is put back: it would run twice.
+
+**Occurrence.** *nominal* was chosen by the entry that created the schedule, resumed it with ``skip`` or advanced it, as
+the rule's first time after that entry's TIME. Entries that came later and left it as it was (``run_now``, a put of the
+same rule, pause and resume) came before *nominal*, else there is nothing to say. So at the time *told* of whichever of
+them was last, no occurrence lies between *told* and *nominal*; one that does was left out, and nobody said so.
+``missing_occurrence`` has the conditions in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+
+from zsched.core.held import Held
+from zsched.core.log import Restored
+from zsched.core.model import iso
+from zsched.core.recovery import Known, row_of
+from zsched.core.run_id import RunId
+from zsched.core.triggers import Trigger, TriggerKind, TriggerSpec, build
+
+GRACE_MS: Final = 60_000  # past its time, before an occurrence is missed
+_WAITS: Final = ("", "scheduled")  # statuses of a job, '' for none, that RQ has nothing to do with
+
+
+class Event(Enum):
+    """What is wrong; the name of the event that says so."""
+
+    MISSING = "schedule_missing"  # the log has it, Redis does not
+    DIFFERENT = "schedule_different"  # Redis has it otherwise than the log: elsewhere, at another time, another content
+    SCATTERED = "schedule_in_many_places"  # in more than one lane, or in one and paused, …
+    UNKNOWN = "schedule_unknown"  # Redis has it, the log never had it
+    OVERDUE = "occurrence_overdue"  # it is where it should be, its time has passed, and it does not fire
+    SKIPPED = "occurrence_missing"  # its rule has an occurrence of which there is no record
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One thing that is wrong, in words for people; ``row`` is what puts it right, None when that is not for us."""
+
+    event: Event
+    id: str
+    expected: str
+    found: str
+    row: Restored | None = None
+
+
+def misplaced(known: Known, there: Held | None, places: Sequence[str], status: str) -> Alarm | None:
+    """
+    What is wrong with where a schedule is; None when it is as *known*. *there*: as Redis holds it; *places*: all places
+    that it is in; *status*: RQ's of its waiting run, '' when it has none.
+    """
+    held = known.held
+    is_scattered = len(places) > 1
+    if there is not None and there.is_same(held) and not is_scattered:
+        return None
+    event = Event.SCATTERED if is_scattered else Event.MISSING if there is None else Event.DIFFERENT
+    found = "in " + " and ".join(places) if is_scattered else "nothing" if there is None else _difference(held, there)
+    if held.run and status not in _WAITS:  # RQ has taken it over: it was pushed, or cancelled
+        return Alarm(event, held.id, _shown(held), f"{found}; its run is {status} in RQ")
+    return Alarm(event, held.id, _shown(held), found, row_of(known))
+
+
+def unknown(id: str, places: Sequence[str]) -> Alarm:
+    """What is in Redis, and the log never had: a foreign hand's. ``fire`` quarantines it when it is due."""
+    return Alarm(Event.UNKNOWN, id, "nothing", "in " + " and ".join(places))
+
+
+def is_overdue(held: Held, since_ms: int, now_ms: int) -> bool:
+    """Whether *held* should have fired by *now_ms*, where things fire since *since_ms*."""
+    return held.place == "due" and held.due_ms is not None and max(held.due_ms, since_ms) < now_ms - GRACE_MS
+
+
+def may_be_left_out(known: Known, told_ms: int, now_ms: int) -> int | None:
+    """
+    The occurrence of which there seems to be no record, in ms; None for a schedule of which nothing can be said. What
+    the stored rule can make Python raise is for the tick, which quarantines it.
+
+    *told_ms*: the last time that the log's entries say of this schedule. That of its last change, unless the server's
+    clock was set back meanwhile.
+    """
+    held = known.held
+    if held.run or held.place != "due" or held.nominal_ms is None or held.due_ms != held.nominal_ms:
+        return None
+    if held.nominal_ms <= told_ms or told_ms >= now_ms - GRACE_MS:  # quick: most are of one of these
+        return None
+    own = held.split()[1]
+    last = RunId.parse(held.last) if held.last else None
+    if last is not None:
+        told_ms = max(told_ms, last.nominal_ms)
+    try:
+        spec = _spec(own["trigger"])
+        return missing_occurrence(build(spec, int(own["anchor"])), held.nominal_ms, told_ms, now_ms)
+    except Exception:
+        return None
+
+
+def missing_occurrence(trigger: Trigger, nominal_ms: int, told_ms: int, now_ms: int) -> int | None:
+    """
+    The first occurrence of *trigger* that is later than *told_ms*, earlier than *nominal_ms*, and past by more than
+    GRACE_MS; None when there is none.
+
+    Where the zone decides, *nominal_ms* must be an occurrence too: it was planned by a machine that may have known
+    other rules of the zone, and what was promised then stands (``core.policy.plan``).
+
+    Raises:
+        TriggerError: the trigger cannot produce a time.
+    """
+    if nominal_ms <= told_ms:
+        return None
+    first_ms = trigger.next_after(told_ms)
+    if first_ms is None or first_ms >= nominal_ms or first_ms >= now_ms - GRACE_MS:
+        return None
+    is_of_zone = trigger.spec.kind is not TriggerKind.EVERY and trigger.spec.tz != "UTC"
+    if is_of_zone and trigger.last_until(nominal_ms) != nominal_ms:
+        return None
+    return first_ms
+
+
+def left_out(known: Known, missing_ms: int) -> Alarm:
+    """An occurrence of which there is no record; it fires late when the schedule is put back to that time."""
+    held = known.held
+    back = Known(replace(held, nominal_ms=missing_ms, due_ms=missing_ms), known.t_us)
+    found = f"no record of it: next is {iso(held.nominal_ms)}"
+    return Alarm(Event.SKIPPED, held.id, f"the occurrence of {iso(missing_ms)}", found, row_of(back))
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def _shown(held: Held) -> str:
+    due = "" if held.due_ms is None else f", due {iso(held.due_ms)}"
+    return f"{_place(held)}{due}"
+
+
+def _place(held: Held) -> str:
+    return f"{held.lane} lane" if held.place == "due" else held.place
+
+
+def _difference(mine: Held, there: Held) -> str:
+    """What *there* has otherwise than *mine*; of content, the names alone: arguments are nobody's business."""
+    told: list[str] = []
+    if _place(mine) != _place(there):
+        told.append(_place(there))
+    if mine.due_ms != there.due_ms:
+        told.append(f"due {iso(there.due_ms)}")
+    if mine.nominal_ms != there.nominal_ms:
+        told.append(f"nominal {iso(there.nominal_ms)}")
+    if bool(mine.run) != bool(there.run):
+        told.append("a one-shot" if there.run else "recurring")
+    elif mine.last != there.last:
+        told.append(f"last run {there.last}")
+    names = sorted(
+        {
+            name
+            for ours, theirs in zip(mine.asked_for(), there.asked_for(), strict=True)
+            for name in ours.keys() | theirs.keys()
+            if ours.get(name) != theirs.get(name)
+        }
+    )
+    if not there.asked_for()[0]:
+        told.append("its job is gone" if there.run else "its template is gone")
+    elif names:
+        told.append(f"other {', '.join(names)}")
+    elif mine.note != there.note and mine.place == there.place:
+        told.append("another note")
+    return "; ".join(told) or "something else"
+
+
+@lru_cache(maxsize=10_000)
+def _spec(trigger: bytes) -> TriggerSpec:
+    return TriggerSpec.from_text(trigger.decode())

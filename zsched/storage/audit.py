@@ -1,0 +1,76 @@
+"""What an audit asks of Redis: where schedules are, all of their places, and one place for what is in many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from zsched.core.log import Position, text
+from zsched.core.model import Priority
+from zsched.storage.connection import Wire
+from zsched.storage.keys import Keys
+from zsched.storage.lease import Term
+from zsched.storage.scripts import Scripts
+
+_SCANNED: Final = 200  # members in one reply, about
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """
+    What one look told, at ``now_ms`` of the server, when the log ended with ``tail``. By id: ``places``, every one that
+    it is in; ``statuses``, RQ's of its waiting run, '' for none.
+    """
+
+    now_ms: int
+    hold_ms: int
+    tail: Position | None
+    places: dict[str, list[str]]
+    statuses: dict[str, str]
+
+    def is_held(self, term: Term) -> bool:
+        """Whether nothing fires now; a hold further away was written before the clock jumped (lib/hold.lua)."""
+        return self.now_ms < self.hold_ms <= self.now_ms + 2 * term.lease_ms
+
+
+class Audit:
+    """A leader's looks over one wire. Every call raises Stale or ServerChanged."""
+
+    def __init__(self, wire: Wire, keys: Keys) -> None:
+        self._wire, self._keys, self._scripts = wire, keys, Scripts(wire, keys)
+
+    def look(self, term: Term, schedules: Sequence[tuple[str, str]]) -> Look:
+        """Where schedules are, each given with what follows its id in the id of its waiting run."""
+        rows = [each for schedule in schedules for each in schedule]
+        now_ms, hold_ms, last, last_t, *told = self._scripts.call("audit", rows=rows, **_fence(term))
+        tail = Position.parse(f"{text(last)} {text(last_t)}") if last else None
+        ids = [id for id, _ in schedules]
+        places = {id: text(each).split() for id, each in zip(ids, told[::2], strict=True)}
+        statuses = {id: text(each) for id, each in zip(ids, told[1::2], strict=True)}
+        return Look(int(now_ms), int(hold_ms), tail, places, statuses)
+
+    def clear(self, term: Term, seen: Position, stays: Iterable[tuple[str, str]]) -> bool:
+        """
+        Take schedules out of all places but the one given with each id ('-': none), while the log ends with *seen*;
+        False: it does not any more, and nothing was done.
+        """
+        rows = [each for schedule in stays for each in schedule]
+        told = self._scripts.call("clear", rows=rows, seen_entry=seen.id, seen_t=seen.t_us, **_fence(term))
+        return str(told[0]) != "AGAIN"
+
+    def ids(self) -> Iterator[list[str]]:
+        """Ids in all places, in pages; some twice, and what moves meanwhile may be missed."""
+        keys = self._keys
+        places = [("ZSCAN", keys.due(lane)) for lane in Priority]
+        for command, key in [*places, ("HSCAN", keys.paused()), ("HSCAN", keys.quarantine())]:
+            cursor: Any = b"0"
+            while True:
+                cursor, flat = self._wire.execute(command, key, cursor, "COUNT", _SCANNED)
+                yield [text(member) for member in flat[::2]]
+                if cursor == b"0":
+                    break
+
+
+def _fence(term: Term) -> dict[str, Any]:
+    return {"token": term.token, "expected_server": term.server_id}
