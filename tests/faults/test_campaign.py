@@ -18,7 +18,7 @@ from tests.faults.campaign.verdict import Verdict, judge
 from tests.faults.campaign.witnesses import Loss, Place, Window, Witnesses
 from zsched.core.log import Entry, Position
 
-SHORT = ("leader-killed", "replies-cut", "older-aof", "flushall-burst")
+SHORT = ("older-aof-election", "flushall-burst")  # Redis and leader killed, gone back, emptied
 DUE_MS = 1_800_000_000_000
 DUE_US = DUE_MS * 1000
 S = 1_000_000

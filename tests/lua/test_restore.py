@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import FIELDS, HOUR_MS, LEASE_MS, OWN, SERVER, TEMPLATE, TOKEN, Entry, Ground
-from zsched.core.log import Position, Restored
+from tests.lua.ground import FIELDS, HOUR_MS, LEASE_MS, OWN, TEMPLATE, Entry, Ground
+from zsched.core.log import Entry as Read
+from zsched.core.log import Position, Restored, restored
 from zsched.errors import RedisRefused
 from zsched.storage.restoring import ROWS, portions
 from zsched.storage.scripts import load
@@ -58,9 +59,6 @@ def hold(ground: Ground) -> int:
 
 def logged(entry: Entry) -> list[Restored]:
     """The rows of a restore, as another archive reads them."""
-    from zsched.core.log import Entry as Read
-    from zsched.core.log import restored
-
     texts = [text.encode() for text in ("kind", entry.kind, "t", entry.t, *entry.texts)]
     return [row for _, row in restored(Read.of(entry.id.encode(), texts))]
 
@@ -472,4 +470,3 @@ def test_broken_rq_queues_let_nothing_be_put_back(led: Ground) -> None:
 
 def test_a_restorer_needs_no_lease() -> None:
     assert not {"lease"} & {key for name in ("restore", "merged", "report") for key in load(name).keys}
-    assert SERVER and TOKEN  # of the leader, which these scripts do not ask for

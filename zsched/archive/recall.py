@@ -52,15 +52,20 @@ class Recall:
             found = self._db.execute(query, (position.seq, position.epoch, position.t_us, self._known_from)).fetchone()
         return found[0] if found else None
 
-    def touched_behind(self, n: int) -> dict[Key, int]:
-        """What its history touched behind the entry number *n*, and when last, t in µs."""
+    def touched_behind(self, n: int, until: int | None = None) -> dict[Key, int]:
+        """What its history touched behind entry number *n*, up to number *until*, and when last, t in µs."""
         touched: dict[Key, int] = {}
-        query = f"SELECT {body.COLUMNS} FROM entry WHERE n > ? AND seq IS NOT NULL ORDER BY n"
+        query = f"SELECT {body.COLUMNS} FROM entry WHERE n > ? AND n <= ? AND seq IS NOT NULL ORDER BY n"
         with converted(self._path):
-            for row in self._db.execute(query, (n,)):
+            for row in self._db.execute(query, (n, self.last_n() if until is None else until)):
                 for touch in self._touches(row):
                     touched[touch.key] = max(touch.t_us, touched.get(touch.key, 0))
         return touched
+
+    def last_n(self) -> int:
+        """The number of the last entry of the history."""
+        with converted(self._path):
+            return int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
 
     def ids(self) -> Iterator[str]:
         """Every schedule id of the state, those that were put together beside each other."""
@@ -166,7 +171,7 @@ class Recall:
         for row in rows:
             if row.place == OPEN:
                 is_touched = touched is None or row.key in touched
-                if is_touched or (id, "") in touched:  # it may wait where the schedule is put back, see ``lacking``
+                if touched is None or is_touched or (id, "") in touched:  # it may wait there: see ``lacking``
                     runs.append(Known(self._held(row), row.t, is_touched))
             elif touched is None or (id, "") in touched:
                 schedule = Known(self._held(row), row.t)

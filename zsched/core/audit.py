@@ -5,8 +5,9 @@ What should be follows from definitions: the state that the log adds up to, and 
 what Redis holds, and with what was promised. "Expected to fire, and no record of it" is the alarm that matters most:
 everything else is told by the log.
 
-**Place.** A schedule is in one place, with the content that the log says. Of a waiting one-shot whose job RQ has taken
-over (any status but ``scheduled``) nothing is put back: it would run twice.
+**Place.** A schedule is in one place, with the content that the log says. A waiting one-shot whose run RQ has (any
+status but ``scheduled``) is not put back, it would run twice: restore.lua takes it out. What a quarantined one says of
+itself is no matter: the log told that it is broken.
 
 **Occurrence.** *nominal* was chosen by the entry that created the schedule, resumed it with ``skip`` or advanced it, as
 the rule's first time after that entry's TIME. Entries that came later and left it as it was (``run_now``, a put of the
@@ -63,13 +64,20 @@ def misplaced(known: Known, there: Held | None, places: Sequence[str], status: s
     """
     held = known.held
     is_scattered = len(places) > 1
-    if there is not None and there.is_same(held) and not is_scattered:
+    if there is not None and _is_as(held, there) and not is_scattered:
         return None
     event = Event.SCATTERED if is_scattered else Event.MISSING if there is None else Event.DIFFERENT
     found = "in " + " and ".join(places) if is_scattered else "nothing" if there is None else _difference(held, there)
-    if held.run and status not in _WAITS:  # RQ has taken it over: it was pushed, or cancelled
-        return Alarm(event, held.id, _shown(held), f"{found}; its run is {status} in RQ")
+    if held.run and status not in _WAITS:
+        found += f"; its run is {status} in RQ"
     return Alarm(event, held.id, _shown(held), found, row_of(known))
+
+
+def _is_as(held: Held, there: Held) -> bool:
+    """Whether both say the same; of a quarantined one the content is no matter: that may be why it is there."""
+    if held.place != "quarantine":
+        return there.is_same(held)
+    return (held.place, held.lane, held.due_ms, held.note) == (there.place, there.lane, there.due_ms, there.note)
 
 
 def unknown(id: str, places: Sequence[str]) -> Alarm:

@@ -76,7 +76,7 @@ class Touch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A row of an archive's state, and when its last change was. Not ``is_touched``: both histories have that change."""
+    """A row of an archive's state, and when its last change was; unless ``is_touched`` both histories have that."""
 
     held: Held
     t_us: int
@@ -158,7 +158,7 @@ def _schedule(mine: Mine, there: Held | None, branch: Branch) -> Restored | None
         return row_of(known)
     if there is None or mine.gone_us is None or branch.is_newer(key, mine.gone_us):
         return None
-    if any(run.held.run == there.run for run in mine.runs):
+    if there.place == "due" and any(run.held.run == there.run for run in mine.runs):
         return None  # it fired in the lost history and was not over: it waits here, and fire will mark it
     return Restored(mine.id, there.run, "gone", there.lane, there.due_ms, mine.gone_us, None, (), ())
 
@@ -176,7 +176,7 @@ def row_of(known: Known) -> Restored:
         fields, own = held.asked_for()
         moving = {"nominal": held.nominal_ms, "last": held.last}
         own |= {name: str(value).encode() for name, value in moving.items() if value is not None}
-        own |= {name: value for name, value in held.split()[1].items() if name == "created_at"}
+        own |= {name: value for name, value in held.split()[1].items() if name in ("created_at", "updated_at")}
         if place == "ended":
             own["ended_at"] = str(since_ms).encode()
         job, own_texts = _texts(fields), _texts(own)

@@ -270,7 +270,7 @@ class Archiver:
         if state is ArchiveState.REFUSED:
             remedy = (
                 f"give [archive] path of its own, or move the file away; zsched recover --from {self._path} "
-                "puts what it knows into this Redis"
+                "puts what it knows into this Redis (with --force while a daemon leads)"
             )
             self._say_once("archive_refused", f"this Redis is another data set than the archive's; {remedy}")
         elif awaits_people:

@@ -37,7 +37,7 @@ from zsched.archive.recall import Recall, recalling_beside
 from zsched.core.audit import GRACE_MS, Alarm, Event, is_overdue, left_out, may_be_left_out, misplaced, unknown
 from zsched.core.clock import Clock
 from zsched.core.held import Held
-from zsched.core.log import Position, UnknownEntry
+from zsched.core.log import Position, Restored, UnknownEntry
 from zsched.core.model import iso
 from zsched.core.recovery import Known, touches
 from zsched.daemon.archiver import Archiver
@@ -74,7 +74,6 @@ class Pass:
     """One pass: the pages that are left, and what was found until now."""
 
     pages: deque[list[str]]
-    since_ms: int  # things fire since then, without a break
     due: int  # how many should have fired, by the archive
     now_ms: int
     checked: int = 0
@@ -98,7 +97,7 @@ class Auditor:
         self._overdue: str | None = None  # the oldest that was said to be
         self._term = ""  # in which the following is so
         self._steady: tuple[int, float] | None = None  # TIME and the monotonic clock at the last look
-        self._since_ms = 0
+        self._since_ms = 0  # things fire since then, without a break
 
     def over(self, wire: Wire) -> Auditor:
         """The same, over *wire* from now on."""
@@ -146,7 +145,7 @@ class Auditor:
         again, self._again = self._again, []
         ids = list(dict.fromkeys([*oldest, *again, *(id for id, _ in next), *strangers]))
         pages = deque(ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE))
-        return Pass(pages, self._since_ms, due, look.now_ms)
+        return Pass(pages, due, look.now_ms)
 
     def _note_clock(self, look: Look) -> None:
         """Since when things fire: a clock that was set makes much due at once."""
@@ -199,6 +198,7 @@ class Auditor:
             there = {held.id: held for _, page in self._census.schedules(ids) for held in page}
             runs = [(id, one.held.run if (one := known[id]) is not None else "") for id in ids]
             look = self._audit.look(term, runs)
+            self._note_clock(look)
             read = self._read_on(position, look.tail)
             if look.is_held(term) or read is None:
                 return False
@@ -211,7 +211,7 @@ class Auditor:
         wrong = {alarm.id for alarm in alarms}
         waiting = [one.held for id in quiet if id not in wrong and (one := known[id]) is not None]
         going.overdue += [
-            (held.due_ms or 0, held.id) for held in waiting if is_overdue(held, going.since_ms, look.now_ms)
+            (held.due_ms or 0, held.id) for held in waiting if is_overdue(held, self._since_ms, look.now_ms)
         ]
         going.checked, going.now_ms = going.checked + len(ids), look.now_ms
         for id in quiet:
@@ -260,36 +260,39 @@ class Auditor:
     def _put_right(
         self, going: Pass, term: Term, restoring: Restoring, alarms: Iterable[Alarm], look: Look, end: Position
     ) -> None:
+        """Say each alarm, and put right what is for us; *end* is the log's, up to which they are true."""
         by_id = {alarm.id: alarm for alarm in alarms}
         scattered = {id for id in by_id if len(look.places[id]) > 1}
         repaired: set[str] = set()
         for portion in portions(alarm.row for alarm in by_id.values() if alarm.row is not None):
-            rows = portion
-            for _ in range(_TRIES):
-                stays = [
-                    (row.id, row.lane if row.place == "due" else row.place if row.place != "ended" else "-")
-                    for row in rows
-                    if row.id in scattered
-                ]
-                entry = None
-                if not stays or self._audit.clear(term, end, stays):
-                    entry = restoring.restore(rows, end, lambda: None)
-                if entry is not None:
-                    end = entry
-                    repaired |= {row.id for row in rows}
-                    break
-                read = self._read_on(end, end)
-                if read is None:
-                    break
-                touched, end = read
-                rows = [row for row in rows if row.id not in touched]
-                if not rows:
-                    break
+            rows, entry = self._restore(restoring, portion, end)
+            if entry is None:
+                continue
+            end = entry
+            stays = [(row.id, _place_of(row)) for row in rows if row.id in scattered]
+            is_cleared = not stays or self._audit.clear(term, end, stays)
+            repaired |= {row.id for row in rows if is_cleared or row.id not in scattered}
         for alarm in by_id.values():
             self._say(going, alarm, is_repaired=alarm.id in repaired)
             if alarm.row is not None and alarm.id not in repaired and len(self._again) < _ROUND:
                 self._again.append(alarm.id)
         going.repaired += len(repaired)
+
+    def _restore(
+        self, restoring: Restoring, rows: list[Restored], end: Position
+    ) -> tuple[list[Restored], Position | None]:
+        """Put back *rows*, but for those that are touched meanwhile: these, and the entry that says so if there is."""
+        for _ in range(_TRIES):
+            if (written := restoring.restore(rows, end, lambda: None)) is not None:
+                return rows, written.entry
+            read = self._read_on(end, end)
+            if read is None:
+                break
+            touched, end = read
+            rows = [row for row in rows if row.id not in touched]
+            if not rows:
+                break
+        return [], None
 
     def _say(self, going: Pass, alarm: Alarm, *, is_repaired: bool) -> None:
         """Say what is wrong; what lasts, once."""
@@ -311,3 +314,10 @@ class Auditor:
                 found=alarm.found,
                 repaired=is_repaired,
             )
+
+
+def _place_of(row: Restored) -> str:
+    """Where *row* is to be, in the words of clear.lua."""
+    if row.place == "due":
+        return row.lane
+    return "-" if row.place == "ended" else row.place

@@ -19,6 +19,7 @@ from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.answerer import Answerer
 from zsched.daemon.archiver import Archiver
+from zsched.daemon.auditor import Auditor
 from zsched.daemon.elector import Elector
 from zsched.daemon.tick import Tick, Ticker
 from zsched.daemon.tracker import Tracker
@@ -61,7 +62,9 @@ class Daemon:
         self._waker = Waker(link, self._keys, self._clock)
         self._archiver = Archiver(settings, link, self._clock, self.id)
         self._answerer = Answerer(self._archiver, link, self._keys)
-        self._warden = Warden(link, self._archiver, self._clock, [Tracker(self._archiver, self._keys).over])
+        auditor = Auditor(self._archiver, self._keys, self._clock)
+        chores = [Tracker(self._archiver, self._keys).over, auditor.over]
+        self._warden = Warden(link, self._archiver, self._clock, chores)
         self._is_stopping = False
         self._trouble: str | None = None  # what was said last of Redis, until it is well
         self._pause_ms = _FIRST_PAUSE_MS

@@ -105,7 +105,7 @@ class Follower:
     @property
     def awaits_people(self) -> bool:
         """Whether ``zsched recover`` has to be run."""
-        return self.state is ArchiveState.LOST and self._recovery.is_waiting_for_people
+        return self.state is ArchiveState.LOST and self._recovery.awaits_people
 
     def wait(self, bell: Bell) -> bool:
         """Wait for the log to go on, a second at most. False when *bell* ended that: the wire is of no more use."""

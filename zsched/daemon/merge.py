@@ -99,28 +99,37 @@ class Merge:
         self.merged: Position | None = None  # the entry that says that all is back
         self.covered: frozenset[Position] = frozenset()  # the histories' ends that it names
         self.done: Counter[str] = Counter()  # rows that were put back, by place
+        self.pushed = 0  # runs that were pushed again, as far as their queues took them
         self.on_restored: Callable[[Position, list[Restored]], None] | None = None  # hears what each entry put back
         self._ahead = Ahead(iter(()))
         self._touched: dict[Key, int] | None = None  # behind what both have; None: all that is known
 
     def compare(self) -> None:
-        """Read the log back to the last entry that the archive has: what is before it, both have."""
+        """Find what both have, and what was touched since."""
+        for _ in self.comparing():
+            pass
+
+    def comparing(self) -> Iterator[None]:
+        """``compare`` in parts: back through the log to an entry that the archive has; what is before it, both have."""
         start, last_n = "+", -1
-        while entries := self._log.read_back(start, _BACK):
+        while self.common is None and (entries := self._log.read_back(start, _BACK)):
+            self.seen = self.seen or entries[0].position
             for entry in entries:
-                if self.seen is None:
-                    self.seen = entry.position
                 number = self._recall.number_of(entry.position)
                 if number is not None:
                     self.common, last_n = entry.position, number
                     break
                 self._add(entry)
-            if self.common is not None:
-                break
             start = f"({entries[-1].position.id}"
+            yield
         last_n = max([last_n, *(self._recall.number_of(position) or -1 for position in self.branch.merged)])
         self.is_known = last_n >= 0
-        self._touched = self._recall.touched_behind(last_n) if self.is_known else None
+        if self.is_known:
+            self._touched = {}
+            for first in range(last_n, self._recall.last_n(), _PAGE):
+                for key, t_us in self._recall.touched_behind(first, first + _PAGE).items():
+                    self._touched[key] = max(t_us, self._touched.get(key, 0))
+                yield
 
     @property
     def total(self) -> int:
@@ -131,6 +140,11 @@ class Merge:
         """What Redis lacks, in portions; nothing is written."""
         for page in self._pages():
             yield from portions(self._lacking(page))
+
+    def look(self) -> Iterator[bool]:
+        """Whether Redis lacks something, page by page; nothing is written."""
+        for page in self._pages():
+            yield bool(self._lacking(page))
 
     def run(self) -> Iterator[int]:
         """
@@ -229,14 +243,15 @@ class Merge:
         touched = set[str]()
         for portion in portions(rows):
             while untouched := [row for row in portion if row.id not in touched]:
-                entry = self._restoring.restore(untouched, self.seen, self._ahead.fetch)
-                if entry is None:
+                written = self._restoring.restore(untouched, self.seen, self._ahead.fetch)
+                if written is None:
                     touched |= self._read_on()
                     continue
-                self.seen = entry
+                self.seen = written.entry
                 self.branch.take(untouched)
                 self.done.update(row.place for row in untouched)
+                self.pushed += written.pushed
                 if self.on_restored is not None:
-                    self.on_restored(entry, untouched)
+                    self.on_restored(written.entry, untouched)
                 break
         return touched

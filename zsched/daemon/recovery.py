@@ -35,13 +35,13 @@ from zsched.storage.log import Log
 log = structlog.get_logger(__name__)
 
 WAIT_MS: Final = 1500.0  # for others' word: an idle archiver looks at the log once a second
-_SLICE_MS: Final = 200.0  # of a merge, between two reports
+_SLICE_MS: Final = 200.0  # of work, between two reports
 
 
 class Recovery:
     """
-    The recoveries of *archive* over one wire. ``verdict`` is what was found last; ``is_waiting_for_people`` in manual
-    mode; ``is_busy`` while a merge goes on.
+    The recoveries of *archive* over one wire. ``verdict`` is what was found last; ``is_busy`` while there is work to do
+    at once; ``awaits_people`` in manual mode; ``covered`` are ends of histories that the last merge named.
     """
 
     def __init__(
@@ -50,24 +50,16 @@ class Recovery:
         self._archive, self._wire, self._keys, self._clock = archive, wire, keys, clock
         self._log, self._hold_for_ms, self._is_manual = Log(wire, keys), hold_for_ms, is_manual
         self._said: Position | None = None  # the lost position that was told
-        self._until_ms: float | None = None  # when the wait for others is over
-        self._restored: Position | None = None  # the last that others restored, when it was looked at
-        self._merge: Merge | None = None
-        self._run: Iterator[int] | None = None
-        self._began_ms = 0.0
-        self.covered: frozenset[Position] = frozenset()  # ends of histories that the last merge named
+        self._steps: Iterator[bool] | None = None
+        self._merged: Position | None = None
+        self.covered: frozenset[Position] = frozenset()
         self.verdict = Verdict.LOST
-        self.is_waiting_for_people = False
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a merge goes on: the next step should follow at once."""
-        return self._run is not None
+        self.is_busy = self.awaits_people = False
 
     def forget(self) -> None:
         """The log goes on from where the archive is."""
-        self._until_ms, self._run, self._merge, self._restored = None, None, None, None
-        self._said, self.is_waiting_for_people = None, False
+        self._steps, self._said, self._merged = None, None, None
+        self.is_busy = self.awaits_people = False
 
     def step(self, position: Position, gen: str | None) -> Position | None:
         """
@@ -77,77 +69,87 @@ class Recovery:
         Raises:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
-        try:
-            if self._run is None and not self._is_ready(position, gen):
-                return None
-            return self._go_on()
-        except HistoryChanged:  # compare again
-            self._run = None
-        except OtherRestores:
-            self._run = None
-            self._wait()
-        return None
-
-    def _is_ready(self, position: Position, gen: str | None) -> bool:
-        """Compare, and wait as long as there is a reason to; True when the merge may go on."""
-        now_ms = self._clock.monotonic_ms()
-        if self._until_ms is not None and now_ms < self._until_ms:
-            return False
-        merge = self._compare(position, gen)
-        if self.verdict is not Verdict.LOST:
-            return False
-        restored = merge.branch.restored
-        last = restored[0] if restored and restored[1] != self._archive.id else None
-        if self._until_ms is None or (last != self._restored and not merge.branch.merged):
-            self._restored = last
-            self._wait()
-            return False
-        self._restored = last
-        if self._is_manual and next((rows for rows in merge.rows() if rows), None) is not None:
-            if not self.is_waiting_for_people:
-                remedy = "zsched recover --dry-run shows what is missing, zsched recover puts it back"
-                log.error("recovery_awaited", archive=str(self._archive.path), remedy=remedy)
-            self.is_waiting_for_people = True
-            self._wait()
-            return False
-        self._merge, self._run, self._began_ms = merge, merge.run(), now_ms
-        log.info("recovery_began", archive=str(self._archive.path), compared=merge.total)
-        return True
-
-    def _compare(self, position: Position, gen: str | None) -> Merge:
-        archive, first = self._archive, self._log.first()
-        recall, hold_for_ms = archive.recall(), self._hold_for_ms
-        merge = Merge(recall, self._wire, self._keys, position, hold_for_ms=hold_for_ms)
-        merge.compare()
-        is_same_set = gen is None or not archive.gens or gen in archive.gens
-        self.verdict = judge(
-            position, first.position if first else None, is_known=merge.is_known, is_same_set=is_same_set
-        )
-        if self.verdict is Verdict.LOST and self._said != position:
-            common, path = merge.common.id if merge.common else None, str(archive.path)
-            log.error("redis_history_lost", archive=path, had=position.id, common=common)
-            self._said = position
-        return merge
-
-    def _wait(self) -> None:
-        self._until_ms = self._clock.monotonic_ms() + WAIT_MS
-
-    def _go_on(self) -> Position | None:
-        assert self._run is not None  # it is ready
-        assert self._merge is not None
+        if self._steps is None:
+            self._steps, self._merged = self._recover(position, gen), None
         until_ms = self._clock.monotonic_ms() + _SLICE_MS
-        for _ in self._run:
-            if self._clock.monotonic_ms() >= until_ms:
+        for is_busy in self._steps:
+            self.is_busy = is_busy
+            if not is_busy or self._clock.monotonic_ms() >= until_ms:
                 return None
-        done, took_ms = self._merge.done, self._clock.monotonic_ms() - self._began_ms
+        self._steps, self.is_busy, self.awaits_people = None, False, False
+        return self._merged
+
+    def _recover(self, position: Position, gen: str | None) -> Iterator[bool]:
+        """All of it, in parts: True, there is work to do at once; False, only to wait."""
+        others: Position | None = None  # what other archives had restored when it was looked at last
+        is_first = True
+        while True:
+            try:
+                merge = Merge(self._archive.recall(), self._wire, self._keys, position, hold_for_ms=self._hold_for_ms)
+                for _ in merge.comparing():
+                    yield True
+                self.verdict = self._judge(position, gen, merge)
+                if self.verdict is not Verdict.LOST:
+                    return
+                seen, others = others, self._restored_by_others(merge)
+                if is_first or (others != seen and not merge.branch.merged):
+                    is_first = False
+                    yield from self._wait()
+                    continue
+                for is_lacking in merge.look() if self._is_manual else ():
+                    if is_lacking:
+                        break
+                    yield True
+                else:
+                    yield from self._put_back(merge)
+                    return
+                self._say_awaited()
+                yield from self._wait()
+            except HistoryChanged:  # compare again
+                yield True
+            except OtherRestores:
+                yield from self._wait()
+
+    def _judge(self, position: Position, gen: str | None, merge: Merge) -> Verdict:
+        archive, first = self._archive, self._log.first()
+        is_same_set = gen is None or not archive.gens or gen in archive.gens
+        start = first.position if first else None
+        verdict = judge(position, start, is_known=merge.is_known, is_same_set=is_same_set)
+        if verdict is Verdict.LOST and self._said != position:
+            common = merge.common.id if merge.common else None
+            log.error("redis_history_lost", archive=str(archive.path), had=position.id, common=common)
+            self._said = position
+        return verdict
+
+    def _restored_by_others(self, merge: Merge) -> Position | None:
+        restored = merge.branch.restored
+        return restored[0] if restored and restored[1] != self._archive.id else None
+
+    def _wait(self) -> Iterator[bool]:
+        until_ms = self._clock.monotonic_ms() + WAIT_MS
+        while self._clock.monotonic_ms() < until_ms:
+            yield False
+
+    def _say_awaited(self) -> None:
+        if not self.awaits_people:
+            remedy = "zsched recover --dry-run shows what is missing, zsched recover puts it back"
+            log.error("recovery_awaited", archive=str(self._archive.path), remedy=remedy)
+        self.awaits_people = True
+
+    def _put_back(self, merge: Merge) -> Iterator[bool]:
+        began_ms = self._clock.monotonic_ms()
+        self.awaits_people = False
+        log.info("recovery_began", archive=str(self._archive.path), compared=merge.total)
+        for _ in merge.run():
+            yield True
+        done = merge.done
         log.warning(
             "recovery_done",
             archive=str(self._archive.path),
             restored=sum(done[place] for place in ("due", "paused", "quarantine", "ended")),
-            pushed_again=done["open"],
+            pushed_again=merge.pushed,
             skipped=done["skipped"],
             taken_out=done["gone"],
-            took_ms=round(took_ms),
+            took_ms=round(self._clock.monotonic_ms() - began_ms),
         )
-        self._run, self.covered = None, self._merge.covered
-        return self._merge.merged
+        self._merged, self.covered = merge.merged, merge.covered

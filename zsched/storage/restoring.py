@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import redis
 
@@ -16,6 +16,13 @@ ROWS: Final = 200  # of one script, at most: about 5 ms of the server (measured)
 _TEXTS: Final = 6000  # Lua's unpack fails near 8,000
 
 
+class Written(NamedTuple):
+    """What a restore did: its entry, which is the log's new end, and how many runs it pushed."""
+
+    entry: Position
+    pushed: int
+
+
 class Restoring:
     """The restores of one archive over one wire."""
 
@@ -23,12 +30,10 @@ class Restoring:
         self._wire, self._scripts = wire, Scripts(wire, keys)
         self._archive, self._reason, self._hold_for_ms = archive, reason, hold_for_ms
 
-    def restore(
-        self, rows: Sequence[Restored], seen: Position | None, meanwhile: Callable[[], None]
-    ) -> Position | None:
+    def restore(self, rows: Sequence[Restored], seen: Position | None, meanwhile: Callable[[], None]) -> Written | None:
         """
-        Put back *rows*, decided by a log that ends with *seen*, doing something else *meanwhile*. The entry of that,
-        the log's new end; None: the log did not end there any more, and nothing was done.
+        Put back *rows*, decided by a log that ends with *seen*, doing something else *meanwhile*. None: the log did not
+        end there any more, and nothing was done.
         """
         arguments = {
             **_seen(seen),
@@ -42,8 +47,9 @@ class Restoring:
         try:
             meanwhile()
         finally:  # else the next reply would be this one
-            reply = self._received(command)
-        return _position(checked(reply))
+            reply = checked(self._received(command))
+        entry = _position(reply)
+        return None if entry is None else Written(entry, int(reply[3]))
 
     def _received(self, command: list[Any]) -> list[Any]:
         try:
@@ -54,7 +60,7 @@ class Restoring:
         return reply
 
     def merged(self, positions: Iterable[Position], seen: Position | None) -> Position | None:
-        """Say that nothing of these histories is missing; as ``restore``."""
+        """Say that nothing of these histories is missing. The entry that says so; None as ``restore``."""
         lines = "\n".join(map(str, positions))
         reply = self._scripts.call("merged", archive=self._archive, positions=lines, **_seen(seen))
         return _position(reply)

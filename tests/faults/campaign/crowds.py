@@ -74,7 +74,7 @@ def churn_rules(stage: Stage, rng: random.Random) -> None:
     until_us = now_us() + 3_000_000
 
     def rule(id: str) -> None:
-        every_ms = rng.randint(100, 400)
+        every_ms = rng.randint(80, 200)
         action = lambda: client.schedule(FUNC, id=id, every=every_ms / 1000, queue=BULK)  # noqa: E731
         writer.call("rule", id, action, every_ms=every_ms)
 
@@ -83,7 +83,7 @@ def churn_rules(stage: Stage, rng: random.Random) -> None:
     while now_us() < until_us:
         id = rng.choice(ids)
         rng.choice([rule, rule, writer.pause, writer.resume, writer.cancel])(id)
-        stage.wait(0.005)
+        stage.wait(0.03)  # rules must live long enough to be due
     stage.daemons_net.mend()
     for id in ids:
         writer.conclude(lambda id=id: writer.cancel(id))  # type: ignore[misc]

@@ -55,8 +55,8 @@ FAULTS = [
     Fault("flushall-burst", losing.flush_burst, "FLUSHALL within milliseconds of 500 fires", loses=True),
     Fault("replica-promoted", losing.promote, "a replica behind a cut link is promoted, all move to it", loses=True),
     Fault("empty-archive-first", losing.empty_first, "FLUSHALL, and a daemon with an empty archive leads", loses=True),
-    Fault("clock-forth", clocks.forth, "Redis's clock jumps an hour forth, and back after 3 s", is_extra=True),
-    Fault("clock-back", clocks.back, "Redis's clock jumps an hour back, and forth after 3 s", is_extra=True),
+    Fault("clock-forth", clocks.forth, "Redis's clock jumps an hour forth, and back after 1.5 s", is_extra=True),
+    Fault("clock-back", clocks.back, "Redis's clock jumps an hour back, and forth after 1.5 s", is_extra=True),
 ]  # fmt: skip
 BY_NAME = {fault.name: fault for fault in FAULTS}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -540,14 +540,14 @@ def test_a_merge_that_is_lost_again_goes_back_to_what_both_have(scene: Scene) ->
 
 
 @pytest.fixture
-def two(scene: Scene) -> Iterator[tuple[Watched, Watched]]:
+def two(scene: Scene) -> tuple[Watched, Watched]:
     """Two archives that both know the same, then each something alone: the second one more."""
     first = watch(scene)
     second = watch(scene, scene.follow("two.db"))
     schedule(scene, "both", "older", "taken")
     first.go_on()
     second.go_on()
-    yield first, second
+    return first, second
 
 
 def test_two_archives_that_know_different_things_merge_in_either_order_with_the_same_result(

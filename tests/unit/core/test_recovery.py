@@ -11,6 +11,7 @@ from zsched.core.changes import changes
 from zsched.core.held import Held
 from zsched.core.log import KINDS, Entry, Position, Restored, UnknownEntry, ended, merged, restored
 from zsched.core.recovery import Branch, Known, Mine, Touch, Verdict, judge, lacking, row_of, touches
+from zsched.core.story import Chronicle, Source
 
 T_US = 1_800_000_000_123_456
 DUE_MS = 1_800_000_000_000
@@ -151,7 +152,7 @@ def test_a_position_is_read_as_it_was_written(position: Position) -> None:
 
 @pytest.mark.parametrize("shown", ["", "1-2", "1 2", "a-b c", "-"])
 def test_what_is_no_position_is_not_read(shown: str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"invalid literal"):
         Position.parse(shown)
 
 
@@ -178,6 +179,32 @@ def test_every_place_of_a_restore_is_told(place: str) -> None:
 
     assert ("a", f"a-{RUN}", DUE_MS) == (change.id, change.run_id, change.nominal_ms)
     assert change.why
+
+
+def explains_absence(*entries: Entry) -> bool:
+    """Whether who has this past need not be there any more."""
+    told = [change for one in entries for change in changes(one) if change.id == "a"]
+    return Chronicle("a", Source(None, None, None), told).explains_absence
+
+
+PUT_RULE = entry("put_recurring", *RULE[:1], "a", *RULE[2:])
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([restore(row())], False),
+        ([restore(row("gone"))], True),
+        ([PUT_RULE, restore(row()), entry("fire", "runs", f"a-{RUN}")], True),
+        ([restore(row("due", "")), entry("run_now", "id", "a", "run", f"a-{RUN}", "last", 1)], False),
+        ([entry("fire", "runs", f"a-{RUN}"), restore(row("open"))], True),
+        ([entry("fire", "runs", f"a-{RUN}"), restore(row("refused"))], True),
+        ([PUT_RULE, restore(row("refused"))], False),
+        ([PUT_RULE, restore(row("skipped"))], False),
+    ],
+)
+def test_a_past_with_a_restore_says_whether_it_is_there(entries: list[Entry], expected: bool) -> None:
+    assert expected == explains_absence(*entries)
 
 
 # -- branch ---------------------------------------------------------------------------------------
@@ -450,6 +477,7 @@ def test_a_rule_is_put_back_with_where_it_was_and_without_its_version() -> None:
         b"trigger": b"every 60000",
         b"lane": b"high",
         b"created_at": b"5",
+        b"updated_at": b"6",
         b"nominal": b"%d" % DUE_MS,
         b"last": b"a-5",
     }
