@@ -82,10 +82,12 @@ def alarms(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [dict(each) for each in told if each["log_level"] == "error"]
 
 
-def schedules(state: State) -> State:
-    """Without runs, and without the content of what is quarantined, which may be broken."""
+def schedules(state: State) -> dict[str, Any]:
+    """Without runs; of what is quarantined only where and why: its content, or its time, may be broken."""
     return {
-        key: value[:-3] if value[0] == "quarantine" else value for key, value in state.items() if value[0] != "open"
+        id: value[:-3] if value[0] == "quarantine" else (run, *value)
+        for (id, run), value in state.items()
+        if value[0] != "open"
     }
 
 

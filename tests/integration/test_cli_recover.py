@@ -21,8 +21,9 @@ from tests.faults.archives import await_caught_up
 from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
 from tests.integration.archive.ground import Scene
 from zsched import Client
-from zsched.cli import difference, program, recovery
+from zsched.cli import program
 from zsched.cli.exits import DONE, FAILED, INTERRUPTED, NOT_FOUND, UNHEALTHY, USAGE
+from zsched.cli.recovering import difference, recovery
 from zsched.core.log import Position
 from zsched.core.model import Schedule
 from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
@@ -503,7 +504,7 @@ def test_an_archive_that_waits_for_people_is_told_of_unless_this_one_has_all_tha
     leading(scene)
     mine = scene.archive.position
     assert mine is not None
-    about = {"host": "box", "path": "/x.db", "trouble": "run zsched recover"}
+    about = {"host": "box", "path": "/x.db", "awaits_people": True}
     archivers = Archivers(scene.wire, scene.keys)
     archivers.report("a", mine, ArchiveState.LOST, about)
     archivers.report("b", mine._replace(t_us=mine.t_us + 1), ArchiveState.LOST, about | {"path": "/y.db"})

@@ -227,7 +227,7 @@ def test_an_archive_in_trouble_is_a_problem_with_its_reason(zsched: Zsched, led:
 @pytest.mark.parametrize(
     ("about", "says"),
     [
-        ({"trouble": "Redis lost something that this archive has: run zsched recover"}, "run zsched recover"),
+        ({"trouble": "Redis lost it: run zsched recover", "awaits_people": True}, "run zsched recover"),
         ({"trouble": "disk full"}, "Redis lost something that this archive has, and it is being put back"),
         ({}, "Redis lost something that this archive has, and it is being put back"),
     ],

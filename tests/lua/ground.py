@@ -206,7 +206,9 @@ class Ground:
     def report(self, archive: str = "archive-1", entry: Entry | None = None, **over: Any) -> int:
         """An archive's report that it has all up to *entry* on its disk; TIME."""
         at = {"entry": entry.id, "entry_t": entry.t} if entry else {"entry": "-", "entry_t": 0}
-        reply = self.call("report", archive=archive, **({"state": "following", "about": "{}", "hold_for_ms": 0} | at | over))
+        reply = self.call(
+            "report", archive=archive, **({"state": "following", "about": "{}", "hold_for_ms": 0} | at | over)
+        )
         return int(reply[0])
 
     def trim(self, first_kept: str, **over: Any) -> int:

@@ -25,7 +25,8 @@ from zsched.archive.records import Arguments, Given, Record, reader, with_argume
 from zsched.core.clock import Clock
 from zsched.core.held import Held
 from zsched.core.log import Entry, Position, UnknownEntry
-from zsched.core.recovery import Key, Known, Mine, Touch, touches
+from zsched.core.recovery import Known, Mine
+from zsched.core.touches import Key, Touch, touches
 from zsched.errors import ArchiveCorrupt, ArchiveError
 
 _PAGE: Final = 200  # schedules, or entries, at a time

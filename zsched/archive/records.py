@@ -83,7 +83,8 @@ def reader(entry: Entry) -> Callable[[int], Given]:
         found = text(put.schedule.get("lane", b"normal")), [*put.template, *_as_own(own)]
         return lambda row: found
     if entry.kind == "enqueue":
-        return lambda row: ("", entry.body[6:])
+        front = [OWN.encode() + b"flags", b"f"] if entry.body[3] == b"1" else []
+        return lambda row: ("", [*entry.body[6:], *front])
     if entry.kind == "restore":
         rows = [row for _, row in restored(entry)]
         return lambda row: (rows[row].lane, [*rows[row].job, *_as_own(rows[row].own)])

@@ -42,8 +42,8 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
       zsched recover --dry-run --json | jq .counts
       zsched recover --from /var/lib/zsched/default-1.db
     """
-    from zsched.cli.archives import NoArchive  # SQLite, which costs the other commands 15 ms
-    from zsched.cli.recovery import Recovery
+    from zsched.cli.recovering.archives import NoArchive  # SQLite, which costs the other commands 15 ms
+    from zsched.cli.recovering.recovery import Recovery
 
     zone_name(tz)
     try:

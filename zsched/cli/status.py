@@ -22,7 +22,7 @@ from zsched.storage.reader import Overview
 LATE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
 FORGOTTEN_MS: Final = 3_600_000  # an archive that reported nothing for longer is not shown: it has moved or is gone
 _TROUBLED: Final = (ArchiveState.FAILED, ArchiveState.REFUSED, ArchiveState.LOST)
-_AWAITED: Final = "zsched recover"  # in the trouble of an archive that does not put back what Redis lost by itself
+_AUDIT: Final = ("at", "checked", "alarms", "repaired")
 _PUTS_BACK: Final = "Redis lost something that this archive has, and it is being put back"
 
 
@@ -64,6 +64,8 @@ def _problems(overview: Overview) -> list[str]:
     ]
     if overview.leader is not None and not any(report.is_alive(overview.now_ms) for report in overview.archives):
         problems.append("no archive follows the log")
+    if (audit := _audit(overview)) is not None and audit["alarms"] > audit["repaired"]:
+        problems.append(f"the last audit: {_audit_text(audit, overview)}; the daemon's log says what")
     return problems
 
 
@@ -83,7 +85,7 @@ def place_of(report: Report) -> str:
 
 def awaits_people(report: Report) -> bool:
     """Whether an archive has what Redis lost, and waits for ``zsched recover``: [archive] recovery = "manual"."""
-    return report.state is ArchiveState.LOST and _AWAITED in str(report.about.get("trouble"))
+    return report.state is ArchiveState.LOST and report.about.get("awaits_people") is True
 
 
 def _trouble(report: Report) -> str | None:
@@ -133,6 +135,25 @@ def _archive_text(report: Report, overview: Overview) -> str:
     return ", ".join(parts) + (f": {trouble}" if (trouble := _trouble(report)) else "")
 
 
+# -- the last audit -----------------------------------------------------------------------------------
+
+
+def _audit(overview: Overview) -> dict[str, int] | None:
+    """What the last audit found: at (ms), checked, alarms, repaired; None when nobody told of one."""
+    told = [report.about.get("audit") for report in _shown(overview)]
+    audits = [
+        {name: audit[name] for name in _AUDIT}
+        for audit in told
+        if isinstance(audit, dict) and all(type(audit.get(name)) is int for name in _AUDIT)
+    ]
+    return max((audit for audit in audits if 0 <= audit["at"] <= LAST_MS), key=lambda audit: audit["at"], default=None)
+
+
+def _audit_text(audit: dict[str, int], overview: Overview) -> str:
+    found = f"{audit['alarms']:,} alarms, {audit['repaired']:,} put right" if audit["alarms"] else "nothing wrong"
+    return f"{relative_text(audit['at'], overview.now_ms)}, of {audit['checked']:,} schedules: {found}"
+
+
 # -- all of it ----------------------------------------------------------------------------------------
 
 
@@ -154,6 +175,7 @@ def _to_dict(overview: Overview, problems: list[str]) -> dict[str, Any]:
         "log_length": overview.log_length,
         "hold_until": iso(overview.hold_ms or None),
         "archives": [_archive_to_dict(report, overview) for report in _shown(overview)],
+        "audit": (audit := _audit(overview)) and audit | {"at": iso(audit["at"])},
     }
 
 
@@ -173,6 +195,8 @@ def _fields(overview: Overview, problems: list[str]) -> Iterator[tuple[str, str]
     yield "log", f"{overview.log_length:,} entries"
     for report in _shown(overview):
         yield "archive", _archive_text(report, overview)
+    if (audit := _audit(overview)) is not None:
+        yield "audit", _audit_text(audit, overview)
     if overview.hold_ms > overview.now_ms:
         yield "hold", f"nothing fires for {duration_text(overview.hold_ms - overview.now_ms)} more"
     yield "health", "; ".join(problems) or "good"

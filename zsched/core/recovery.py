@@ -5,37 +5,19 @@ One archive compares what it knows with what Redis holds, and only where the two
 own history touched after the last entry that both have. What the new history touched since then (the *branch*)
 is left alone, unless an archive that knew less put it there (``t`` of the restored row decides). Each rule has
 the name by which ``tests/model`` leaves it out, to show that it is needed.
-
-A *key* is a schedule, (id, ''), or a run, (id, what follows it in the run id). A one-shot that waits is touched
-under both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from zsched.core.held import Held
-from zsched.core.log import (
-    Entry,
-    Position,
-    Puts,
-    Restored,
-    advanced,
-    ended,
-    merged,
-    milliseconds,
-    quarantined,
-    reading,
-    require_known,
-    restored,
-    text,
-)
-from zsched.core.run_id import schedule_of
+from zsched.core.log import Entry, Position, Restored, merged, text
+from zsched.core.touches import Key, Touch, of_restored, touches
 
-Key = tuple[str, str]
 _SKEW_US: Final = 60_000_000  # that clocks of two servers may differ by
 _FOR_GOOD: Final = 1 << 63  # µs: later than all that an archive knows
 
@@ -64,14 +46,6 @@ def judge(mine: Position, first: Position | None, *, is_known: bool, is_same_set
         return Verdict.LEFT_BEHIND if is_known or is_same_set else Verdict.UNRELATED
     is_later = first.seq == 1 and first.t_us + _SKEW_US >= mine.t_us
     return Verdict.LOST if is_known or is_same_set or is_later else Verdict.UNRELATED
-
-
-class Touch(NamedTuple):
-    """An entry changed what is at *key*; ``t_us`` of a restored row is that of the change that it repeats."""
-
-    key: Key
-    t_us: int
-    is_restored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +90,7 @@ class Branch:
     def take(self, rows: Iterable[Restored]) -> None:
         """Take in what the archive itself put back."""
         for row in rows:
-            for touch in _of_restored(row):
+            for touch in of_restored(row):
                 self._touch(touch)
 
     def _touch(self, touch: Touch) -> str:
@@ -195,113 +169,3 @@ def _run(known: Known) -> Restored:
 
 def _texts(fields: dict[str, bytes]) -> list[bytes]:
     return [each for name, value in fields.items() for each in (name.encode(), value)]
-
-
-# -- what entries touch ---------------------------------------------------------------------------
-
-
-def touches(entry: Entry, run_suffix: str) -> Iterator[Touch]:
-    """
-    What *entry* changed. *run_suffix* is the namespace's part of run ids.
-
-    Raises:
-        UnknownEntry: its kind or form is not known here.
-    """
-    require_known(entry)
-    if entry.kind == "restore":
-        for _, row in restored(entry):
-            yield from _of_restored(row)
-        return
-    with reading(entry):
-        for id, run in _KEYS[entry.kind](entry, run_suffix):
-            yield Touch((id, run), entry.position.t_us)
-
-
-def _of_restored(row: Restored) -> Iterator[Touch]:
-    if row.is_schedule:
-        yield Touch((row.id, ""), row.t_us, True)
-    if row.run:
-        yield Touch((row.id, row.run), row.t_us, True)
-
-
-def _put(entry: Entry, suffix: str) -> Iterator[Key]:
-    puts = Puts.of(entry)
-    for id, due_ms in zip(puts.ids, puts.dues, strict=True):
-        yield id, ""
-        yield id, f"{due_ms}{suffix}"
-
-
-def _of_id(entry: Entry, _: str) -> Iterator[Key]:
-    yield text(dict(zip(entry.body[:2:2], entry.body[1:2:2], strict=True))[b"id"]), ""
-
-
-def _cancel(entry: Entry, suffix: str) -> Iterator[Key]:
-    fields = entry.fields()
-    id, due_ms = text(fields[b"id"]), milliseconds(fields[b"due"])
-    yield id, ""
-    if due_ms is not None:
-        yield id, f"{due_ms}{suffix}"
-
-
-def _of_run(run_id: str) -> Iterator[Key]:
-    id = schedule_of(run_id)
-    yield id, ""
-    yield id, run_id[len(id) + 1 :]
-
-
-def _enqueue(entry: Entry, _: str) -> Iterator[Key]:
-    yield from _of_run(text(entry.body[1]))
-
-
-def _run_now(entry: Entry, _: str) -> Iterator[Key]:
-    fields = entry.fields()
-    id, run_id = text(fields[b"id"]), text(fields[b"run"])
-    yield id, ""
-    yield id, run_id[len(id) + 1 :]
-
-
-def _fire(entry: Entry, _: str) -> Iterator[Key]:
-    fields = entry.fields()
-    for name in (b"runs", b"skipped", b"cancelled"):
-        for word in text(fields.get(name, b"")).split():
-            yield from _of_run(word.partition("=")[0])
-    for id, *_rest in quarantined(fields.get(b"quarantined")):
-        yield id, ""
-
-
-def _advance(entry: Entry, suffix: str) -> Iterator[Key]:
-    for row in advanced(entry):
-        yield row.id, ""
-        yield row.id, f"{row.nominal_ms}{suffix}"
-
-
-def _quarantine(entry: Entry, _: str) -> Iterator[Key]:
-    for id, *_rest in quarantined(entry.fields()[b"rows"]):
-        yield id, ""
-
-
-def _end(entry: Entry, _: str) -> Iterator[Key]:
-    for row in ended(entry):
-        id = schedule_of(row.run_id)
-        yield id, row.run_id[len(id) + 1 :]
-
-
-def _nothing(entry: Entry, _: str) -> Iterator[Key]:
-    return iter(())
-
-
-_KEYS: dict[str, Callable[[Entry, str], Iterator[Key]]] = {
-    "put": _put,
-    "put_recurring": _of_id,
-    "enqueue": _enqueue,
-    "run_now": _run_now,
-    "fire": _fire,
-    "advance": _advance,
-    "quarantine": _quarantine,
-    "cancel": _cancel,
-    "pause": _of_id,
-    "resume": _of_id,
-    "end": _end,
-    "merged": _nothing,
-    "term": _nothing,
-}

@@ -262,6 +262,8 @@ class Archiver:
             about |= {"complete_since": archive.complete_since, "unknown_entries": archive.unknown_entries}
         if self._trouble is not None:
             about["trouble"] = self._trouble
+        if self._follower is not None and self._follower.awaits_people:
+            about["awaits_people"] = True
         if (audit := self.audit) is not None:
             about["audit"] = audit
         return archivers.report(*self._known_as, state, about, hold_for_ms)

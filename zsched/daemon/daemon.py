@@ -62,9 +62,9 @@ class Daemon:
         self._waker = Waker(link, self._keys, self._clock)
         self._archiver = Archiver(settings, link, self._clock, self.id)
         self._answerer = Answerer(self._archiver, link, self._keys)
+        tracker = Tracker(self._archiver, self._keys)
         auditor = Auditor(self._archiver, self._keys, self._clock)
-        chores = [Tracker(self._archiver, self._keys).over, auditor.over]
-        self._warden = Warden(link, self._archiver, self._clock, chores)
+        self._warden = Warden(link, self._archiver, self._clock, [tracker.over, auditor.over])
         self._is_stopping = False
         self._trouble: str | None = None  # what was said last of Redis, until it is well
         self._pause_ms = _FIRST_PAUSE_MS

@@ -53,6 +53,7 @@ _GRAIN_MS: Final = 200  # that Redis may be late with saying that it did not
 _PAGE: Final = 100  # log entries in one read, at most
 _READ_MS: Final = 2.0  # what one read may take of the server
 _RETRY_MS: Final = 1000.0  # before trying again what went wrong
+_REFUSED_MS: Final = 10_000.0  # before comparing again with a data set that is another one
 _LOST_MS: Final = 200.0  # between two looks while others may be putting back what Redis lost
 _COVER_MS: Final = 250.0  # between two looks at peers that lost their place
 _SPAN_MS: Final = 1000.0  # of changes in one transaction, when there is a backlog
@@ -98,6 +99,8 @@ class Follower:
     @property
     def pause_ms(self) -> float:
         """When to step again, after a step that said False."""
+        if self.state is ArchiveState.REFUSED:
+            return _REFUSED_MS
         if self.state is not ArchiveState.LOST:
             return _RETRY_MS
         return 0.0 if self._recovery.is_busy else min(_LOST_MS, self._lease_ms / 3)

@@ -32,7 +32,8 @@ from typing import Final
 from zsched.archive import Recall
 from zsched.core.held import Held
 from zsched.core.log import Entry, Position, Restored, UnknownEntry
-from zsched.core.recovery import Branch, Key, Mine, lacking
+from zsched.core.recovery import Branch, Mine, lacking
+from zsched.core.touches import Key
 from zsched.storage.archivers import Archivers
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire

@@ -35,6 +35,7 @@ from zsched.storage.log import Log
 log = structlog.get_logger(__name__)
 
 WAIT_MS: Final = 1500.0  # for others' word: an idle archiver looks at the log once a second
+_AWAITED_MS: Final = 3000.0  # before looking whether somebody ran `zsched recover`
 _SLICE_MS: Final = 200.0  # of work, between two reports
 
 
@@ -104,7 +105,7 @@ class Recovery:
                     yield from self._put_back(merge)
                     return
                 self._say_awaited()
-                yield from self._wait()
+                yield from self._wait(_AWAITED_MS)
             except HistoryChanged:  # compare again
                 yield True
             except OtherRestores:
@@ -125,8 +126,8 @@ class Recovery:
         restored = merge.branch.restored
         return restored[0] if restored and restored[1] != self._archive.id else None
 
-    def _wait(self) -> Iterator[bool]:
-        until_ms = self._clock.monotonic_ms() + WAIT_MS
+    def _wait(self, for_ms: float = WAIT_MS) -> Iterator[bool]:
+        until_ms = self._clock.monotonic_ms() + for_ms
         while self._clock.monotonic_ms() < until_ms:
             yield False
 

@@ -35,7 +35,7 @@ class ArchiveState(Enum):
 class Report:
     """
     What one archive told last. ``position`` is on its disk; ``told_ms`` is the server's time. ``about``: host and
-    path, since when it is complete, and the trouble it has.
+    path, since when it is complete, and the trouble it has; ``awaits_people`` when `zsched recover` has to be run.
     """
 
     archive: str

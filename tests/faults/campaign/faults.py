@@ -53,6 +53,7 @@ FAULTS = [
     Fault("flushall", losing.flush, "FLUSHALL while clients write", loses=True),
     Fault("flushall-election", losing.flush_election, "FLUSHALL while the leader is killed -9", loses=True),
     Fault("flushall-burst", losing.flush_burst, "FLUSHALL within milliseconds of 500 fires", loses=True),
+    Fault("flushall-alone", losing.flush_alone, "the same with one daemon, which must notice itself", loses=True),
     Fault("replica-promoted", losing.promote, "a replica behind a cut link is promoted, all move to it", loses=True),
     Fault("empty-archive-first", losing.empty_first, "FLUSHALL, and a daemon with an empty archive leads", loses=True),
     Fault("clock-forth", clocks.forth, "Redis's clock jumps an hour forth, and back after 1.5 s", is_extra=True),

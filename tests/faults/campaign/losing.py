@@ -24,6 +24,7 @@ from tests.faults.proxy import Proxy
 from zsched.core.clock import from_ms
 
 _BURST = 500
+_SLOW_S = 0.05  # for each reply to a daemon
 _BEHIND = 5_000  # bytes that a replica may be behind and count as synchronous
 
 
@@ -86,17 +87,30 @@ def flush_election(stage: Stage, rng: random.Random) -> None:
 
 
 def flush_burst(stage: Stage, rng: random.Random) -> None:
-    """As soon as the burst is fired: the archives have the puts, and perhaps not the fires."""
+    """
+    Between the fires and their being archived: a slow network keeps them from the archives, which have the puts. What
+    was pushed comes back as waiting, and must be pushed again marked.
+    """
     writer = Writer(f"burst-{len(stage.losses)}", stage.redis.tcp_url, stage.ledger, 0)
     with stage.watch() as watch:
-        due_ms = int(watch.time()[0]) * 1000 + 2_000
+        due_ms = int(watch.time()[0]) * 1000 + 2_500
         ids = [writer.new_id() for _ in range(_BURST)]
         rows = [{"func": FUNC, "id": id, "at": from_ms(due_ms), "queue": BULK, "allow_past": True} for id in ids]
         writer.call("put", ids, lambda: writer.client.schedule_many(rows), due_ms=due_ms)
-        last = f"rq:job:{ids[-1]}-{due_ms}"
-        eventually(lambda: watch.hget(last, "status") != b"scheduled")
+        stage.await_archives(sum(seat.is_running for seat in stage.seats))
+        stage.daemons_net.delay_s = _SLOW_S
+        jobs = [f"rq:job:{id}-{due_ms}" for id in (ids[0], ids[-1])]
+        eventually(lambda: any(watch.hget(job, "status") != b"scheduled" for job in jobs))
         watch.flushall()
     stage.lost("flushall-burst")
+    stage.daemons_net.mend()
+
+
+def flush_alone(stage: Stage, rng: random.Random) -> None:
+    """The same while no standby is there that would take the lease which is gone: the leader itself must notice."""
+    stage.end(stage.standby())
+    flush_burst(stage, rng)
+    stage.wait(3.5)
 
 
 def promote(stage: Stage, rng: random.Random) -> None:

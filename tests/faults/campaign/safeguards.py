@@ -40,7 +40,7 @@ SAFEGUARDS = {
     "fence": Safeguard(
         "lib/fence.lua",
         (("redis.call('GET', lease_key) ~= token", "false"), ("server ~= expected_server", "false")),
-        ("flushall-burst", "flushall"),
+        ("flushall-alone",),
     ),
     "xadd": Safeguard(
         "lib/meta.lua",

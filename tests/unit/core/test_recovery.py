@@ -10,8 +10,9 @@ import pytest
 from zsched.core.changes import changes
 from zsched.core.held import Held
 from zsched.core.log import KINDS, Entry, Position, Restored, UnknownEntry, ended, merged, restored
-from zsched.core.recovery import Branch, Known, Mine, Touch, Verdict, judge, lacking, row_of, touches
+from zsched.core.recovery import Branch, Known, Mine, Verdict, judge, lacking, row_of
 from zsched.core.story import Chronicle, Source
+from zsched.core.touches import Touch, touches
 
 T_US = 1_800_000_000_123_456
 DUE_MS = 1_800_000_000_000

@@ -15,10 +15,10 @@ from typing import Final
 
 import click
 
-from zsched.cli.archives import Known, choose, reading
-from zsched.cli.difference import Difference
-from zsched.cli.outcome import Found, Outcome
-from zsched.cli.progress import Progress, Stopping, say
+from zsched.cli.recovering.archives import Known, choose, reading
+from zsched.cli.recovering.difference import Difference
+from zsched.cli.recovering.outcome import Found, Outcome
+from zsched.cli.recovering.progress import Progress, Stopping, say
 from zsched.cli.status import awaits_people, place_of
 from zsched.config import Settings
 from zsched.config.redaction import redact

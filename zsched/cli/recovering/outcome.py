@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zsched.cli.archives import Known, entry_text
-from zsched.cli.difference import RUNS, Difference, What
+from zsched.cli.recovering.archives import Known, entry_text
+from zsched.cli.recovering.difference import RUNS, Difference, What
 from zsched.cli.tables import pairs
 from zsched.core.clock import LAST_MS
 from zsched.core.log import Position

@@ -1,0 +1,183 @@
+"""Which occurrence is missing: what a rule gives, held against what was promised and when."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zsched.core import policy
+from zsched.core.audit import GRACE_MS, Event, is_overdue, left_out, may_be_left_out, misplaced, missing_occurrence
+from zsched.core.bracket import after_missed
+from zsched.core.held import Held
+from zsched.core.recovery import Known
+from zsched.core.triggers import TriggerKind, TriggerSpec, build
+
+LATER_MS = 4_000_000_000_000  # long past all that is promised here
+RULES: dict[str, dict[str, Any]] = {
+    "cron": {"kind": TriggerKind.CRON, "expr": "0 9 * * *"},
+    "cron in Berlin": {"kind": TriggerKind.CRON, "expr": "0 9 * * *", "tz": "Europe/Berlin"},
+    "in the hour that is skipped or twice": {"kind": TriggerKind.CRON, "expr": "30 2 * * *", "tz": "Europe/Berlin"},
+    "every hour, wildcard": {"kind": TriggerKind.CRON, "expr": "0 * * * *", "tz": "Europe/Berlin"},
+    "every": {"kind": TriggerKind.EVERY, "expr": "3600000"},
+    "rrule": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY;BYHOUR=2,9;BYMINUTE=30;BYSECOND=0", "tz": "Europe/Berlin"},
+    "count": {"kind": TriggerKind.EVERY, "expr": "3600000", "count": 3},
+}
+
+
+def ms(text: str, tz: str = "UTC", fold: int = 0) -> int:
+    return round(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(tz), fold=fold).timestamp() * 1000)
+
+
+BERLIN = "Europe/Berlin"
+ANCHOR_MS = ms("2026-01-01T00:00")
+# rule, told at, nominal, the occurrence that is missing
+TABLE: dict[str, tuple[str, int, int, int | None]] = {
+    "the next one": ("cron", ms("2026-03-01T09:00:00.2"), ms("2026-03-02T09:00"), None),
+    "one too late": ("cron", ms("2026-03-01T09:00:00.2"), ms("2026-03-03T09:00"), ms("2026-03-02T09:00")),
+    "a put or pause in between": ("cron", ms("2026-03-02T08:59:59.999"), ms("2026-03-02T09:00"), None),
+    "told at the occurrence itself": ("cron", ms("2026-03-02T09:00"), ms("2026-03-03T09:00"), None),
+    "resumed when it was overdue": ("cron", ms("2026-03-02T09:05"), ms("2026-03-02T09:00"), None),
+    "promised by a rule in UTC that has no such time": (
+        "cron", ms("2026-03-01T09:00"), ms("2026-03-02T10:00"), ms("2026-03-02T09:00")),
+    "promised by other rules of the zone": (
+        "cron in Berlin", ms("2026-03-01T09:00", BERLIN), ms("2026-03-02T10:00", BERLIN), None),
+    "Berlin, one too late": (
+        "cron in Berlin", ms("2026-03-28T09:00", BERLIN), ms("2026-03-30T09:00", BERLIN),
+        ms("2026-03-29T09:00", BERLIN)),
+    "over the gap": (
+        "in the hour that is skipped or twice", ms("2026-03-28T02:30", BERLIN), ms("2026-03-29T03:00", BERLIN), None),
+    "the gap's left out": (
+        "in the hour that is skipped or twice", ms("2026-03-28T02:30", BERLIN), ms("2026-03-30T02:30", BERLIN),
+        ms("2026-03-29T03:00", BERLIN)),
+    "after the fold's first": (
+        "in the hour that is skipped or twice", ms("2026-10-25T02:30", BERLIN), ms("2026-10-26T02:30", BERLIN), None),
+    "a wildcard's second pass of the fold": (
+        "every hour, wildcard", ms("2026-10-25T02:00", BERLIN), ms("2026-10-25T02:00", BERLIN, 1), None),
+    "a wildcard's second pass left out": (
+        "every hour, wildcard", ms("2026-10-25T02:00", BERLIN), ms("2026-10-25T03:00", BERLIN),
+        ms("2026-10-25T02:00", BERLIN, 1)),
+    "every": ("every", ANCHOR_MS + 3_600_123, ANCHOR_MS + 7_200_000, None),
+    "every, one too late": ("every", ANCHOR_MS + 3_600_123, ANCHOR_MS + 10_800_000, ANCHOR_MS + 7_200_000),
+    "rrule": ("rrule", ms("2026-10-25T02:30", BERLIN), ms("2026-10-25T09:30", BERLIN), None),
+    "rrule, one too late": (
+        "rrule", ms("2026-10-25T02:30", BERLIN), ms("2026-10-26T02:30", BERLIN), ms("2026-10-25T09:30", BERLIN)),
+    "the last of count": ("count", ANCHOR_MS + 7_200_001, ANCHOR_MS + 10_800_000, None),
+    "nothing left of count": ("count", ANCHOR_MS + 10_800_001, ANCHOR_MS + 14_400_000, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_an_occurrence_between_what_was_told_and_what_is_next_is_missing(case: str) -> None:
+    rule, told_ms, nominal_ms, missing_ms = TABLE[case]
+    trigger = build(TriggerSpec(**RULES[rule]), ANCHOR_MS)
+
+    assert missing_ms == missing_occurrence(trigger, nominal_ms, told_ms, LATER_MS)
+
+
+def test_it_is_missing_only_when_its_time_is_past_by_the_grace() -> None:
+    trigger = build(TriggerSpec(**RULES["every"]), ANCHOR_MS)
+    first_ms = ANCHOR_MS + 3_600_000
+    given = trigger, first_ms + 3_600_000, ANCHOR_MS
+
+    assert missing_occurrence(*given, first_ms + GRACE_MS) is None
+    assert first_ms == missing_occurrence(*given, first_ms + GRACE_MS + 1)
+
+
+@given(
+    rule=st.sampled_from(list(RULES)),
+    late_ms=st.lists(st.integers(0, 20 * 3_600_000), min_size=1, max_size=8),
+    touched_ms=st.lists(st.integers(0, 3_600_000), max_size=4),
+    first_ms=st.integers(ms("2026-03-27T00:00"), ms("2026-03-30T00:00"))
+    | st.integers(ms("2026-10-24T00:00"), ms("2026-10-26T00:00")),
+    skips=st.booleans(),
+)
+def test_what_the_engine_promises_has_nothing_missing(
+    rule: str, late_ms: list[int], touched_ms: list[int], first_ms: int, skips: bool
+) -> None:
+    spec = TriggerSpec(**RULES[rule])
+    trigger = build(spec, first_ms)
+    t_ms, nominal_ms = first_ms, trigger.next_after(first_ms)
+    for late in late_ms:
+        if nominal_ms is None:
+            return
+        for touch in touched_ms:  # a put of the same rule, run_now, pause: only the time of the last change moves
+            assert missing_occurrence(trigger, nominal_ms, t_ms, LATER_MS) is None
+            t_ms += touch
+        assert missing_occurrence(trigger, nominal_ms, t_ms, LATER_MS) is None
+        t_ms = max(t_ms, nominal_ms) + late
+        if skips:
+            _, bracket = after_missed(spec, first_ms, nominal_ms, t_ms)
+            nominal_ms = None if bracket.next is None else int(bracket.next)
+        else:
+            nominal_ms = policy.plan(trigger, nominal_ms, t_ms).next_ms
+            t_ms += 3  # the entry of the advance is later than what was planned on
+
+
+# -- with what is held --------------------------------------------------------------------------------
+
+EVERY = TriggerSpec(TriggerKind.EVERY, "3600000").to_text().encode()
+RECORD = [
+    b"origin", b"default", b"data", b"secret",
+    b"schedule:trigger", EVERY, b"schedule:anchor", b"%d" % ANCHOR_MS, b"schedule:lane", b"normal",
+]  # fmt: skip
+
+
+def rule(nominal: int, last: str | None = None, record: list[bytes] = RECORD, place: str = "due") -> Known:
+    due_ms = ANCHOR_MS + nominal * 3_600_000
+    return Known(Held("r", "", place, "normal", due_ms, due_ms, last, None, record), ANCHOR_MS * 1000)
+
+
+def test_a_rule_with_an_occurrence_left_out_is_put_back_to_it() -> None:
+    known = rule(2)
+
+    missing_ms = may_be_left_out(known, ANCHOR_MS, LATER_MS)
+    assert missing_ms == ANCHOR_MS + 3_600_000
+    alarm = left_out(known, missing_ms)
+
+    assert (Event.SKIPPED, "the occurrence of 2026-01-01T01:00:00.000Z") == (alarm.event, alarm.expected)
+    assert alarm.row is not None
+    assert ("due", missing_ms, known.t_us) == (alarm.row.place, alarm.row.due_ms, alarm.row.t_us)
+    assert b"%d" % missing_ms == dict(zip(alarm.row.own[::2], alarm.row.own[1::2], strict=True))[b"nominal"]
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        rule(1),
+        rule(2, last=f"r-{ANCHOR_MS + 3_600_000}"),  # fired early: its record is there
+        rule(2, record=[*RECORD[:5], b"broken", *RECORD[6:]]),
+        rule(2, record=RECORD[:4]),
+        rule(2, place="paused"),
+        Known(Held("a", "5", "due", "normal", LATER_MS, None, None, None, RECORD[:4]), 0),
+    ],
+)
+def test_of_others_nothing_is_said(known: Known) -> None:
+    assert may_be_left_out(known, ANCHOR_MS, LATER_MS) is None
+
+
+def test_alarms_show_no_arguments() -> None:
+    known = rule(1)
+    there = Held("r", "", "due", "low", 5, 5, None, None, [b"origin", b"mail", b"data", b"other", *RECORD[4:]])
+
+    alarm = misplaced(known, there, ["low"], "")
+
+    assert alarm is not None
+    assert (Event.DIFFERENT, "normal lane, due 2026-01-01T01:00:00.000Z") == (alarm.event, alarm.expected)
+    shown = "low lane; due 1970-01-01T00:00:00.005Z; nominal 1970-01-01T00:00:00.005Z; other data, origin"
+    assert shown == alarm.found
+
+
+@pytest.mark.parametrize(
+    ("since_ms", "now_ms", "expected"), [(0, 60_006, True), (0, 60_005, False), (6, 60_006, False)]
+)
+def test_overdue_is_what_was_due_and_could_fire_for_longer_than_the_grace(
+    since_ms: int, now_ms: int, expected: bool
+) -> None:
+    held = Held("a", "5", "due", "normal", 5, None, None, None, [])
+
+    assert expected == is_overdue(held, since_ms, now_ms)
