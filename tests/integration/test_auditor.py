@@ -5,7 +5,10 @@ taken for it. Its steps by hand, and in a daemon.
 
 from __future__ import annotations
 
+import random
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,16 +22,20 @@ from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.archive.ground import HOUR_MS, Scene, State, Storm
 from zsched import Client
+from zsched.cli import status
 from zsched.config import ArchiveSettings
 from zsched.core.audit import GRACE_MS
 from zsched.core.changes import What, changes
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry, restored
+from zsched.core.model import Priority
 from zsched.daemon import auditor as module
 from zsched.daemon.auditor import Auditor
-from zsched.storage.archivers import Archivers, ArchiveState
+from zsched.errors import InvalidSchedule, ScheduleNotFound, TriggerError
+from zsched.storage.archivers import Archivers, ArchiveState, Report
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.reader import Overview
 
 pytestmark = pytest.mark.redis
 SEEDS = range(6)
@@ -209,7 +216,6 @@ def test_what_a_foreign_hand_does_is_said_and_put_right(scene: Scene, auditing: 
     assert [] == auditing.run()
     assert auditing.audit is not None
     assert (0, 0) == (auditing.audit["alarms"], auditing.audit["repaired"])
-    scene.redis.zscore(lane(scene), "a")
 
 
 def test_what_was_taken_away_when_it_was_due_fires_late(scene: Scene, auditing: Auditing) -> None:
@@ -561,3 +567,80 @@ def test_a_daemon_puts_back_what_was_taken_away_and_tells_of_its_audit(
     assert audit is not None
     assert audit["checked"] == 1
     assert "put back" in story.lines[-1][1]
+
+
+def test_a_daemon_with_busy_clients_says_nothing(
+    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_EVERY_MS", 1.0)
+    monkeypatch.setattr(module, "_AGAIN_MS", 1.0)
+    monkeypatch.setattr(module, "_PAUSE_MS", 1.0)
+    monkeypatch.setattr(module, "_PAGE", 5)
+    know(redis_client)
+    settings, link = ArchiveSettings(path=archive_of_its_own()), Link.from_url(redis_url, 5)
+    passes: list[Any] = []
+    ends = Auditor._end
+    monkeypatch.setattr(Auditor, "_end", lambda *given: (passes.append(given[1].checked), ends(*given)))
+
+    with DaemonThread(redis_url, archive=settings, lease_ms=60_000, renew_ms=20_000) as daemon:
+        eventually(lambda: Archivers(link, Keys("default")).alive())
+        clients = [threading.Thread(target=keep_busy, args=(redis_url, seed)) for seed in range(3)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join(60)
+        done = len(passes)
+        eventually(lambda: len(passes) > done + 1)
+        errors = [event for event in daemon.events if event["level"] == "error"]
+    link.pool.disconnect()
+
+    assert [] == errors
+    assert sum(passes) > 100
+    assert 0 == redis_client.exists("zsched:{default}:quarantine")
+
+
+def keep_busy(url: str, seed: int) -> None:
+    """A client that does this and that."""
+    client, chance = Client.from_url(url), random.Random(seed)
+    for number in range(300):
+        id = f"s{chance.randrange(30)}"
+        verb = chance.choice(["at", "soon", "every", "cron", "pause", "resume", "skip", "cancel", "now", "many"])
+        with suppress(ScheduleNotFound, InvalidSchedule, TriggerError):
+            if verb == "at":
+                client.schedule(FUNC, id=id, at=SOON, args=(number,))
+            elif verb == "soon":
+                client.schedule(FUNC, id=id, after=chance.choice([0, 0.01, 0.1]))
+            elif verb == "every":
+                client.schedule(FUNC, id=id, every=chance.choice([0.02, 0.2, 60]), args=(number % 2,))
+            elif verb == "cron":
+                client.schedule(FUNC, id=id, cron="* * * * *")
+            elif verb == "pause":
+                client.pause(id)
+            elif verb in ("resume", "skip"):
+                client.resume(id, "skip" if verb == "skip" else "fire")
+            elif verb == "cancel":
+                client.cancel(id)
+            elif verb == "now":
+                client.run_now(id)
+            else:
+                client.schedule_many({"func": FUNC, "id": f"s{n}", "at": SOON} for n in chance.sample(range(30), 5))
+
+
+def test_status_tells_of_the_last_audit() -> None:
+    audit = {"at": 5_000, "checked": 4000, "alarms": 3, "repaired": 2}
+    older = {"at": 4_000, "checked": 1, "alarms": 0, "repaired": 0}
+    reports = [
+        Report(str(number), None, 9_000, ArchiveState.FOLLOWING, about)
+        for number, about in enumerate([{"audit": older}, {"audit": audit}, {"audit": "odd"}, {"audit": {"at": 9}}, {}])
+    ]
+    nothing = dict.fromkeys(Priority, 0)
+    overview = Overview(
+        now_ms=10_000, leader="a", lease_ms=1, epoch=1, waiting=nothing, overdue=nothing, oldest_due_ms=None,
+        recurring=0, paused=0, quarantined=0, log_length=1, hold_ms=0, archives=reports, log_last=None,
+    )  # fmt: skip
+
+    problems = status._problems(overview)
+
+    assert "5s ago, of 4,000 schedules: 3 alarms, 2 put right" == dict(status._fields(overview, problems))["audit"]
+    assert audit | {"at": "1970-01-01T00:00:05.000Z"} == status._to_dict(overview, problems)["audit"]
+    assert any(problem.startswith("the last audit: 5s ago") for problem in problems)

@@ -75,6 +75,7 @@ class Branch:
 
     def __init__(self) -> None:
         self._touched: dict[Key, int] = {}
+        self._taken: dict[Key, int] = {}
         self.merged: list[Position] = []  # ends of histories that are in this one, by their archives' word
         self.restored: tuple[Position, str] | None = None  # the last that was put back: entry, and whose knowledge
 
@@ -88,10 +89,12 @@ class Branch:
         return touched
 
     def take(self, rows: Iterable[Restored]) -> None:
-        """Take in what the archive itself put back."""
-        for row in rows:
-            for touch in of_restored(row):
-                self._touch(touch)
+        """Take in what the archive itself put back, until ``forget_taken``."""
+        self._taken.update((touch.key, touch.t_us) for row in rows for touch in of_restored(row))
+
+    def forget_taken(self) -> None:
+        """What was taken is compared no more."""
+        self._taken.clear()
 
     def _touch(self, touch: Touch) -> str:
         t_us = touch.t_us if touch.is_restored else _FOR_GOOD
@@ -100,7 +103,7 @@ class Branch:
 
     def is_newer(self, key: Key, t_us: int) -> bool:
         """Whether what the new history has at *key* stands, against a change of *t_us*."""
-        return self._touched.get(key, -1) >= t_us
+        return max(self._touched.get(key, -1), self._taken.get(key, -1)) >= t_us
 
 
 def lacking(mine: Mine, there: Held | None, jobs: Container[str], branch: Branch) -> Iterator[Restored]:

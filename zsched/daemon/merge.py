@@ -161,6 +161,7 @@ class Merge:
             while page:
                 touched = self._restore(self._lacking(page))
                 page = [mine for mine in page if mine.id in touched]
+            self.branch.forget_taken()
             compared += _PAGE
             yield compared
         positions = [report.position for report in self._archivers.reports() if report.position is not None]

@@ -6,6 +6,7 @@ fence     both comparisons of lib/fence.lua, of the lease and of the server. Eac
           line: after FLUSHALL under an open connection the lease is gone *and* the server unknown, so with
           one of them a leader notices, acquires, and so sets doubt. With neither it goes on in a Redis
           that knows of no doubt, and what comes back from an archive is pushed again unmarked: doubled.
+          A standby would take the lease that is gone and so set doubt: the fault that shows it has none.
           (The lease alone never lets a run be pushed twice: one-shots leave their lane in one script, and
           advance compares version and due time. It keeps a stale leader from acting on what it planned.)
 xadd      the XADD in lib/meta.lua: what daemons do is in no log. Runs are received that no log accounts
