@@ -70,6 +70,8 @@ def misplaced(known: Known, there: Held | None, places: Sequence[str], status: s
     found = "in " + " and ".join(places) if is_scattered else "nothing" if there is None else _difference(held, there)
     if held.run and status not in _WAITS:
         found += f"; its run is {status} in RQ"
+    if held.run and held.run.partition("-")[0] != str(held.due_ms):  # it was paused at a time that a foreign hand set
+        return Alarm(event, held.id, _shown(held), f"{found}; by the log it is not due when its run is")
     return Alarm(event, held.id, _shown(held), found, row_of(known))
 
 

@@ -4,7 +4,8 @@ The auditor: the leader looks for what should have fired and did not, and for wh
 Nothing of it trusts what fires. What should be is known from elsewhere: the archive's state, which is folded from the
 log, and the rules in it. A *pass* looks at a part of that, a *round* of passes at all of it::
 
-    begin ──► pages of 100 schedules, a pause after each ──► end: the summary, and a minute's rest
+    a minute after the term began, and after every pass:
+    begin ──► pages of 100 schedules, a pause after each ──► end: the summary
       │          of every pass: the oldest that should have fired by now; what was not put right last time;
       │          the next 4,000 of the round; what Redis holds and the state does not, among its next 4,000
       └── a hold, an archive that is putting back: nothing is looked at, soon again
@@ -110,12 +111,17 @@ class Auditor:
 
     def step(self, term: Term) -> bool:
         """
-        Begin a pass, or look at a page of one; never more at once.
+        Begin a pass and look at a page, or look at the next one; in a new term, only look at the clock.
 
         Raises:
             Stale, ServerChanged, RedisUnavailable, RedisRefused, ArchiveError.
         """
-        going = self._begin(term) if self._pass is None or self._term != term.token else self._pass
+        if self._term != term.token:
+            self._term, self._pass, self._steady = term.token, None, None
+            self._note_clock(self._audit.look(term, []))
+            self.every_ms = _EVERY_MS
+            return False
+        going = self._pass or self._begin(term)
         self._pass, self.every_ms = None, _AGAIN_MS
         if going is None:
             return False
@@ -135,9 +141,7 @@ class Auditor:
     def _begin(self, term: Term) -> Pass | None:
         """Choose what to look at; None when nothing can be concluded now."""
         path, look = self._archiver.path, self._audit.look(term, [])
-        if self._term != term.token or look.is_held(term):
-            self._term, self._steady = term.token, None
-        self._note_clock(look)
+        self._note_clock(look, is_held=look.is_held(term))
         if path is None or look.is_held(term) or self._is_something_lost(look):
             return None
         with recalling_beside(path) as (recall, position):
@@ -152,10 +156,14 @@ class Auditor:
         pages = deque(ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE))
         return Pass(pages, due, look.now_ms)
 
-    def _note_clock(self, look: Look) -> None:
+    def _note_clock(self, look: Look, *, is_held: bool = False) -> None:
         """Since when things fire: a clock that was set makes much due at once."""
         elapsed_ms = self._clock.monotonic_ms()
-        if self._steady is None or abs(look.now_ms - self._steady[0] - (elapsed_ms - self._steady[1])) > _JUMP_MS:
+        if (
+            is_held
+            or self._steady is None
+            or abs(look.now_ms - self._steady[0] - (elapsed_ms - self._steady[1])) > _JUMP_MS
+        ):
             self._since_ms = look.now_ms
         self._steady = look.now_ms, elapsed_ms
 
@@ -203,10 +211,8 @@ class Auditor:
             there = {held.id: held for _, page in self._census.schedules(ids) for held in page}
             runs = [(id, one.held.run if (one := known[id]) is not None else "") for id in ids]
             look = self._audit.look(term, runs)
-            self._note_clock(look)
+            self._note_clock(look, is_held=look.is_held(term))
             read = self._read_on(position, look.tail)
-            if look.is_held(term):
-                self._steady = None
             if look.is_held(term) or read is None:
                 return False
             touched, end = read

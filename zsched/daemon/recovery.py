@@ -36,6 +36,7 @@ log = structlog.get_logger(__name__)
 
 WAIT_MS: Final = 1500.0  # for others' word: an idle archiver looks at the log once a second
 _AWAITED_MS: Final = 3000.0  # before looking whether somebody ran `zsched recover`
+_NEWEST: Final = 20  # log entries, in which a ``merged`` one is looked for
 _SLICE_MS: Final = 200.0  # of work, between two reports
 
 
@@ -127,9 +128,15 @@ class Recovery:
         return restored[0] if restored and restored[1] != self._archive.id else None
 
     def _wait(self, for_ms: float = WAIT_MS) -> Iterator[bool]:
-        until_ms = self._clock.monotonic_ms() + for_ms
-        while self._clock.monotonic_ms() < until_ms:
+        """Wait so long, or until somebody has merged: the sooner nobody holds fire, the better."""
+        until_ms, before = self._clock.monotonic_ms() + for_ms, self._last_merged()
+        while self._clock.monotonic_ms() < until_ms and self._last_merged() == before:
             yield False
+
+    def _last_merged(self) -> Position | None:
+        """The last ``merged`` entry, if it is among the log's newest."""
+        newest = self._log.read_back("+", _NEWEST)
+        return next((entry.position for entry in newest if entry.kind == "merged"), None)
 
     def _say_awaited(self) -> None:
         if not self.awaits_people:

@@ -54,7 +54,7 @@ class Census:
         moves nothing. What they took stands among the started, which are read after.
         """
         queues = sorted(self._wire.execute("SMEMBERS", self._keys.rq_queues()))
-        for queue in queues:
+        for queue in filter(lambda queue: self._is(queue, b"list"), queues):
             last = -1
             while page := self._wire.execute("LRANGE", queue, last - _PAGE + 1, last):
                 yield from self._ours(page)
@@ -117,8 +117,13 @@ class Census:
                 yield text(member)
 
     def _started(self, queue: bytes) -> list[bytes]:
-        started: list[bytes] = self._wire.execute("ZRANGE", b"rq:wip:" + queue, 0, -1)
+        key = b"rq:wip:" + queue
+        started: list[bytes] = self._wire.execute("ZRANGE", key, 0, -1) if self._is(key, b"zset") else []
         return started
+
+    def _is(self, key: bytes, kind: bytes) -> bool:
+        """Whether *key* is what RQ makes of it; another type, which only a foreign hand writes, holds no runs."""
+        return bool(self._wire.execute("TYPE", key) == kind)
 
     def _scan(self, command: str, key: str, width: int) -> Iterator[str]:
         cursor = b"0"

@@ -51,7 +51,7 @@ class Lease:
     """The lease of one namespace, for one daemon, over one wire to *server*."""
 
     def __init__(self, wire: Wire, keys: Keys, server: Server, clock: Clock, daemon_id: str, lease_ms: int) -> None:
-        self._scripts, self._server, self._clock = Scripts(wire, keys), server, clock
+        self._wire, self._scripts, self._server, self._clock = wire, Scripts(wire, keys), server, clock
         self._daemon_id, self._lease_ms = daemon_id, lease_ms
 
     def acquire(self, gen: str | None = None) -> Term | Busy:
@@ -62,6 +62,7 @@ class Lease:
         Raises:
             RedisRefused: the namespace's clock is moved for tests (``meta.offset_ms``).
         """
+        self._server = Server.of(self._wire)  # again: REPLICAOF changes the history under an open connection
         started_ms = self._clock.monotonic_ms()
         reply = self._scripts.call(
             "acquire",
