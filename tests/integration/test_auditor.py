@@ -35,6 +35,7 @@ from zsched.core.model import iso
 from zsched.daemon import auditor as module
 from zsched.daemon.auditor import Auditor
 from zsched.errors import InvalidSchedule, ScheduleNotFound, TriggerError
+from zsched.storage import restoring
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -552,6 +553,31 @@ def test_a_restore_that_comes_too_late_is_tried_again(
     auditing.run()
 
     assert [("a", "due"), ("b", "due")] == sorted(put_back(scene))
+
+
+def test_what_a_client_puts_while_others_are_put_back_stands(
+    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "ROWS", 1)
+    scene.client.schedule(FUNC, id="a", at=SOON)
+    scene.client.schedule(FUNC, id="b", at=SOON)
+    auditing.run()
+    scene.redis.delete(lane(scene))
+    does, puts = module.Restoring.restore, iter(["b"])
+
+    def late(*arguments: Any) -> Any:
+        for id in puts:
+            scene.client.schedule(FUNC, id=id, at=SOON + timedelta(hours=1))
+        return does(*arguments)
+
+    monkeypatch.setattr(module.Restoring, "restore", late)
+
+    told = auditing.run()
+
+    assert [("a", True), ("b", False)] == sorted((each["schedule_id"], each["repaired"]) for each in told)
+    assert [("a", "due")] == put_back(scene)
+    assert SOON + timedelta(hours=1) == scene.client.get("b").next_at.replace(microsecond=SOON.microsecond)
+    assert [] == auditing.run()
 
 
 # -- in a daemon --------------------------------------------------------------------------------------

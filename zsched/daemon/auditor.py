@@ -276,12 +276,9 @@ class Auditor:
         """Say each alarm, and put right what is for us; *end* is the log's, up to which they are true."""
         by_id = {alarm.id: alarm for alarm in alarms}
         scattered = {id for id in by_id if len(look.places[id]) > 1}
-        repaired: set[str] = set()
+        repaired, touched = set[str](), set[str]()
         for portion in portions(alarm.row for alarm in by_id.values() if alarm.row is not None):
-            rows, entry = self._restore(restoring, portion, end)
-            if entry is None:
-                continue
-            end = entry
+            rows, end = self._restore(restoring, portion, end, touched)
             stays = [(row.id, _place_of(row)) for row in rows if row.id in scattered]
             is_cleared = not stays or self._audit.clear(term, end, stays)
             repaired |= {row.id for row in rows if is_cleared or row.id not in scattered}
@@ -292,20 +289,22 @@ class Auditor:
         going.repaired += len(repaired)
 
     def _restore(
-        self, restoring: Restoring, rows: list[Restored], end: Position
-    ) -> tuple[list[Restored], Position | None]:
-        """Put back *rows*, but for those that are touched meanwhile: these, and the entry that says so if there is."""
+        self, restoring: Restoring, portion: list[Restored], end: Position, touched: set[str]
+    ) -> tuple[list[Restored], Position]:
+        """
+        Put back *portion*, but for what the log *touched* behind the alarms, which grows as it goes on behind *end*.
+        Those that were put back, and the log's end.
+        """
         for _ in range(_TRIES):
-            if (written := restoring.restore(rows, end, lambda: None)) is not None:
+            rows = [row for row in portion if row.id not in touched]
+            if rows and (written := restoring.restore(rows, end, lambda: None)) is not None:
                 return rows, written.entry
-            read = self._read_on(end, end)
+            read = self._read_on(end, end) if rows else None
             if read is None:
                 break
-            touched, end = read
-            rows = [row for row in rows if row.id not in touched]
-            if not rows:
-                break
-        return [], None
+            touched |= read[0]
+            end = read[1]
+        return [], end
 
     def _say(self, going: Pass, alarm: Alarm, *, is_repaired: bool) -> None:
         """Say what is wrong; what lasts, once."""
