@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,11 +21,17 @@ class Server(EmbeddedRedis):
     """
     With an append-only file and a loopback port. Files are changed only while it does not run.
 
-    Rewriting the append-only file is off, so that what is in it is what was written, in that order.
+    Rewriting the append-only file is off, so that what is in it is what was written, in that order. It starts with no
+    file that is torn at its end, as deploy/redis/redis.conf says and why: ``redis-check-aof`` mends it before.
     """
 
     def __init__(self, guard: Guard, config: Mapping[str, str] | None = None) -> None:
-        wanted = {"appendfsync": "everysec", "auto-aof-rewrite-percentage": "0", "repl-diskless-sync-delay": "0"}
+        wanted = {
+            "appendfsync": "everysec",
+            "aof-load-truncated": "no",
+            "auto-aof-rewrite-percentage": "0",
+            "repl-diskless-sync-delay": "0",
+        }
         super().__init__(tcp=True, appendonly=True, config=wanted | dict(config or {}), guard=guard)
 
     def start(self) -> None:
@@ -49,6 +56,7 @@ class Server(EmbeddedRedis):
         """What ``copy_files`` copied is what it loads next."""
         self._remove_files()
         shutil.copytree(source, self.folder, dirs_exist_ok=True)
+        self._mend_aof()  # it was copied while it was written
 
     def put_rdb_back(self, rdb: Path) -> None:
         """The file that SAVE wrote is what it loads next: an append-only file may begin with one."""
@@ -68,7 +76,17 @@ class Server(EmbeddedRedis):
         there = last.stat().st_size
         with last.open("r+b") as file:
             file.truncate(max(there - size, 0))
+        self._mend_aof()
         return min(size, there)
+
+    def _mend_aof(self) -> None:
+        """Take a torn end off the append-only file, back to before a MULTI without its EXEC."""
+        tool = self.folder / "redis-check-aof"  # the server's binary is it, by that name
+        tool.unlink(missing_ok=True)
+        tool.symlink_to(self.server.path)
+        files = [self.folder / "appendonlydir" / "appendonly.aof.manifest", self.folder / "appendonly.aof"]
+        for file in filter(Path.exists, files):
+            subprocess.run([tool, "--fix", file], input=b"y\n", check=True, capture_output=True)
 
     def _remove_files(self) -> None:
         for name in _FILES:
