@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# Processes that run tests; most of a test's time is waiting. WORKERS=0 runs all in one, for --pdb and -s.
+WORKERS ?= 3
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -19,7 +21,7 @@ run: $(STAMP) ## a private Redis, the daemon and a worker with demo schedules; F
 	@exec $(BIN)/zsched up --demo $(if $(FOR),--for $(FOR))
 
 test: lint ## lint, then the tests; ARGS="-k cron -x" goes to pytest, ZSCHED_REDIS_SERVER=/path picks the Redis
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 lint: $(STAMP) ## ruff (rules and format) and mypy --strict
 	@$(BIN)/ruff check . bin/zsched

@@ -80,7 +80,8 @@ class Archive:
         self.gens = str(facts.get("gens", "")).split()  # of the data sets that it followed, the last one last
         self.complete_since: str | None = facts.get("complete_since")  # START, or t in µs; None: it knows nothing yet
         self.position = body.position_of(facts.get("position"))
-        self.unknown_entries = int(facts.get("unknown_entries", 0))
+        self.unknown_entries = int(facts.get("unknown_entries", 0))  # that the state lacks, perhaps
+        self._unknown_before = 0  # those of the state that a bootstrap replaces
         self._known_from = int(facts.get("known_from", 0))
         self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
         self._n = int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
@@ -149,7 +150,7 @@ class Archive:
             self.abandon_bootstrap()
         self.commit()  # what was appended to the old state belongs to it
         self._begin()
-        self._boot_n = self._n
+        self._boot_n, self._unknown_before = self._n, self.unknown_entries
         self._start_fold(self._life + 1)
         self._set(boot_n=self._n)
 
@@ -178,6 +179,7 @@ class Archive:
             self._db.execute("DELETE FROM fact WHERE name = 'boot_n'")
             self._db.execute("DELETE FROM live WHERE life <= ?", (old,))
             self._set(life=self._life)
+        self.unknown_entries -= self._unknown_before  # of the state that is no more
         self.note(complete_since=complete_since)
         self.commit()
 
@@ -194,6 +196,7 @@ class Archive:
             self._commit()
             self._n = int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
         self._boot_n, self._tail = None, self.position
+        self.unknown_entries = self._unknown_before or self.unknown_entries
         self._start_fold(self._life)
 
     # -- state ------------------------------------------------------------------------------------

@@ -244,7 +244,7 @@ def _restore(entry: Entry, _: str) -> Iterator[Change]:
     for _at, row in restored(entry):
         what, why = _RESTORED.get(row.place, (What.RESTORED, reason))
         run_id = f"{row.id}-{row.run}" if row.run else None
-        yield _one(entry, row.id, what, run_id=run_id, nominal_ms=row.due_ms, why=why or row.place)
+        yield _one(entry, row.id, what, run_id=run_id, nominal_ms=row.due_ms, why=why or reason)
 
 
 def _nothing(entry: Entry, _: str) -> Iterator[Change]:
@@ -271,7 +271,7 @@ _RESTORED = {
     "open": (What.PUSHED_AGAIN, "uncertain"),
     "skipped": (What.SKIPPED, "uncertain"),
     "refused": (What.QUARANTINED, "it was not over when Redis lost it, and cannot be pushed: its queue is broken"),
-    "gone": (What.WITHDRAWN, "lost"),
+    "gone": (What.WITHDRAWN, ""),
 }
 _ADVANCED = {
     "fired": (What.FIRED, ""),

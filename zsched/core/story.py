@@ -297,6 +297,8 @@ class _Teller:
         return f"pushed again; run {change.run_id}; uncertain: Redis lost it before it was over, so {doubt}"
 
     def _withdrawn(self, change: Change) -> str:
+        if change.why == "audit":
+            return "taken out: RQ has its run already, so it does not wait any more"
         return "taken out again: Redis had gone back to a time before it fired or was cancelled"
 
     # -- parts of a line --------------------------------------------------------------------------

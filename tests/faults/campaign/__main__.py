@@ -48,6 +48,8 @@ def main(
     with ExitStack() as stack:
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zsched-campaign-")))
         folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):  # archives of an earlier campaign would put its schedules back
+            raise click.BadParameter(f"{folder} is not empty; give another one", param_hint="--keep")
         if clock or any(BY_NAME[name].is_extra for name in only):
             stack.enter_context(movable(folder))
         faults = chosen(only or _named_points(without), clock=clock)
