@@ -58,7 +58,7 @@ def test_kill_9_of_redis_in_the_middle_loses_nothing_and_repeats_nothing(start_d
         assert_dense(watch)
         daemon.wait_for("redis_back")
         assert 1 == len(daemon.of("redis_lost"))
-        assert 2 == len(daemon.of("term_began"))
+        assert daemon.of("term_began")[1]["hold_ms"] > 0
 
 
 def assert_doubtful_ones_are_marked(watch: redis.Redis, runs: list[str], before: set[str]) -> None:

@@ -1,7 +1,8 @@
 """
 Client, daemon and command line behind real Sentinels: they follow the master wherever it goes.
 
-How long nothing was dispatched stands in what the tests print (``-rA``).
+How long nothing was dispatched stands in what the tests print (``-rA``). Short by default; ``ZSCHED_TEST_LONG=1``
+makes it 20,000 one-shots.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
-RUNS = 4_000  # one a millisecond
+RUNS = 20_000 if os.environ.get("ZSCHED_TEST_LONG") == "1" else 4_000  # one a millisecond
+DURABLE = 200  # put when no replica hears of them: only the archive has them
 WITHIN_MS = 12_000  # without dispatching; measured 4.5 to 6 s: 0.5 to notice, about 2 to choose, 2 for the hold
 UNSAFE = {"min-replicas-to-write": "0"}
 
@@ -45,6 +47,13 @@ def schedule_stream(url: str, server: EmbeddedRedis, number: int = RUNS) -> list
     assert number == Client.from_url(url).schedule_many(rows).created
     replicate(server)
     return [f"s{n:05d}-{begin_ms + n}" for n in range(number)]
+
+
+def schedule_durable(url: str, at_ms: int) -> list[str]:
+    """Schedule DURABLE one-shots; their run ids. An archive has them when this returns."""
+    rows = [{"func": "app.run", "id": f"d{n:05d}", "at": from_ms(at_ms), "durable": True} for n in range(DURABLE)]
+    assert DURABLE == Client.from_url(url).schedule_many(rows).created
+    return [f"d{n:05d}-{at_ms}" for n in range(DURABLE)]
 
 
 def replicate(server: EmbeddedRedis) -> None:
@@ -122,14 +131,16 @@ def test_after_kill_9_of_the_master_dispatch_goes_on_and_what_was_pushed_before_
             replica.suspend()
         client.execute_command("CLIENT", "KILL", "TYPE", "replica")
         kept = client.llen("rq:queue:default")
+        durable = schedule_durable(sentinels.url, server_now_ms(old) + 2_000)
         eventually(lambda: client.llen("rq:queue:default") > kept + 100)
         pushed = set(queued(client))
     old.kill()
     for replica in sentinels.servers[1:]:
         replica.resume()
 
-    with connect(eventually(lambda: server_with(sentinels, RUNS), within_s=30).tcp_url) as client:
-        assert set(expected) == set(queued(client))
+    number = RUNS + DURABLE
+    with connect(eventually(lambda: server_with(sentinels, number), within_s=60).tcp_url) as client:
+        assert {*expected, *durable} == set(queued(client))
         assert [] == doubles(queued(client))
         assert [] == doubles([run for run, _ in fired(client)])
         assert_dense(client)
@@ -161,7 +172,7 @@ def test_after_a_failover_that_was_asked_for_all_of_the_daemon_moves_to_the_new_
 
     daemon.wait_for("term_began", 2)
     with connect(new.tcp_url) as watch:
-        eventually(lambda: watch.llen("rq:queue:default") >= RUNS, within_s=30)
+        eventually(lambda: watch.llen("rq:queue:default") >= RUNS, within_s=60)
         assert set(expected) == set(queued(watch))
         assert [] == doubles(queued(watch))
         assert_dense(watch)

@@ -53,6 +53,7 @@ class Lease:
     def __init__(self, wire: Wire, keys: Keys, server: Server, clock: Clock, daemon_id: str, lease_ms: int) -> None:
         self._wire, self._scripts, self._server, self._clock = wire, Scripts(wire, keys), server, clock
         self._daemon_id, self._lease_ms = daemon_id, lease_ms
+        self._has_tried = False
 
     def acquire(self, gen: str | None = None) -> Term | Busy:
         """
@@ -62,7 +63,9 @@ class Lease:
         Raises:
             RedisRefused: the namespace's clock is moved for tests (``meta.offset_ms``).
         """
-        self._server = Server.of(self._wire)  # again: REPLICAOF changes the history under an open connection
+        if self._has_tried:  # ask again: REPLICAOF changes the history under an open connection
+            self._server = Server.of(self._wire)
+        self._has_tried = True
         started_ms = self._clock.monotonic_ms()
         reply = self._scripts.call(
             "acquire",
