@@ -39,10 +39,11 @@ from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.restoring import Restoring, portions
+from zsched.storage.restoring import ROWS, Restoring, portions
 
 _BACK: Final = 100  # log entries read at a time, backwards
 _PAGE: Final = 200  # schedules compared at a time
+_LEAST: Final = 10  # rows put back at a time, however quickly the log goes on
 
 
 class HistoryChanged(Exception):
@@ -102,7 +103,7 @@ class Merge:
         self.done: Counter[str] = Counter()  # rows that were put back, by place
         self.pushed = 0  # runs that were pushed again, as far as their queues took them
         self.on_restored: Callable[[Position, list[Restored]], None] | None = None  # hears what each entry put back
-        self._ahead = Ahead(iter(()))
+        self._ahead, self._size = Ahead(iter(())), ROWS
         self._touched: dict[Key, int] | None = None  # behind what both have; None: all that is known
 
     def compare(self) -> None:
@@ -240,20 +241,22 @@ class Merge:
     def _restore(self, rows: list[Restored]) -> set[str]:
         """
         Put *rows* back, but for those of schedules that somebody touches meanwhile: the ids of these, which have to be
-        compared again.
+        compared again. Where the log goes on quickly, portions get small: less time passes from reading it to writing.
         """
         touched = set[str]()
-        for portion in portions(rows):
-            while untouched := [row for row in portion if row.id not in touched]:
-                written = self._restoring.restore(untouched, self.seen, self._ahead.fetch)
-                if written is None:
-                    touched |= self._read_on()
-                    continue
-                self.seen = written.entry
-                self.branch.take(untouched)
-                self.done.update(row.place for row in untouched)
-                self.pushed += written.pushed
-                if self.on_restored is not None:
-                    self.on_restored(written.entry, untouched)
-                break
+        while rows := [row for row in rows if row.id not in touched]:
+            portion = next(portions(rows[: self._size]))
+            written = self._restoring.restore(portion, self.seen, self._ahead.fetch)
+            if written is None:
+                touched |= self._read_on()
+                self._size = max(self._size // 4, _LEAST)
+                continue
+            self._size = min(self._size * 2, ROWS)
+            self.seen = written.entry
+            self.branch.take(portion)
+            self.done.update(row.place for row in portion)
+            self.pushed += written.pushed
+            if self.on_restored is not None:
+                self.on_restored(written.entry, portion)
+            rows = rows[len(portion) :]
         return touched

@@ -152,7 +152,8 @@ def _fate(audit: Audit, call: Call) -> Findings:
         is_there = run_id in audit.received or _has_outcome(audit, call.id, run_id)
         is_there |= call.verb == "put" and any(_still_waits(audit, call, place.due_ms) for place in where)
         told = f"{run_id} was not received"
-        if not is_there and any(push.entry in audit.final for push in audit.histories.pushes.get(run_id, ())):
+        pushes = audit.histories.pushes.get(run_id, ())
+        if not is_there and (_is_given_up(audit, call.id, run_id) or any(push.entry in audit.final for push in pushes)):
             pushed_us = max(push.t_us for push in audit.histories.pushes[run_id])
             if audit.is_disturbed(pushed_us, _QUEUED_US):
                 audit.tolerated["pushed, and lost by a disturbed worker"] += 1
@@ -191,6 +192,12 @@ def _has_outcome(audit: Audit, id: str, run_id: str) -> bool:
         if is_its and change.what in (What.SKIPPED, What.CANCELLED, What.QUARANTINED, What.DUPLICATE):
             return True
     return False
+
+
+def _is_given_up(audit: Audit, id: str, run_id: str) -> bool:
+    """Whether RQ says that the run failed: of one that was not received, because a worker lost it on its way."""
+    ends = (change for change in audit.histories.changes[id] if change.what is What.RUN_ENDED)
+    return any(change.run_id == run_id and change.why in ("failed", "stopped") for change in ends)
 
 
 def _still_waits(audit: Audit, call: Call, due_ms: int | None) -> bool:

@@ -1,0 +1,303 @@
+"""
+Redis loses its data while a client writes all the time: what was acknowledged is back, what is new stands.
+
+Short by default; ``ZSCHED_TEST_LONG=1`` makes it 100,000 schedules and an RDB of 30 s ago; a test then takes two
+minutes (``-o faulthandler_timeout=600``). Of a master that is killed while one-shots come due see test_sentinel.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.faults.archives import (
+    assert_state_is_redis_own,
+    await_caught_up,
+    history,
+    log_in,
+    stop_standby_first,
+)
+from tests.faults.ledger import connect, doubles, queued
+from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.test_archive_redis_lost import put_back, put_back_by, redis_with_rdb, two_daemons
+from zsched import Client, NotArchived, RedisUnavailable
+from zsched.core.changes import What, changes
+from zsched.core.clock import from_ms
+from zsched.core.log import Entry, restored
+from zsched.core.touches import touches
+
+pytestmark = pytest.mark.redis
+IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"
+SCHEDULES = 100_000 if IS_LONG else 3_000
+RDB_AGE_S = 30.0 if IS_LONG else 3.0
+PAUSE_S = 1 / 200  # between two writes
+BUSY_S = 10.0 if IS_LONG else 2.5  # of writing before a loss
+LAG_S = 1.5  # of an archive, at most: what was acknowledged before that must be back
+SOON_S = 0.5
+WITHIN_S = 300.0 if IS_LONG else 30.0
+IN_DOUBT = 30  # runs that wait in the queue when it is lost, of each kind
+
+Start = Callable[..., DaemonProcess]
+
+
+class Act(NamedTuple):
+    """
+    What a client did to schedule *id*, and when it asked and was answered (monotonic clock). ``next_at``: what it was
+    told; None for a cancel, or when it will have fired, with ``run_id``. ``is_known``: it was answered.
+    """
+
+    id: str
+    began_s: float
+    ended_s: float
+    next_at: datetime | None = None
+    run_id: str | None = None
+    is_durable: bool = False
+    is_known: bool = True
+
+
+class Loss(NamedTuple):
+    """When Redis lost something: between two instants of the monotonic clock."""
+
+    began_s: float
+    ended_s: float
+
+    def spares(self, act: Act) -> bool:
+        """Whether what *act* did must stand in the end."""
+        is_safe = act.is_durable or act.ended_s < self.began_s - LAG_S or act.began_s > self.ended_s
+        return act.is_known and is_safe
+
+
+class Writer:
+    """
+    Inside the block a client writes, one call after the other, PAUSE_S between them: new schedules, every 20th call a
+    durable one, one-shots that are due soon, and other times for or cancels of *ids*. Each id is touched once.
+    """
+
+    def __init__(self, url: str, ids: Iterable[str]) -> None:
+        self.acts: list[Act] = []
+        self._client, self._ids = Client.from_url(url, durable_timeout_s=0.5), iter(ids)
+        self._ending = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._write_on)
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def go_on(self, for_s: float) -> None:
+        """Return when it has written for so long from now."""
+        until_s = time.monotonic() + for_s
+        eventually(lambda: self._error or (self.acts and self.acts[-1].ended_s > until_s), for_s + WITHIN_S)
+
+    def allowed(self, before: dict[str, datetime | None], loss: Loss) -> dict[str, set[datetime | None]]:
+        """By id, the next times that it may have in the end, None: not there. What is in no doubt has one."""
+        may: dict[str, set[datetime | None]] = {id: {next_at} for id, next_at in before.items()}
+        for act in self.acts:
+            old = set() if loss.spares(act) else may.get(act.id, {None})
+            may[act.id] = {*old, act.next_at}
+        return may
+
+    def unknown(self) -> set[str]:
+        """The ids of calls that were not answered."""
+        return {act.id for act in self.acts if not act.is_known}
+
+    def due(self, loss: Loss) -> set[str]:
+        """The runs that must be in the queue in the end."""
+        return {act.run_id for act in self.acts if act.run_id and loss.spares(act)}
+
+    def _write_on(self) -> None:
+        try:
+            for number in itertools.count():
+                self._act(number)
+                if self._ending.wait(PAUSE_S):
+                    return
+        except BaseException as error:
+            self._error = error
+
+    def _act(self, number: int) -> None:
+        began_s, later = time.monotonic(), in_an_hour()
+        id, is_durable, run_id, next_at = f"new-{number}", number % 20 == 0, None, None
+        try:
+            if number % 10 == 3:
+                id = next(self._ids, id)
+                next_at = self._client.schedule("app.task", id=id, at=later + timedelta(hours=1)).next_at
+            elif number % 10 == 6:
+                id = next(self._ids, id)
+                if self._client.cancel(id) != "cancelled":  # Redis has lost it, and it will be put back
+                    return
+            elif number % 10 == 9:
+                run_id = self._client.schedule("app.task", id=id, after=SOON_S).run_id
+            elif number % 2:
+                next_at = self._client.schedule("app.task", id=id, every=3600).next_at
+            else:
+                next_at = self._client.schedule("app.task", id=id, at=later, durable=is_durable).next_at
+        except (RedisUnavailable, NotArchived):
+            self.acts.append(Act(id, began_s, time.monotonic(), is_known=False))
+        else:
+            self.acts.append(Act(id, began_s, time.monotonic(), next_at, run_id, is_durable))
+
+
+def in_an_hour() -> datetime:
+    return from_ms(time.time_ns() // 1_000_000 + 3_600_000)
+
+
+def fill(client: Client) -> dict[str, datetime | None]:
+    """Put SCHEDULES, half of them recurring, all due in an hour; what Redis says of them."""
+    at = in_an_hour()
+    rules = [{"every": 3600}, {"cron": f"{at.minute} {at.hour} * * *"}]
+    times = itertools.cycle([{"at": at}, rules[0], {"at": at}, rules[1]])
+    rows = ({"func": "app.task", "id": f"s{n}", **next(times)} for n in range(SCHEDULES))
+    assert SCHEDULES == client.schedule_many(rows).created
+    return next_times(client)
+
+
+def next_times(client: Client) -> dict[str, datetime | None]:
+    return {one.id: one.next_at for one in client.list()}
+
+
+def assert_all_back(client: Client, writer: Writer, before: dict[str, datetime | None], loss: Loss) -> None:
+    """Every schedule is as it must be, or may be."""
+    may, now = writer.allowed(before, loss), next_times(client)
+    assert any(act.is_durable and loss.began_s - LAG_S < act.ended_s < loss.began_s for act in writer.acts)
+    ids = (may.keys() | now.keys()) - writer.unknown()
+    wrong = {id: (may.get(id), now.get(id)) for id in ids if now.get(id) not in may.get(id, ())}
+    assert {} == wrong, f"{len(wrong)} of {len(may)}"
+
+
+def pushes(entries: list[Entry]) -> list[tuple[str, bool]]:
+    """The runs that *entries* say were pushed, in order, and whether marked uncertain."""
+    pushed = (What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN)
+    told = itertools.chain.from_iterable(map(changes, entries))
+    return [(change.run_id or "", change.why == "uncertain") for change in told if change.what in pushed]
+
+
+def unmarked_doubles(entries: list[Entry]) -> set[str]:
+    """Runs that were pushed before when they were pushed without a mark."""
+    seen, wrong = set[str](), set[str]()
+    for run_id, is_marked in pushes(entries):
+        if run_id in seen and not is_marked:
+            wrong.add(run_id)
+        seen.add(run_id)
+    return wrong
+
+
+def rows_put_back(url: str) -> int:
+    return sum(len(list(restored(entry))) for entry in log_in(url) if entry.kind == "restore")
+
+
+def tell(name: str, **figures: object) -> None:
+    sys.stdout.write(f"measured, {name}: {', '.join(f'{word} {figure}' for word, figure in figures.items())}\n")
+
+
+def since(instant_s: float) -> float:
+    return round(time.monotonic() - instant_s, 2)
+
+
+def test_an_emptied_redis_gets_back_all_that_was_acknowledged_while_a_client_writes(
+    start_daemon: Start, tmp_path: Path
+) -> None:
+    paths = [tmp_path / "one.db", tmp_path / "two.db"]
+    with redis_with_rdb() as server, connect(server.url) as watch:
+        daemons, client = two_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
+        for policy in ("refire", "skip"):
+            rows = [{"func": "app.task", "id": f"{policy}-{n}", "after": 0} for n in range(IN_DOUBT)]
+            client.schedule_many({**row, "on_uncertain": policy} for row in rows)
+        before = fill(client)
+        eventually(lambda: watch.llen("rq:queue:default") == 2 * IN_DOUBT)
+        waiting = queued(watch)
+        await_caught_up(server.url, *paths, within_s=WITHIN_S)
+
+        with Writer(server.url, (f"s{n}" for n in range(100, SCHEDULES))) as writer:
+            writer.go_on(BUSY_S)
+            began_s = time.monotonic()
+            watch.flushall()
+            loss = Loss(began_s, time.monotonic())
+            eventually(lambda: sum(len(daemon.of("recovery_done")) for daemon in daemons), WITHIN_S)
+            first_s = since(loss.ended_s)
+            eventually(lambda: all(daemon.of("recovery_done") for daemon in daemons), WITHIN_S)
+            both_s = since(loss.ended_s)
+            writer.go_on(1)
+        eventually(lambda: writer.due(loss) <= set(queued(watch)), WITHIN_S)
+        await_caught_up(server.url, *paths, within_s=WITHIN_S)
+        together = put_back_by(daemons)
+        stories = [client.why(id) for id in ("s0", "s1", "refire-0", "skip-0")]
+        again, _ = client.history(status="pushed_again", limit=1000)
+        skipped, _ = client.history(status="skipped", limit=1000)
+        took_ms = [daemon.of("recovery_done")[0]["took_ms"] for daemon in daemons]
+        tell("emptied", back_s=first_s, both_s=both_s, took_ms=took_ms, written=len(writer.acts), **together)
+
+        assert_all_back(client, writer, before, loss)
+        now_queued = queued(watch)
+        assert [] == doubles(now_queued)
+        refired = {run for run in waiting if run.startswith("refire-")}
+        assert refired == {run for run in now_queued if run.startswith("refire-")}
+        assert {b"1"} == {watch.hget(f"rq:job:{run}", "zs_uncertain") for run in refired}
+        assert refired <= {change.run_id for change in again}
+        assert [] == [run for run in now_queued if run.startswith("skip-")]
+        assert {f"skip-{n}" for n in range(IN_DOUBT)} == {change.id for change in skipped}
+        for story in stories[:2]:
+            assert [What.PUT, What.RESTORED] == [change.what for change in story.changes]
+            assert "created for" in story.lines[0][1]
+            assert "put back, due" in story.lines[1][1]
+        assert "pushed again" in stories[2].lines[-1][1]
+        assert "a lost Redis may have pushed it already" in stories[3].lines[-1][1]
+        stop_standby_first(daemons, watch)
+        for path in paths:
+            assert set() == unmarked_doubles(history(path))
+            assert_state_is_redis_own(server.url, path)
+
+
+def test_of_an_older_rdb_only_what_changed_since_is_put_back_while_a_client_writes(
+    start_daemon: Start, tmp_path: Path
+) -> None:
+    paths, saved = [tmp_path / "one.db", tmp_path / "two.db"], tmp_path / "old.rdb"
+    with redis_with_rdb() as server, connect(server.url) as watch:
+        daemons, client = two_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
+        before = fill(client)
+        with Writer(server.url, (f"s{n}" for n in range(100, SCHEDULES))) as writer:
+            writer.go_on(1)
+            watch.save()
+            shutil.copy(server.folder / "dump.rdb", saved)
+            writer.go_on(RDB_AGE_S)
+            began_s = time.monotonic()
+            put_back(server, saved)
+            loss = Loss(began_s, time.monotonic())
+            eventually(lambda: all(daemon.of("recovery_done") for daemon in daemons), WITHIN_S)
+            both_s = since(loss.ended_s)
+            writer.go_on(1)
+        eventually(lambda: writer.due(loss) <= set(queued(watch)), WITHIN_S)
+        await_caught_up(server.url, *paths, within_s=WITHIN_S)
+        stop_standby_first(daemons, watch)
+
+        assert_all_back(client, writer, before, loss)
+        rows, touched = rows_put_back(server.url), max(map(lost_keys, paths, daemons))
+        tell("older RDB", both_s=both_s, written=len(writer.acts), touched=touched, rows=rows, of=len(before))
+        assert 0 < rows <= touched < len(before)
+        assert [] == doubles(queued(watch))
+        for path in paths:
+            assert set() == unmarked_doubles(history(path))
+            assert_state_is_redis_own(server.url, path)
+
+
+def lost_keys(path: Path, daemon: DaemonProcess) -> int:
+    """How many schedules and runs the stretch touched that was lost, by the archive at *path*."""
+    told, entries = daemon.of("redis_history_lost")[0], history(path)
+    ids = [entry.position.id for entry in entries]
+    lost = entries[ids.index(told["common"]) + 1 : ids.index(told["had"]) + 1]
+    return len({touch.key for entry in lost for touch in touches(entry, "")})
