@@ -538,10 +538,11 @@ def test_a_restore_that_comes_too_late_is_tried_again(
     auditing.run()
     scene.redis.zrem(lane(scene), "a")
     scene.redis.zadd(lane(scene, "low"), {"b": 5})
-    does, puts = module.Restoring.restore, iter(range(100))
+    does, puts = module.Restoring.restore, count()
 
     def late(*arguments: Any) -> Any:
-        scene.client.schedule(FUNC, id=f"new{next(puts)}", at=SOON)
+        for _ in range(21):  # more than the script looks at
+            scene.client.schedule(FUNC, id=f"new{next(puts)}", at=SOON)
         return does(*arguments)
 
     monkeypatch.setattr(module.Restoring, "restore", late)

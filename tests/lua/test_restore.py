@@ -372,6 +372,53 @@ def test_nothing_is_done_when_the_log_does_not_end_where_it_was_compared(
     assert before == led.keyspace()
 
 
+BEHIND: dict[str, tuple[tuple[str, ...], bool]] = {  # texts of an entry, and whether it touches schedule a
+    "another put": (("put", "lane", "low", "fields", "0", "rows", "1", "b", "5", "data", "x"), False),
+    "a put": (("put", "lane", "low", "fields", "0", "rows", "2", "b", "5", "data", "x", "a", "5", "data", "x"), True),
+    "another rule": (("put_recurring", "id", "a-1", "due", "5", "schedule", "0", "template", "0"), False),
+    "a rule": (("put_recurring", "id", "a", "due", "5", "schedule", "0", "template", "0"), True),
+    "another fire": (("fire", "runs", f"a-1-{DUE_MS} ab-{DUE_MS}"), False),
+    "a fire": (("fire", "runs", f"b-{DUE_MS} a-{DUE_MS}"), True),
+    "a fire of a namespace": (("fire", "runs", f"a-{DUE_MS}-nshop"), True),
+    "a skip": (("fire", "skipped", f"a-{DUE_MS}"), True),
+    "a cancelled run": (("fire", "cancelled", f"a-{DUE_MS}=canceled"), True),
+    "a quarantine": (("quarantine", "rows", "b low 5 why\na low 5 why"), True),
+    "another advance": (("advance", "rows", f"b fired {DUE_MS} - - - - 0 -"), False),
+    "an advance": (("advance", "rows", f"b fired {DUE_MS} - - - - 0 -\na fired {DUE_MS} - - - - 0 -"), True),
+    "an enqueue": (("enqueue", "run", f"a-{DUE_MS}-r2", "front", "0", "fields", "0"), True),
+    "an end": (("end", "rows", f"a-{DUE_MS} finished - -"), True),
+    "a term": (("term", "daemon", "d", "server", "s"), False),
+    "another archive's restore": (("restore", "reason", "lost", "archive", "archive-2", "rows", "0"), True),
+    "a merge": (("merged", "archive", "archive-2", "positions", "1-1 5"), True),
+    "something unknown": (("teleport", "to", "b"), True),
+}
+
+
+@pytest.mark.parametrize("what", BEHIND)
+def test_what_came_behind_matters_when_it_touches_a_schedule_that_is_put_back(led: Ground, what: str) -> None:
+    (kind, *texts), touches = BEHIND[what]
+    led.put(("first", "+1000"))
+    compared = seen(led)
+    epoch, seq = led.last.id.split("-")
+    fields = ["kind", kind, "t", str(led.now_ms * 1000), *texts]
+    led.redis.execute_command("XADD", led.keys.log(), f"{epoch}-{int(seq) + 1}", *fields)
+    led.redis.hset(led.keys.meta(), "seq", int(seq) + 1)
+
+    reply = restore(led, one_shot(), **compared)
+
+    assert (touches, not touches) == (reply[0] == "AGAIN", "a" in led.places())
+
+
+@pytest.mark.parametrize(("number", "is_much"), [(20, False), (21, True)])
+def test_when_much_came_behind_it_is_compared_again(led: Ground, number: int, is_much: bool) -> None:
+    led.put(("first", "+1000"))
+    compared = seen(led)
+    for n in range(number):
+        led.put((f"b{n}", "+1000"))
+
+    assert is_much == (restore(led, one_shot(), **compared)[0] == "AGAIN")
+
+
 def test_nothing_is_done_when_the_log_is_empty_and_was_not(led: Ground) -> None:
     before = led.keyspace()
 

@@ -298,7 +298,11 @@ class Auditor:
         for _ in range(_TRIES):
             rows = [row for row in portion if row.id not in touched]
             if rows and (written := restoring.restore(rows, end, lambda: None)) is not None:
-                return rows, written.entry
+                if written.entry.seq == end.seq + 1:
+                    return rows, written.entry
+                came = self._read_on(end, end)  # others wrote, of other schedules
+                touched |= came[0] if came is not None else {row.id for row in portion}
+                return rows, came[1] if came is not None else end
             read = self._read_on(end, end) if rows else None
             if read is None:
                 break

@@ -13,7 +13,7 @@ GONE_TOO           with nothing in common, what Redis has and the archive knows 
 LATEST_CHANGE      a restored row keeps its old t; the later t of two archives stands
 OPEN_IS_UNCERTAIN  a run that was fired and not over is pushed again marked, or recorded as skipped
 MERGED_COVERS      a ``merged`` entry names ends of histories that are in this one: nothing is missing
-COMPARE_AND_SET    a restore is refused when the log went on since the comparison (lib/seen.lua)
+COMPARE_AND_SET    a restore is refused when its schedules were touched since the comparison (lib/behind.lua)
 YIELD              who sees that another archive is restoring waits for it
 HOLD, HOLD_ENDS    nothing fires meanwhile; the hold lapses by itself when the restorer dies
 MERGED_STAYS       who merged follows the new history only if that still has the ``merged`` entry
@@ -191,10 +191,22 @@ class Merge:
             entries = entries[1:]
         before, touched = self.branch.restored, set[str]()
         for entry in entries:
-            touched |= self._add(entry)
+            if not self._is_mine(entry):
+                touched |= self._add(entry)
             self.seen = entry.position
         if self.branch.restored != before:
             raise OtherRestores
+        return touched
+
+    def _is_mine(self, entry: Entry) -> bool:
+        """Whether this archive put something back by *entry*, so that the branch has it already."""
+        return entry.kind == "restore" and entry.body[3] == self._recall.archive.encode()
+
+    def _read_to(self, entry: Position) -> set[str]:
+        """Take in what the log has behind ``seen`` up to *entry*, of this merge; the ids that others touched."""
+        touched = set[str]()
+        while self.seen is not None and self.seen.order < entry.order:
+            touched |= self._read_on()
         return touched
 
     # -- rows -------------------------------------------------------------------------------------
@@ -252,8 +264,10 @@ class Merge:
                 self._size = max(self._size // 4, _LEAST)
                 continue
             self._size = min(self._size * 2, ROWS)
-            self.seen = written.entry
             self.branch.take(portion)
+            if self.seen is not None and written.entry.seq > self.seen.seq + 1:  # others wrote, of other schedules
+                touched |= self._read_to(written.entry)
+            self.seen = written.entry
             self.done.update(row.place for row in portion)
             self.pushed += written.pushed
             if self.on_restored is not None:

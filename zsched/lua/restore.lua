@@ -24,7 +24,6 @@ local schedule_prefix, template_prefix, run_suffix, seen_entry, seen_t, hold_for
   row_count = unpack(ARGV, 1, 9)
 hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/meta.lua
--- include lib/seen.lua
 -- include lib/hold_on.lua
 -- include lib/iso.lua
 -- include lib/find.lua
@@ -73,6 +72,11 @@ for n = 1, row_count do
   replaced[id] = replaced[id] or IS_SCHEDULE[place]
   rows[n], ids[n], at = row, id, after
 end
+local wanted = {}
+for _, id in ipairs(ids) do
+  wanted[id] = true
+end
+-- include lib/behind.lua
 local found = find(ids)
 
 local entry = append('restore', {'reason', reason, 'archive', archive, 'rows', row_count, unpack(ARGV, 10)})
