@@ -38,6 +38,9 @@ _OLDEST: Final = 1000  # remembered ones that every pass asks about
 _BEHIND: Final = 1000  # and behind them, in turn
 _AROUND: Final = 1000  # and in the state, round after round
 _LOOKED_AT: Final = 5000  # rows of the state, of which most may wait: 2.5 ms (measured)
+_EVERY_MS: Final = 500.0  # from one pass to the next
+# While nothing ends: a pass takes some 40 ms of the interpreter from the thread that fires (p99 of lateness: measured).
+_SELDOM_MS: Final = 4000.0
 _LOOKED_AT_FIRST: Final = 20_000  # in a term's first round, which finds what ended when nobody led
 _AT_ONCE: Final = 200  # runs per script: Redis does nothing else meanwhile
 _MANY: Final = 200  # ends in one pass, after which the next follows at once
@@ -49,10 +52,10 @@ class Tracker:
     """What a leader does about runs that end. ``name`` and ``every_ms`` are for the warden."""
 
     name: Final = "tracker"
-    every_ms: Final = 500.0
 
     def __init__(self, archiver: Archiver, keys: Keys) -> None:
         self._archiver, self._keys = archiver, keys
+        self.every_ms = _EVERY_MS
         self._around: Run | None = None  # where the look through the state goes on: also in another term
         self._forget(None)
 
@@ -80,6 +83,8 @@ class Tracker:
             asked = self._choose(runs)
         ended = self._track(term, as_of, asked)
         self._make_room(ended)
+        is_in_vain = asked and not ended and not self._first_rounds
+        self.every_ms = min(2 * self.every_ms, _SELDOM_MS) if is_in_vain else _EVERY_MS
         self._archiver.wait_until(self._written, _CATCH_UP_S)
         return ended >= _MANY
 
