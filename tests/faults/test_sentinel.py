@@ -177,7 +177,7 @@ def test_after_a_failover_that_was_asked_for_all_of_the_daemon_moves_to_the_new_
         assert [] == doubles(queued(watch))
         assert_dense(watch)
         pause_ms = longest_pause_ms(watch)
-        eventually(lambda: watch.pubsub_numsub("zsched:{default}:wake")[0][1] == 1)
+        eventually(lambda: watch.pubsub_numsub("zsched:{default}:wake")[0][1] >= 1, within_s=60)
         eventually(lambda: schedules(client, "durable", after=0.01, durable=True))
         eventually(lambda: client.why("durable").source is not None)
         eventually(lambda: role(old) == "slave")
