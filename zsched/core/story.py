@@ -200,10 +200,10 @@ class _Teller:
             self._is_recurring = change.run_id is None
         elif what in _ADVANCES and change.next_ms is not None:
             self._is_recurring = True
+        if what in (What.RUN_ENDED, What.PUSHED_AGAIN) or (what is What.QUARANTINED and change.run_id):
+            return  # of a run: the schedule is where it was
         if what in (What.CANCELLED, What.WITHDRAWN) or (what is What.ENQUEUED and not change.why):
             self.is_there = False  # what is enqueued takes the place of what waited
-        elif what in (What.RUN_ENDED, What.PUSHED_AGAIN) or (what is What.QUARANTINED and change.run_id):
-            pass  # of a run: the schedule is where it was
         elif what in (What.FIRED, What.ENQUEUED, What.SKIPPED) or (what is What.FOUND and change.why == "open"):
             self.is_there = self._is_recurring  # a one-shot goes with its run
         else:
