@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -27,7 +28,7 @@ _LANES = ("high", "normal", "low")
 _REFUSALS = (InvalidSchedule, ScheduleExists, ScheduleNotFound)
 
 
-class Writer:
+class Writer(ABC):
     """One thread of calls through one client. ``rest_s`` between two steps."""
 
     rest_s = 0.1
@@ -49,9 +50,9 @@ class Writer:
         self._stopping.set()
         self._thread.join(60)
 
+    @abstractmethod
     def step(self) -> None:
         """One thing that this client does."""
-        raise NotImplementedError
 
     def settle(self) -> None:
         """What nobody would ever do again is undone, so that everything due gets its turn. After ``stop``."""
