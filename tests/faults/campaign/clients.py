@@ -54,7 +54,7 @@ class Writer(ABC):
     def step(self) -> None:
         """One thing that this client does."""
 
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027  # most clients have nothing to undo
         """What nobody would ever do again is undone, so that everything due gets its turn. After ``stop``."""
 
     def call(self, verb: str, ids: str | Iterable[str], action: Callable[[], Any], **facts: Any) -> Any:
