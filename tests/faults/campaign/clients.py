@@ -28,34 +28,14 @@ _LANES = ("high", "normal", "low")
 _REFUSALS = (InvalidSchedule, ScheduleExists, ScheduleNotFound)
 
 
-class Writer(ABC):
-    """One thread of calls through one client. ``rest_s`` between two steps."""
+class Caller:
+    """One client, each of whose calls is written down with what it was told."""
 
-    rest_s = 0.1
-
-    def __init__(self, name: str, url: str, ledger: Ledger, seed: int) -> None:
-        self.name, self._ledger, self._random = name, ledger, random.Random(f"{seed} {name}")
+    def __init__(self, name: str, url: str, ledger: Ledger) -> None:
+        self.name, self._ledger = name, ledger
         self.client = Client.from_url(url, timeout_s=TIMEOUT_S)
         self.outcome = self.word = ""  # of the last call
         self._number = 0
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def start(self) -> None:
-        """Begin to write."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Write no more; the call in flight ends first."""
-        self._stopping.set()
-        self._thread.join(60)
-
-    @abstractmethod
-    def step(self) -> None:
-        """One thing that this client does."""
-
-    def settle(self) -> None:  # noqa: B027  # most clients have nothing to undo
-        """What nobody would ever do again is undone, so that everything due gets its turn. After ``stop``."""
 
     def call(self, verb: str, ids: str | Iterable[str], action: Callable[[], Any], **facts: Any) -> Any:
         """What *action* returns, or None when it raised; written down for each of *ids*."""
@@ -77,25 +57,13 @@ class Writer(ABC):
         self.outcome, self.word = outcome, told.get("word", word)
         return result if outcome == "done" else None
 
-    def insist(self, call: Callable[[], Any], tries: int = 30) -> Any:
-        """*call* again and again until it is answered, or this client is to stop."""
-        for _ in range(tries):
-            result = call()
-            if self.outcome in ("done", "refused") or self._stopping.wait(0.1):
-                return result
-        return None
-
     def conclude(self, call: Callable[[], Any]) -> None:
-        """The same when this client has stopped."""
+        """*call* again and again until it is answered."""
         for _ in range(100):
             call()
             if self.outcome in ("done", "refused"):
                 return
             threading.Event().wait(0.1)
-
-    def new_id(self) -> str:
-        self._number += 1
-        return f"{self.name}-{self._number}"
 
     def pause(self, id: str) -> None:
         self.call("pause", id, lambda: self.client.pause(id, "for a while"))
@@ -105,6 +73,46 @@ class Writer(ABC):
 
     def cancel(self, id: str) -> None:
         self.call("cancel", id, lambda: self.client.cancel(id))
+
+    def new_id(self) -> str:
+        self._number += 1
+        return f"{self.name}-{self._number}"
+
+
+class Writer(Caller, ABC):
+    """One thread of calls through one client. ``rest_s`` between two steps."""
+
+    rest_s = 0.1
+
+    def __init__(self, name: str, url: str, ledger: Ledger, seed: int) -> None:
+        super().__init__(name, url, ledger)
+        self._random = random.Random(f"{seed} {name}")
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write no more; the call in flight ends first."""
+        self._stopping.set()
+        self._thread.join(60)
+
+    @abstractmethod
+    def step(self) -> None:
+        """One thing that this client does."""
+
+    def settle(self) -> None:  # most clients have nothing to undo
+        """What nobody would ever do again is undone, so that everything due gets its turn. After ``stop``."""
+
+    def insist(self, call: Callable[[], Any], tries: int = 30) -> Any:
+        """The same, unless this client is to stop meanwhile."""
+        for _ in range(tries):
+            result = call()
+            if self.outcome in ("done", "refused") or self._stopping.wait(0.1):
+                return result
+        return None
 
     def _run(self) -> None:
         while not self._stopping.wait(self._random.uniform(0.5, 1.5) * self.rest_s):

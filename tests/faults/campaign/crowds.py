@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tests.faults.campaign.calls import now_us
-from tests.faults.campaign.clients import Writer
+from tests.faults.campaign.clients import Caller
 from tests.faults.campaign.receipts import FUNC
 from tests.faults.campaign.stage import Stage
 from tests.faults.campaign.workers import BULK, ODD
@@ -14,27 +14,27 @@ from zsched.core.clock import from_ms
 _BREAK_QUEUE = "return redis.call('TYPE', KEYS[1]).ok == 'none' and redis.call('SET', KEYS[1], 'not a list') and 1 or 0"
 
 
-def _writer(stage: Stage, name: str) -> Writer:
-    return Writer(f"{name}{now_us() // 1000}", stage.redis.tcp_url, stage.ledger, 0)
+def _caller(stage: Stage, name: str) -> Caller:
+    return Caller(f"{name}{now_us() // 1000}", stage.redis.tcp_url, stage.ledger)
 
 
-def _put(writer: Writer, ids: list[str], due_ms: int, queue: str) -> None:
+def _put(caller: Caller, ids: list[str], due_ms: int, queue: str) -> None:
     rows = [{"func": FUNC, "id": id, "at": from_ms(due_ms), "queue": queue, "allow_past": True} for id in ids]
-    writer.call("put", ids, lambda: writer.client.schedule_many(rows), due_ms=due_ms)
+    caller.call("put", ids, lambda: caller.client.schedule_many(rows), due_ms=due_ms)
 
 
 def same_millisecond(stage: Stage, rng: random.Random) -> None:
-    writer = _writer(stage, "crowd")
+    caller = _caller(stage, "crowd")
     due_ms = now_us() // 1000 + 1_000 + stage.crowd // 5
-    _put(writer, [writer.new_id() for _ in range(stage.crowd)], due_ms, BULK)
+    _put(caller, [caller.new_id() for _ in range(stage.crowd)], due_ms, BULK)
     stage.wait(max(due_ms - now_us() // 1000, 0) / 1000 + 0.5)
 
 
 def malformed(stage: Stage, rng: random.Random) -> None:
     """The other 999 must fire as if nothing were."""
-    writer = _writer(stage, "good")
-    ids, due_ms = [writer.new_id() for _ in range(1_000)], now_us() // 1000 + 2_000
-    _put(writer, ids, due_ms, BULK)
+    caller = _caller(stage, "good")
+    ids, due_ms = [caller.new_id() for _ in range(1_000)], now_us() // 1000 + 2_000
+    _put(caller, ids, due_ms, BULK)
     bad = rng.choice(ids)
     stage.foreign.add(bad)
     key = f"rq:job:{bad}-{due_ms}"
@@ -51,15 +51,15 @@ def malformed(stage: Stage, rng: random.Random) -> None:
 
 def wrong_queue(stage: Stage, rng: random.Random) -> None:
     """What is due for it is quarantined; when it was mended and put again, it fires."""
-    writer = _writer(stage, "odd")
-    ids = [writer.new_id() for _ in range(20)]
+    caller = _caller(stage, "odd")
+    ids = [caller.new_id() for _ in range(20)]
     with stage.watch() as watch:
         while not watch.eval(_BREAK_QUEUE, 1, f"rq:queue:{ODD}"):
             stage.wait(0.01)
-        _put(writer, ids, now_us() // 1000 + 300, ODD)
+        _put(caller, ids, now_us() // 1000 + 300, ODD)
         stage.wait(rng.uniform(0.8, 1.5))
         watch.delete(f"rq:queue:{ODD}")
-    _put(writer, ids, now_us() // 1000 + 300, ODD)
+    _put(caller, ids, now_us() // 1000 + 300, ODD)
     stage.wait(0.3)
 
 
@@ -68,22 +68,22 @@ def churn_rules(stage: Stage, rng: random.Random) -> None:
     The plan of a due rule is on its way for tens of milliseconds, and meanwhile the rule is another one, paused,
     or gone. A plan that were taken all the same would fire at times that are not the rule's, or bring it back.
     """
-    writer = _writer(stage, "churn")
-    client, ids = writer.client, [writer.new_id() for _ in range(8)]
+    caller = _caller(stage, "churn")
+    client, ids = caller.client, [caller.new_id() for _ in range(8)]
     stage.daemons_net.delay_s = 0.06
     until_us = now_us() + 3_000_000
 
     def rule(id: str) -> None:
         every_ms = rng.randint(80, 200)
         action = lambda: client.schedule(FUNC, id=id, every=every_ms / 1000, queue=BULK)  # noqa: E731
-        writer.call("rule", id, action, every_ms=every_ms)
+        caller.call("rule", id, action, every_ms=every_ms)
 
     for id in ids:
         rule(id)
     while now_us() < until_us:
         id = rng.choice(ids)
-        rng.choice([rule, rule, writer.pause, writer.resume, writer.cancel])(id)
+        rng.choice([rule, rule, caller.pause, caller.resume, caller.cancel])(id)
         stage.wait(0.03)  # rules must live long enough to be due
     stage.daemons_net.mend()
     for id in ids:
-        writer.conclude(lambda id=id: writer.cancel(id))  # type: ignore[misc]
+        caller.conclude(lambda id=id: caller.cancel(id))  # type: ignore[misc]

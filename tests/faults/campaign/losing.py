@@ -13,7 +13,7 @@ import shutil
 import redis
 
 from tests.faults.archives import await_caught_up, is_leader
-from tests.faults.campaign.clients import Writer
+from tests.faults.campaign.clients import Caller
 from tests.faults.campaign.receipts import FUNC
 from tests.faults.campaign.server import Server
 from tests.faults.campaign.stage import Stage
@@ -91,12 +91,12 @@ def flush_burst(stage: Stage, rng: random.Random) -> None:
     Between the fires and their being archived: a slow network keeps them from the archives, which have the puts. What
     was pushed comes back as waiting, and must be pushed again marked.
     """
-    writer = Writer(f"burst-{len(stage.losses)}", stage.redis.tcp_url, stage.ledger, 0)
+    caller = Caller(f"burst-{len(stage.losses)}", stage.redis.tcp_url, stage.ledger)
     with stage.watch() as watch:
         due_ms = int(watch.time()[0]) * 1000 + 2_500
-        ids = [writer.new_id() for _ in range(_BURST)]
+        ids = [caller.new_id() for _ in range(_BURST)]
         rows = [{"func": FUNC, "id": id, "at": from_ms(due_ms), "queue": BULK, "allow_past": True} for id in ids]
-        writer.call("put", ids, lambda: writer.client.schedule_many(rows), due_ms=due_ms)
+        caller.call("put", ids, lambda: caller.client.schedule_many(rows), due_ms=due_ms)
         stage.await_archives(sum(seat.is_running for seat in stage.seats))
         stage.daemons_net.delay_s = _SLOW_S
         jobs = [f"rq:job:{id}-{due_ms}" for id in (ids[0], ids[-1])]

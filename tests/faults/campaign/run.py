@@ -20,7 +20,7 @@ import redis
 from tests.faults.archives import KEYS, differences, fact, held_in, history, is_leader, log_in, state_of
 from tests.faults.campaign import places, receipts
 from tests.faults.campaign.calls import now_us
-from tests.faults.campaign.clients import Batches, Ones, Rules, Writer
+from tests.faults.campaign.clients import Batches, Caller, Ones, Rules, Writer
 from tests.faults.campaign.faults import Fault
 from tests.faults.campaign.stage import Stage
 from tests.faults.campaign.witnesses import Window, Witnesses
@@ -144,7 +144,7 @@ class Campaign:
 
     def _fire_one(self, stage: Stage, watch: redis.Redis) -> None:
         """Put a one-shot that is due at once, and see it pushed: nothing holds fire any more."""
-        canary = Writer(f"canary{now_us()}", stage.redis.tcp_url, stage.ledger, 0)
+        canary = Caller(f"canary{now_us()}", stage.redis.tcp_url, stage.ledger)
         put = partial(canary.client.schedule, receipts.FUNC, after=0, queue=BULK)
         put_one = lambda id: canary.call("put", id, lambda: put(id=id), is_relative=True)  # noqa: E731
         told = eventually(lambda: put_one(canary.new_id()), _WELL_S)
