@@ -2,14 +2,19 @@
 
 from zsched.client import Client
 from zsched.core.model import Many, Schedule, Scheduled
+from zsched.core.runs import Run, RunStatus
+from zsched.current import CurrentRun, current_run
 from zsched.errors import (
     ConfigError,
     InvalidSchedule,
     NotArchived,
     NotImportable,
     NotYetBuilt,
+    PayloadGone,
     RedisRefused,
     RedisUnavailable,
+    RunNotFound,
+    RunNotOver,
     ScheduleExists,
     ScheduleInPast,
     ScheduleNotFound,
@@ -22,13 +27,19 @@ __version__ = "0.1.0"
 __all__ = [
     "Client",
     "ConfigError",
+    "CurrentRun",
     "InvalidSchedule",
     "Many",
     "NotArchived",
     "NotImportable",
     "NotYetBuilt",
+    "PayloadGone",
     "RedisRefused",
     "RedisUnavailable",
+    "Run",
+    "RunNotFound",
+    "RunNotOver",
+    "RunStatus",
     "Schedule",
     "ScheduleExists",
     "ScheduleInPast",
@@ -36,4 +47,5 @@ __all__ = [
     "Scheduled",
     "TriggerError",
     "ZschedError",
+    "current_run",
 ]

@@ -34,6 +34,7 @@ from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Found, Overview, Reader
 from zsched.storage.refusals import refusal
+from zsched.storage.reruns import Reruns
 from zsched.storage.rqjob import Encoder
 from zsched.storage.store import Answer, Row, Store
 
@@ -63,6 +64,7 @@ class Client(Past):
         self._clock = clock or SystemClock()
         self._keys, self._encoder = Keys(namespace), Encoder(serializer, payload_limit)
         self._store = Store(link, self._keys, self._encoder)
+        self._reruns = Reruns(link, self._keys)
         super().__init__(Reader(link, self._keys, self._encoder), Inquiry(link, self._keys))
         self._durability = Durability(link, self._keys, self._clock, durable_timeout_s)
 
@@ -192,6 +194,34 @@ class Client(Past):
             answer = self._store.run_now(id, op=_new_id())
         self._expect(answer.word, id)
         return answer.detail or ""
+
+    # -- runs ---------------------------------------------------------------------------------------
+
+    def retry(self, run_id: str) -> str:
+        """
+        Run once more what is over (succeeded, failed, cancelled, lost, expired): an extra run of the same occurrence,
+        with the same call and options and all of its retries; its run id. When RQ has forgotten the run an archive is
+        asked what it was. Of ``meta`` what the job has counts, so perhaps what the task made of it.
+
+        Raises:
+            RunNotFound: neither RQ nor an archive knows it. RunNotOver: it is queued or running, or has not fired.
+            PayloadGone: its arguments are kept nowhere. RedisRefused: a foreign hand changed its job.
+        """
+        with _named(run_id, is_repeatable=False):
+            return self._reruns.retry(run_id, op=_new_id())
+
+    def cancel_run(self, run_id: str) -> str:
+        """
+        Keep a run from running, or stop it: "cancelled" (it waited, and its end is recorded), "stopping" (its worker
+        was told, and what becomes of it is recorded when it ends; RQ's SimpleWorker ignores this) or "already_over".
+        Of a queue with more than 50,000 runs it is not taken out but deleted, which its worker passes over.
+
+        Raises:
+            RunNotFound. RunNotOver: it has not fired (``cancel`` its schedule), or its worker does not listen.
+            RedisRefused: a foreign hand changed its job.
+        """
+        with _named(run_id):
+            return self._reruns.cancel(run_id, op=_new_id())
 
     # -- reading ------------------------------------------------------------------------------------
 

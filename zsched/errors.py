@@ -50,6 +50,18 @@ class ScheduleNotFound(ZschedError, LookupError):
     """No schedule has this id."""
 
 
+class RunNotFound(ZschedError, LookupError):
+    """No run has this id."""
+
+
+class RunNotOver(ZschedError):
+    """A run is queued or running, or no run yet, so that what was asked for cannot be done to it now."""
+
+
+class PayloadGone(ZschedError):
+    """What a run was called with is not known any more."""
+
+
 class NotImportable(InvalidSchedule):
     """A function cannot be imported by name in a worker."""
 

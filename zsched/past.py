@@ -7,16 +7,26 @@ answer says which. Nothing here writes but the question.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from zsched.core.arguments import check_id, choice, instant_ms, zone_name
-from zsched.core.changes import OUTCOMES, Change, What
+from zsched.core.changes import OUTCOMES, What
 from zsched.core.log import Entry, Position
-from zsched.core.story import Source, Story, tell
+from zsched.core.lookback import OPEN, Lookback, Occurrence, Wanted
+from zsched.core.runs import Run, RunStatus
+from zsched.core.story import Chronicle, Source, Story, tell
 from zsched.errors import InvalidSchedule
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import Reader
+
+
+class Runs(list[Run]):
+    """Runs in order, and where they come from."""
+
+    def __init__(self, runs: Iterable[Run], source: Source) -> None:
+        super().__init__(runs)
+        self.source = source
 
 
 class Past:
@@ -35,21 +45,37 @@ class Past:
         found = self._reader.find(id)
         if found is None and not chronicle.explains_absence:  # it may have fired between the two
             chronicle = self._inquiry.chronicle(id)
-        return tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone)
+        runs = self._inquiry.seen(_open(chronicle))
+        return tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone, runs)
 
     def history(
-        self, id: str | None = None, *, status: str | What | None = None, limit: int = 20
-    ) -> tuple[Sequence[Change], Source]:
+        self, id: str | None = None, *, status: str | What | RunStatus | None = None, limit: int = 20
+    ) -> tuple[Sequence[Occurrence], Source]:
         """
         What became of the latest occurrences, the newest first: fired, enqueued, skipped, coalesced, duplicate,
-        cancelled or quarantined; of schedule *id* alone, or with one *status* alone. And where that comes from.
+        cancelled or quarantined, those that were pushed with their ``run``; of schedule *id* alone, or with one
+        *status* alone, also of a run (as ``runs``; cancelled: of either). And where that comes from.
         """
-        _check_limit(limit, 1000)
-        wanted = OUTCOMES if status is None else (choice("status", status, What),)
-        if not set(wanted) <= set(OUTCOMES):
-            words = ", ".join(what.value for what in OUTCOMES)
-            raise InvalidSchedule("status", status, "not what becomes of an occurrence", f"give one of {words}")
-        return self._inquiry.occurrences(wanted, limit, None if id is None else check_id(id))
+        _check_limit(limit)
+        words = set(OUTCOMES) if status is None else {what for what in OUTCOMES if status in (what, what.value)}
+        statuses = {one for one in RunStatus if status in (one, one.value)}
+        if not words and not statuses:
+            names = ", ".join(dict.fromkeys(one.value for one in (*OUTCOMES, *RunStatus)))
+            raise InvalidSchedule("status", status, "not what becomes of an occurrence or run", f"give one of {names}")
+        asked_for = None if id is None else check_id(id)
+        return self._inquiry.occurrences(Wanted(frozenset(words), frozenset(statuses), limit, asked_for))
+
+    def runs(self, id: str | None = None, status: str | RunStatus | None = None, limit: int = 20) -> Runs:
+        """
+        The latest runs, those pushed last first; of schedule *id* alone, or with one *status* alone. What is not
+        known to be over is as RQ has it at this moment. ``source`` says where they come from, and how far back that
+        goes. With a *status* that ends a run and no *id* they are those that ended last.
+        """
+        _check_limit(limit)
+        statuses = RunStatus if status is None else (choice("status", status, RunStatus),)
+        wanted = Wanted(frozenset(), frozenset(statuses), limit, None if id is None else check_id(id))
+        found, source = self._inquiry.occurrences(wanted)
+        return Runs((one.run for one in found if one.run is not None), source)
 
     def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[Iterator[Entry], Source]:
         """
@@ -67,6 +93,13 @@ class Past:
         return self._inquiry.follow(after or self._inquiry.last())
 
 
-def _check_limit(limit: object, most: int) -> None:
+def _open(chronicle: Chronicle) -> list[Run]:
+    """Runs of *chronicle* that are not known to be over, those pushed last first."""
+    lookback = Lookback(Wanted(frozenset(), OPEN, len(chronicle.changes)))
+    lookback.see(chronicle.changes)
+    return [one.run for one in lookback.found() if one.run is not None and not one.run.is_over]
+
+
+def _check_limit(limit: object, most: int = 1000) -> None:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
         raise InvalidSchedule("limit", limit, "not a number of things to show", f"give 1 to {most}")

@@ -21,6 +21,7 @@ from zsched.config import ArchiveSettings
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import from_ms
 from zsched.core.log import Position
+from zsched.core.lookback import Wanted
 from zsched.daemon.answerer import Answerer
 from zsched.errors import ArchiveError
 from zsched.storage.archivers import Archivers
@@ -323,13 +324,13 @@ def test_an_answer_has_a_limit_whatever_is_asked_for(daemon: DaemonThread, clien
     for _ in range(120):
         client.enqueue(FUNC)
     questions = Questions(link, KEYS)
-    whats = [what.value for what in OUTCOMES]
+    wanted = Wanted(frozenset(OUTCOMES), frozenset(), -1)
 
     entries = questions.ask("entries", since_us=0, limit=10**6)
     none = questions.ask("entries", since_us=0, limit=-1)
-    few = questions.ask("occurrences", whats=whats, limit=-1)
+    few = questions.ask("runs", **wanted.to_dict())
 
-    assert (100, 0, 1) == (len(entries["entries"]), len(none["entries"]), len(few["changes"]))  # type: ignore[index]
+    assert (100, 0, 1) == (len(entries["entries"]), len(none["entries"]), len(few["occurrences"]))  # type: ignore[index]
 
 
 class Sick:

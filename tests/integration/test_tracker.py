@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,16 @@ from zsched.config import ArchiveSettings
 from zsched.core.changes import What
 from zsched.core.clock import SystemClock
 from zsched.core.log import Entry, Position
-from zsched.daemon import tracker
+from zsched.core.log import ended as told
+from zsched.core.runs import GONE, Run, RunStatus, of_row, row_of, rq_time
+from zsched.daemon import endings, tracker
 from zsched.daemon.follower import Follower
 from zsched.daemon.tracker import Tracker
 from zsched.embedded.guard import Guard
 from zsched.errors import Stale
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
+from zsched.storage.dispatch import Over
 from zsched.storage.log import Log
 
 pytestmark = pytest.mark.redis
@@ -64,12 +68,17 @@ def link(redis_url: str) -> Iterator[Link]:
 def opened(path: str | Path) -> set[str]:
     """Ids of the schedules whose runs the archive has as open."""
     with OpenRuns(Path(path)) as runs:
-        return {id for id, _ in runs.open_among(None, ALL, ALL)[0]}
+        return {run.id for run in runs.next(None, ALL, ALL)[0]}
 
 
 def ends(link: Link) -> list[str]:
-    """Every line of every ``end`` entry in the log."""
-    return [line for entry in entries(link) for line in entry.fields()[b"rows"].decode().split("\n")]
+    """``<run id> <status>`` of every line of every ``end`` entry in the log."""
+    return [f"{run.id} {run.status.value}" for run in recorded(link)]
+
+
+def recorded(link: Link) -> list[Run]:
+    """What every line of every ``end`` entry tells."""
+    return [of_row(*row) for entry in entries(link) for row in told(entry)]
 
 
 def entries(link: Link) -> list[Entry]:
@@ -97,22 +106,21 @@ def test_what_becomes_of_runs_is_recorded_and_told(
         redis_client.delete(KEYS.job(lost))
         eventually(lambda: opened(path) == {"waits"})
 
-        told = {line.split(" ")[0].rpartition("-")[0]: line.split(" ")[1:] for line in ends(link)}
+        runs = {run.schedule_id: run for run in recorded(link)}
         stories = {id: client.why(id) for id in ("good", "rule", "bad", "lost", "waits")}
 
-    assert {"good": "finished", "rule": "finished", "bad": "failed", "lost": "gone"} == {
-        id: status for id, (status, *_) in told.items()
+    assert {"good": "succeeded", "rule": "succeeded", "bad": "failed", "lost": "lost"} == {
+        id: run.status.value for id, run in runs.items()
     }
-    assert told["lost"][1:] == ["-", "-"]
-    assert all(began < ended for id, (_, began, ended) in told.items() if id != "lost")
-    gone = "it is not scheduled any more: it "
-    assert gone + "fired, and its run succeeded" == stories["good"].now
-    assert gone + "fired, and its run failed" == stories["bad"].now
-    assert gone + "fired; that its run ended is not recorded yet" == stories["waits"].now
-    assert stories["lost"].now.endswith("its run is not in RQ any more: nobody recorded what became of it")
-    assert stories["rule"].now.startswith("ended")
+    assert GONE == runs["lost"].error
+    assert "ValueError: on purpose" == runs["bad"].error
+    for id in ("good", "rule", "bad"):
+        run = runs[id]
+        assert None not in (run.lateness_ms, run.queue_wait_ms, run.duration_ms)
+        assert run.worker
+        assert 1 == run.attempt
     assert What.RUN_ENDED is stories["rule"].changes[-1].what
-    assert f"run {stories['bad'].changes[-1].run_id} failed" == stories["bad"].lines[-1][1]
+    assert f"run {runs['bad'].id} failed" in stories["bad"].lines[-1][1]
 
 
 def work(guard: Guard, url: str, folder: Path) -> None:
@@ -139,7 +147,7 @@ def test_a_standby_learns_what_the_leader_records_and_records_nothing(
             redis_client.hset(KEYS.job(run), "status", "finished")
         eventually(lambda: not opened(first) and not opened(second))
 
-    assert sorted(f"{run} finished - -" for run in runs) == sorted(ends(link))
+    assert sorted(f"{run} succeeded" for run in runs) == sorted(ends(link))
 
 
 def test_a_daemon_that_takes_over_records_what_ended_when_nobody_led(
@@ -155,7 +163,7 @@ def test_a_daemon_that_takes_over_records_what_ended_when_nobody_led(
     with DaemonThread(redis_url, archive=ArchiveSettings(path=path)):
         eventually(lambda: not opened(path))
 
-    assert [f"{run} stopped - -"] == ends(link)
+    assert [f"{run} cancelled"] == ends(link)
 
 
 def test_after_a_flush_no_run_is_recorded_as_gone(client: Client, link: Link, redis_url: str) -> None:
@@ -223,7 +231,8 @@ class Tracking:
 
 
 @pytest.fixture
-def tracking(client: Client, redis_url: str, tmp_path: Path) -> Iterator[Tracking]:
+def tracking(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracking]:
+    monkeypatch.setattr(tracker, "_ROUND_EVERY", 1)
     with closing(Tracking(redis_url, tmp_path / "archive.db")) as tracking:
         tracking.follow()
         yield tracking
@@ -239,12 +248,12 @@ def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(
     tracking.step()
     redis_client.hset(KEYS.job(runs[1]), "status", "failed")
     tracking.step()
-    assert [f"{runs[0]} finished - -"] == ends(tracking.link)
+    assert [f"{runs[0]} succeeded"] == ends(tracking.link)
 
     tracking.follows = True
     tracking.step()
 
-    assert [f"{runs[0]} finished - -", f"{runs[1]} failed - -"] == ends(tracking.link)
+    assert [f"{runs[0]} succeeded", f"{runs[1]} failed"] == ends(tracking.link)
     assert set() == opened(tracking.path)
 
 
@@ -264,7 +273,7 @@ def test_a_new_leader_waits_until_its_archive_has_what_earlier_ones_recorded(
         tracking.follow()
         tracking.another().step(second.term)
 
-    assert [f"{run} finished - -"] == ends(tracking.link)
+    assert [f"{run} succeeded"] == ends(tracking.link)
 
 
 def test_a_leader_that_was_replaced_records_nothing(
@@ -293,15 +302,23 @@ def test_what_is_not_here_is_not_gone_while_the_archive_has_not_noticed_a_loss(
         client.enqueue(FUNC, id="later")
 
     with closing(Leader(redis_url)) as again:
-        assert again.dispatch.track(again.term, as_of, runs) is None
+        over = [
+            Over(id, run, "gone", "!", row_of(Run(run, RunStatus.LOST))) for id, run in zip("ab", runs, strict=True)
+        ]
+        assert again.dispatch.track(again.term, as_of, over) is None
         assert not tracking.another().step(again.term)
 
     assert [] == entries(tracking.link)
 
 
-def finish(redis_client: redis.Redis, *runs: str) -> None:
-    for run in runs:
-        redis_client.hset(KEYS.job(run), "status", "finished")
+def finish(redis_client: redis.Redis, *runs: str, lifetime_s: int = 500, late_s: int = 0) -> None:
+    """As RQ's worker does, *late_s* ago."""
+    now_s = redis_client.time()[0] - late_s
+    with redis_client.pipeline() as pipeline:
+        for run in runs:
+            pipeline.hset(KEYS.job(run), mapping={"status": "finished", "ended_at": rq_time(now_s * 1000)})
+            pipeline.zadd("rq:finished:default", {run: now_s + lifetime_s})
+        pipeline.execute()
 
 
 def ended(tracking: Tracking) -> set[str]:
@@ -309,38 +326,45 @@ def ended(tracking: Tracking) -> set[str]:
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of everything a little in one pass; nothing is found by looking through the state."""
-    sizes = {
-        "_REMEMBERED": 8,
-        "_LEARNT": 4,
-        "_OLDEST": 2,
-        "_BEHIND": 2,
-        "_LOOKED_AT": 0,
-        "_LOOKED_AT_FIRST": 0,
-        "_AT_ONCE": 3,
-        "_MANY": 2,
-    }
-    for name, size in {**sizes, "_FEW": 1}.items():
-        monkeypatch.setattr(tracker, name, size)
+def no_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is found by looking through the state."""
+    monkeypatch.setattr(tracker, "_LOOKED_AT", 0)
+    monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 0)
 
 
-@pytest.mark.usefixtures("small")
-def test_old_runs_that_never_end_do_not_hide_the_others(
+@pytest.mark.usefixtures("no_rounds")
+def test_what_ended_is_found_whatever_waits_before_it(
     tracking: Tracking, client: Client, redis_client: redis.Redis
 ) -> None:
-    tracking.step()
     runs = [client.enqueue(FUNC, id=f"s{number:02}").run_id for number in range(30)]
+    tracking.step()
     finish(redis_client, *runs[20:])
 
-    for _ in range(40):
-        tracking.step()
+    tracking.step()
 
     assert set(runs[20:]) == ended(tracking)
     assert {f"s{number:02}" for number in range(20)} == opened(tracking.path)
 
 
-@pytest.mark.usefixtures("small")
+@pytest.mark.usefixtures("no_rounds")
+def test_what_ended_before_the_archive_knew_of_it_is_recorded_later(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    tracking.step()
+    tracking.follows = False
+    run = client.enqueue(FUNC, id="a").run_id
+    finish(redis_client, run)
+    for _ in range(5):
+        tracking.step()
+    assert set() == ended(tracking)
+
+    tracking.follows = True
+    tracking.step()
+
+    assert {run} == ended(tracking)
+
+
+@pytest.mark.usefixtures("no_rounds")
 def test_what_is_pushed_of_a_rule_is_noticed_too(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
     tracking.step()
     client.schedule(FUNC, id="r", every=0.001)
@@ -351,46 +375,96 @@ def test_what_is_pushed_of_a_rule_is_noticed_too(tracking: Tracking, client: Cli
     runs = {run.decode() for run in redis_client.lrange("rq:queue:default", 0, -1)}
     finish(redis_client, *runs)
 
-    for _ in range(5):
-        tracking.step()
+    tracking.step()
 
     assert now in runs
     assert runs == ended(tracking)
     assert set() == opened(tracking.path)
 
 
-def test_what_was_pushed_before_it_led_is_found_round_after_round(
+@pytest.mark.usefixtures("no_rounds")
+@pytest.mark.parametrize("lifetime_s", [1, 60, 86_400])
+def test_lifetimes_that_workers_were_given_are_learnt(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, lifetime_s: int
+) -> None:
+    monkeypatch.setattr(endings, "_LEARN_EVERY", 1)
+    runs = [client.enqueue(FUNC, id=id).run_id for id in "abc"]
+    tracking.step()
+    finish(redis_client, runs[0], lifetime_s=lifetime_s)
+    tracking.step()
+    finish(redis_client, *runs[1:], lifetime_s=lifetime_s)
+
+    tracking.step()
+
+    assert set(runs) == ended(tracking)
+
+
+@pytest.mark.usefixtures("no_rounds")
+@pytest.mark.parametrize("late_s", [-30, -3, 1, 2])
+def test_a_workers_clock_may_be_wrong_by_a_little(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, late_s: int
+) -> None:
+    runs = [client.enqueue(FUNC, id=f"s{number}").run_id for number in range(9)]
+    tracking.step()
+
+    for run in runs:
+        finish(redis_client, run, late_s=late_s)
+        tracking.step()
+
+    assert runs == [line.split(" ")[0] for line in ends(tracking.link)]
+
+
+@pytest.mark.usefixtures("no_rounds")
+def test_jobs_of_others_are_nobodys_runs(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
+    client.enqueue(FUNC, id="a")
+    tracking.step()
+    finish(redis_client, "report-1795277135295", "8b1f7f9a-1c4e-4e0f-9d53-446655440000", "a-1-nother", "x")
+    redis_client.set("rq:failed:default", "not a registry")
+
+    for _ in range(tracker._PATIENCE + 1):
+        tracking.step()
+
+    assert set() == ended(tracking)
+
+
+def test_what_no_registry_shows_is_found_round_after_round(
     tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 4)
     monkeypatch.setattr(tracker, "_LOOKED_AT", 3)
-    monkeypatch.setattr(tracker, "_AROUND", 2)
+    monkeypatch.setattr(tracker, "_ASKED", 2)
     runs = [client.enqueue(FUNC, id=f"s{number}").run_id for number in range(20)]
     client.schedule_many({"func": FUNC, "id": f"waits{number}", "after": 3600} for number in range(20))
     tracking.follow()
-    finish(redis_client, *runs[::2])
+    end = partial(redis_client.hset, key="status", value="canceled")
+    for run in runs[::2]:
+        end(KEYS.job(run))
 
     for _ in range(20):
         tracking.step()
     assert set(runs[::2]) == ended(tracking)
 
-    finish(redis_client, *runs)
-    for _ in range(20):
+    for run in runs[1::2]:
+        end(KEYS.job(run))
+    for _ in range(60):
         tracking.step()
-    assert sorted(runs) == sorted(line.split(" ")[0] for line in ends(tracking.link))
+    assert sorted(f"{run} cancelled" for run in runs) == sorted(ends(tracking.link))
 
 
-def test_when_many_ended_the_next_pass_follows_at_once(
+def test_a_job_that_changed_after_it_was_looked_at_is_left_alone(
     tracking: Tracking, client: Client, redis_client: redis.Redis
 ) -> None:
-    tracking.step()
-    runs = [client.enqueue(FUNC, id=f"s{number}").run_id for number in range(tracker._MANY)]
-    assert not tracking.step()
+    run = client.enqueue(FUNC, id="a").run_id
+    tracking.follow()
+    finish(redis_client, run)
+    redis_client.hset(KEYS.job(run), "ended_at", rq_time(1_795_277_135_295))
+    stale = Over("a", run, "finished ", "+", row_of(Run(run, RunStatus.SUCCEEDED)))
 
-    finish(redis_client, *runs)
+    told = tracking.leader.dispatch.track(tracking.leader.term, tracking.as_of(), [stale])
 
-    assert [True, False] == [tracking.step(), tracking.step()]
-    assert 1 == len(entries(tracking.link))
+    assert told is not None
+    assert 0 == told.ended
+    assert [] == entries(tracking.link)
 
 
 def test_with_a_new_state_it_begins_anew(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:

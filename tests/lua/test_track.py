@@ -1,16 +1,21 @@
-"""track.lua: which runs are over."""
+"""look.lua and track.lua: what RQ says of runs, and which of them are written down as over."""
 
 from __future__ import annotations
 
+import zlib
+from base64 import b64encode
 from typing import Any
 
 import pytest
 
 from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
+from zsched.core.runs import Job
 from zsched.errors import RedisRefused, ServerChanged, Stale
+from zsched.storage.jobs import Jobs
 
 STARTED, ENDED = "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:01.000001Z"
 A, B = "a-1767225600000", "b-1767225600000"
+NOTHING = ["-", "0", 0, []]
 
 
 @pytest.fixture
@@ -25,85 +30,154 @@ def job(ground: Ground, run: str, status: str | None, **more: str) -> None:
     ground.redis.hset(ground.keys.job(run), mapping=fields | more)
 
 
-def track(ground: Ground, seen: Entry, *runs: str, **over: Any) -> list[Any]:
+def over(run: str, seen: str = f"finished {ENDED}", counts: str = "-") -> list[str]:
+    """The texts of one run, which was seen so."""
+    return [run.rpartition("-")[0], run, seen, counts, f"{run} told {{}}"]
+
+
+def track(ground: Ground, seen: Entry, *texts: list[str], **more: Any) -> list[Any]:
     arguments = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t}
-    return ground.call("track", runs, **(arguments | over))
+    return ground.call("track", [each for run in texts for each in run], **(arguments | more))
 
 
-@pytest.mark.parametrize("status", ["finished", "failed", "stopped", "canceled"])
-def test_a_run_that_is_over_is_recorded_with_its_times(led: Ground, seen: Entry, status: str) -> None:
-    job(led, A, status, started_at=STARTED, ended_at=ENDED)
-
-    reply = track(led, seen, A)
-
-    end = led.last
-    assert [end.id, end.t, 1] == reply[1:]
-    assert (f"{EPOCH}-2", "end", [f"{A} {status} {STARTED} {ENDED}"]) == (end.id, end.kind, _rows(end))
+# -- look -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", ["queued", "started", "deferred", "scheduled", "created", "of a later version"])
-def test_a_run_that_is_not_over_stays_open(led: Ground, seen: Entry, status: str) -> None:
-    job(led, A, status, started_at=STARTED)
-    before = led.keyspace()
+def test_all_that_rq_says_of_a_run_is_told(led: Ground) -> None:
+    texts = {
+        "status": "started",
+        "enqueued_at": STARTED,
+        "started_at": ENDED,
+        "ended_at": "",
+        "last_heartbeat": ENDED,
+        "worker_name": "w",
+        "origin": "mail",
+        "retries_left": "1",
+        "zs_retries": "3",
+        "number_of_retries": "2",
+        "zs_on_lost": "fail",
+    }
+    led.redis.hset(led.keys.job(A), mapping=texts | {"zs_note": '{"sent":\0 1}'})
 
-    assert ["-", "0", 0] == track(led, seen, A)[1:]
-    assert before == led.keyspace()
+    [told] = Jobs(led.link, led.keys).look([A])
+
+    assert Job(*texts.values(), error="", note='{"sent":\0 1}') == told
+
+
+def test_of_a_failed_run_the_newest_error_is_told(led: Ground) -> None:
+    job(led, A, "failed")
+    for text in ("old", "Traceback:\n  somewhere\nValueError: new\n"):
+        packed = b64encode(zlib.compress(text.encode()))
+        led.redis.xadd(f"rq:results:{A}", {"type": 2, "exc_string": packed})
+
+    [told] = Jobs(led.link, led.keys).look([A])
+
+    assert told is not None
+    assert "ValueError: new" == told.error
+
+
+@pytest.mark.parametrize("error", [b"", b"no base64!", b64encode(b"no zlib"), b"x" * 300_000])
+def test_an_error_that_cannot_be_read_is_none(led: Ground, error: bytes) -> None:
+    job(led, A, "failed")
+    led.redis.xadd(f"rq:results:{A}", {"type": 2, "exc_string": error})
+
+    [told] = Jobs(led.link, led.keys).look([A])
+
+    assert told is not None
+    assert "" == told.error
 
 
 @pytest.mark.parametrize("broken", ["no key", "no status", "another type"])
-def test_of_a_run_that_rq_holds_nothing_of_just_that_is_recorded(led: Ground, seen: Entry, broken: str) -> None:
+def test_of_a_run_that_rq_holds_nothing_of_nothing_is_told(led: Ground, broken: str) -> None:
     if broken == "no status":
         job(led, A, None)
     elif broken == "another type":
         led.redis.set(led.keys.job(A), "?")
 
-    track(led, seen, A)
-
-    assert [f"{A} gone - -"] == _rows(led.last)
+    assert [None] == Jobs(led.link, led.keys).look([A])
 
 
-@pytest.mark.parametrize("time", ["", "two words", "two\nlines"])
-def test_a_time_that_is_none_is_left_out(led: Ground, seen: Entry, time: str) -> None:
-    job(led, A, "failed", started_at=time, ended_at=ENDED)
+def test_results_of_another_type_hide_no_run(led: Ground) -> None:
+    job(led, A, "failed")
+    led.redis.set(f"rq:results:{A}", "?")
 
-    track(led, seen, A)
+    [told] = Jobs(led.link, led.keys).look([A])
 
-    assert [f"{A} failed - {ENDED}"] == _rows(led.last)
+    assert told is not None
+    assert "failed" == told.status
+
+
+def test_a_job_that_may_not_be_read_is_not_gone(led: Ground) -> None:
+    job(led, A, "started")
+    led.redis.execute_command("ACL", "SETUSER", "default", "resetkeys", "~zsched:*")
+    try:
+        with pytest.raises(RedisRefused):
+            Jobs(led.link, led.keys).look([A, B])
+    finally:
+        led.redis.execute_command("ACL", "SETUSER", "default", "allkeys")
+
+
+# -- track ----------------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_as_it_was_seen_is_recorded(led: Ground, seen: Entry) -> None:
+    job(led, A, "finished", ended_at=ENDED)
+
+    reply = track(led, seen, over(A))
+
+    end = led.last
+    assert [end.id, end.t, 1, []] == reply[1:]
+    assert (f"{EPOCH}-2", "end", [f"{A} told {{}}"]) == (end.id, end.kind, _rows(end))
+
+
+@pytest.mark.parametrize("is_now", [("queued", ""), ("started", ENDED), ("finished", STARTED), ("failed", ENDED)])
+def test_a_run_that_changed_meanwhile_is_left_alone(led: Ground, seen: Entry, is_now: tuple[str, str]) -> None:
+    job(led, A, is_now[0], ended_at=is_now[1])
+    before = led.keyspace()
+
+    assert NOTHING == track(led, seen, over(A))[1:]
+    assert before == led.keyspace()
+
+
+@pytest.mark.parametrize("broken", ["no key", "no status", "another type"])
+def test_a_run_that_is_gone_is_recorded(led: Ground, seen: Entry, broken: str) -> None:
+    if broken == "no status":
+        job(led, A, None)
+    elif broken == "another type":
+        led.redis.set(led.keys.job(A), "?")
+
+    assert 1 == track(led, seen, over(A, "gone"))[3]
+
+
+def test_a_run_that_is_back_is_not_gone(led: Ground, seen: Entry) -> None:
+    job(led, A, "queued")
+
+    assert NOTHING == track(led, seen, over(A, "gone"))[1:]
 
 
 def test_one_entry_has_a_line_per_run_that_is_over(led: Ground, seen: Entry) -> None:
     runs = [f"r{number}-1767225600000" for number in range(200)]
     for number, run in enumerate(runs):
-        job(led, run, "finished" if number % 2 else "started")
+        job(led, run, "finished" if number % 2 else "started", ended_at=ENDED)
 
-    reply = track(led, seen, *runs)
+    reply = track(led, seen, *map(over, runs))
 
     assert 100 == reply[3]
-    assert [f"{run} finished - -" for run in runs[1::2]] == _rows(led.last)
+    assert [f"{run} told {{}}" for run in runs[1::2]] == _rows(led.last)
     assert 2 == len(led.entries())
-
-
-def test_a_schedule_that_waits_is_not_over(led: Ground, seen: Entry) -> None:
-    [(_, due)] = led.put(("again", "+60000"))
-
-    assert 0 == track(led, seen, f"again-{due}")[3]
-
-
-def test_what_cannot_be_a_run_is_left_alone(led: Ground, seen: Entry) -> None:
-    assert 0 == track(led, seen, "a b-1767225600000", "a\nb-1767225600000")[3]
 
 
 def test_an_earlier_entry_of_the_log_proves_the_history_too(led: Ground, seen: Entry) -> None:
     led.put(("later", "+60000"))
 
-    assert 1 == track(led, seen, A)[3]
+    assert 1 == track(led, seen, over(A, "gone"))[3]
 
 
-@pytest.mark.parametrize("over", [{"seen_entry": f"{EPOCH}-2"}, {"seen_t": "1767225600000000"}])
-def test_nothing_is_said_of_another_history(led: Ground, seen: Entry, over: dict[str, str]) -> None:
+@pytest.mark.parametrize("other", [{"seen_entry": f"{EPOCH}-2"}, {"seen_t": "1767225600000000"}])
+def test_nothing_is_said_of_another_history(led: Ground, seen: Entry, other: dict[str, str]) -> None:
     before = led.keyspace()
 
-    assert ["LOST"] == track(led, seen, A, **over)
+    assert ["LOST"] == track(led, seen, over(A, "gone"), **other)
     assert before == led.keyspace()
 
 
@@ -111,7 +185,7 @@ def test_nothing_is_said_where_the_log_is_gone(led: Ground, seen: Entry) -> None
     led.redis.delete(led.keys.log())
     led.redis.hdel(led.keys.meta(), "seq")
 
-    assert ["LOST"] == track(led, seen, A)
+    assert ["LOST"] == track(led, seen, over(A, "gone"))
 
 
 @pytest.mark.parametrize(
@@ -119,25 +193,13 @@ def test_nothing_is_said_where_the_log_is_gone(led: Ground, seen: Entry) -> None
     [({"token": "daemon-2:8:2000:nonce-2"}, Stale), ({"expected_server": "server-2"}, ServerChanged)],
 )
 def test_only_the_leader_tracks(led: Ground, seen: Entry, fence: dict[str, str], error: type[Exception]) -> None:
-    job(led, A, "finished")
+    job(led, A, "finished", ended_at=ENDED)
     before = led.keyspace()
 
     with pytest.raises(error):
-        track(led, seen, A, **fence)
+        track(led, seen, over(A), **fence)
 
     assert before == led.keyspace()
-
-
-def test_a_job_that_may_not_be_read_is_not_gone(led: Ground, seen: Entry) -> None:
-    job(led, A, "started")
-    led.redis.execute_command("ACL", "SETUSER", "default", "resetkeys", "~zsched:*")
-    try:
-        with pytest.raises(RedisRefused):
-            track(led, seen, A, B)
-    finally:
-        led.redis.execute_command("ACL", "SETUSER", "default", "allkeys")
-
-    assert seen == led.last
 
 
 def _rows(entry: Entry) -> list[str]:

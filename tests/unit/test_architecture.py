@@ -34,7 +34,7 @@ EVERYTHING = (
 
 # row                 zsched's rows it may import                         packages from outside
 MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "":               (("client", "core", "errors"),                     ()),
+    "":               (("client", "core", "current", "errors"),          ()),
     "errors":         ((),                                               ()),
     "config":         (("errors", "config"),                             ()),
     "events":         (("errors",),                                      ("structlog",)),
@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "storage.rqjob":  (("errors", "core", "storage"),                    ("redis", "rq")),
     "client":         (("errors", "core", "storage", "batches", "past"), ()),
     "past":           (("errors", "core", "storage"),                    ()),
+    "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job
     "batches":        (("errors", "core", "storage"),                    ()),
     "daemon":         ((*SHARED, "core", "archive", "storage", "daemon"), ("structlog",)),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),

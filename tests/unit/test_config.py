@@ -96,6 +96,8 @@ def test_every_key_can_be_set_in_the_environment(key: tuple[str, str]) -> None:
         ("ZSCHED_DAEMON_ALLOW_EVICTION", "0", False),
         ("ZSCHED_DAEMON_SCRIPT_TARGET_MS", "2", 2.0),
         ("ZSCHED_RQ_ALLOW_CALLABLES", "app.tasks.*, app.mail.send", ("app.tasks.*", "app.mail.send")),
+        ("ZSCHED_RQ_NATIVE", "no", False),
+        ("ZSCHED_RQ_NATIVE", "mail, reports", ("mail", "reports")),
         ("ZSCHED_REDIS_URL", "unix:///run/redis.sock?db=3", "unix:///run/redis.sock?db=3"),
     ],
 )
@@ -118,6 +120,8 @@ def test_the_environment_writes_values_as_text(variable: str, text: str, expecte
         ("[daemon]\nrenew_ms = 1000", "renew_ms=1000 must be less than half of lease_ms=2000"),
         ("[rq]\nserializer = 'yaml'", "serializer='yaml': write one of: pickle, json"),
         ("[rq]\nallow_callables = []", "allow_callables=[]: write a list of words"),
+        ("[rq]\nnative = 1", "[rq] native=1: write true, false, or a list of queues"),
+        ("[rq]\nnative = ['a', '']", "native=['a', '']: write true, false, or a list of queues"),
         ("[daemon]\nlease = 2000", "[daemon] lease is no setting; did you mean lease_ms?"),
         ("[redis]\nlease_ms = 2000", "[redis] lease_ms is no setting; it belongs in section [daemon]"),
         ("[redis]\nnamespace = 'x'", "it belongs above the first section"),

@@ -24,9 +24,9 @@ from rq.job import Job, JobStatus
 from rq.serializers import DefaultSerializer, JSONSerializer
 
 from zsched.core.clock import from_ms
-from zsched.core.model import Definition, Now, OnUncertain, Payload
+from zsched.core.model import Definition, Now, OnLost, OnUncertain, Payload
 from zsched.core.options import define, define_now
-from zsched.errors import InvalidSchedule, NotImportable, NotYetBuilt
+from zsched.errors import InvalidSchedule, NotImportable
 from zsched.storage.rqjob import Encoder, flags, function_path, labels, timeout_s
 
 SERIALIZERS = {"pickle": DefaultSerializer, "json": JSONSerializer}
@@ -107,6 +107,7 @@ _OPTIONS = st.fixed_dictionaries(
         "on_success": st.none() | _PATHS, "on_failure": st.none() | st.builds(Callback, _PATHS, st.integers(1, 999)),
         "description": st.none() | _LINE, "tags": st.lists(_LINE, max_size=3), "created_by": st.none() | _LINE,
         "at_front": st.booleans(), "on_uncertain": st.sampled_from(OnUncertain), "func": _PATHS,
+        "on_lost": st.sampled_from(OnLost),
     },
 )  # fmt: skip
 
@@ -151,6 +152,7 @@ def test_options_read_back_make_the_same_hash(options: dict[str, Any], serialize
         {"result_ttl": -1},
         {"meta": {"trace": "abc", "n": [1, 2]}},
         {"retry": Retry(max=3)},
+        {"retry": Retry(max=3, interval=[60, 300])},
         {"retry": Retry(max=2, enqueue_at_front=True)},
         {"timeout": "1h"},
         {"timeout": -1},
@@ -443,9 +445,21 @@ def test_retries_are_a_number(retry: Any) -> None:
         Encoder().shared(_definition(retry=retry))
 
 
-def test_retry_intervals_are_not_built_yet() -> None:
-    with pytest.raises(NotYetBuilt, match=r"^retry="):
-        Encoder().shared(_definition(retry=Retry(max=3, interval=[1, 2, 3])))
+def test_retries_are_written_with_their_intervals_and_how_many_there_were_at_first() -> None:
+    at_once, spread = _definition(retry=3), _definition(retry=Retry(max=3, interval=[60, 300]))
+
+    written = [Encoder().shared(definition) for definition in (at_once, spread)]
+
+    assert [("3", "3", "[0]"), ("3", "3", "[60, 300]")] == [
+        (pairs["zs_retries"], pairs["retries_left"], pairs["retry_intervals"]) for pairs in written
+    ]
+    assert [60, 300] == Encoder().options(written[1])["retry"].intervals
+
+
+@pytest.mark.parametrize("interval", [[], [1.5], [60, True], [10**12]])
+def test_a_retry_interval_that_rq_would_choke_on_is_refused(interval: Any) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^retry=.*whole seconds"):
+        Encoder().shared(_definition(retry=Retry(max=3, interval=interval)))
 
 
 @pytest.mark.parametrize("meta", [[], "text", 5])

@@ -19,11 +19,13 @@ from zsched.archive import live
 from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, Stored
 from zsched.core.log import (
     Advanced,
+    Enqueued,
     Entry,
     Position,
     PutRecurring,
     Puts,
     advanced,
+    again,
     ended,
     milliseconds,
     quarantined,
@@ -136,11 +138,13 @@ class Fold:
         return [put.id]
 
     def _enqueue(self, n: int, entry: Entry) -> list[str]:
-        run_id = text(entry.fields()[b"run"])
+        enqueued = Enqueued.of(entry)
+        run_id = enqueued.run_id
         id = schedule_of(run_id)
         run = run_id[len(id) + 1 :]
         nominal_ms = milliseconds(run.partition("-")[0])
-        self._forget(id)
+        if enqueued.retry_of is None:  # one that is retried leaves the schedule of its id alone
+            self._forget(id)
         self._rows[id, run] = Live(id, run, OPEN, nominal_ms, None, None, None, entry.position.t_us, n, 0)
         return [id]
 
@@ -234,6 +238,9 @@ class Fold:
             touched.append(id)
             self._delete(id, row.run_id[len(id) + 1 :])
         return touched
+
+    def _again(self, n: int, entry: Entry) -> list[str]:
+        return [schedule_of(row.run_id) for row in again(entry)]
 
     def _restore(self, n: int, entry: Entry) -> list[str]:
         rows = [row for _, row in restored(entry)]
@@ -339,5 +346,6 @@ _FOLDS: dict[str, Callable[[Fold, int, Entry], list[str]]] = {
     "pause": Fold._pause,
     "resume": Fold._resume,
     "end": Fold._end,
+    "again": Fold._again,
     "restore": Fold._restore,
 }

@@ -1,5 +1,6 @@
 """
-Reading an archive beside its writer: what happened to a schedule, and what happened at all.
+Reading an archive beside its writer: what happened to a schedule, and what happened at all. What became of occurrences
+and runs is in ``archive.runs``.
 
 An entry is found by a schedule's id through ``touch``, segment by segment, the newest first; two ids with one
 CRC-32 are told apart by the entry itself.
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 from zlib import crc32
 
 from zsched.archive import body
@@ -22,10 +23,8 @@ from zsched.archive.retention import first_since
 from zsched.core.changes import Change, What, changes
 from zsched.core.log import Entry, Position, UnknownEntry
 
-_LOOKED_AT: Final = 20_000  # history entries, at most, in search of rare ones
-_PAGE: Final = 200
 _Read = tuple[int, int, list[Change]]  # an entry's number, its t, and what it says
-_ENTRY = f"SELECT {body.COLUMNS} FROM entry"
+ENTRY = f"SELECT {body.COLUMNS} FROM entry"
 
 
 class History:
@@ -75,22 +74,6 @@ class History:
                     left_out = max(sum(self._count(segment, key) for segment in self._segments()) - len(late), 0)
         return [change for _, _, mine in reversed(late) for change in mine], left_out
 
-    def occurrences(self, whats: frozenset[What], limit: int, id: str | None = None) -> tuple[list[Change], int | None]:
-        """
-        The newest *limit* changes of the kinds *whats*, the newest first; of schedule *id* alone if it is given. And
-        how far back it looked for them, t in µs, when it gave up before it had so many.
-        """
-        found: list[Change] = []
-        with converted(self._path):
-            source = self._back() if id is None else self._of(id, crc32(id.encode()))
-            for looked, (_, t_us, all_of_it) in enumerate(source):
-                found += [change for change in reversed(all_of_it) if change.what in whats]
-                if len(found) >= limit:
-                    break
-                if looked + 1 >= _LOOKED_AT:
-                    return found, t_us
-        return found[:limit], None
-
     def entries_since(self, since_us: int, limit: int) -> Iterator[Entry]:
         """The log's entries with t >= *since_us*, in order, at most *limit*."""
         with converted(self._path):
@@ -115,7 +98,7 @@ class History:
         """When the last term began that began before *t_us*; t in µs."""
         with converted(self._path):
             before = first_since(self._db, t_us, self._last_n)
-            query = f"{_ENTRY} WHERE kind = 'term' AND n < ? ORDER BY n DESC LIMIT 1"
+            query = f"{ENTRY} WHERE kind = 'term' AND n < ? ORDER BY n DESC LIMIT 1"
             row = self._db.execute(query, (before,)).fetchone()
             return body.entry_of(row).position.t_us if row else None
 
@@ -131,30 +114,24 @@ class History:
 
     def _of(self, id: str, key: int, *, is_forwards: bool = False) -> Iterator[_Read]:
         """Entries that concern *id*, whose CRC-32 is *key*, with what they say of it; the newest first."""
+        for n, entry in self._touching(key, is_forwards=is_forwards):
+            mine = [change for change in self._changes(entry) if change.id == id]
+            if mine:
+                yield n, entry.position.t_us, mine
+
+    def _touching(self, key: int, *, is_forwards: bool = False) -> Iterator[tuple[int, Entry]]:
+        """Entries that concern an id with the CRC-32 *key*, by number; the newest first."""
         segments = self._segments() if is_forwards else reversed(self._segments())
         query = f"SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n {'ASC' if is_forwards else 'DESC'}"
         for segment in segments:
             for (n,) in self._db.execute(query, (segment, key)):
-                row = self._db.execute(f"{_ENTRY} WHERE n = ?", (n,)).fetchone()
-                if row is None:  # forgotten by age
-                    continue
-                entry = body.entry_of(row)
-                mine = [change for change in self._changes(entry) if change.id == id]
-                if mine:
-                    yield n, entry.position.t_us, mine
-
-    def _back(self) -> Iterator[_Read]:
-        """All entries with what they say, the newest first."""
-        n = self._last_n + 1
-        while rows := self._db.execute(f"{_ENTRY} WHERE n < ? ORDER BY n DESC LIMIT ?", (n, _PAGE)).fetchall():
-            for row in rows:
-                entry = body.entry_of(row)
-                yield row[0], entry.position.t_us, list(self._changes(entry))
-            n = rows[-1][0]
+                row = self._db.execute(f"{ENTRY} WHERE n = ?", (n,)).fetchone()
+                if row is not None:  # else it was forgotten by age
+                    yield n, body.entry_of(row)
 
     def _from(self, n: int, limit: int) -> Iterator[Entry]:
         """The log's entries from number *n* on."""
-        query = f"{_ENTRY} WHERE n >= ? AND seq IS NOT NULL ORDER BY n LIMIT ?"
+        query = f"{ENTRY} WHERE n >= ? AND seq IS NOT NULL ORDER BY n LIMIT ?"
         yield from map(body.entry_of, self._db.execute(query, (n, max(limit, 0))))
 
     def _changes(self, entry: Entry) -> Iterator[Change]:

@@ -106,7 +106,7 @@ class Recall:
         with converted(self._path):
             last_segment = self._db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0
             query = (
-                "SELECT max(t) FROM entry WHERE kind <> 'end' AND n IN"
+                "SELECT max(t) FROM entry WHERE kind NOT IN ('end', 'again') AND n IN"
                 " (SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?)"
             )
             told = (self._db.execute(query, (segment, key, _TOLD)).fetchone()[0] for segment in range(last_segment + 1))

@@ -14,7 +14,18 @@ from typing import Final
 from zlib import crc32
 
 from zsched.core.held import OWN, Held
-from zsched.core.log import RESTORED_HEAD, Entry, PutRecurring, Puts, Texts, UnknownEntry, restored, text
+from zsched.core.log import (
+    ENQUEUED_HEAD,
+    RESTORED_HEAD,
+    Enqueued,
+    Entry,
+    PutRecurring,
+    Puts,
+    Texts,
+    UnknownEntry,
+    restored,
+    text,
+)
 from zsched.errors import ArchiveCorrupt
 
 SCAN = "scan"  # the kind of entries that stand for no entry of the log: what a bootstrap read from Redis
@@ -83,8 +94,9 @@ def reader(entry: Entry) -> Callable[[int], Given]:
         found = text(put.schedule.get("lane", b"normal")), [*put.template, *_as_own(own)]
         return lambda row: found
     if entry.kind == "enqueue":
-        front = [OWN.encode() + b"flags", b"f"] if entry.body[3] == b"1" else []
-        return lambda row: ("", [*entry.body[6:], *front])
+        enqueued = Enqueued.of(entry)
+        front = [OWN.encode() + b"flags", b"f"] if enqueued.is_at_front else []
+        return lambda row: ("", [*enqueued.fields, *front])
     if entry.kind == "restore":
         rows = [row for _, row in restored(entry)]
         return lambda row: (rows[row].lane, [*rows[row].job, *_as_own(rows[row].own)])
@@ -157,7 +169,7 @@ def _places_of_data(entry: Entry) -> dict[int, int]:
         first = 8 + 2 * int(body[5])
         spans = [(first, first + 2 * int(body[first - 1]))]
     elif entry.kind == "enqueue":
-        spans = [(6, len(body))]
+        spans = [(ENQUEUED_HEAD, ENQUEUED_HEAD + 2 * int(body[5]))]
     elif entry.kind == "restore":
         spans = [(at + RESTORED_HEAD, at + RESTORED_HEAD + len(row.job)) for at, row in restored(entry)]
     elif entry.kind == SCAN:

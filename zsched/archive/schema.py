@@ -34,6 +34,7 @@ CREATE TABLE fact(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE entry(n INTEGER PRIMARY KEY, epoch INTEGER, seq INTEGER, t INTEGER, kind TEXT, body BLOB, sum INTEGER);
 CREATE INDEX entry_seq ON entry(seq) WHERE seq IS NOT NULL;
 CREATE INDEX entry_term ON entry(n) WHERE kind = 'term';
+CREATE INDEX entry_end ON entry(n) WHERE kind = 'end';
 CREATE TABLE touch(segment INTEGER, key INTEGER, n INTEGER, PRIMARY KEY (segment, key, n)) WITHOUT ROWID;
 CREATE TABLE live(
   life INTEGER, id TEXT, run TEXT, place TEXT, due INTEGER, nominal INTEGER, last TEXT, note TEXT,

@@ -17,10 +17,12 @@ from zsched.bench.rows import (
     idle,
     lateness,
     memory,
+    native,
     priority,
     rebuild,
     recurring,
     takeover,
+    tracked,
     why,
 )
 
@@ -42,6 +44,7 @@ ROWS = {
     for row in (
         Row("dispatch", "one-shots due at once → RQ queue, one daemon, no AOF", dispatch.without_aof),
         Row("dispatch-aof", "the same with appendonly, fsync every second", dispatch.with_aof),
+        Row("native", "RQ's own delayed jobs due at once → RQ queue, one daemon, no AOF", native.measure),
         Row("recurring", "recurring schedules due at once, 1,440 cron rules", recurring.measure),
         Row("lateness", "due → queued, one-shots and recurring, at three loads", lateness.measure),
         Row("priority", "lateness of high behind a million overdue low ones", priority.measure),
@@ -57,6 +60,7 @@ ROWS = {
         Row("rebuild", "a million schedules, from the archive into a flushed Redis", rebuild.measure),
         Row("durable", "schedule(durable=True), one after the other, one idle daemon", durable.measure),
         Row("why", "the story of one id among a million history entries", why.of_a_million),
+        Row("tracked", "ten thousand runs end per second, beside a million that wait", tracked.measure),
         Row("idle", "CPU of a daemon with a million pending", idle.measure),
         Row("campaign", "ten million due at once, and other clients meanwhile", campaign.without_aof, is_heavy=True),
         Row("campaign-aof", "the same with appendonly, fsync every second", campaign.with_aof, is_heavy=True),

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,19 +22,23 @@ from typing import IO, Any
 from unittest.mock import patch
 
 import redis
+from rq.defaults import DEFAULT_RESULT_TTL
 from rq.scheduler import RQScheduler
 
 from zsched.bench.arena import Arena, Ground
-from zsched.bench.load import FUNC
+from zsched.bench.load import FUNC, QUEUE_KEY
 from zsched.bench.results import Broken
 from zsched.client import Client
 from zsched.config import load
 from zsched.core.clock import SystemClock
+from zsched.core.runs import rq_time
 from zsched.daemon import daemon, process
 from zsched.daemon.archiver import Archiver
+from zsched.daemon.warden import Warden
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _STOP_S = 10.0  # from SIGTERM to exit
+_ENDS = 100  # runs that end at the same moment
 _FAR_S = 86_400  # when the puts beside a measurement are due: after it
 
 
@@ -106,6 +111,23 @@ def _daemon(url: str) -> int:
     return process.run(load(env={}, flags={"redis.url": url, "log.level": "warning"}))
 
 
+WARDEN_TID = "warden.tid"  # in the state's folder of a daemon in the role daemon-told
+
+
+class _TellingWarden(Warden):
+    """Writes down which thread it is."""
+
+    def _run(self) -> None:
+        (Path(os.environ["STATE_DIRECTORY"]) / WARDEN_TID).write_text(str(threading.get_native_id()))
+        super()._run()
+
+
+def _daemon_told(url: str) -> int:
+    """A whole daemon, of which one thread's processor time can be told."""
+    with patch.object(daemon, "Warden", _TellingWarden):
+        return _daemon(url)
+
+
 class _NoArchiver(Archiver):
     """Opens no archive and follows nothing: what a daemon would be without one."""
 
@@ -140,8 +162,32 @@ def _puts(url: str, per_s: int, seconds: int) -> int:
     return 0
 
 
+def _ends(url: str, per_s: int, seconds: int) -> int:
+    """End *per_s* runs of the queue default a second, evenly, as RQ's worker writes it, for *seconds*."""
+    clock = SystemClock()
+    commands: Any = redis.Redis.from_url(url, protocol=2)
+    run_ids = [run.decode() for run in commands.lrange(QUEUE_KEY, 0, per_s * seconds - 1)]
+    started_ms = clock.monotonic_ms()
+    for first in range(0, len(run_ids), _ENDS):
+        left_ms = started_ms + first * 1000 / per_s - clock.monotonic_ms()
+        if left_ms > 0:
+            time.sleep(left_ms / 1000)
+        now_ms = clock.now_ms()
+        at = rq_time(now_ms)
+        ended = {"status": "finished", "started_at": at, "ended_at": at, "last_heartbeat": at, "worker_name": "bench"}
+        part = run_ids[first : first + _ENDS]
+        with commands.pipeline() as pipeline:
+            pipeline.lpop(QUEUE_KEY, len(part))
+            pipeline.zadd("rq:finished:default", dict.fromkeys(part, now_ms // 1000 + DEFAULT_RESULT_TTL))
+            for run in part:
+                pipeline.hset(f"rq:job:{run}", mapping=ended)
+            pipeline.execute()
+    return 0
+
+
 if __name__ == "__main__":
     roles: dict[str, Callable[..., int]] = {
-        "daemon": _daemon, "daemon-alone": _daemon_alone, "rq-scheduler": _rq_scheduler, "puts": _puts,
+        "daemon": _daemon, "daemon-alone": _daemon_alone, "daemon-told": _daemon_told, "rq-scheduler": _rq_scheduler,
+        "puts": _puts, "ends": _ends,
     }  # fmt: skip
     sys.exit(roles[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:])))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from zsched.bench.arena import Ground
 from zsched.bench.results import Broken, percentile
 from zsched.core.run_id import RunId
+from zsched.core.runs import Run, of_row
 
 _PAGE = 1000  # entries per read
 
@@ -61,18 +62,38 @@ class Lateness:
 
 def fires(ground: Ground) -> Iterator[Fire]:
     """The entries of the log that fired something, in order."""
-    after = "-"
-    while True:
-        page = ground.redis.xrange(ground.keys.log(), after, "+", _PAGE)
+    for page in _pages(ground, "-"):
         for entry_id, fields in page:
             epoch, kind, t_us = int(entry_id.partition(b"-")[0]), fields[b"kind"].decode(), int(fields[b"t"])
             if kind == "fire" and fields.get(b"runs"):
                 yield Fire(epoch, kind, t_us, fields[b"runs"].decode().split(" "))
             elif kind == "advance":
                 yield _advanced(epoch, t_us, fields[b"rows"].decode())
-        if len(page) < _PAGE:
-            return
-        after = f"({page[-1][0].decode()}"
+
+
+class Ends:
+    """How long after a run's end the log recorded it, by the worker's clock and the server's; read bit by bit."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground, self._after = ground, "-"
+        self.late_ms: list[float] = []
+        self._ended_ms: list[int] = []
+
+    def read(self) -> int:
+        """Read on; how many ends were recorded by now."""
+        for page in _pages(self._ground, self._after):
+            for _, fields in page:
+                if fields[b"kind"] == b"end":
+                    ended_ms = [run.ended_ms for run in _runs(fields[b"rows"].decode()) if run.ended_ms is not None]
+                    self._ended_ms += ended_ms
+                    self.late_ms += [int(fields[b"t"]) / 1000 - each for each in ended_ms]
+            if page:
+                self._after = f"({page[-1][0].decode()}"
+        return len(self.late_ms)
+
+    def per_second(self) -> float:
+        """At what rate they ended."""
+        return len(self._ended_ms) / max(max(self._ended_ms) - min(self._ended_ms), 1) * 1000
 
 
 def per_second(fired: Sequence[Fire]) -> float:
@@ -105,6 +126,21 @@ def nominal(run: str) -> int:
     if parsed is None:
         raise Broken(f"{run!r} is no run id")
     return parsed.nominal_ms
+
+
+def _pages(ground: Ground, after: str) -> Iterator[list[tuple[bytes, dict[bytes, bytes]]]]:
+    """The log's entries behind *after*, in pages."""
+    while True:
+        page = ground.redis.xrange(ground.keys.log(), after, "+", _PAGE)
+        yield page
+        if len(page) < _PAGE:
+            return
+        after = f"({page[-1][0].decode()}"
+
+
+def _runs(lines: str) -> Iterator[Run]:
+    """What an ``end`` entry tells."""
+    return (of_row(*line.split(" ", 2)) for line in lines.split("\n"))
 
 
 def _advanced(epoch: int, t_us: int, lines: str) -> Fire:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from zsched.cli.history import history, why
 from zsched.cli.listing import ls, show
-from zsched.cli.lives import cancel, pause, resume, run
+from zsched.cli.lives import cancel, cancel_run, pause, resume, retry, run
 from zsched.cli.log import log
 from zsched.cli.processes import bench, daemon
 from zsched.cli.program import program
@@ -23,7 +23,7 @@ from zsched.cli.up import up
 __all__ = ["main", "program"]
 
 _COMMANDS = (
-    *(add, set_, ls, show, cancel, pause, resume, run, next_, why, history, log),
+    *(add, set_, ls, show, cancel, pause, resume, run, retry, cancel_run, next_, why, history, log),
     *(status, recover, daemon, up, bench),
 )
 for _command in _COMMANDS:

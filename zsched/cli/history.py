@@ -10,12 +10,18 @@ import click
 from zsched.cli.exits import DONE, NOT_FOUND
 from zsched.cli.invocation import Invocation, pass_invocation
 from zsched.cli.program import Subcommand
+from zsched.cli.runs import CELLS, cells, remark
 from zsched.cli.tables import lines, printable
 from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
-from zsched.core.story import Source, duration_text, local_text
+from zsched.core.lookback import Occurrence
+from zsched.core.runs import RunStatus
+from zsched.core.sentences import duration_text, local_text
+from zsched.core.story import Source
 
-_HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", "WHY")
+_HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", *CELLS, "WHY")
+_OWN_VERBS: Final = ("succeeded", "failed", "expired")  # the others were made so
+_STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunStatus)))  # cancelled is both
 
 
 @click.command(cls=Subcommand)
@@ -25,7 +31,8 @@ _HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", 
 def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
     Tell the story of schedule ID: created, changed, fired and how late and why, skipped, left out, quarantined,
-    cancelled; and where it stands now. Exit code 3 when nothing is known of it.
+    cancelled; how its runs ended, and on which attempt; and where it and its last run stand now. Exit code 3 when
+    nothing is known of it.
 
     The story comes from the archive of a daemon, which is asked through Redis, or from what Redis itself still
     holds; which of them, and since when nothing is missing in it, is said on stderr (with --json: "source").
@@ -47,7 +54,7 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
 
 @click.command(cls=Subcommand)
 @click.argument("id", required=False)
-@click.option("--status", type=click.Choice([what.value for what in OUTCOMES]), help="Those alone that ended so.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Those alone, or whose runs, became so.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="At most so many."
 )
@@ -57,20 +64,24 @@ def history(invocation: Invocation, /, id: str | None, status: str | None, limit
     """
     Show what became of the latest occurrences, of schedule ID or of all, the newest first: when it was decided,
     and whether it was fired (and how late), enqueued on request, skipped, coalesced into a later one, a duplicate,
-    cancelled or quarantined.
+    cancelled or quarantined. Of those that were pushed, what their runs do or became: queued, running, succeeded,
+    failed, cancelled, expired or lost; the attempt, how long it waited for a worker, how long it took, its error
+    and what it noted. --status cancelled shows both: occurrences and runs that were cancelled.
 
-    It comes from a daemon's archive or from Redis, as stderr says. With --json {"source", "occurrences"}.
+    It comes from a daemon's archive or from Redis, as stderr says, and of runs that are not over from RQ at this
+    moment. With --json {"source", "occurrences"}; each occurrence has its "run", or null.
 
     \b
     Examples:
       zsched history --limit 50 --tz Asia/Seoul
       zsched history digest --status skipped
+      zsched history --status failed --json | jq -r '.occurrences[].run.error'
       zsched history --status quarantined --json | jq -r '.occurrences[].why'
     """
     zone_name(tz)
     found, source = invocation.client().history(id, status=status, limit=limit)
-    table = lines(_HEADER, (_row(change, tz) for change in found)) if found else [_nothing(id, status)]
-    occurrences = [change.shown() for change in found]
+    table = lines(_HEADER, (_row(one, tz) for one in found)) if found else [_nothing(id, status)]
+    occurrences = [one.shown() for one in found]
     invocation.answer({"source": source.to_dict(), "occurrences": occurrences}, *table)
     if not invocation.wants_json:
         echo_source(invocation, source)
@@ -82,16 +93,18 @@ def echo_source(invocation: Invocation, source: Source) -> None:
     click.echo(line, err=True)
 
 
-def _row(change: Change, tz: str) -> tuple[str, ...]:
-    late_ms = change.late_ms
+def _row(one: Occurrence, tz: str) -> tuple[str, ...]:
+    late_ms = one.late_ms
+    why = "" if one.run is not None and one.why == one.run.status.value else one.why
     return (
-        local_text(change.at_us // 1000, tz, has_ms=True),
-        change.id,
-        change.what.value,
-        _occurrence(change, tz),
+        local_text(one.at_us // 1000, tz, has_ms=True),
+        one.id,
+        one.what.value,
+        _occurrence(one, tz),
         "" if late_ms is None else duration_text(max(late_ms, 0.0)),
-        change.run_id or "",
-        change.why,
+        one.run_id or "",
+        *cells(one.run),
+        "; ".join(dict.fromkeys(text for text in (why, remark(one.run)) if text)),
     )
 
 
@@ -105,5 +118,9 @@ def _occurrence(change: Change, tz: str) -> str:
 
 
 def _nothing(id: str | None, status: str | None) -> str:
-    what = "nothing became of an occurrence yet" if status is None else f"nothing was {status}"
+    what = (
+        "nothing became of an occurrence yet"
+        if status is None
+        else f"nothing {'' if status in _OWN_VERBS else 'was '}{status}"
+    )
     return what + ("" if id is None else f", of schedule {id}")

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
 import click
 
+from zsched.cli.history import echo_source
 from zsched.cli.invocation import Invocation, echo_array, pass_invocation
 from zsched.cli.program import Subcommand
+from zsched.cli.runs import table
 from zsched.cli.tables import lines, pairs, shortened
 from zsched.cli.times import due_text, local_text, relative_text
 from zsched.cli.values import duration_text, instant
+from zsched.client import Client
 from zsched.core.arguments import instant_ms
-from zsched.core.clock import SystemClock, from_ms
+from zsched.core.clock import SystemClock, from_ms, to_ms
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.triggers import TriggerKind
+from zsched.errors import ScheduleNotFound
 
+_FEW: Final = 5  # next times, and last runs, that are shown of a schedule
 PAGE: Final = 50  # schedules shown on a terminal unless --limit says otherwise
 _TRIGGER_WIDTH: Final = 44  # characters
 _HEADER: Final = ("ID", "STATE", "NEXT", "", "TRIGGER", "FUNC", "QUEUE", "PRIORITY")
@@ -48,7 +53,8 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
     """
     List schedules: active ones by due time, then paused, quarantined and ended ones by id.
 
-    With --json one array, an element a line; each has the keys of `zsched show --json` and its "cursor".
+    With --json one array, an element a line; each has the keys of `zsched show --json` but "next", "runs" and
+    "source", and its "cursor".
 
     \b
     Examples:
@@ -76,15 +82,42 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
 @pass_invocation
 def show(invocation: Invocation, /, id: str) -> None:
     """
-    Show everything that is known of schedule ID. Arguments are shown where the serializer is json: to open a
-    pickle is to run it.
+    Show everything that is known of schedule ID, its next 5 times and its last 5 runs. Arguments are shown where the
+    serializer is json: to open a pickle is to run it.
+
+    The runs come from a daemon's archive, and from RQ those that are not over; when no archive answers, from what
+    Redis still holds, as stderr says (with --json: "source"). A paused schedule has no next times.
 
     \b
     Example:
       zsched show reminder-42 --json
+      zsched show digest --json | jq -r '.runs[].status'
     """
-    schedule = invocation.client().get(id)
-    invocation.answer(schedule.to_dict(), *pairs(_fields(schedule)))
+    client = invocation.client()
+    schedule = client.get(id)
+    times, runs = _next_times(client, schedule), client.runs(id, limit=_FEW)
+    value = schedule.to_dict() | {
+        "next": [{"utc": _iso(at.astimezone(UTC)).replace("+00:00", "Z"), "local": _iso(at)} for at in times],
+        "runs": [run.to_dict() for run in runs],
+        "source": runs.source.to_dict(),
+    }
+    told = [*pairs(_fields(schedule)), "", "next times:", *(f"  {due_text(to_ms(at), schedule.tz)}" for at in times)]
+    told += [] if times else ["  none"]
+    told += ["", "last runs:", *(f"  {line}" for line in table(runs, schedule.tz))] if runs else ["", "no run yet"]
+    invocation.answer(value, *told)
+    if runs.source.archive is None and not invocation.wants_json:
+        echo_source(invocation, runs.source)
+
+
+def _next_times(client: Client, schedule: Schedule) -> Sequence[datetime]:
+    """When it will fire, in its zone: what is overdue too, and nothing while it is paused, quarantined or ended."""
+    first_ms = schedule.next_ms if schedule.nominal_ms is None else schedule.nominal_ms
+    if schedule.state is not ScheduleState.ACTIVE or first_ms is None:
+        return []
+    try:
+        return client.preview(schedule.id, n=_FEW, start=from_ms(max(first_ms - 1, 0)))
+    except ScheduleNotFound:  # it fired a moment ago
+        return []
 
 
 def trigger_text(schedule: Schedule) -> str:
@@ -125,6 +158,11 @@ def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:
             )
         elif value not in (None, [], {}, False):
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _iso(at: datetime) -> str:
+    """As ``zsched next`` writes it."""
+    return at.isoformat(timespec="milliseconds" if at.microsecond else "seconds")
 
 
 def _bound(name: str, given: datetime | None, tz: str | None) -> datetime | None:

@@ -1,4 +1,4 @@
-"""``zsched cancel``, ``pause``, ``resume`` and ``run``: what is done to schedules by id."""
+"""``zsched cancel``, ``pause``, ``resume``, ``run``, ``retry``, ``cancel-run``: what is done to schedules and runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from zsched.cli.invocation import Invocation, pass_invocation
 from zsched.cli.program import Subcommand
 from zsched.cli.times import due_text
 from zsched.core.model import Missed, Schedule
-from zsched.errors import InvalidSchedule, ScheduleNotFound
+from zsched.errors import InvalidSchedule, RunNotFound, RunNotOver, ScheduleNotFound
 
-_CODES = {"not_found": NOT_FOUND, "already_fired": FAILED, "refused": USAGE}
+_CODES = {
+    "not_found": NOT_FOUND, "already_fired": FAILED, "already_over": FAILED, "not_over": FAILED, "refused": USAGE,
+}  # fmt: skip
 _GRAVEST = (NOT_FOUND, USAGE, FAILED, DONE)
 
 
@@ -100,6 +102,39 @@ def run(invocation: Invocation, id: str) -> None:
     invocation.answer({"id": id, "run_id": run_id}, run_id)
 
 
+@click.command(cls=Subcommand)
+@click.argument("run_id")
+@pass_invocation
+def retry(invocation: Invocation, run_id: str) -> None:
+    """
+    Run RUN_ID, which is over, once more with the same arguments and options, and print the new run id. When RQ has
+    forgotten the run its arguments come from a daemon's archive. Exit code 3 when nobody knows it, 1 when it is
+    queued or running still.
+
+    \b
+    Example:
+      zsched retry digest-1785283200000
+    """
+    again = invocation.client().retry(run_id)
+    invocation.answer({"run_id": again, "retry_of": run_id}, again)
+
+
+@click.command(name="cancel-run", cls=Subcommand)
+@click.argument("run_ids", metavar="RUN_ID…", nargs=-1, required=True)
+@pass_invocation
+def cancel_run(invocation: Invocation, run_ids: tuple[str, ...]) -> int:
+    """
+    Keep runs from running, or stop them. Tells per run: cancelled, stopping (its worker was told; `zsched history`
+    shows what became of it), already_over (exit code 1), not_over with the reason (1) or not_found (3).
+
+    \b
+    Example:
+      zsched cancel-run digest-1785283200000
+    """
+    client = invocation.client()
+    return _each(invocation, run_ids, lambda run_id: _Result(run_id, client.cancel_run(run_id)))
+
+
 def _resumed(id: str, schedule: Schedule | None) -> _Result:
     if schedule is None:
         return _Result(id, "gone", "its time had passed")
@@ -121,5 +156,9 @@ def _attempt(id: str, act: Callable[[str], _Result]) -> _Result:
         return act(id)
     except ScheduleNotFound:
         return _Result(id, "not_found")
+    except RunNotFound as error:
+        return _Result(id, "not_found", str(error))
+    except RunNotOver as error:
+        return _Result(id, "not_over", str(error))
     except InvalidSchedule as error:
         return _Result(id, "refused", str(error))

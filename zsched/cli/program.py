@@ -21,7 +21,7 @@ from click.exceptions import Exit
 
 from zsched.cli.exits import DONE, FAILED, INTERRUPTED, NOT_FOUND, PIPE_CLOSED, USAGE
 from zsched.cli.invocation import Invocation
-from zsched.errors import ConfigError, InvalidSchedule, ScheduleNotFound, ZschedError
+from zsched.errors import ConfigError, InvalidSchedule, RunNotFound, ScheduleNotFound, ZschedError
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _URL_HELP = "Redis: redis://host:6379/0, rediss://…, unix:///path?db=0 or redis+sentinel://host,host2/master/0."
@@ -91,7 +91,7 @@ def _guarded(call: Callable[[], Any], as_json: bool) -> int:
         return INTERRUPTED
     except click.ClickException as error:
         return _tell(_usage(error), error, USAGE, as_json)
-    except ScheduleNotFound as error:
+    except (ScheduleNotFound, RunNotFound) as error:
         return _tell(str(error), error, NOT_FOUND, as_json)
     except (InvalidSchedule, ConfigError) as error:
         return _tell(str(error), error, USAGE, as_json)

@@ -20,7 +20,7 @@ from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.client import Client
 from zsched.config import Settings
 from zsched.core.clock import to_ms
-from zsched.core.model import IfExists, OnUncertain, Priority, Scheduled
+from zsched.core.model import IfExists, OnLost, OnUncertain, Priority, Scheduled
 from zsched.core.triggers import Fold, Gap
 from zsched.errors import InvalidSchedule
 
@@ -55,6 +55,10 @@ _PAYLOAD: Final = (
     click.option("--priority", type=_words(Priority), help="Due work of a higher one is pushed first."),
     click.option("--at-front/--at-back", default=None, help="Which end of the queue; default the back."),
     click.option("--on-uncertain", type=_words(OnUncertain), help="When a lost Redis may have pushed the run already."),
+    click.option("--on-lost", type=_words(OnLost), help="When its worker dies: again while --retry allows, or lost."),
+    click.option(
+        "--pause-after-failures", type=int, metavar="N", help="Pause a rule when so many runs failed in a row."
+    ),
     click.option("--timeout", metavar="TIME", help="How long a run may take: seconds, 5m, 1h, or -1: no limit."),
     click.option("--retry", type=int, metavar="N", help="How often RQ tries a failed run again."),
     click.option("--result-ttl", type=duration, metavar="DURATION", help="How long RQ keeps a result; -1: for ever."),
@@ -72,8 +76,8 @@ _PAYLOAD: Final = (
     click.option("--allow-past", is_flag=True, default=None, help="Accept a time that has passed: it runs at once."),
 )
 _CLEARABLE: Final = tuple(
-    "args kwargs starts ends count gap fold timeout retry result-ttl failure-ttl meta on-success on-failure "
-    "description tag created-by managed-by".split()
+    "args kwargs starts ends count gap fold pause-after-failures timeout retry result-ttl failure-ttl meta on-success "
+    "on-failure description tag created-by managed-by".split()
 )
 
 

@@ -18,6 +18,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,14 @@ _OF_TESTS = "ZSCHED_TEST_"
 _FROM_KUBERNETES = re.compile(
     r"\w+(_SERVICE_HOST=|_SERVICE_PORT(_\w+)?=|_PORT(_\d+_[A-Z]+)?=[a-z]+://|_PORT_\d+_[A-Z]+_[A-Z]+=)"
 )
+
+
+def _queues(given: object) -> bool | tuple[str, ...]:
+    """true for all queues, false for none, or their names."""
+    for parse in (boolean, words):
+        with suppress(ValueError):
+            return parse(given)
+    raise ValueError('write true, false, or a list of queues: ["a", "b"] in a file, a,b elsewhere')
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +105,7 @@ class RqSettings:
 
     serializer: str = setting("pickle", choice("pickle", "json"))
     allow_callables: tuple[str, ...] = setting(("*",), words)
+    native: bool | tuple[str, ...] = setting(True, _queues)
 
 
 @dataclass(frozen=True, slots=True)

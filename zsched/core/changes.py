@@ -5,17 +5,19 @@ What an entry of the log says happened to which schedule: a ``Change`` each, for
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
 from zsched.core.clock import LAST_MS
 from zsched.core.log import (
+    Enqueued,
     Entry,
     PutRecurring,
     Puts,
     Texts,
     advanced,
+    again,
     ended,
     milliseconds,
     quarantined,
@@ -43,7 +45,8 @@ class What(Enum):
     CANCELLED = "cancelled"
     QUARANTINED = "quarantined"  # it cannot be planned or pushed; the reason is recorded
     ENDED = "ended"  # its rule gives no more occurrences
-    RUN_ENDED = "run_ended"  # RQ is done with a run: why is its status
+    RUN_ENDED = "run_ended"  # a run is over: why is its status, record the rest
+    RUN_AGAIN = "run_again"  # a run's worker died: it is in its queue again
     RESTORED = "restored"  # Redis had lost it, and holds it again
     PUSHED_AGAIN = "pushed_again"  # Redis had lost a run that was not over: it is in its queue again
     WITHDRAWN = "withdrawn"  # a Redis that went back held it again: taken out, as it was over
@@ -63,7 +66,7 @@ class Change:
 
     ``nominal_ms`` is the time that an occurrence had, or that a schedule has from now on; ``next_ms`` what
     comes after a recurring one's. ``first_ms`` to ``last_ms`` are *count* occurrences. ``why``: reason, note or
-    mark; ``by``: who is written down as having put it.
+    mark; ``by``: who is written down as having put it; ``record``: of a run that is over, as ``runs.of_row`` reads it.
     """
 
     id: str
@@ -78,6 +81,7 @@ class Change:
     count: int = 1
     why: str = ""
     by: str | None = None
+    record: str = ""
 
     @property
     def late_ms(self) -> float | None:
@@ -153,9 +157,11 @@ def _put_recurring(entry: Entry, _: str) -> Iterator[Change]:
 
 
 def _enqueue(entry: Entry, _: str) -> Iterator[Change]:
-    run_id = text(entry.body[1])
-    by = _value(entry.body[6:], b"zs_created_by")
-    yield _one(entry, schedule_of(run_id), What.ENQUEUED, run_id=run_id, by=by)
+    enqueued = Enqueued.of(entry)
+    by = _value(enqueued.fields, b"zs_created_by")
+    why = "" if enqueued.retry_of is None else f"retry of {enqueued.retry_of}"
+    run_id = enqueued.run_id
+    yield _one(entry, schedule_of(run_id), What.ENQUEUED, run_id=run_id, why=why, by=by)
 
 
 def _run_now(entry: Entry, _: str) -> Iterator[Change]:
@@ -236,7 +242,12 @@ def _resume(entry: Entry, _: str) -> Iterator[Change]:
 
 def _end(entry: Entry, _: str) -> Iterator[Change]:
     for row in ended(entry):
-        yield _of_run(entry, row.run_id, What.RUN_ENDED, row.status)
+        yield replace(_of_run(entry, row.run_id, What.RUN_ENDED, row.status), record=row.facts)
+
+
+def _again(entry: Entry, _: str) -> Iterator[Change]:
+    for row in again(entry):
+        yield replace(_of_run(entry, row.run_id, What.RUN_AGAIN, row.why), count=row.attempt)
 
 
 def _restore(entry: Entry, _: str) -> Iterator[Change]:
@@ -263,6 +274,7 @@ _READERS = {
     "pause": _pause,
     "resume": _resume,
     "end": _end,
+    "again": _again,
     "restore": _restore,
     "merged": _nothing,
     "term": _nothing,

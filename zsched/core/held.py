@@ -11,7 +11,7 @@ OWN: Final = "schedule:"  # before the names of a recurring schedule's own field
 # What changes as a run or schedule goes its way; it says nothing of what was asked for.
 _OF_RUN = frozenset("status created_at enqueued_at started_at ended_at last_heartbeat worker_name zs_uncertain".split())
 _MOVING = frozenset(name.encode() for name in _OF_RUN)
-_OF_SCHEDULE = frozenset("version created_at updated_at nominal last ended_at".split())
+_OF_SCHEDULE = frozenset("version created_at updated_at nominal last ended_at failures".split())
 
 
 @dataclass(frozen=True, slots=True)

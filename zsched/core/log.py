@@ -27,7 +27,7 @@ _QUARANTINED = re.compile(r"(.+?) (high|normal|low) (\S+) (.*)")  # a foreign ha
 
 # Every kind that a script of zsched/lua appends.
 KINDS = frozenset(
-    "put put_recurring enqueue run_now fire advance quarantine cancel pause resume end restore merged term".split()
+    "put put_recurring enqueue run_now fire advance quarantine cancel pause resume end again restore merged term".split()
 )
 
 
@@ -154,6 +154,29 @@ class PutRecurring(NamedTuple):
             )
 
 
+class Enqueued(NamedTuple):
+    """An ``enqueue`` entry: a run that was pushed at once; ``retry_of``: which run it repeats, None when none."""
+
+    run_id: str
+    is_at_front: bool
+    fields: Texts  # of its job
+    retry_of: str | None
+
+    @classmethod
+    def of(cls, entry: Entry) -> Enqueued:
+        """Raises UnknownEntry."""
+        with reading(entry):
+            body = entry.body
+            last = ENQUEUED_HEAD + 2 * int(body[5])
+            _expect(len(body) >= last)
+            rest = dict(zip(body[last::2], body[last + 1 :: 2], strict=True))
+            of = rest.get(b"of")
+            return cls(text(body[1]), body[3] == b"1", body[ENQUEUED_HEAD:last], text(of) if of else None)
+
+
+ENQUEUED_HEAD = 6  # texts before the pairs of an ``enqueue`` entry
+
+
 class Advanced(NamedTuple):
     """One row of an ``advance`` entry; see advance.lua, LOGS. ``passed`` occurrences, first to last, are coalesced."""
 
@@ -174,12 +197,19 @@ class Advanced(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """One row of an ``end`` entry: a run that is over. Times as RQ wrote them, '' where it did not."""
+    """One row of an ``end`` entry: a run that is over. ``facts`` is JSON; ``core.runs.of_row`` reads it."""
 
     run_id: str
     status: str
-    started_at: str
-    ended_at: str
+    facts: str
+
+
+class Again(NamedTuple):
+    """One row of an ``again`` entry: a run whose worker died is in its queue again, for its ``attempt``-th time."""
+
+    run_id: str
+    attempt: int
+    why: str
 
 
 class Restored(NamedTuple):
@@ -243,8 +273,15 @@ def ended(entry: Entry) -> Iterator[Ended]:
     """The rows of an ``end`` entry. Raises UnknownEntry."""
     with reading(entry):
         for line in text(entry.fields()[b"rows"]).split("\n"):
-            run_id, status, started_at, ended_at = line.split(" ", 3)
-            yield Ended(run_id, status, _given(started_at), _given(ended_at))
+            yield Ended(*line.split(" ", 2))
+
+
+def again(entry: Entry) -> Iterator[Again]:
+    """The rows of an ``again`` entry. Raises UnknownEntry."""
+    with reading(entry):
+        for line in text(entry.fields()[b"rows"]).split("\n"):
+            run_id, attempt, why = line.split(" ", 2)
+            yield Again(run_id, int(attempt), why)
 
 
 def advanced(entry: Entry) -> Iterator[Advanced]:
@@ -276,7 +313,7 @@ def reading(entry: Entry) -> Iterator[None]:
     """Inside the block, an entry that is not what it should be raises UnknownEntry."""
     try:
         yield
-    except (ValueError, KeyError, IndexError) as error:
+    except (ValueError, KeyError, IndexError, TypeError) as error:
         position = entry.position
         raise UnknownEntry(f"log entry {position.id} ({entry.kind}) cannot be read: {error!r}") from error
 
@@ -289,10 +326,6 @@ def _expect(holds: bool) -> None:
 def text(value: bytes) -> str:
     """*value* as text; what is none, which only a foreign hand writes, is shown escaped."""
     return value.decode(errors="backslashreplace")
-
-
-def _given(word: str) -> str:
-    return "" if word == "-" else word
 
 
 def _ids(value: bytes | None) -> frozenset[str]:

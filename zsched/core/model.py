@@ -44,6 +44,13 @@ class OnUncertain(Enum):
     SKIP = "skip"  # record it as skipped: at most once
 
 
+class OnLost(Enum):
+    """What to do with a run whose worker died in the middle of it."""
+
+    RETRY = "retry"  # put it back into its queue, as often as ``retry`` allows: at least once
+    FAIL = "fail"  # record it as lost: at most once
+
+
 class IfExists(Enum):
     """What a put does when a schedule of its id exists."""
 
@@ -115,6 +122,8 @@ class Definition:
     priority: Priority = Priority.NORMAL
     at_front: bool = False
     on_uncertain: OnUncertain = OnUncertain.REFIRE
+    on_lost: OnLost = OnLost.RETRY
+    pause_after_failures: int | None = None  # recurring: so many failed or lost runs in a row pause it
     tags: tuple[str, ...] = ()
     created_by: str | None = None
     managed_by: str | None = None
@@ -145,6 +154,8 @@ class Schedule:
     kwargs: Any = None
     at_front: bool = False
     on_uncertain: OnUncertain = OnUncertain.REFIRE
+    on_lost: OnLost = OnLost.RETRY
+    pause_after_failures: int | None = None
     timeout_s: int | None = None
     result_ttl_s: int | None = None
     failure_ttl_s: int | None = None
@@ -185,6 +196,8 @@ class Schedule:
             "priority": self.priority.value,
             "at_front": self.at_front,
             "on_uncertain": self.on_uncertain.value,
+            "on_lost": self.on_lost.value,
+            "pause_after_failures": self.pause_after_failures,
             "timeout_s": self.timeout_s,
             "result_ttl_s": self.result_ttl_s,
             "failure_ttl_s": self.failure_ttl_s,

@@ -19,12 +19,13 @@ from zsched.core.arguments import (
     check_tags,
     check_text,
     choice,
+    failures_in_a_row,
     flag,
     instant_ms,
     seconds_to_ms,
     zone_name,
 )
-from zsched.core.model import After, At, Definition, IfExists, Now, OnUncertain, Payload, Priority, When
+from zsched.core.model import After, At, Definition, IfExists, Now, OnLost, OnUncertain, Payload, Priority, When
 from zsched.core.triggers import (
     Fold,
     Gap,
@@ -40,7 +41,8 @@ TRIGGERS = ("at", "after", "every", "cron", "rrule")
 
 _PAYLOAD = ("timeout", "retry", "result_ttl", "failure_ttl", "meta", "on_success", "on_failure")
 _RULE = ("starts", "ends", "count")
-_PLACE = ("queue", "priority", "at_front", "on_uncertain", "description", "tags", "created_by", "managed_by")
+_PLACE = ("queue", "priority", "at_front", "description", "tags", "created_by", "managed_by")
+_POLICY = ("on_uncertain", "on_lost", "pause_after_failures")
 _PUT = ("id", "if_exists", "allow_past", "durable")
 
 # Options whose work is not built yet, with the values that mean "as it is now anyway".
@@ -52,8 +54,6 @@ _LATER: dict[str, tuple[Any, ...]] = {
     "catch_up": (None, "latest"),
     "catch_up_window": (None, 86400),
     "catch_up_limit": (None, 100),
-    "on_lost": (None,),
-    "pause_after_failures": (None,),
 }
 
 # What other schedulers call it.
@@ -86,7 +86,7 @@ _ELSEWHERE = {
 }
 
 SCHEDULE_OPTIONS = frozenset(
-    {"args", "kwargs", "tz", "gap", "fold", *TRIGGERS, *_RULE, *_PAYLOAD, *_PLACE, *_PUT, *_LATER}
+    {"args", "kwargs", "tz", "gap", "fold", *TRIGGERS, *_RULE, *_PAYLOAD, *_PLACE, *_POLICY, *_PUT, *_LATER}
 )
 ENQUEUE_OPTIONS = SCHEDULE_OPTIONS - {*TRIGGERS, *_RULE, "tz", "gap", "fold", "allow_past"}
 
@@ -146,6 +146,10 @@ def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: W
     given_id = get("id")
     if get("overlap") is not None and not isinstance(when, TriggerSpec):
         raise InvalidSchedule("overlap", get("overlap"), "a one-shot cannot overlap itself", "leave it out")
+    failures = get("pause_after_failures")
+    if failures is not None and not isinstance(when, TriggerSpec):
+        problem = "a one-shot has one run, and no failures in a row"
+        raise InvalidSchedule("pause_after_failures", failures, problem, "leave it out, or give every, cron or rrule")
     args = get("args")
     return Definition(
         id=fallback_id if given_id is None else check_id(given_id),
@@ -162,6 +166,8 @@ def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: W
         priority=choice("priority", get("priority", "normal"), Priority),
         at_front=flag("at_front", get("at_front", False)),
         on_uncertain=choice("on_uncertain", get("on_uncertain", "refire"), OnUncertain),
+        on_lost=OnLost.RETRY if get("on_lost") is None else choice("on_lost", get("on_lost"), OnLost),
+        pause_after_failures=None if failures is None else failures_in_a_row(failures),
         tags=check_tags(get("tags", ())),
         created_by=None if get("created_by") is None else check_text("created_by", get("created_by")),
         managed_by=None if get("managed_by") is None else check_text("managed_by", get("managed_by")),

@@ -39,6 +39,8 @@ def revise(old: Schedule, stored: Mapping[str, Any], data: bytes, changes: Mappi
         "priority": old.priority,
         "at_front": old.at_front,
         "on_uncertain": old.on_uncertain,
+        "on_lost": old.on_lost,
+        "pause_after_failures": old.pause_after_failures,
         "tags": old.tags,
         "created_by": old.created_by,
         "managed_by": old.managed_by,

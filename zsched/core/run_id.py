@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 _RUN_ID = re.compile(r"(?P<schedule>[A-Za-z0-9_-]+)-(?P<ms>\d+)(?:-n(?P<namespace>[a-z0-9_]+))?(?:-r(?P<rerun>\d+))?")
 
+_MS_DIGITS = range(11, 15)  # of the time in a run id: others' job ids may look like ours but for that
+
 
 @dataclass(frozen=True, slots=True)
 class RunId:
@@ -29,6 +31,13 @@ class RunId:
         if found is None:
             return None
         return cls(found["schedule"], int(found["ms"]), found["namespace"] or "default", int(found["rerun"] or 0))
+
+    @classmethod
+    def ours(cls, run_id: str, namespace: str) -> RunId | None:
+        """The parts of *run_id* if it may be a run of *namespace*; a job id of somebody else can still look so."""
+        parts = cls.parse(run_id)
+        is_ours = parts is not None and parts.namespace == namespace and len(str(parts.nominal_ms)) in _MS_DIGITS
+        return parts if is_ours else None
 
 
 def schedule_of(run_id: str) -> str:

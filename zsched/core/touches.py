@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from zsched.core.log import (
+    Enqueued,
     Entry,
     Puts,
     Restored,
     advanced,
+    again,
     ended,
     milliseconds,
     quarantined,
@@ -87,7 +89,10 @@ def _of_run(run_id: str) -> Iterator[Key]:
 
 
 def _enqueue(entry: Entry, _: str) -> Iterator[Key]:
-    yield from _of_run(text(entry.body[1]))
+    enqueued = Enqueued.of(entry)
+    for key in _of_run(enqueued.run_id):
+        if key[1] or enqueued.retry_of is None:  # one that is retried leaves the schedule of its id alone
+            yield key
 
 
 def _run_now(entry: Entry, _: str) -> Iterator[Key]:
@@ -123,6 +128,12 @@ def _end(entry: Entry, _: str) -> Iterator[Key]:
         yield id, row.run_id[len(id) + 1 :]
 
 
+def _again(entry: Entry, _: str) -> Iterator[Key]:
+    for row in again(entry):
+        id = schedule_of(row.run_id)
+        yield id, row.run_id[len(id) + 1 :]
+
+
 def _nothing(entry: Entry, _: str) -> Iterator[Key]:
     return iter(())
 
@@ -139,6 +150,7 @@ _KEYS: dict[str, Callable[[Entry, str], Iterator[Key]]] = {
     "pause": _of_id,
     "resume": _of_id,
     "end": _end,
+    "again": _again,
     "merged": _nothing,
     "term": _nothing,
 }

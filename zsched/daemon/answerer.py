@@ -9,14 +9,18 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
 from zsched.archive import History
-from zsched.core.changes import Change, What
+from zsched.archive.originals import Originals
+from zsched.archive.runs import Runs
+from zsched.core.changes import Change
 from zsched.core.log import Entry, Position
+from zsched.core.lookback import Wanted
 from zsched.core.story import LATE_MS
 from zsched.daemon.archiver import Archiver
 from zsched.errors import ArchiveError, RedisRefused, RedisUnavailable
@@ -77,7 +81,7 @@ class Answerer:
 
     def _answer(self, path: Path, question: Question) -> dict[str, Any]:
         try:
-            with History(path) as history:
+            with Runs(path) as history:
                 told = _TOPICS[question.about](history, **question.arguments)
                 position = history.position
                 source = {
@@ -103,10 +107,11 @@ def _schedule(history: History, *, id: str, newest: int) -> dict[str, Any]:
     }
 
 
-def _occurrences(history: History, *, whats: list[str], limit: int, id: str | None = None) -> dict[str, Any]:
-    """The newest occurrences."""
-    found, looked_back_to = history.occurrences(frozenset(map(What, whats)), _bounded(limit), id)
-    return {"changes": [change.to_dict() for change in found], "looked_back_to": looked_back_to}
+def _runs(history: Runs, **wanted: Any) -> dict[str, Any]:
+    """The newest occurrences and runs of the kinds wanted, each occurrence with its run."""
+    asked = Wanted.of_dict(wanted)
+    found, looked_back_to = history.look(replace(asked, limit=_bounded(asked.limit)))
+    return {"occurrences": [one.to_dict() for one in found], "looked_back_to": looked_back_to}
 
 
 def _entries(
@@ -123,6 +128,14 @@ def _entries(
     else:
         found = history.newest_entries(limit, _ENTRIES)
     return {"entries": [_raw(entry) for entry in _within_bounds(found)]}
+
+
+def _record(history: History, *, run_id: str) -> dict[str, Any]:
+    """Whether a run is known, and what it was called with: a job's texts, to push it once more; None: not known."""
+    with Originals.beside(history) as originals:
+        original = originals.of(run_id)
+    record = None if original.record is None else [text.decode("latin-1") for text in original.record]
+    return {"is_known": original.is_known, "record": record}
 
 
 def _bounded(limit: int) -> int:
@@ -151,6 +164,7 @@ def _terms(history: History, changes: list[Change]) -> dict[str, int]:
 
 _TOPICS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "schedule": _schedule,
-    "occurrences": _occurrences,
+    "runs": _runs,
     "entries": _entries,
+    "record": _record,
 }

@@ -21,6 +21,8 @@ from zsched.daemon.answerer import Answerer
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.auditor import Auditor
 from zsched.daemon.elector import Elector
+from zsched.daemon.lost import LostRuns
+from zsched.daemon.native import Native
 from zsched.daemon.tick import Tick, Ticker
 from zsched.daemon.tracker import Tracker
 from zsched.daemon.trimmer import Trimmer
@@ -32,6 +34,7 @@ from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease
 from zsched.storage.log import Log
+from zsched.storage.native import NativeJobs
 from zsched.storage.server import Server
 
 log = structlog.get_logger(__name__)
@@ -63,8 +66,9 @@ class Daemon:
         self._archiver = Archiver(settings, link, self._clock, self.id)
         self._answerer = Answerer(self._archiver, link, self._keys)
         tracker = Tracker(self._archiver, self._keys)
+        lost = LostRuns(self._archiver, self._keys, tracker)
         auditor = Auditor(self._archiver, self._keys, self._clock)
-        self._warden = Warden(link, self._archiver, self._clock, [tracker.over, auditor.over])
+        self._warden = Warden(link, self._archiver, self._clock, [tracker.over, lost.over, auditor.over])
         self._is_stopping = False
         self._trouble: str | None = None  # what was said last of Redis, until it is well
         self._pause_ms = _FIRST_PAUSE_MS
@@ -114,7 +118,8 @@ class Daemon:
             lease = Lease(wire, self._keys, server, self._clock, self.id, settings.lease_ms)
             elector = Elector(lease, self._clock, settings.renew_ms)
             dispatch = Dispatch(wire, self._keys)
-            ticker = Ticker(dispatch, settings, self._clock)
+            native = Native(NativeJobs(wire, self._keys), self._settings.rq.native, self._clock)
+            ticker = Ticker(dispatch, native, settings, self._clock)
             trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
             yield Session(server, elector, ticker, trimmer)
 
@@ -144,6 +149,8 @@ class Daemon:
                     return  # the next connection asks what server this is by now
         finally:
             if self._is_stopping:
+                if session.elector.term is not None:
+                    session.ticker.end(session.elector.term)
                 session.elector.leave()
 
     def _lead(self, session: Session) -> None:

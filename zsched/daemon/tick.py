@@ -1,9 +1,9 @@
 """
-One pass of the leader: fire the due one-shots, plan and advance the due recurring schedules.
+One pass of the leader: fire the due one-shots, plan and advance the due recurring schedules, see to RQ's own jobs.
 
 One-shots go from lane to RQ queue inside one script. Recurring ones are answered by that script,
 planned here, and committed by another which compares version and due time, so a rule that was changed
-in between is left alone and comes back in the next pass.
+in between is left alone and comes back in the next pass. RQ's own delayed jobs come last (``daemon/native.py``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from zsched.config import DaemonSettings
 from zsched.core.clock import Clock
 from zsched.core.policy import Plan
 from zsched.daemon.batch import Batch
+from zsched.daemon.native import Native
 from zsched.daemon.planner import Planner
 from zsched.daemon.server_clock import ServerClock
 from zsched.storage.dispatch import Dispatch, DueRecurring, Fired, Stopped, shown
@@ -55,8 +56,8 @@ class Tick:
 class Ticker:
     """The passes of one connection's terms; keeps batch sizes, plans and the server's clock."""
 
-    def __init__(self, dispatch: Dispatch, settings: DaemonSettings, clock: Clock) -> None:
-        self._dispatch, self._clock = dispatch, clock
+    def __init__(self, dispatch: Dispatch, native: Native, settings: DaemonSettings, clock: Clock) -> None:
+        self._dispatch, self._native, self._clock = dispatch, native, clock
         self._patience_ms = settings.overlap_patience_s * 1000
         self._fire_batch = Batch(settings.batch_max, settings.script_target_ms)
         self._advance_batch = Batch(max(int(settings.batch_max * _ADVANCE_SHARE), 1), settings.script_target_ms)
@@ -66,6 +67,11 @@ class Ticker:
     def begin(self, term: Term) -> None:
         """A term was won: its reply is the first look at the server's clock."""
         self.observe(term.now_ms, term.trusted_until_ms - term.lease_ms)
+        self._native.begin()
+
+    def end(self, term: Term) -> None:
+        """The daemon stops while its term is on. Raises RedisUnavailable."""
+        self._native.end(term)
 
     def observe(self, now_ms: int, sent_ms: float) -> None:
         """A reply told TIME."""
@@ -89,10 +95,13 @@ class Ticker:
             stopped = self._advance(term, fired.recurring, fired.now_ms)
             if stopped:
                 return self._stopped(stopped)
-            return Tick(has_more=True)  # their next times may be earlier than fire's answer
+        has_more = bool(fired.recurring) or (fired.next_ms is not None and fired.next_ms <= fired.now_ms)
+        look = self._native.look_if_due(term, fired.now_ms, is_busy=has_more)
+        if has_more or look.has_more:  # next times of recurring ones may be earlier than fire's answer
+            return Tick(has_more=True)
+        next_ms = min((at_ms for at_ms in (fired.next_ms, look.next_ms) if at_ms is not None), default=None)
         offset_ms = self._server_clock.now_ms() - self._clock.monotonic_ms()
-        has_more = fired.next_ms is not None and fired.next_ms <= fired.now_ms
-        return Tick(has_more=has_more, next_ms=fired.next_ms, server_offset_ms=offset_ms)
+        return Tick(next_ms=next_ms, server_offset_ms=offset_ms)
 
     def _advance(self, term: Term, due: list[DueRecurring], now_ms: int) -> Stopped | None:
         planned = self._planner.plan(due, now_ms)

@@ -1,72 +1,89 @@
 """
 The tracker: the leader finds out which runs are over, and writes it into the log, so that every archive learns it.
 
-It needs nothing in the worker and nothing where runs are fired: its archive knows which runs are open, RQ's job
-hash says how each of them is. Every pass asks Redis about some:
+It needs nothing in the worker and nothing where runs are fired. Two ways lead to a run that is over:
 
-- of those pushed while it leads, which it reads from the history, in order, and remembers up to a bound (what comes
-  behind stays on disk until there is room): the oldest, which end first, and in turn the rest, so that old ones that
-  never end (lost, or waiting for a worker that nobody started) do not keep the others from being noticed;
-- and of a part of the state, which it looks through round after round: so it finds what was pushed before it led, and
-  what it did not remember.
+- RQ's own registries say what ended since the last look (``endings``), which costs what ended and nothing else: so a
+  million runs that wait, or a lost one at the head of its queue, keep nobody from being noticed;
+- rounds through the archive's state, a part at a time, ask RQ about every run that is open: so it finds what was
+  deleted or cancelled, what ended when nobody led, and what the registries do not show.
 
-What it says must be true of the history in which the runs were fired. The archive's last entry goes with every
-question, and Redis answers LOST when its log lacks it: that a Redis which lost the runs has no jobs of theirs tells
-nothing. And it begins when the archive has this term's first entry, and goes on when it has what was written last,
-so that no run's end is told twice.
+A run counts as over once, because only runs that the archive has as open are written down, and the archive has this
+term's first entry and what was written last before anything more is. What is said must be true of the history in which
+the runs were fired: the archive's last entry goes with every write, and Redis answers LOST when its log lacks it.
+That a Redis which lost the runs has no jobs of theirs tells nothing.
 
-Not guaranteed: that a run which RQ forgot (``result_ttl``) before anybody looked is told of more than ``gone``.
+Not guaranteed: that a run which RQ forgot (``result_ttl``) before anybody looked is known as more than *lost*.
 """
 
 from __future__ import annotations
 
-from itertools import islice
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from zsched.archive.openruns import OpenRuns, Run
+import structlog
+
+from zsched.archive.openruns import Key, OpenRun, OpenRuns
 from zsched.core.log import Position
+from zsched.core.run_id import RunId
+from zsched.core.runs import BAD, Job, Run, RunStatus, as_seen, pushed, row_of
 from zsched.daemon.archiver import Archiver
+from zsched.daemon.endings import Endings
 from zsched.storage.connection import Wire
-from zsched.storage.dispatch import Dispatch
+from zsched.storage.dispatch import Dispatch, Over
+from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
+from zsched.storage.registries import Registries
 
-_REMEMBERED: Final = 10_000  # runs that were pushed, at most
-_LEARNT: Final = 2000  # of them, in one pass, about
-_LEARNT_FROM: Final = 2000  # entries of the history, at most
-_OLDEST: Final = 1000  # remembered ones that every pass asks about
-_BEHIND: Final = 1000  # and behind them, in turn
-_AROUND: Final = 1000  # and in the state, round after round
-_LOOKED_AT: Final = 5000  # rows of the state, of which most may wait: 2.5 ms (measured)
-_EVERY_MS: Final = 500.0  # from one pass to the next
-# While nothing ends: a pass takes some 40 ms of the interpreter from the thread that fires (p99 of lateness: measured).
-_SELDOM_MS: Final = 4000.0
+log = structlog.get_logger(__name__)
+
+_EVERY_MS: Final = 250.0  # from one step to the next
+_ROUND_EVERY: Final = 8  # steps, for a part of a round: it takes some of the interpreter from the thread that fires
+_LOOKED_AT: Final = 5000  # rows of the state in a part, of which most may wait: 2.5 ms (measured)
 _LOOKED_AT_FIRST: Final = 20_000  # in a term's first round, which finds what ended when nobody led
+_ASKED: Final = 1000  # open runs in a part
 _AT_ONCE: Final = 200  # runs per script: Redis does nothing else meanwhile
-_MANY: Final = 200  # ends in one pass, after which the next follows at once
-_FEW: Final = 10  # ends in one pass, with which those that are remembered do not move on
-_CATCH_UP_S: Final = 1.0  # for the archive to have what a pass wrote
+_PATIENCE: Final = 40  # steps, for the archive to learn of the push of a run that ended
+_HANDED_OVER: Final = 5000  # runs met in their queues, until somebody asks for them
+_CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
 
 
 class Tracker:
     """What a leader does about runs that end. ``name`` and ``every_ms`` are for the warden."""
 
     name: Final = "tracker"
+    every_ms: Final = _EVERY_MS
 
     def __init__(self, archiver: Archiver, keys: Keys) -> None:
         self._archiver, self._keys = archiver, keys
-        self.every_ms = _EVERY_MS
-        self._around: Run | None = None  # where the look through the state goes on: also in another term
+        self._endings = Endings()
+        self._ended: dict[Key, int] = {}  # not yet written down, with the steps for which they are waited for
+        self._around: Key | None = None  # where the round goes on: also in another term
+        self._queued: deque[tuple[OpenRun, Job]] = deque(maxlen=_HANDED_OVER)
+        self._told: tuple[str, Position] | None = None  # the last entry of others that says of runs that they are over
         self._forget(None)
 
     def over(self, wire: Wire) -> Tracker:
         """The same, asking over *wire* from now on."""
-        self._dispatch = Dispatch(wire, self._keys)
+        self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
+        self._registries = Registries(wire)
         return self
+
+    def take_queued(self) -> list[tuple[OpenRun, Job]]:
+        """Runs that its rounds met in their queues since the last call, the newest of them."""
+        taken = list(self._queued)
+        self._queued.clear()
+        return taken
+
+    def wrote(self, term: Term, entry: Position) -> None:
+        """Another chore said in *term*, up to *entry*, that runs are over: say nothing before the archive has that."""
+        self._told = term.token, entry
 
     def step(self, term: Term) -> bool:
         """
-        One pass; True when so many had ended that there are more.
+        One pass over all that ended since the last; there is never more to do at once.
 
         Raises:
             Stale, ServerChanged, RedisUnavailable, RedisRefused, ArchiveError.
@@ -74,77 +91,86 @@ class Tracker:
         path = self._archiver.path
         if path is None:
             return False
+        self._note(self._endings.look(self._registries))
+        self._steps += 1
+        is_round = self._first_rounds > 0 or self._steps % _ROUND_EVERY == 0
+        if not self._ended and not is_round:
+            return False
         with OpenRuns(path) as runs:
             as_of = runs.position
             if runs.life is None or as_of is None or not self._is_late_enough(as_of, term):
                 return False
             if self._of != (term.token, runs.life):
                 self._forget((term.token, runs.life))
-            asked = self._choose(runs)
-        ended = self._track(term, as_of, asked)
-        self._make_room(ended)
-        is_in_vain = asked and not ended and not self._first_rounds
-        self.every_ms = min(2 * self.every_ms, _SELDOM_MS) if is_in_vain else _EVERY_MS
+            ended = runs.among(self._ended)
+            asked = {run.run_id: run for run in ended} | {run.run_id: run for run in self._go_around(runs, is_round)}
+        for run in ended:
+            del self._ended[run.id, run.run]
+        self._lose_patience()
+        self._track(term, as_of, list(asked.values()))
         self._archiver.wait_until(self._written, _CATCH_UP_S)
-        return ended >= _MANY
+        return False
 
     def _forget(self, of: tuple[str, int] | None) -> None:
         """Begin anew, in a term and with a state."""
         self._of = of
         self._written: Position | None = None  # the last entry that it wrote
-        self._remembered: dict[Run, None] = {}  # in the order in which they were pushed
-        self._n: int | None = None  # the entry up to which they are
-        self._has_more = False  # behind that entry
-        self._turn = 0  # of the remembered ones
+        self._steps = 0
         self._first_rounds = 1 if self._around is None else 2  # until all of the state was seen once
 
     def _is_late_enough(self, as_of: Position, term: Term) -> bool:
         """Whether an archive that ends with *as_of* has what was told of runs until now: by earlier terms, by this."""
         is_this_term = self._of is not None and self._of[0] == term.token
         written = self._written if is_this_term else None
-        return as_of.epoch == term.epoch and (written is None or as_of.order >= written.order)
+        told = self._told[1] if self._told is not None and self._told[0] == term.token else None
+        return as_of.epoch == term.epoch and all(one is None or as_of.order >= one.order for one in (written, told))
 
-    def _choose(self, runs: OpenRuns) -> list[Run]:
-        """Open runs to ask about."""
-        self._learn(runs)
-        behind = max(len(self._remembered) - _OLDEST, 0)
-        self._turn = self._turn if self._turn < behind else 0
-        turn = islice(self._remembered, _OLDEST + self._turn, _OLDEST + self._turn + _BEHIND)
-        mine = [*islice(self._remembered, _OLDEST), *turn]
-        self._turn += _BEHIND
-        open = dict.fromkeys(runs.open_of(mine))
-        for run in mine:
-            if run not in open:
-                del self._remembered[run]
-        looked_at = _LOOKED_AT_FIRST if self._first_rounds else _LOOKED_AT
-        found, self._around = runs.open_among(self._around, looked_at, _AROUND)
+    def _note(self, ended: Iterable[str]) -> None:
+        """Jobs that ended; only ours count, if they look so."""
+        for run_id in ended:
+            parts = RunId.ours(run_id, self._keys.namespace)
+            if parts is not None:
+                id = parts.schedule_id
+                self._ended[id, run_id[len(id) + 1 :]] = _PATIENCE
+
+    def _lose_patience(self) -> None:
+        """What the archive does not have as open was told already, or is no run of ours."""
+        self._ended = {key: steps - 1 for key, steps in self._ended.items() if steps > 1}
+
+    def _go_around(self, runs: OpenRuns, is_round: bool) -> Sequence[OpenRun]:
+        """A part of the open runs, round after round."""
+        if not is_round:
+            return ()
+        found, self._around = runs.next(self._around, _LOOKED_AT_FIRST if self._first_rounds else _LOOKED_AT, _ASKED)
         if self._around is None:
             self._first_rounds = max(self._first_rounds - 1, 0)
-        return [*open, *(run for run in found if run not in open)]
+        return found
 
-    def _learn(self, runs: OpenRuns) -> None:
-        """What was pushed meanwhile, as far as there is room."""
-        if self._n is None:
-            self._n = runs.last_n
-        if len(self._remembered) < _REMEMBERED:
-            pushed, self._n = runs.pushed_behind(self._n, _LEARNT, _LEARNT_FROM)
-            self._remembered.update(dict.fromkeys(pushed))
-        self._has_more = self._n < runs.last_n
-
-    def _make_room(self, ended: int) -> None:
-        """Where those that are remembered seem never to end, look at later ones: the others' turn comes around."""
-        if ended < _FEW and self._has_more and len(self._remembered) >= _REMEMBERED:
-            for run in list(islice(self._remembered, _BEHIND)):
-                del self._remembered[run]
-
-    def _track(self, term: Term, as_of: Position, runs: list[Run]) -> int:
-        """How many of *runs* had ended."""
-        ended = 0
-        for first in range(0, len(runs), _AT_ONCE):
-            run_ids = [f"{id}-{run}" for id, run in runs[first : first + _AT_ONCE]]
-            tracked = self._dispatch.track(term, as_of, run_ids)
-            if tracked is None:  # the archive will notice that Redis lost something, and say so
+    def _track(self, term: Term, as_of: Position, open: Sequence[OpenRun]) -> None:
+        """Write down which of *open* are over."""
+        for first in range(0, len(open), _AT_ONCE):
+            over = self._over_of(open[first : first + _AT_ONCE])
+            tracked = self._dispatch.track(term, as_of, over) if over else None
+            if tracked is not None:
+                self._written = tracked.entry or self._written
+                for id in tracked.paused:
+                    log.error("schedule_paused", schedule_id=id, reason="its runs failed one after the other")
+            elif over:  # LOST: the archive will notice that Redis lost something, and say so
                 break
-            ended += tracked.ended
-            self._written = tracked.entry or self._written
-        return ended
+
+    def _over_of(self, open: Sequence[OpenRun]) -> list[Over]:
+        """Those that RQ is done with, in the order in which they ended: so failures in a row are counted."""
+        over: list[tuple[int, Over]] = []
+        for one, job in zip(open, self._jobs.look([one.run_id for one in open]), strict=True):
+            run = as_seen(pushed(one.run_id, one.fired_us, one.is_uncertain), job)
+            if run.is_over:
+                seen = "gone" if job is None else job.seen
+                over.append((run.ended_ms or 0, Over(one.id, one.run_id, seen, _counts(run), row_of(run))))
+            elif job is not None and job.status == "queued":
+                self._queued.append((one, job))
+        return [one for _, one in sorted(over, key=lambda pair: pair[0])]
+
+
+def _counts(run: Run) -> str:
+    """How a run's end counts in its schedule's row of failures."""
+    return "!" if run.status in BAD else "+" if run.status is RunStatus.SUCCEEDED else "-"

@@ -17,7 +17,8 @@
 -- LOGS   put_recurring: id, due, schedule n, its pairs, template n, its pairs; paused = 1 when it stays so
 --
 -- The anchor (TIME at the rule's creation) and the due time stay as long as the trigger's text is
--- the same, so a new payload neither moves nor repeats an occurrence. A put never resumes.
+-- the same, so a new payload neither moves nor repeats an occurrence. A put never resumes. Failures in a row are
+-- forgotten when pause_after changes; they are counted, not asked for, so the entry does not have them.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, schedule_key, template_key, op_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, lane, if_exists, keep_op_ms, seen_version,
@@ -30,7 +31,7 @@ keep_op_ms, schedule_size = tonumber(keep_op_ms), tonumber(schedule_size)
 
 local at = find({id})[1]
 local old = at and at.recurring and redis.pcall('HMGET', schedule_key, 'version', 'trigger', 'digest',
-  'anchor', 'nominal', 'last', 'created_at', 'ended_at') or {}
+  'anchor', 'nominal', 'last', 'created_at', 'ended_at', 'pause_after', 'failures') or {}
 for _, key in ipairs({schedule_key, template_key}) do
   local held = redis.call('TYPE', key).ok
   if held ~= 'hash' and held ~= 'none' then
@@ -60,8 +61,12 @@ end
 local put_version = version()
 local schedule = {'version', put_version, 'trigger', trigger, 'digest', digest, 'anchor', anchor_ms,
   'lane', lane, 'updated_at', string.format('%.0f', now_ms), 'created_at', old[7] or string.format('%.0f', now_ms)}
+local pause_after = false
 for i = 15, 14 + schedule_size do
   schedule[#schedule + 1] = ARGV[i]
+  if ARGV[i] == 'pause_after' and i % 2 == 1 then
+    pause_after = ARGV[i + 1]
+  end
 end
 local kept = {nominal = nominal_ms, last = old[6], ended_at = not due_ms and old[8] or nil}
 for field, value in pairs(kept) do
@@ -93,6 +98,9 @@ end
 redis.call('SADD', recurring_key, id)
 redis.call('HSET', schedule_key, unpack(schedule))
 redis.call('HSET', template_key, unpack(template))
+if pause_after and pause_after == old[9] and old[10] then
+  redis.call('HSET', schedule_key, 'failures', old[10])
+end
 if at and at.place == 'paused' and due_ms then
   redis.call('HSET', paused_key, id, lane .. ' ' .. due_ms .. ' ' .. at.since_ms .. ' ' .. at.note)
 elseif due_ms then

@@ -11,6 +11,8 @@
 -- RETURNS  OK, word, now ms, due ms or -   |   AGAIN, now ms: read and plan once more
 --        words: resumed skipped unchanged NOTFOUND QUARANTINED ENDED
 -- LOGS   resume: id, lane, due, missed; of a skip also first, last, count
+--
+-- Failures in a row are counted anew from here.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, schedule_key, op_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, keep_op_ms, missed, seen_due_ms, planned_version, next_ms,
@@ -33,6 +35,7 @@ elseif at.place == 'due' then
 end
 
 local due_ms = at.due_ms
+local failures = at.recurring and redis.pcall('HGET', schedule_key, 'failures')
 local is_skipping = missed == 'skip' and tonumber(due_ms) <= now_ms
 if not is_skipping then
   append('resume', {'id', id, 'lane', at.lane, 'due', due_ms, 'missed', 'fire'})
@@ -56,6 +59,9 @@ else
   end
   due_ms = next_ms
   redis.call('HSET', schedule_key, 'nominal', next_ms)
+end
+if type(failures) == 'string' then
+  redis.call('HDEL', schedule_key, 'failures')
 end
 leave(id, at)
 wake_if_earlier(at.lane, due_ms)

@@ -1,42 +1,47 @@
--- track: record which runs are over.
+-- track: record which runs are over, and pause a schedule whose runs fail one after the other.
 --
--- KEYS   lease meta log
--- ARGV   token expected_server        this term's
+-- KEYS   lease meta log due_high due_normal due_low paused quarantine recurring wake
+-- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+--        token expected_server        this term's
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
---        ...   run ids
--- RETURNS  OK, now ms, the entry's id and t or - and 0, number of runs that ended  |  STALE  |  SERVER  |  LOST
--- LOGS   end: rows = lines "<run id> <status> <started_at|-> <ended_at|->", as RQ writes times
---        status: finished failed stopped canceled, or gone when RQ holds nothing of it any more
+--        ...   five texts per run: its schedule's id, its own id, what look saw of its job ("<status> <ended_at>", or
+--              gone), how it counts in its schedule's row of failures (+ a success, ! a failure, - not at all), and
+--              its line for the log
+-- RETURNS  OK, now ms, the entry's id and t or - and 0, number of runs that ended, list of schedules that were paused
+--          |  STALE  |  SERVER  |  LOST
+-- LOGS   end: rows = the lines "<run id> <status> <JSON>" (core/runs.py)
+--        pause: as in pause.lua, of a schedule with pause_after failures in a row
 --
 -- LOST: the log does not contain that entry, so this Redis may never have heard of the runs; that their jobs
--- are not here says nothing then.
-local lease_key, meta_key, log_key = unpack(KEYS)
-local token, expected_server, seen_entry, seen_t = unpack(ARGV, 1, 4)
+-- are not here says nothing then. A job that is not as it was seen any more is left for another look.
+local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
+  recurring_key, wake_key = unpack(KEYS)
+local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen_entry, seen_t = unpack(ARGV, 1, 7)
 -- include lib/meta.lua
 -- include lib/fence.lua
+-- include lib/find.lua
+-- include lib/place.lua
+-- include lib/streaks.lua
 
 local seen = redis.call('XRANGE', log_key, seen_entry, seen_entry)[1]
 if not seen or seen[2][4] ~= seen_t then
   return {'LOST'}
 end
-local OVER = {finished = true, failed = true, stopped = true, canceled = true}
-local function time(value)
-  return value and string.match(value, '^%S+$') or '-'
-end
 
 local rows = {}
-for i = 5, #ARGV do
-  local job = redis.pcall('HMGET', 'rq:job:' .. ARGV[i], 'status', 'started_at', 'ended_at')
+for i = 8, #ARGV, 5 do
+  local id, run, seen_as, verdict, row = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'ended_at')
   if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
-    return job  -- not allowed to look, say: that tells nothing of the job
+    return job
   end
-  local status = job[1] or 'gone'
-  if (OVER[status] or status == 'gone') and not string.find(ARGV[i], '%s') then  -- none of ours has a space in it
-    rows[#rows + 1] = table.concat({ARGV[i], status, time(job[2]), time(job[3])}, ' ')
+  if (job[1] and job[1] .. ' ' .. (job[2] or '') or 'gone') == seen_as then
+    rows[#rows + 1] = row
+    count(id, run, verdict)
   end
 end
 if #rows == 0 then
-  return {'OK', now_ms, '-', '0', 0}
+  return {'OK', now_ms, '-', '0', 0, {}}
 end
 local entry = append('end', {'rows', table.concat(rows, '\n')})
-return {'OK', now_ms, entry, t, #rows}
+return {'OK', now_ms, entry, t, #rows, pause_failing()}

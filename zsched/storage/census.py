@@ -16,7 +16,6 @@ from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts
 
 _PAGE = 200  # schedules read by one script, runs by one pipeline
-_MS_DIGITS = range(11, 15)  # of the time in a run id: others' job ids may look like ours but for that
 
 
 Page = tuple[Position | None, list[Held]]
@@ -112,8 +111,7 @@ class Census:
 
     def _ours(self, members: Iterable[bytes]) -> Iterator[str]:
         for member in members:
-            parts = RunId.parse(text(member))
-            if parts and parts.namespace == self._keys.namespace and len(str(parts.nominal_ms)) in _MS_DIGITS:
+            if RunId.ours(text(member), self._keys.namespace):
                 yield text(member)
 
     def _started(self, queue: bytes) -> list[bytes]:

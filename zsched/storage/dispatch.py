@@ -67,11 +67,54 @@ class Stopped:
     until_ms: int | None = None
 
 
+class Over(NamedTuple):
+    """
+    A run that is over: *seen* as ``core.runs.Job.seen`` or "gone"; *counts* is ``+``, ``!`` or ``-``; *row* its line of
+    the log.
+    """
+
+    schedule_id: str
+    run_id: str
+    seen: str
+    counts: str
+    row: str
+
+
 class Tracked(NamedTuple):
-    """What one track found: how many runs are over, and the entry that says so; None when none was."""
+    """What one track wrote: how many runs are over, the entry that says so (None: none was), schedules it paused."""
 
     ended: int
     entry: Position | None
+    paused: list[str]
+
+
+class Dead(NamedTuple):
+    """
+    A run whose worker died. *status* and *mark* are what was seen of its job: ``started`` and its last heartbeat, or
+    ``queued`` and when it was pushed; *members* its lapsed entries in ``rq:wip``. It goes back into its queue or ends,
+    by *word* (again, end), with *row*, its line of the log, and *packed*, the reason as RQ keeps one.
+    """
+
+    schedule_id: str
+    run_id: str
+    status: str
+    mark: str
+    members: str
+    word: str
+    row: str
+    packed: str
+
+
+class Lost(NamedTuple):
+    """
+    What became of runs whose workers died: *again* are in their queues, *ended* are over. *entry* is the last one that
+    says so (None: all were left alone); *paused* are schedules.
+    """
+
+    entry: Position | None
+    again: list[str]
+    ended: list[str]
+    paused: list[str]
 
 
 class Dispatch:
@@ -119,18 +162,31 @@ class Dispatch:
         rows = [text for due, reason in bad for text in (*due[:4], reason)]
         return int(self._scripts.call("quarantine", rows=rows, **_fence(term))[1])
 
-    def track(self, term: Term, seen: Position, run_ids: Sequence[str]) -> Tracked | None:
+    def track(self, term: Term, seen: Position, over: Sequence[Over]) -> Tracked | None:
         """
-        Log which of *run_ids*, fired in the history that has the entry *seen*, are over by RQ. None (LOST) when the
-        log does not contain that entry: this Redis may never have heard of them.
+        Log that runs are over, fired in the history that has the entry *seen*; those whose jobs changed meanwhile are
+        left out. None (LOST) when the log does not contain that entry: this Redis may never have heard of them.
         """
-        reply = self._scripts.call("track", seen_entry=seen.id, seen_t=seen.t_us, rows=run_ids, **_fence(term))
+        rows = [each for one in over for each in one]
+        reply = self._scripts.call("track", seen_entry=seen.id, seen_t=seen.t_us, rows=rows, **_fence(term))
         if reply[0] == "LOST":
             return None
-        _now_ms, entry, t_us, ended = reply
-        if ended == 0:
-            return Tracked(0, None)
-        return Tracked(ended, Position.parse(f"{shown(entry)} {shown(t_us)}"))
+        _now_ms, entry, t_us, ended, paused = reply
+        position = Position.parse(f"{shown(entry)} {shown(t_us)}") if ended else None
+        return Tracked(ended, position, _texts(paused))
+
+    def lose(self, term: Term, seen: Position, dead: Sequence[Dead]) -> Lost | None:
+        """
+        Put runs whose workers died back into their queues, or log that they are lost. Who lives after all, or changed
+        meanwhile, is left alone. None (LOST) as ``track``.
+        """
+        rows = [each for one in dead for each in one]
+        reply = self._scripts.call("lost", seen_entry=seen.id, seen_t=seen.t_us, rows=rows, **_fence(term))
+        if reply[0] == "LOST":
+            return None
+        _now_ms, entry, t_us, again, ended, paused = reply
+        position = Position.parse(f"{shown(entry)} {shown(t_us)}") if again or ended else None
+        return Lost(position, _texts(again), _texts(ended), _texts(paused))
 
     def trim(self, term: Term, first_kept: str, limit: int) -> int:
         """Forget at most *limit* of the log's entries before id *first_kept*; how many went."""

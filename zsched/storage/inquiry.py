@@ -6,23 +6,27 @@ Every answer says which of the two it is, since when nothing is missing in it, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from zsched.core.changes import Change, What, changes
+from zsched.core.changes import Change, changes
 from zsched.core.log import Entry, Position, UnknownEntry
+from zsched.core.lookback import KINDS, Lookback, Occurrence, Wanted, kept
+from zsched.core.runs import Run, as_seen
 from zsched.core.story import LATE_MS, Chronicle, Source
 from zsched.errors import ArchiveError
 from zsched.storage.connection import Link
+from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.questions import Questions
 
 _PAGE: Final = 100  # log entries in one read or answer
 _LOOKED_AT: Final = 50_000  # entries of the log in Redis, at most
+_LOOKED_AT_FOR_RUNS: Final = 20_000
 _WAIT_MS: Final = 1000  # for the log to go on, before looking whether it is still the same
-_NOT_UNDERSTOOD: Final = (KeyError, TypeError, ValueError)
+_NOT_UNDERSTOOD: Final = (KeyError, TypeError, ValueError, RecursionError)
 
 
 class Inquiry:
@@ -30,6 +34,7 @@ class Inquiry:
 
     def __init__(self, link: Link, keys: Keys) -> None:
         self._questions, self._log, self._suffix = Questions(link, keys), Log(link, keys), keys.run_suffix
+        self._jobs = Jobs(link, keys)
         self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would be for ever
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
@@ -39,20 +44,23 @@ class Inquiry:
             return Chronicle(id, source, answer["changes"], int(answer["left_out"]), dict(answer["terms"]))
         return self._from_log(id, newest, source.problem)
 
-    def occurrences(self, whats: Iterable[What], limit: int, id: str | None = None) -> tuple[list[Change], Source]:
-        """The newest *limit* changes of the kinds *whats*, the newest first; of schedule *id* alone if it is given."""
-        wanted = frozenset(whats)
-        names = sorted(what.value for what in wanted)
-        answer, source = self._ask("occurrences", whats=names, limit=limit, id=id)
-        if answer is not None:
-            return answer["changes"], source
-        found: list[Change] = []
-        oldest: Entry | None = None
-        for oldest in self._back():
-            found += [one for one in reversed(self._read(oldest)) if one.what in wanted and id in (None, one.id)]
-            if len(found) >= limit:
-                break
-        return found[:limit], self._redis(oldest, source.problem)
+    def occurrences(self, wanted: Wanted) -> tuple[list[Occurrence], Source]:
+        """What is *wanted*, the newest first; runs that the log has as open are as RQ has them now."""
+        answer, source = self._ask("runs", **wanted.to_dict())
+        if answer is None:
+            found, source = self._lookback(wanted, source.problem)
+        else:
+            found = answer["occurrences"]
+        runs = self.seen([one.run for one in found if one.run is not None])
+        now = {run.id: run for run in runs}
+        told = [one.with_run(now[one.run.id]) if one.run is not None else one for one in found]
+        return kept(told, wanted), source
+
+    def seen(self, runs: Sequence[Run]) -> list[Run]:
+        """*runs*, those that are not known to be over as RQ has them now."""
+        open = list(dict.fromkeys(run.id for run in runs if not run.is_over))
+        jobs = dict(zip(open, self._jobs.look(open), strict=True)) if open else {}
+        return [as_seen(run, jobs[run.id]) if run.id in jobs else run for run in runs]
 
     def entries(self, since_us: int | None, limit: int) -> tuple[Iterator[Entry], Source]:
         """
@@ -157,9 +165,17 @@ class Inquiry:
         told = [change for mine in reversed(kept) for change in mine]
         return Chronicle(id, self._redis(oldest, problem), told, len(found) - len(kept), terms)
 
-    def _back(self) -> Iterator[Entry]:
+    def _lookback(self, wanted: Wanted, problem: str) -> tuple[list[Occurrence], Source]:
+        lookback = Lookback(wanted)
+        oldest: Entry | None = None
+        for oldest in self._back(_LOOKED_AT_FOR_RUNS):
+            if oldest.kind in KINDS and lookback.see(self._read(oldest)):
+                break
+        return lookback.found(), self._redis(oldest, problem)
+
+    def _back(self, most: int = _LOOKED_AT) -> Iterator[Entry]:
         """The log from its end, as far as is looked."""
-        last, left = "+", _LOOKED_AT
+        last, left = "+", most
         while left > 0 and (page := self._log.read_back(last, _PAGE)):
             yield from page
             last, left = f"({page[-1].position.id}", left - len(page)
@@ -176,6 +192,8 @@ def _understood(answer: dict[str, Any]) -> dict[str, Any]:
     values = dict(answer)
     if "changes" in answer:
         values["changes"] = [Change.of_dict(change) for change in answer["changes"]]
+    if "occurrences" in answer:
+        values["occurrences"] = [Occurrence.of_dict(one) for one in answer["occurrences"]]
     if "entries" in answer:
         values["entries"] = [_entry(*entry) for entry in answer["entries"]]
     return values

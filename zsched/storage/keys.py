@@ -93,7 +93,7 @@ class Keys:
     def schedule(self, id: str) -> str:
         """
         HASH, recurring only: version, trigger, anchor, nominal, digest, lane, flags, last, func, tags,
-        created_by, managed_by, created_at, updated_at, ended_at.
+        created_by, managed_by, created_at, updated_at, ended_at, pause_after, failures.
         """
         return self.schedule_prefix() + id
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from zsched.core.clock import LAST_MS
 from zsched.core.log import Entry, Position
-from zsched.core.model import OnUncertain, Priority, Schedule, ScheduleState
+from zsched.core.model import OnLost, OnUncertain, Priority, Schedule, ScheduleState
 from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec
 from zsched.errors import InvalidSchedule
@@ -228,6 +228,8 @@ class Reader:
             kwargs=kwargs,
             at_front="f" in flags,
             on_uncertain=OnUncertain.SKIP if "s" in flags else OnUncertain.REFIRE,
+            on_lost=OnLost.FAIL if job.get("zs_on_lost") == OnLost.FAIL.value else OnLost.RETRY,
+            pause_after_failures=_int(own.get("pause_after")),
             timeout_s=_int(job.get("timeout")),
             result_ttl_s=_int(job.get("result_ttl")),
             failure_ttl_s=_int(job.get("failure_ttl")),

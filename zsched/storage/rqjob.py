@@ -1,5 +1,5 @@
 """
-The one encoder of RQ's job hash, and the only module that imports RQ.
+The one encoder of RQ's job hash, and, but for ``zsched.current`` inside a worker, the only module that imports RQ.
 
 A malformed field kills the RQ worker that meets it, and the next one, and the next (measured with RQ
 2.12: timeout ``'1h'``, a bad timestamp, an unknown status). So whatever reaches ``rq:job:*`` is made
@@ -25,8 +25,8 @@ from typing import Any
 from rq import Callback, Retry
 from rq.utils import parse_timeout
 
-from zsched.core.model import Definition, OnUncertain, Payload
-from zsched.errors import InvalidSchedule, NotImportable, NotYetBuilt
+from zsched.core.model import Definition, OnLost, OnUncertain, Payload
+from zsched.errors import InvalidSchedule, NotImportable
 
 DEFAULT_TIMEOUT_S = 180  # RQ's own
 _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (measured)
@@ -102,7 +102,6 @@ class Encoder:
 
         Raises:
             InvalidSchedule: an option that RQ would choke on.
-            NotYetBuilt: retry intervals, which need a scheduler for RQ's delayed jobs.
         """
         payload = definition.payload
         func = function_path(payload.func)
@@ -116,6 +115,8 @@ class Encoder:
         pairs |= _ttl("result_ttl", payload.result_ttl, _SHORTEST_RESULT_TTL_S)
         pairs |= _ttl("failure_ttl", payload.failure_ttl, 0)
         pairs |= _retry(payload.retry)
+        if definition.on_lost is not OnLost.RETRY:
+            pairs["zs_on_lost"] = definition.on_lost.value
         pairs |= _callback("on_success", "success", payload.on_success)
         pairs |= _callback("on_failure", "failure", payload.on_failure)
         if payload.meta is not None:
@@ -141,6 +142,8 @@ class Encoder:
         for option, stem in (("on_success", "success"), ("on_failure", "failure")):
             if f"{stem}_callback_name" in text:
                 options[option] = Callback(text[f"{stem}_callback_name"], text[f"{stem}_callback_timeout"])
+        if text.get("zs_on_lost") == OnLost.FAIL.value:
+            options["on_lost"] = OnLost.FAIL
         if "meta" in job:
             meta = job["meta"]
             options["meta"] = json.loads(meta) if self.serializer == "json" else pickle.loads(meta)  # type: ignore[arg-type]  # bytes then
@@ -245,13 +248,20 @@ def _retry(retry: object) -> Pairs:
         raise InvalidSchedule(
             "retry", retry, "not a number of retries", "give a whole number from 1, or rq.Retry(max=…)"
         )
-    if any(retry.intervals):
-        problem = "intervals need a scheduler of RQ's delayed jobs, which this version does not have yet"
-        raise NotYetBuilt("retry", retry, problem, "give a number: retried at once")
-    pairs: Pairs = {"retries_left": str(retry.max), "retry_intervals": json.dumps(list(retry.intervals))}
+    if not retry.intervals or not all(_is_interval(one) for one in retry.intervals):
+        raise InvalidSchedule("retry", retry, "its intervals are not whole seconds", "give interval=60 or [60, 300]")
+    pairs: Pairs = {
+        "retries_left": str(retry.max),
+        "retry_intervals": json.dumps(list(retry.intervals)),
+        "zs_retries": str(retry.max),  # RQ counts retries_left down
+    }
     if getattr(retry, "enqueue_at_front", False):
         pairs["enqueue_at_front_on_retry"] = "1"
     return pairs
+
+
+def _is_interval(given: object) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= _LONGEST_TTL_S
 
 
 def _callback(field: str, stem: str, callback: object) -> Pairs:

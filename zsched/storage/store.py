@@ -134,6 +134,8 @@ class Store:
         shared = self.encoder.shared(definition)
         func = str(shared.pop("zs_func", shared["description"]))
         own = {"flags": flags(definition), "func": func, **labels(definition)}
+        if definition.pause_after_failures is not None:
+            own["pause_after"] = str(definition.pause_after_failures)
         template = shared | {"data": self.encoder.data(definition.payload), "status": "queued"}
         return Record(definition.id, definition.priority, own, template, definition.if_exists)
 

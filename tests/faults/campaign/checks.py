@@ -197,7 +197,7 @@ def _has_outcome(audit: Audit, id: str, run_id: str) -> bool:
 def _is_given_up(audit: Audit, id: str, run_id: str) -> bool:
     """Whether RQ says that the run failed: of one that was not received, because a worker lost it on its way."""
     ends = (change for change in audit.histories.changes[id] if change.what is What.RUN_ENDED)
-    return any(change.run_id == run_id and change.why in ("failed", "stopped") for change in ends)
+    return any(change.run_id == run_id and change.why in ("failed", "cancelled", "lost") for change in ends)
 
 
 def _still_waits(audit: Audit, call: Call, due_ms: int | None) -> bool:

@@ -27,10 +27,13 @@ _IDLE_S = 0.02
 _KEPT_S = 500  # as RQ keeps results
 # Of a job that was lost meanwhile nothing is made.
 _FINISH = """
-for _, key in ipairs(KEYS) do
+local kept_s, registry, until_s = tonumber(ARGV[1]), ARGV[2], redis.call('TIME')[1] + tonumber(ARGV[1])
+for i = 3, #ARGV do
+  local key = 'rq:job:' .. ARGV[i]
   if redis.call('EXISTS', key) == 1 then
     redis.call('HSET', key, 'status', 'finished')
-    redis.call('EXPIRE', key, ARGV[1])
+    redis.call('EXPIRE', key, kept_s)
+    redis.call('ZADD', registry, until_s, ARGV[i])
   end
 end
 """
@@ -73,7 +76,7 @@ class Workers:
 
 
 class QuickHand:
-    """Takes runs by the hundred from queues of its own, as RQ would leave them: their jobs say finished."""
+    """Takes runs by the hundred from queues of its own, and leaves them as RQ would: finished, and filed as such."""
 
     def __init__(self, url: str, path: Path) -> None:
         self._url, self._path = url, path
@@ -102,5 +105,5 @@ class QuickHand:
             return 0
         if runs:
             receipts.write(self._path, runs)
-            client.eval(_FINISH, len(runs), *[f"rq:job:{run}" for run in runs], _KEPT_S)
+            client.eval(_FINISH, 0, _KEPT_S, f"rq:finished:{queue}", *runs)
         return len(runs)

@@ -278,7 +278,8 @@ def test_nothing_is_lacking_a_second_time(scene: Scene) -> None:
 
 def test_schedules_that_are_back_can_be_used(scene: Scene) -> None:
     schedule(scene, "a", args=("one",), tags=["x"])
-    schedule(scene, "r", at=None, cron="0 8 * * *", tz="Asia/Tokyo", args=("two",))
+    policies = {"on_lost": "fail", "pause_after_failures": 3}
+    schedule(scene, "r", at=None, cron="0 8 * * *", tz="Asia/Tokyo", args=("two",), **policies)
     scene.client.pause("a", "why")
     before = {id: scene.client.get(id) for id in ("a", "r")}
     assert scene.follower.step()

@@ -47,7 +47,7 @@ def test_what_was_said_is_what_is_read(client: Client, soon: datetime) -> None:
     client.schedule(
         "app.task", id="a", at=soon, tz="Asia/Seoul", queue="sms", priority="high", at_front=True, on_uncertain="skip",
         timeout="5m", result_ttl=100, failure_ttl=timedelta(hours=1), retry=3, description="Say hello", tags=("b", "a"),
-        created_by="me", managed_by="file", meta={"trace": 1},
+        created_by="me", managed_by="file", meta={"trace": 1}, on_lost="fail",
     )  # fmt: skip
 
     told = client.get("a").to_dict()
@@ -57,9 +57,48 @@ def test_what_was_said_is_what_is_read(client: Client, soon: datetime) -> None:
         "tz": "Asia/Seoul", "trigger": None, "func": "app.task", "queue": "sms", "priority": "high", "at_front": True,
         "on_uncertain": "skip", "timeout_s": 300, "result_ttl_s": 100, "failure_ttl_s": 3600, "retries": 3,
         "description": "Say hello", "tags": ["a", "b"], "created_by": "me", "managed_by": "file", "note": None,
+        "on_lost": "fail", "pause_after_failures": None,
     }  # fmt: skip
     assert expected == {name: told[name] for name in expected}
     json.dumps(told)
+
+
+def test_policies_of_a_rule_stand_in_every_run_and_survive_an_update(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule("app.task", id="r", every=60, on_lost="fail", pause_after_failures=3)
+    assert ("fail", 3) == policies(client, "r")
+
+    assert "unchanged" == client.schedule("app.task", id="r", every=60, on_lost="fail", pause_after_failures=3).outcome
+    assert "updated" == client.update("r", args=(1,)).outcome
+    assert ("fail", 3) == policies(client, "r")
+    assert b"fail" == redis_client.hget(f"rq:job:{client.run_now('r')}", "zs_on_lost")
+
+    assert "updated" == client.update("r", pause_after_failures=2).outcome
+    assert ("fail", 2) == policies(client, "r")
+    assert "updated" == client.update("r", on_lost="retry", pause_after_failures=None).outcome
+    assert ("retry", None) == policies(client, "r")
+    assert redis_client.hget(f"rq:job:{client.run_now('r')}", "zs_on_lost") is None
+
+
+def test_what_becomes_of_a_lost_run_stands_in_a_one_shots_job_only_when_it_is_not_the_default(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
+    words = {}
+    for word in ("retry", "fail"):
+        runs = (
+            client.enqueue("app.task", on_lost=word).run_id,
+            client.schedule("app.task", at=soon, on_lost=word).run_id,
+        )
+        words[word] = [redis_client.hget(f"rq:job:{run_id}", "zs_on_lost") for run_id in runs]
+
+    assert {"retry": [None, None], "fail": [b"fail", b"fail"]} == words
+    client.schedule("app.task", id="a", at=soon, on_lost="fail")
+    client.update("a", args=(1,))
+    assert ("fail", None) == policies(client, "a")
+
+
+def policies(client: Client, id: str) -> tuple[str, int | None]:
+    told = client.get(id).to_dict()
+    return told["on_lost"], told["pause_after_failures"]
 
 
 def test_a_recurring_schedule_is_read_with_its_rule(client: Client) -> None:

@@ -10,10 +10,9 @@ import pytest
 
 from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive, History
-from zsched.core.changes import OUTCOMES, Change, What
+from zsched.core.changes import Change
 from zsched.core.log import Entry
 
-FIRED = frozenset([What.FIRED])
 TWINS = ("plumless", "buckeroo")  # of one CRC-32
 
 
@@ -113,31 +112,6 @@ def test_an_entry_of_an_unknown_kind_hides_no_others(path: Path) -> None:
 
     with History(path) as history:
         assert [("a", "put"), ("a", "fired")] == told(history.of_schedule("a", 5)[0])
-
-
-# -- occurrences --------------------------------------------------------------------------------------
-
-
-def test_the_newest_occurrences_come_first(path: Path) -> None:
-    archived(path, [put(1, "a", "b", "c"), fire(2, run("a"), run("b")), fire(3, run("c"))])
-
-    with History(path) as history:
-        both, _ = history.occurrences(frozenset(OUTCOMES), 2)
-        of_a, looked_back_to = history.occurrences(FIRED, 2, "a")
-
-    assert [("c", "fired"), ("b", "fired")] == told(both)
-    assert ([("a", "fired")], None) == (told(of_a), looked_back_to)
-
-
-@pytest.mark.parametrize("id", [None, "a"])
-def test_who_gives_up_looking_says_how_far_it_looked(
-    path: Path, monkeypatch: pytest.MonkeyPatch, id: str | None
-) -> None:
-    archived(path, [fire(1, run("a")), *(put(seq, "a") for seq in range(2, 8))])
-    monkeypatch.setattr("zsched.archive.history._LOOKED_AT", 4)
-
-    with History(path) as history:
-        assert ([], T_US + 4 * SECOND_US) == history.occurrences(FIRED, 2, id)
 
 
 # -- entries ------------------------------------------------------------------------------------------

@@ -12,13 +12,14 @@ import pytest
 
 from zsched.core.arguments import check_id, check_queue, instant_ms, seconds_to_ms
 from zsched.core.clock import LAST_MS
-from zsched.core.model import After, At, IfExists, Now, OnUncertain, Payload, Priority
+from zsched.core.model import After, At, IfExists, Now, OnLost, OnUncertain, Payload, Priority
 from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, define, define_now, define_trigger
 from zsched.core.triggers import Fold, Gap, TriggerKind, TriggerSpec, check
 from zsched.errors import InvalidSchedule, NotYetBuilt
 
 AT = datetime(2026, 11, 21, 8, 0, 0, 123000, tzinfo=UTC)
 AT_MS = 1_795_248_000_123
+LIMIT = {"pause_after_failures": 2}
 
 
 def _define(**options: Any) -> Any:
@@ -190,12 +191,46 @@ def test_enqueue_takes_no_time(name: str) -> None:
     ("name", "value"),
     [
         ("jitter", 5), ("expires_after", 60), ("overlap", "allow"), ("overlap_limit", 2), ("catch_up", "all"),
-        ("catch_up_window", 60), ("catch_up_limit", 1), ("on_lost", "retry"), ("pause_after_failures", 3),
+        ("catch_up_window", 60), ("catch_up_limit", 1),
     ],
 )  # fmt: skip
 def test_an_option_of_later_work_is_refused_and_never_ignored(name: str, value: Any) -> None:
     with pytest.raises(NotYetBuilt, match=f"^{name}=.*does not have it yet; leave {name} out"):
         _define(every=5, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [({}, "retry"), ({"on_lost": "fail"}, "fail"), ({"on_lost": None}, "retry")]
+)
+@pytest.mark.parametrize("when", [{"at": AT}, {"after": 5}, {"every": 5}])
+def test_every_schedule_says_what_becomes_of_a_lost_run(
+    given: dict[str, Any], meant: str, when: dict[str, Any]
+) -> None:
+    assert OnLost(meant) is _define(**when, **given).on_lost
+    assert OnLost(meant) is define_now("app.task", given, "made-up").on_lost
+
+
+@pytest.mark.parametrize("value", ["again", "", 0, False])
+def test_on_lost_is_one_of_its_words(value: Any) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^on_lost=.*give one of retry, fail"):
+        _define(every=5, on_lost=value)
+
+
+@pytest.mark.parametrize("number", [1, 3, 1_000_000, None])
+def test_a_rule_may_be_paused_after_failures_in_a_row(number: int | None) -> None:
+    assert number == _define(every=5, pause_after_failures=number).pause_after_failures
+
+
+@pytest.mark.parametrize("value", [0, -1, 1_000_001, True, 2.0, "2"])
+def test_failures_in_a_row_are_a_whole_number_from_1(value: Any) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=.*give a whole number from 1"):
+        _define(every=5, pause_after_failures=value)
+
+
+def test_a_one_shot_has_no_failures_in_a_row() -> None:
+    for define_it in (lambda: _define(at=AT, pause_after_failures=2), lambda: define_now("f.f", LIMIT, "made-up")):
+        with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=.*a one-shot has one run.*leave it out"):
+            define_it()
 
 
 def test_the_present_behaviour_of_later_options_may_be_said() -> None:

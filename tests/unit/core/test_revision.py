@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zsched.core.clock import to_ms
-from zsched.core.model import At, Definition, OnUncertain, Priority, Schedule, ScheduleState
+from zsched.core.model import At, Definition, OnLost, OnUncertain, Priority, Schedule, ScheduleState
 from zsched.core.revision import revise
 from zsched.core.triggers import Fold, Gap, TriggerKind, TriggerSpec
 from zsched.errors import InvalidSchedule
@@ -21,9 +21,12 @@ RULE = TriggerSpec(
 ONCE = Schedule(
     id="a", state=ScheduleState.ACTIVE, kind="once", func="app.task", queue="sms", priority=Priority.HIGH,
     next_ms=to_ms(AT), tz="Asia/Seoul", at_front=True, on_uncertain=OnUncertain.SKIP, description="app.task",
+    on_lost=OnLost.FAIL,
     tags=("x",), created_by="me", managed_by="file",
 )  # fmt: skip
-RECURRING = replace(ONCE, kind="cron", trigger=RULE, anchor_ms=1, nominal_ms=to_ms(AT), version="1-1")
+RECURRING = replace(
+    ONCE, kind="cron", trigger=RULE, anchor_ms=1, nominal_ms=to_ms(AT), version="1-1", pause_after_failures=3
+)
 STORED = {"queue": "sms", "timeout": 60, "result_ttl": 500}
 
 
@@ -42,6 +45,7 @@ def test_what_is_not_changed_stays(old: Schedule) -> None:
     assert (OnUncertain.SKIP, ("x",), "me", "file", "Asia/Seoul") == (
         definition.on_uncertain, definition.tags, definition.created_by, definition.managed_by, definition.tz,
     )  # fmt: skip
+    assert (OnLost.FAIL, old.pause_after_failures) == (definition.on_lost, definition.pause_after_failures)
     assert (b"stored", 60, 500) == (
         definition.payload.data, definition.payload.timeout, definition.payload.result_ttl,
     )  # fmt: skip

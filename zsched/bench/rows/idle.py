@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 from functools import partial
-from pathlib import Path
 
 from zsched.bench import load
 from zsched.bench.arena import Arena, Ground
 from zsched.bench.children import leader
 from zsched.bench.contest import Contestant, Figure, contest
+from zsched.bench.processor import process_s
 from zsched.bench.results import Result
 
 _AHEAD_MS, _OVER_MS = 86_400_000, 86_400_000  # due tomorrow, all over the day
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")  # the grain of /proc/<pid>/stat
 _SETTLE_S = 1.0  # after the archive has caught up
 
 
@@ -35,14 +33,8 @@ def _zsched(arena: Arena, ground: Ground, count: int, seconds: int) -> Figure:
     with leader(arena, ground) as child:
         arena.wait_for("all is archived", ground.is_archived, 300.0)
         time.sleep(_SETTLE_S)
-        before = _cpu_s(child.pid)
+        before = process_s(child.pid)
         started_ms = arena.clock.monotonic_ms()
         time.sleep(seconds)
         took_s = (arena.clock.monotonic_ms() - started_ms) / 1000
-        return Figure(100 * (_cpu_s(child.pid) - before) / took_s)
-
-
-def _cpu_s(pid: int) -> float:
-    """User and system time of a process, by fields 14 and 15 of proc(5)'s stat."""
-    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        return Figure(100 * (process_s(child.pid) - before) / took_s)

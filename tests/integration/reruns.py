@@ -1,0 +1,54 @@
+"""What workers run in the tests of retry, cancel_run and current_run."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rq import get_current_job
+
+from zsched import current_run
+
+
+def done(*args: Any, **kwargs: Any) -> None:
+    """Leave a receipt."""
+    job = get_current_job()
+    assert job is not None
+    job.connection.rpush("receipts", f"{job.id} {args} {sorted(kwargs.items())}")
+
+
+def fail(*args: Any) -> None:
+    done(*args)
+    raise ValueError("on purpose")
+
+
+def hang() -> None:
+    done()
+    time.sleep(60)
+
+
+def report() -> None:
+    """Note what the run is, then fail in the first attempt."""
+    run = current_run()
+    assert run is not None
+    run.note(id=run.id, schedule=run.schedule_id, nominal=run.nominal_at.isoformat())
+    run.note(**{f"attempt{run.attempt}": round(run.lateness.total_seconds() * 1000)})
+    if run.attempt == 1:
+        raise ValueError("on purpose")
+
+
+def vanish() -> None:
+    """Note something when the job is no more."""
+    job, run = get_current_job(), current_run()
+    assert job is not None
+    assert run is not None
+    job.connection.delete(job.key)
+    run.note(sent=1)
+    job.connection.set("found", job.connection.exists(job.key))
+
+
+def foreign() -> None:
+    """In a job that is not zsched's."""
+    job = get_current_job()
+    assert job is not None
+    job.connection.set("found", str(current_run()))

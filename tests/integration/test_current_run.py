@@ -1,0 +1,141 @@
+"""zsched.current_run inside real workers: forking and simple ones, with both serializers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import redis
+from rq import Queue, SimpleWorker
+from rq.job import Job
+from rq.serializers import JSONSerializer
+
+from tests.integration import reruns
+from zsched import Client, CurrentRun, InvalidSchedule, current_run
+from zsched.core.clock import from_ms
+from zsched.core.run_id import RunId
+from zsched.storage.connection import Link
+from zsched.storage.jobs import Jobs
+from zsched.storage.keys import Keys
+from zsched.storage.notes import Notes
+
+pytestmark = pytest.mark.redis
+ROOT = Path(__file__).parents[2]
+KEYS = Keys("default")
+TASKS = "tests.integration.reruns"
+
+
+def work(url: str, kind: str, serializer: str) -> None:
+    """Let a worker do what is queued."""
+    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", url, "default"]
+    command += ["--worker-class", f"rq.{kind}", "--serializer", f"rq.serializers.{serializer}"]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, check=True, timeout=60, capture_output=True
+    )
+
+
+@pytest.mark.parametrize("kind", ["Worker", "SimpleWorker"])
+@pytest.mark.parametrize("serializer", ["DefaultSerializer", "JSONSerializer"])
+def test_a_task_knows_its_run_and_its_notes_outlast_an_attempt(
+    redis_url: str, redis_client: redis.Redis, kind: str, serializer: str
+) -> None:
+    client = Client.from_url(redis_url, serializer="json" if serializer.startswith("JSON") else "pickle")
+    run = client.enqueue(f"{TASKS}.report", id="a-b", retry=1).run_id
+    assert run is not None
+    parts = RunId.parse(run)
+    assert parts is not None
+
+    work(redis_url, kind, serializer)
+
+    assert b"finished" == redis_client.hget(KEYS.job(run), "status")
+    [job] = Jobs(Link.from_url(redis_url, 5), KEYS).look([run])
+    assert job is not None
+    noted = json.loads(job.note)
+    assert {
+        "id": run, "schedule": "a-b", "nominal": from_ms(parts.nominal_ms).isoformat(),
+        "attempt1": noted["attempt1"], "attempt2": noted["attempt2"],
+    } == noted  # fmt: skip
+    assert 0 <= noted["attempt1"] <= noted["attempt2"]
+    assert 2 == job.attempt
+
+
+def test_a_note_of_a_deleted_job_brings_nothing_back(redis_url: str, redis_client: redis.Redis) -> None:
+    Client.from_url(redis_url).enqueue(f"{TASKS}.vanish", id="a", result_ttl=60)
+
+    work(redis_url, "SimpleWorker", "DefaultSerializer")
+
+    assert b"0" == redis_client.get("found")
+
+
+@pytest.mark.parametrize("job_id", ["other", "a-1"])
+def test_a_job_that_is_not_ours_is_no_run(redis_client: redis.Redis, job_id: str) -> None:
+    queue = Queue("default", connection=redis_client)
+    queue.enqueue(reruns.foreign, job_id=job_id)
+
+    SimpleWorker([queue], connection=redis_client).work(burst=True)
+
+    assert b"None" == redis_client.get("found")
+
+
+def test_outside_of_a_job_there_is_none() -> None:
+    assert current_run() is None
+
+
+@pytest.fixture
+def run(redis_client: redis.Redis) -> CurrentRun:
+    """A run as a task has it."""
+    id = "a-1700000000000"
+    redis_client.hset(KEYS.job(id), mapping={"data": "call", "status": "started"})
+    at = from_ms(1_700_000_000_000)
+    return CurrentRun(id, "a", at, 1, at - at, Notes(redis_client, KEYS, id))
+
+
+def noted(redis_client: redis.Redis) -> object:
+    return json.loads(redis_client.hget(KEYS.job("a-1700000000000"), "zs_note") or b"null")
+
+
+def test_notes_add_up_by_name(run: CurrentRun, redis_client: redis.Redis) -> None:
+    run.note(sent=1, seen=[1, {"a": None}])
+    run.note(sent=2, failed="ü")
+
+    assert {"sent": 2, "seen": [1, {"a": None}], "failed": "ü"} == noted(redis_client)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), object(), {1, 2}, b"x", "x" * 4096])
+def test_what_json_refuses_or_is_too_long_is_an_error(
+    run: CurrentRun, redis_client: redis.Redis, wrong: object
+) -> None:
+    run.note(sent=1)
+
+    with pytest.raises(InvalidSchedule, match="note="):
+        run.note(failed=wrong)
+    assert {"sent": 1} == noted(redis_client)
+
+
+def test_the_limit_holds_for_all_notes_together(run: CurrentRun, redis_client: redis.Redis) -> None:
+    run.note(a="x" * 4000)
+
+    with pytest.raises(InvalidSchedule, match=r"would have 41.. bytes, the limit is 4096"):
+        run.note(b="x" * 100)
+    assert {"a": "x" * 4000} == noted(redis_client)
+
+
+def test_what_a_foreign_hand_noted_counts_for_nothing(run: CurrentRun, redis_client: redis.Redis) -> None:
+    redis_client.hset(KEYS.job(run.id), "zs_note", b"[\xff")
+
+    run.note(sent=1)
+
+    assert {"sent": 1} == noted(redis_client)
+
+
+def test_a_job_that_rq_restores_has_the_note_beside_what_rq_knows(run: CurrentRun, redis_client: redis.Redis) -> None:
+    run.note(sent=1)
+    job = Job.fetch(run.id, connection=redis_client, serializer=JSONSerializer)
+    job.save()
+
+    assert {"sent": 1} == noted(redis_client)

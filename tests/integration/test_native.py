@@ -1,0 +1,258 @@
+"""RQ's own delayed jobs with a real daemon process and real workers of RQ."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import redis
+from rq import Queue, Retry
+
+from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.threads import DaemonThread, know
+from zsched import Client
+from zsched.embedded.guard import Guard
+
+pytestmark = pytest.mark.redis
+LEASE = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}
+OURS = b"zsched:default"
+
+TASKS = """
+import os, redis
+from rq import get_current_job
+
+def note():
+    with redis.Redis.from_url(os.environ["TASKS_REDIS"]) as client:
+        client.rpush("noted", get_current_job().id)
+
+def fail():
+    note()
+    raise ValueError("on purpose")
+"""
+
+Work = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
+
+
+@pytest.fixture
+def work(tmp_path: Path, guard: Guard, redis_url: str) -> Work:
+    """Starts ``rq worker`` with the arguments given."""
+    (tmp_path / "tasks.py").write_text(TASKS)
+    env = {**os.environ, "TASKS_REDIS": redis_url, "PYTHONPATH": str(tmp_path)}
+
+    def start(*arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "rq.cli", "worker", "--url", redis_url, *arguments]
+        with (tmp_path / "worker.log").open("ab") as log:
+            return guard.spawn(command, cwd=tmp_path, env=env, stdout=log, stderr=log)
+
+    return start
+
+
+@pytest.fixture
+def start_daemon(guard: Guard, redis_url: str, redis_client: redis.Redis) -> Callable[..., DaemonProcess]:
+    """Starts a daemon process that leads and need not hold; returns when it leads."""
+
+    def start(**settings: str) -> DaemonProcess:
+        know(redis_client)
+        daemon = DaemonProcess(guard, redis_url, **(LEASE | settings))
+        daemon.wait_for("term_began")
+        return daemon
+
+    return start
+
+
+def delay(client: redis.Redis, *ids: str, in_s: float = 0, queue: str = "default", task: str = "note") -> None:
+    rq = Queue(queue, connection=client)
+    for id in ids:
+        rq.enqueue_in(timedelta(seconds=in_s), f"tasks.{task}", job_id=id)
+
+
+def noted(client: redis.Redis) -> list[str]:
+    return [id.decode() for id in client.lrange("noted", 0, -1)]
+
+
+def queued(client: redis.Redis, queue: str = "default") -> list[str]:
+    return [id.decode() for id in client.lrange(f"rq:queue:{queue}", 0, -1)]
+
+
+def served(daemon: DaemonProcess, queue: str = "default") -> bool:
+    return queue in {event["queue"] for event in daemon.of("native_queue_served")}
+
+
+def test_a_plain_worker_runs_what_enqueue_in_delayed(
+    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis, work: Work
+) -> None:
+    start_daemon()
+    work("default", "other")
+    delay(redis_client, "soon", "soon-too", in_s=1)
+    delay(redis_client, "elsewhere", in_s=1, queue="other")
+
+    eventually(lambda: len(noted(redis_client)) >= 3)
+
+    assert {"soon": 1, "soon-too": 1, "elsewhere": 1} == Counter(noted(redis_client))
+    eventually(lambda: redis_client.hget("rq:job:soon", "status") == b"finished")
+
+
+@pytest.mark.parametrize("who", ["RQ", "zsched"])
+def test_retries_with_an_interval_are_attempted_until_none_is_left(
+    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis, redis_url: str, work: Work, who: str
+) -> None:
+    start_daemon()
+    work("default")
+    retry = Retry(max=2, interval=1)
+
+    if who == "RQ":
+        run = Queue("default", connection=redis_client).enqueue("tasks.fail", job_id="fails", retry=retry).id
+    else:
+        run = Client.from_url(redis_url).schedule("tasks.fail", id="fails", after=0, retry=retry).run_id
+
+    eventually(lambda: redis_client.hget(f"rq:job:{run}", "status") == b"failed")
+    assert [run] * 3 == noted(redis_client)
+    assert b"0" == redis_client.hget(f"rq:job:{run}", "retries_left")
+    assert (b"2" if who == "zsched" else None) == redis_client.hget(f"rq:job:{run}", "zs_retries")
+
+
+def test_a_scheduler_of_rq_that_was_first_keeps_its_queue_and_nothing_is_queued_twice(
+    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis, work: Work
+) -> None:
+    redis_client.sadd("rq:queues", "rq:queue:default", "rq:queue:free")
+    work("--with-scheduler", "default")
+    holder = eventually(lambda: redis_client.get("rq:scheduler-lock:default"))
+    daemon = start_daemon()
+
+    left = daemon.wait_for("native_queue_left")
+    ids = [f"job-{n}" for n in range(20)]
+    delay(redis_client, *ids, in_s=1)
+    delay(redis_client, "free", queue="free")
+
+    assert ("default", holder.decode()) == (left["queue"], left["holder"])
+    eventually(lambda: len(noted(redis_client)) >= 20)
+    assert dict.fromkeys(ids, 1) == Counter(noted(redis_client))
+    eventually(lambda: queued(redis_client, "free") == ["free"])
+    assert holder == redis_client.get("rq:scheduler-lock:default")
+    assert not served(daemon)
+
+
+def test_a_worker_with_a_scheduler_leaves_a_served_queue_alone_and_nothing_is_queued_twice(
+    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis, work: Work
+) -> None:
+    redis_client.sadd("rq:queues", "rq:queue:default")
+    daemon = start_daemon()
+    daemon.wait_for("native_queue_served")
+    work("--with-scheduler", "default")
+    eventually(lambda: redis_client.scard("rq:workers") == 1)
+
+    ids = [f"job-{n}" for n in range(20)]
+    delay(redis_client, *ids, in_s=1)
+
+    eventually(lambda: len(noted(redis_client)) >= 20)
+    assert dict.fromkeys(ids, 1) == Counter(noted(redis_client))
+    assert OURS == redis_client.get("rq:scheduler-lock:default")
+    assert [] == daemon.of("native_queue_left")
+
+
+def test_a_queue_whose_scheduler_left_is_served_and_a_clean_stop_gives_the_lock_up(
+    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis
+) -> None:
+    delay(redis_client, "a")
+    redis_client.set("rq:scheduler-lock:default", "somebody", ex=60)
+    daemon = start_daemon()
+    daemon.wait_for("native_queue_left")
+
+    redis_client.delete("rq:scheduler-lock:default")
+
+    daemon.wait_for("native_queue_served")
+    eventually(lambda: queued(redis_client) == ["a"])
+    assert OURS == redis_client.get("rq:scheduler-lock:default")
+    daemon.send(signal.SIGTERM)
+    assert 0 == daemon.wait()
+    assert redis_client.get("rq:scheduler-lock:default") is None
+
+
+def test_native_false_leaves_rqs_jobs_and_locks_alone(
+    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis, redis_url: str
+) -> None:
+    delay(redis_client, "a")
+    daemon = start_daemon(RQ_NATIVE="false", RQ_SERIALIZER="pickle")
+    begin_s = redis_client.time()[0]
+
+    Client.from_url(redis_url).schedule("tasks.note", id="ours", after=2, queue="ours")
+
+    eventually(lambda: queued(redis_client, "ours"))
+    assert redis_client.time()[0] >= begin_s + 1  # so it had looked for RQ's jobs, if it did
+    assert [] == queued(redis_client)
+    assert redis_client.get("rq:scheduler-lock:default") is None
+    assert [] == daemon.of("native_queue_served")
+
+
+def test_a_list_serves_these_queues_and_no_others(
+    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis
+) -> None:
+    for queue in ("mail", "default"):
+        delay(redis_client, f"in-{queue}", queue=queue)
+    daemon = start_daemon(RQ_NATIVE="mail,reports")
+    eventually(lambda: queued(redis_client, "mail") == ["in-mail"])
+
+    delay(redis_client, "later", queue="reports")
+
+    eventually(lambda: queued(redis_client, "reports") == ["later"])
+    assert [] == queued(redis_client)
+    assert redis_client.get("rq:scheduler-lock:default") is None
+    assert {"mail", "reports"} == {event["queue"] for event in daemon.of("native_queue_served")}
+
+
+def test_a_steady_stream_of_our_own_does_not_starve_rqs(redis_client: redis.Redis, redis_url: str) -> None:
+    know(redis_client)
+    delay(redis_client, *(f"rq-{n}" for n in range(50)), queue="rqs")
+    client = Client.from_url(redis_url)
+    client.schedule_many({"func": "tasks.note", "id": f"o{n}", "after": 0} for n in range(30_000))
+
+    with DaemonThread(redis_url, batch_max=5):
+        eventually(lambda: len(queued(redis_client, "rqs")) == 50)
+        left = sum(redis_client.zcard(f"zsched:{{default}}:due:{lane}") for lane in ("high", "normal", "low"))
+        eventually(lambda: redis_client.llen("rq:queue:default") == 30_000, within_s=60)
+
+    assert 0 < left
+
+
+def test_what_redis_refuses_of_rqs_jobs_does_not_keep_ours_from_firing(
+    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis, redis_url: str
+) -> None:
+    delay(redis_client, "a")
+    redis_client.set("rq:scheduled:broken", "no registry")
+    redis_client.sadd("rq:queues", "rq:queue:broken")
+    daemon = start_daemon()
+
+    told = daemon.wait_for("native_queue_left")
+    eventually(lambda: queued(redis_client) == ["a"])
+    Client.from_url(redis_url).schedule("tasks.note", id="ours", after=0, queue="ours")
+
+    eventually(lambda: queued(redis_client, "ours"))
+    assert ("broken", "wrong type at rq:scheduled:broken") == (told["queue"], told["reason"])
+    assert [] == daemon.of("redis_refused")
+
+
+def test_a_job_that_somebody_queued_already_is_told_and_not_queued_again(
+    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis
+) -> None:
+    delay(redis_client, "a")
+    redis_client.hset("rq:job:a", "status", "finished")
+
+    daemon = start_daemon()
+
+    told = daemon.wait_for("native_jobs_odd")
+    assert ("default", 1, "a", "warning") == (told["queue"], told["count"], told["first"], told["level"])
+    assert "finished" in told["reason"]
+    assert ([], 0) == (queued(redis_client), redis_client.zcard("rq:scheduled:default"))

@@ -1,0 +1,170 @@
+"""cancel_run.lua: a run that is not to run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import HOUR_MS, Ground
+
+AT = 1_700_000_000_000
+RUN = f"a-{AT}"
+QUEUED_AT = "2023-11-14T22:13:20.000000Z"
+JOB = {"data": "call", "origin": "mail", "timeout": "180", "description": "app.task", "enqueued_at": QUEUED_AT}
+ROW = f'{RUN} cancelled {{"ended":1700000000001}}'
+REGISTRIES = {"scheduled": "rq:scheduled:mail", "deferred": "rq:deferred:mail"}
+
+
+def cancel_run(ground: Ground, status: str = "queued", run: str = RUN, **over: Any) -> list[Any]:
+    arguments = {
+        "seen": f"{status} {QUEUED_AT}",
+        "row": ROW,
+        "most_waiting": 50_000,
+        "op": "op-1",
+        "keep_op_ms": 60_000,
+    }
+    return ground.call("cancel_run", id="a", run=run, **(arguments | over))
+
+
+def queued(ground: Ground, *before: str, status: str = "queued") -> None:
+    ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": status})
+    if status == "queued":
+        ground.redis.rpush("rq:queue:mail", *before, RUN, "behind")
+    elif status in REGISTRIES:
+        ground.redis.zadd(REGISTRIES[status], {RUN: 1_700_000_060, "other": 1})
+
+
+def test_a_queued_run_leaves_its_queue_and_its_end_is_logged(ground: Ground) -> None:
+    queued(ground, "before")
+
+    word, now_ms, _ = cancel_run(ground)
+
+    assert ("cancelled", ["before", "behind"]) == (word, ground.queue("mail"))
+    assert JOB | {"status": "canceled"} == ground.job(RUN)
+    assert [(RUN.encode(), now_ms // 1000)] == ground.redis.zrange("rq:canceled:mail", 0, -1, withscores=True)
+    assert ("0-1", "end", {"rows": ROW}) == (ground.last.id, ground.last.kind, ground.last.fields)
+
+
+@pytest.mark.parametrize("status", REGISTRIES)
+def test_what_waits_for_its_next_attempt_or_another_run_does_no_more(ground: Ground, status: str) -> None:
+    queued(ground, status=status)
+
+    assert "cancelled" == cancel_run(ground, status)[0]
+    assert [b"other"] == ground.redis.zrange(REGISTRIES[status], 0, -1)
+    assert ("canceled", "end") == (ground.job(RUN)["status"], ground.last.kind)
+
+
+def test_of_a_long_queue_the_job_is_deleted_and_the_list_left_alone(ground: Ground) -> None:
+    queued(ground, *(f"x{number}" for number in range(50_000)))
+
+    assert "cancelled" == cancel_run(ground)[0]
+    assert (50_002, 0) == (ground.redis.llen("rq:queue:mail"), ground.redis.exists(ground.keys.job(RUN)))
+    assert ("end", 0) == (ground.last.kind, ground.redis.exists("rq:canceled:mail"))
+
+
+def test_the_longest_queue_that_is_searched_is_searched(ground: Ground) -> None:
+    queued(ground, *(f"x{number}" for number in range(49_998)))
+
+    assert "cancelled" == cancel_run(ground)[0]
+    assert (49_999, 1) == (ground.redis.llen("rq:queue:mail"), ground.redis.exists(ground.keys.job(RUN)))
+
+
+def test_a_call_sent_again_with_its_operation_id_is_answered_the_same(ground: Ground) -> None:
+    queued(ground)
+    first = cancel_run(ground)
+
+    assert [str(one) for one in first] == cancel_run(ground)
+    assert "over" == cancel_run(ground, op="op-2")[0]
+    assert 1 == len(ground.entries())
+
+
+def test_a_started_run_is_stopped_by_its_worker(ground: Ground) -> None:
+    ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
+    before = ground.keyspace()
+    with ground.redis.pubsub(ignore_subscribe_messages=True) as listening:
+        listening.subscribe("rq:pubsub:w1")
+        listening.get_message(timeout=5)
+
+        assert ["stopping", "w1"] == cancel_run(ground)[::2]
+        message = listening.get_message(timeout=5)
+
+    assert message is not None
+    assert {"command": "stop-job", "job_id": RUN} == json.loads(message["data"])
+    assert before == ground.keyspace()
+
+
+def test_a_worker_that_does_not_listen_is_told_of(ground: Ground) -> None:
+    ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
+
+    assert ["DEAF", "w1"] == cancel_run(ground)[::2]
+    assert [] == ground.entries()
+
+
+@pytest.mark.parametrize("status", ["finished", "failed", "stopped", "canceled"])
+def test_what_is_over_stays_as_it_is(ground: Ground, status: str) -> None:
+    queued(ground, status=status)
+    before = ground.keyspace()
+
+    assert "over" == cancel_run(ground)[0]
+    assert before == ground.keyspace()
+
+
+def test_what_is_not_as_it_was_seen_is_looked_at_again(ground: Ground) -> None:
+    queued(ground)
+    before = ground.keyspace()
+
+    assert "AGAIN" == cancel_run(ground, seen="queued 2023-11-14T22:13:19.000000Z")[0]
+    assert "AGAIN" == cancel_run(ground, seen="-")[0]
+    assert before == ground.keyspace()
+
+
+@pytest.mark.parametrize("status", ["queued", *REGISTRIES])
+def test_what_a_worker_or_scheduler_has_just_taken_is_left_to_it(ground: Ground, status: str) -> None:
+    ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": status})
+    before = ground.keyspace()
+
+    assert ["TAKEN", status] == cancel_run(ground, status)[::2]
+    assert before == ground.keyspace()
+
+
+def test_a_schedule_that_waits_is_no_run_yet(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+
+    assert "WAITS" == cancel_run(ground, run=f"a-{due_ms}")[0]
+    assert ({"a": f"normal {due_ms}"}, 1) == (ground.places(), len(ground.entries()))
+
+
+def test_a_run_beside_a_schedule_that_waits_is_one(ground: Ground) -> None:
+    ground.put(("a", ground.now_ms + HOUR_MS))
+    queued(ground, status="scheduled")
+
+    assert "cancelled" == cancel_run(ground, "scheduled")[0]
+    assert ["a"] == list(ground.places())
+
+
+def test_an_unknown_run_is_told_of(ground: Ground) -> None:
+    assert "UNKNOWN" == cancel_run(ground)[0]
+    assert [] == ground.entries()
+
+
+@pytest.mark.parametrize("fields", [{"status": "odd"}, {"origin": ""}, {"status": "created"}, {"status": "started"}])
+def test_what_a_foreign_hand_broke_is_left_alone(ground: Ground, fields: dict[str, str]) -> None:
+    ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": "queued"} | fields)
+    before = ground.keyspace()
+
+    assert "BROKEN" == cancel_run(ground)[0]
+    assert before == ground.keyspace()
+
+
+def test_keys_of_another_type_are_reported_before_anything_is_written(ground: Ground) -> None:
+    ground.redis.set(ground.keys.job(RUN), "x")
+    assert "BROKEN" == cancel_run(ground)[0]
+
+    ground.redis.delete(ground.keys.job(RUN))
+    queued(ground)
+    ground.redis.set("rq:canceled:mail", "x")
+    assert "WRONGTYPE" == cancel_run(ground)[0]
+    assert (2, []) == (ground.redis.llen("rq:queue:mail"), ground.entries())

@@ -1,0 +1,271 @@
+"""lost.lua: runs whose worker died."""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from rq.job import Job
+from rq.registry import FailedJobRegistry, StartedJobRegistry
+
+from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
+from zsched.errors import ServerChanged, Stale
+
+ENQUEUED, BEAT = "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:01.000001Z"
+A, B = "a-1767225600000", "b-1767225600000"
+WHY = "its worker w died: no heartbeat since " + BEAT
+DATA = zlib.compress(b"call")
+YEAR_S = 31_536_000
+PACKED = b64encode(zlib.compress(WHY.encode())).decode()
+
+
+@pytest.fixture
+def seen(led: Ground) -> Entry:
+    """The log's last entry, of an archive that has all of it."""
+    led.put(("waits", "+60000"))
+    return led.last
+
+
+def job(ground: Ground, run: str, status: str = "started", **more: str) -> None:
+    fields = {"data": DATA, "created_at": ENQUEUED, "enqueued_at": ENQUEUED, "started_at": BEAT, "origin": "default"}
+    ground.redis.hset(
+        ground.keys.job(run),
+        mapping=fields | {"last_heartbeat": BEAT, "worker_name": "w", "timeout": "180", "status": status} | more,
+    )
+
+
+def execution(ground: Ground, run: str, name: str = "x", is_alive: bool = False) -> str:
+    """What a worker leaves behind when it is killed in the middle of *run*."""
+    member = f"{run}:{name}"
+    ground.redis.zadd("rq:wip:default", {member: 1_767_225_660})
+    ground.redis.zadd(f"rq:executions:{run}", {name: 9_999_999_999})
+    if is_alive:
+        ground.redis.hset(f"rq:execution:{member}", "id", name)
+    return member
+
+
+def again(run: str, members: str = "", status: str = "started", attempt: int = 2) -> tuple[str, ...]:
+    mark = BEAT if status == "started" else ENQUEUED
+    return run.rpartition("-")[0], run, status, mark, members, "again", f"{run} {attempt} {WHY}", ""
+
+
+def end(run: str, members: str = "", status: str = "started") -> tuple[str, ...]:
+    mark = BEAT if status == "started" else ENQUEUED
+    return run.rpartition("-")[0], run, status, mark, members, "end", f'{run} lost {{"error":"{WHY}"}}', PACKED
+
+
+def lose(ground: Ground, seen: Entry, *dead: tuple[str, ...], **over: Any) -> list[Any]:
+    arguments = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t}
+    return ground.call("lost", [text for one in dead for text in one], **(arguments | over))
+
+
+NOTHING = ["-", "0", [], [], []]
+
+
+def test_a_run_that_may_be_tried_again_is_in_its_queue_at_once(led: Ground, seen: Entry) -> None:
+    led.redis.rpush("rq:queue:default", "before")
+    job(led, A, retries_left="2")
+    member = execution(led, A)
+
+    reply = lose(led, seen, again(A, member))
+
+    entry = led.last
+    status, retries_left, enqueued_at = led.redis.hmget(led.keys.job(A), "status", "retries_left", "enqueued_at")
+    assert [entry.id, entry.t, [A], [], []] == reply[1:]
+    assert (f"{EPOCH}-2", "again", {"rows": f"{A} 2 {WHY}"}) == (entry.id, entry.kind, entry.fields)
+    assert ["before", A] == led.queue()
+    assert (b"queued", b"1") == (status, retries_left)
+    assert ENQUEUED.encode() < enqueued_at
+    assert not led.redis.exists("rq:wip:default", f"rq:executions:{A}")
+    assert b"rq:queue:default" in led.redis.smembers("rq:queues")
+
+
+@pytest.mark.parametrize(("flag", "expected"), [("1", [A, "before"]), ("", ["before", A]), ("0", ["before", A])])
+def test_it_goes_to_the_front_when_its_retries_do(led: Ground, seen: Entry, flag: str, expected: list[str]) -> None:
+    led.redis.rpush("rq:queue:default", "before")
+    job(led, A, retries_left="1", enqueue_at_front_on_retry=flag)
+
+    lose(led, seen, again(A, execution(led, A)))
+
+    assert expected == led.queue()
+
+
+def test_nothing_is_tried_more_often_than_retries_are_left(led: Ground, seen: Entry) -> None:
+    job(led, A, retries_left="0")
+    job(led, B)
+
+    assert NOTHING == lose(led, seen, again(A, execution(led, A)), again(B, execution(led, B)))[1:]
+    assert [] == led.queue()
+
+
+def test_a_run_that_ends_is_recorded_and_filed_where_rq_shows_it(led: Ground, seen: Entry) -> None:
+    job(led, A, retries_left="2")
+    member = execution(led, A)
+
+    reply = lose(led, seen, end(A, member))
+
+    entry = led.last
+    assert [entry.id, entry.t, [], [A], []] == reply[1:]
+    assert ("end", {"rows": end(A)[6]}) == (entry.kind, entry.fields)
+    filed = Job.fetch(A, connection=led.redis)
+    assert ("failed", True) == (filed.get_status().value, filed.ended_at is not None)
+    assert WHY == filed.latest_result().exc_string  # type: ignore[union-attr]  # there is one
+    [(member_of, until_s)] = led.redis.zrange("rq:failed:default", 0, -1, withscores=True)
+    assert (A.encode(), True) == (member_of, abs(until_s - led.now_ms / 1000 - YEAR_S) < 60)
+    assert YEAR_S - 60 < led.redis.ttl(led.keys.job(A)) <= YEAR_S
+    assert [A] == FailedJobRegistry(connection=led.redis).get_job_ids()
+    assert [] == StartedJobRegistry(connection=led.redis).get_job_ids()
+    assert [] == led.queue()
+
+
+@pytest.mark.parametrize(("ttl", "lives_s"), [("60", 60), ("-1", -1), ("0", -2), ("1.5", YEAR_S), ("", YEAR_S)])
+def test_it_is_kept_as_long_as_its_own_failure_ttl_says(led: Ground, seen: Entry, ttl: str, lives_s: int) -> None:
+    job(led, A, failure_ttl=ttl)
+
+    assert [A] == lose(led, seen, end(A, execution(led, A)))[4]
+
+    assert lives_s == led.redis.ttl(led.keys.job(A)) == led.redis.ttl(f"rq:results:{A}")
+    assert ("0" != ttl) == (led.redis.zscore("rq:failed:default", A) is not None)
+
+
+def test_those_that_go_on_and_those_that_end_are_two_entries(led: Ground, seen: Entry) -> None:
+    job(led, A, retries_left="1")
+    job(led, B)
+
+    reply = lose(led, seen, end(B, execution(led, B)), again(A, execution(led, A)))
+
+    assert ["again", "end"] == [entry.kind for entry in led.entries()][-2:]
+    assert [led.last.id, led.last.t, [A], [B], []] == reply[1:]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"status": "finished"}, {"last_heartbeat": "2026-01-01T00:00:30.000001Z"}, {"status": "queued"}]
+)
+def test_a_run_that_is_not_as_it_was_seen_is_left_alone(led: Ground, seen: Entry, changed: dict[str, str]) -> None:
+    job(led, A, retries_left="1")
+    member = execution(led, A)
+    led.redis.hset(led.keys.job(A), mapping=changed)
+    before = led.keyspace()
+
+    assert NOTHING == lose(led, seen, again(A, member), end(A, member))[1:]
+    assert before == led.keyspace()
+
+
+@pytest.mark.parametrize("which", ["lapsed", "another"])
+def test_an_execution_that_lives_by_the_servers_clock_is_left_alone(led: Ground, seen: Entry, which: str) -> None:
+    job(led, A, retries_left="1")
+    member = execution(led, A, is_alive=which == "lapsed")
+    if which == "another":
+        execution(led, A, "y", is_alive=True)
+
+    assert NOTHING == lose(led, seen, again(A, member))[1:]
+
+
+def test_a_job_that_is_gone_is_left_to_the_tracker(led: Ground, seen: Entry) -> None:
+    assert NOTHING == lose(led, seen, end(A, execution(led, A)))[1:]
+
+
+@pytest.mark.parametrize(
+    "key", [f"rq:job:{A}", "rq:queue:default", "rq:wip:default", "rq:failed:default", f"rq:executions:{A}",
+            f"rq:results:{A}", "rq:queue:default:intermediate"],
+)  # fmt: skip
+def test_a_key_of_a_wrong_type_hides_no_other_run(led: Ground, seen: Entry, key: str) -> None:
+    job(led, A, retries_left="1")
+    job(led, B, retries_left="1", origin="other")
+    led.redis.delete(key)
+    led.redis.set(key, "?")
+
+    assert [B] == lose(led, seen, again(A), again(B))[3]
+
+
+def test_one_run_is_pushed_once_however_often_it_is_named(led: Ground, seen: Entry) -> None:
+    job(led, A, retries_left="2")
+    members = f"{execution(led, A)} {execution(led, A, 'y')}"
+
+    assert [[A], []] == lose(led, seen, again(A, members), again(A, members))[3:5]
+    assert ([A], 0) == (led.queue(), led.redis.exists("rq:wip:default"))
+
+
+# -- lost before it began -------------------------------------------------------------------------
+
+
+def test_a_run_that_left_its_queue_is_pushed_again(led: Ground, seen: Entry) -> None:
+    led.redis.rpush("rq:queue:default", "later")
+    job(led, A, "queued", retries_left="1")
+    job(led, B, "queued")
+
+    reply = lose(led, seen, again(A, status="queued"), end(B, status="queued"))
+
+    assert [[A], [B]] == reply[3:5]
+    assert ["later", A] == led.queue()
+
+
+@pytest.mark.parametrize("where", ["in its queue", "taken", "begun", "pushed again"])
+def test_a_run_that_is_somewhere_is_left_alone(led: Ground, seen: Entry, where: str) -> None:
+    job(led, A, "queued", retries_left="1")
+    if where == "in its queue":
+        led.redis.rpush("rq:queue:default", "x", A, "y")
+    elif where == "taken":
+        led.redis.rpush("rq:queue:default:intermediate", A)
+    elif where == "begun":
+        execution(led, A)
+    else:
+        led.redis.hset(led.keys.job(A), "enqueued_at", BEAT)
+
+    assert NOTHING == lose(led, seen, again(A, status="queued"))[1:]
+
+
+def test_a_worker_that_died_between_taking_a_run_and_beginning_with_it_is_cleared_away(
+    led: Ground, seen: Entry
+) -> None:
+    job(led, A, "queued", retries_left="1")
+    led.redis.rpush("rq:queue:default:intermediate", A)
+    member = execution(led, A)
+
+    assert [A] == lose(led, seen, again(A, member, "queued"))[3]
+
+    assert [A] == led.queue()
+    assert not led.redis.exists("rq:queue:default:intermediate", "rq:wip:default", f"rq:executions:{A}")
+
+
+# -- failures in a row ----------------------------------------------------------------------------
+
+
+def test_a_lost_run_counts_as_a_failure_and_one_that_goes_on_does_not(led: Ground) -> None:
+    led.put_recurring("a", own={"pause_after": "2"})
+    seen = led.last
+    job(led, A, retries_left="1")
+    lose(led, seen, again(A, execution(led, A)))
+    assert "failures" not in led.schedule("a")
+
+    job(led, A)
+    assert [] == lose(led, seen, end(A, execution(led, A)))[5]
+    assert "1" == led.schedule("a")["failures"]
+    job(led, A)
+    assert ["a"] == lose(led, seen, end(A, execution(led, A)))[5]
+
+    assert ("pause", f"2 failures in a row, the last of run {A}") == (led.last.kind, led.last.fields["note"])
+    assert led.places()["a"].startswith("paused")
+
+
+# -- whose it is ----------------------------------------------------------------------------------
+
+
+def test_a_log_that_lacks_what_the_caller_saw_says_nothing_of_the_runs(led: Ground, seen: Entry) -> None:
+    job(led, A, retries_left="1")
+    dead = again(A, execution(led, A))
+
+    assert ["LOST"] == lose(led, seen, dead, seen_t="1") == lose(led, seen, dead, seen_entry="9-9")
+
+
+def test_only_the_leader_on_the_server_of_its_term_says_so(led: Ground, seen: Entry) -> None:
+    job(led, A, retries_left="1")
+    before = led.keyspace()
+
+    with pytest.raises(Stale):
+        lose(led, seen, again(A), token="another")
+    with pytest.raises(ServerChanged):
+        lose(led, seen, again(A), expected_server="another")
+    assert before == led.keyspace()

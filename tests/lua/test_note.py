@@ -1,0 +1,43 @@
+"""note.lua: what a task reports of its run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lua.ground import Ground
+from zsched.storage.scripts import load
+
+JOB = "rq:job:a-1700000000000"
+
+
+def note(ground: Ground, text: str, seen: str = "") -> str:
+    word: bytes = ground.link.execute("EVAL", load("note").text, 1, JOB, seen, text)[1]
+    return word.decode()
+
+
+def test_a_note_stands_in_the_job(ground: Ground) -> None:
+    ground.redis.hset(JOB, mapping={"data": "call", "status": "started"})
+
+    assert "noted" == note(ground, '{"sent":1}')
+    assert "noted" == note(ground, '{"sent":2}', seen='{"sent":1}')
+    assert b'{"sent":2}' == ground.redis.hget(JOB, "zs_note")
+    assert [] == ground.entries()
+
+
+def test_a_note_made_of_an_older_one_is_not_taken(ground: Ground) -> None:
+    ground.redis.hset(JOB, mapping={"data": "call", "zs_note": '{"sent":1}'})
+
+    assert "AGAIN" == note(ground, '{"failed":1}')
+    assert b'{"sent":1}' == ground.redis.hget(JOB, "zs_note")
+
+
+@pytest.mark.parametrize("there", ["nothing", "half of a job", "another type"])
+def test_a_job_that_is_gone_does_not_come_back(ground: Ground, there: str) -> None:
+    if there == "half of a job":
+        ground.redis.hset(JOB, "status", "started")
+    elif there == "another type":
+        ground.redis.set(JOB, "x")
+    before = ground.keyspace()
+
+    assert "GONE" == note(ground, "{}")
+    assert before == ground.keyspace()

@@ -1,0 +1,211 @@
+"""retry.lua: a run that is over, once more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
+
+AT = 1_700_000_000_000
+RUN = f"a-{AT}"
+JOB = {"data": "call", "origin": "mail", "timeout": "180", "description": "app.task"}
+OF_A_RUN = {  # what RQ and tasks write as it goes
+    "status": "failed", "created_at": "2023-11-14T22:13:20.000000Z", "enqueued_at": "2023-11-14T22:13:20.000000Z",
+    "started_at": "2023-11-14T22:13:21.000000Z", "ended_at": "2023-11-14T22:13:22.000000Z", "worker_name": "w",
+    "last_heartbeat": "2023-11-14T22:13:21.000000Z", "number_of_retries": "1", "group_id": "", "exc_info": "x",
+    "result": "x", "zs_uncertain": "1", "zs_note": "{}", "stopped_callback_name": "",
+}  # fmt: skip
+
+
+def retry(ground: Ground, run: str = RUN, id: str = "a", pairs: dict[str, str] | None = None, **over: Any) -> list[Any]:
+    texts = [text for pair in (pairs or {}).items() for text in pair]
+    arguments = {"nominal_ms": AT, "op": "op-1", "keep_op_ms": 60_000} | over
+    return ground.call("retry", texts, id=id, run=run, **arguments)
+
+
+def job(ground: Ground, run: str = RUN, **fields: str) -> None:
+    ground.redis.hset(ground.keys.job(run), mapping=JOB | {"status": "finished"} | fields)
+
+
+@pytest.mark.parametrize("status", ["finished", "failed", "stopped", "canceled"])
+def test_what_is_over_is_queued_once_more_and_logged_whole(ground: Ground, status: str) -> None:
+    job(ground, status=status)
+
+    word, _, again = retry(ground)
+
+    assert ("retried", f"{RUN}-r1", [again]) == (word, again, ground.queue("mail"))
+    assert JOB | {"status": "queued"} == {name: ground.job(again)[name] for name in (*JOB, "status")}
+    entry = ground.last
+    assert ("0-1", "enqueue", ["run", again, "front", "0", "fields", "4"]) == (entry.id, entry.kind, entry.texts[:6])
+    assert JOB == dict(zip(entry.texts[6:14:2], entry.texts[7:14:2], strict=True))
+    assert ["of", RUN] == entry.texts[14:]
+    assert {b"rq:queue:mail"} == ground.redis.smembers("rq:queues")
+    assert status == ground.job(RUN)["status"]
+
+
+def test_only_what_was_asked_for_is_repeated(ground: Ground) -> None:
+    asked = {
+        "meta": "m", "result_ttl": "60", "failure_ttl": "-1", "retry_intervals": "[0]", "zs_retries": "3",
+        "enqueue_at_front_on_retry": "1", "success_callback_name": "app.ok", "success_callback_timeout": "60",
+        "zs_func": "app.other", "zs_tags": "[]", "zs": "1s",
+    }  # fmt: skip
+    job(ground, **(OF_A_RUN | asked | {"retries_left": "0"}))
+
+    again = retry(ground)[2]
+
+    made = ground.job(again)
+    assert JOB | asked | {"retries_left": "3", "status": "queued"} == {
+        name: value for name, value in made.items() if name not in ("created_at", "enqueued_at")
+    }
+    assert made["created_at"] == made["enqueued_at"] > OF_A_RUN["created_at"]
+
+
+def test_the_payload_is_copied_byte_by_byte(ground: Ground) -> None:
+    data = (bytes(range(128)) + "é☃".encode()) * 40
+    job(ground)
+    ground.redis.hset(ground.keys.job(RUN), "data", data)
+
+    again = retry(ground)[2]
+
+    assert data == ground.redis.hget(ground.keys.job(again), "data")
+
+
+def test_a_retry_of_a_retry_is_of_the_same_occurrence(ground: Ground) -> None:
+    job(ground)
+    first = retry(ground)[2]
+    ground.redis.hset(ground.keys.job(first), "status", "failed")
+
+    second = retry(ground, first, op="op-2")[2]
+
+    assert (f"{RUN}-r1", f"{RUN}-r2") == (first, second)
+    assert first == ground.last.texts[-1]
+
+
+def test_no_id_comes_twice_though_rq_forgot_the_first(ground: Ground) -> None:
+    job(ground)
+    runs = []
+    for number in range(3):
+        runs.append(retry(ground, op=f"op-{number}")[2])
+        ground.redis.delete(ground.keys.job(runs[-1]), "rq:queue:mail")
+
+    assert [f"{RUN}-r{number}" for number in (1, 2, 3)] == runs
+
+
+def test_an_id_that_a_lost_history_used_is_passed_over(ground: Ground) -> None:
+    job(ground)
+    job(ground, f"{RUN}-r1")
+
+    assert f"{RUN}-r2" == retry(ground)[2]
+
+
+def test_a_namespace_stands_in_the_new_id(ground: Ground, redis_url: str) -> None:
+    other = Ground(ground.redis, redis_url, "mail")
+    job(other, f"{RUN}-nmail")
+
+    assert f"{RUN}-nmail-r1" == retry(other, f"{RUN}-nmail")[2]
+    other.close()
+
+
+def test_a_call_sent_again_with_its_operation_id_queues_nothing_more(ground: Ground) -> None:
+    job(ground)
+    first = retry(ground)
+
+    assert [str(one) for one in first] == retry(ground)
+    assert (1, 1) == (len(ground.queue("mail")), len(ground.entries()))
+
+
+def test_it_goes_to_the_front_if_the_run_did(ground: Ground) -> None:
+    ground.redis.rpush("rq:queue:mail", "waiting")
+    job(ground, zs="1f")
+
+    again = retry(ground)[2]
+
+    assert [again, "waiting"] == ground.queue("mail")
+    assert "1" == ground.last.texts[3]
+
+
+def test_a_run_of_a_rule_keeps_the_rules_flags_and_leaves_the_rule_alone(ground: Ground) -> None:
+    ground.put_recurring("a", own={"flags": "fs"})
+    job(ground)
+    before = ground.schedule("a"), ground.template("a"), ground.places()
+
+    again = retry(ground)[2]
+
+    assert "1fs" == ground.job(again)["zs"]
+    assert "1" == ground.last.texts[3]
+    assert before == (ground.schedule("a"), ground.template("a"), ground.places())
+
+
+def test_a_waiting_schedule_of_the_id_goes_on_waiting(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    job(ground)
+
+    assert "retried" == retry(ground)[0]
+    assert ({"a": f"normal {due_ms}"}, "scheduled") == (ground.places(), ground.job(f"a-{due_ms}")["status"])
+
+
+@pytest.mark.parametrize("status", ["queued", "started", "deferred", "scheduled", "created"])
+def test_what_is_not_over_is_left_alone(ground: Ground, status: str) -> None:
+    job(ground, status=status)
+    before = ground.keyspace()
+
+    assert ["NOTOVER", status] == retry(ground)[::2]
+    assert before == ground.keyspace()
+
+
+def test_a_schedule_that_waits_is_no_run_yet(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+
+    assert "WAITS" == retry(ground, f"a-{due_ms}", nominal_ms=due_ms)[0]
+    assert 1 == len(ground.entries())
+
+
+def test_what_rq_forgot_is_queued_by_what_the_caller_knows(ground: Ground) -> None:
+    assert "GONE" == retry(ground)[0]
+
+    word, _, again = retry(ground, pairs=FIELDS | TEMPLATE | {"status": "queued"})
+
+    assert ("retried", [again]) == (word, ground.queue())
+    assert TEMPLATE.items() <= ground.job(again).items()
+    assert "queued" == ground.job(again)["status"]
+
+
+def test_what_rq_holds_counts_more_than_what_the_caller_knows(ground: Ground) -> None:
+    job(ground)
+
+    again = retry(ground, pairs=TEMPLATE | {"data": "other"})[2]
+
+    assert ("call", [again]) == (ground.job(again)["data"], ground.queue("mail"))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"data": ""}, {"origin": ""}, {"timeout": "1h"}, {"result_ttl": "soon"}, {"status": "odd"}, {"zs_retries": "x"}],
+)
+def test_what_a_foreign_hand_broke_is_not_repeated(ground: Ground, broken: dict[str, str]) -> None:
+    job(ground, **({"retries_left": "x"} if "zs_retries" in broken else {}) | broken)
+
+    assert "BROKEN" == retry(ground)[0]
+    assert ([], []) == (ground.entries(), ground.queue("mail"))
+
+
+def test_a_job_of_another_type_or_without_data_is_not_repeated(ground: Ground) -> None:
+    ground.redis.set(ground.keys.job(RUN), "x")
+    assert "BROKEN" == retry(ground)[0]
+
+    ground.redis.delete(ground.keys.job(RUN))
+    ground.redis.hset(ground.keys.job(RUN), "status", "finished")
+    assert "BROKEN" == retry(ground, pairs=TEMPLATE)[0]
+    assert [] == ground.entries()
+
+
+def test_a_queue_of_another_type_is_reported(ground: Ground) -> None:
+    job(ground)
+    ground.redis.set("rq:queue:mail", "x")
+
+    assert "WRONGTYPE" == retry(ground)[0]
+    assert [] == ground.entries()

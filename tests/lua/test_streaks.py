@@ -1,0 +1,112 @@
+"""lib/streaks.lua, through track.lua: runs of a schedule that fail one after the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lua.ground import SERVER, TOKEN, Ground
+from tests.lua.test_pause_resume import _resume
+
+NOMINAL_MS = 1_767_225_600_000
+
+
+def put(ground: Ground, pause_after: int | None = 3, **over: str) -> str:
+    own = {} if pause_after is None else {"pause_after": str(pause_after)}
+    return str(ground.put_recurring("r", own=own, **({"digest": f"digest-{pause_after}"} | over))[0])
+
+
+def track(ground: Ground, verdicts: str) -> list[str]:
+    """Runs of r that ended as *verdicts* say, in one script; what was paused."""
+    seen = ground.entries()[0]
+    rows: list[str] = []
+    for number, verdict in enumerate(verdicts):
+        run = f"r-{NOMINAL_MS + number}"
+        ground.redis.hset(ground.keys.job(run), mapping={"status": "failed", "ended_at": "now"})
+        rows += ["r", run, "failed now", verdict, f"{run} failed {{}}"]
+    guard = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t}
+    return list(ground.call("track", rows, **guard)[4])
+
+
+def failures(ground: Ground) -> str | None:
+    return ground.schedule("r").get("failures")
+
+
+@pytest.mark.parametrize("ends", [["!!!"], ["!", "!", "!"], ["+!", "!!"], ["!!+!", "!-!"]])
+def test_so_many_failures_in_a_row_pause_it_with_a_reason(led: Ground, ends: list[str]) -> None:
+    put(led)
+
+    paused = [track(led, verdicts) for verdicts in ends]
+
+    assert [[]] * (len(ends) - 1) + [["r"]] == paused
+    assert led.places()["r"].startswith("paused normal ")
+    last = f"r-{NOMINAL_MS + len(ends[-1]) - 1}"
+    note = f"3 failures in a row, the last of run {last}"
+    assert ("pause", note) == (led.last.kind, led.last.fields["note"])
+    assert led.redis.hget(led.keys.paused(), "r").decode().endswith(f" {note}")
+    assert "0" == failures(led)
+
+
+@pytest.mark.parametrize("ends", ["!!+!!", "!+!+!+!", "!-!", "+++"])
+def test_a_success_between_failures_keeps_it_going(led: Ground, ends: str) -> None:
+    put(led)
+
+    assert [] == track(led, ends)
+
+    assert led.places()["r"].startswith("normal ")
+
+
+def test_nothing_is_counted_of_a_schedule_that_does_not_ask_for_it(led: Ground) -> None:
+    put(led, None)
+
+    assert [] == track(led, "!!!!!")
+
+    assert failures(led) is None
+
+
+def test_one_that_is_not_in_its_lane_is_not_paused_a_second_time(led: Ground) -> None:
+    put(led, 1)
+    led.call("pause", id="r", note="by hand")
+
+    assert [] == track(led, "!")
+
+    assert led.redis.hget(led.keys.paused(), "r").endswith(b" by hand")
+
+
+def test_who_resumes_it_gives_it_as_many_chances_again(led: Ground) -> None:
+    put(led)
+    track(led, "!!")
+    led.call("pause", id="r", note="by hand")
+    _resume(led, "r")
+
+    assert failures(led) is None
+    assert [[], ["r"]] == [track(led, "!!"), track(led, "!")]
+
+
+def test_a_put_that_leaves_the_limit_alone_keeps_the_count(led: Ground) -> None:
+    put(led)
+    track(led, "!!")
+
+    assert ["unchanged", "updated"] == [put(led), put(led, digest="another payload")]
+
+    assert "2" == failures(led)
+    assert "failures" not in led.last.texts
+    assert ["r"] == track(led, "!")
+
+
+@pytest.mark.parametrize("limit", [2, 5, None])
+def test_another_limit_forgets_the_count(led: Ground, limit: int | None) -> None:
+    put(led)
+    track(led, "!!")
+
+    assert "updated" == put(led, limit)
+
+    assert failures(led) is None
+
+
+def test_a_schedule_of_a_wrong_type_is_resumed_all_the_same(led: Ground) -> None:
+    put(led)
+    led.call("pause", id="r", note="")
+    led.redis.delete(led.keys.schedule("r"))
+    led.redis.set(led.keys.schedule("r"), "?")
+
+    assert "resumed" == _resume(led, "r")[0]

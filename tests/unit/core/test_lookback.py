@@ -1,0 +1,193 @@
+"""Looking back: the newest occurrences and runs, each run once and with its end, whatever order things happened in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from zsched.core.changes import OUTCOMES, Change, What
+from zsched.core.log import Entry
+from zsched.core.lookback import MOST_OPEN, OPEN, Lookback, Occurrence, Wanted, is_push, kept, only_ends
+from zsched.core.runs import OVER, Run, RunStatus, of_row, row_of
+
+T_US = 1_800_000_000_000_000
+ALL = frozenset(RunStatus)
+NONE: frozenset[What] = frozenset()
+STATUSES = {status.value: status for status in OVER}
+Told = tuple[str, RunStatus, int]  # run id, status, attempt
+
+
+def change(what: What, run: str = "", at: int = 0, **more: object) -> Change:
+    """A change of the schedule that the run is of."""
+    return Change(run.partition("-")[0] or "a", what, T_US + at, f"1-{at}", run_id=run or None, **more)  # type: ignore[arg-type]
+
+
+def end(run: str, status: RunStatus, at: int = 0, fired: int | None = None) -> Change:
+    row = row_of(Run(run, status, None if fired is None else T_US + fired, error="no"))
+    return change(What.RUN_ENDED, run, at, why=status.value, record=row.split(" ", 2)[2])
+
+
+def look(history: Sequence[Sequence[Change]], wanted: Wanted) -> list[Occurrence]:
+    """What is found in the entries *history*, which are in order."""
+    lookback = Lookback(wanted)
+    any(lookback.see(entry) for entry in reversed(history))
+    return lookback.found()
+
+
+def told(found: Iterable[Occurrence]) -> list[Told]:
+    return [(one.run.id, one.run.status, one.run.attempt) for one in found if one.run is not None]
+
+
+def naive(history: Sequence[Sequence[Change]]) -> list[Told]:
+    """The runs of *history*, told forwards: those pushed last first, then those of which the end alone is there."""
+    runs: dict[str, Told] = {}
+    order: dict[str, tuple[int, int]] = {}
+    for number, one in enumerate(change for entry in history for change in entry):
+        run = one.run_id or ""
+        if is_push(one):
+            runs[run], order[run] = (run, RunStatus.QUEUED, 1), (1, number)
+        elif one.what is What.RUN_AGAIN and run in order:
+            if runs[run][1] is RunStatus.QUEUED:
+                runs[run] = (run, RunStatus.QUEUED, one.count)
+        elif one.what is What.RUN_ENDED:
+            ended = of_row(run, one.why, one.record)
+            runs[run] = (run, ended.status, ended.attempt)
+            order.setdefault(run, (0, ended.fired_us or 0))
+    return [runs[run] for run in sorted(order, key=order.__getitem__, reverse=True)]
+
+
+@some.composite
+def histories(draw: some.DrawFn) -> list[list[Change]]:
+    """Pushes, restored pushes, further attempts and ends of a few runs in any order, several in an entry."""
+    number = 0
+    history: list[list[Change]] = []
+    for size in draw(some.lists(some.integers(1, 3), max_size=12)):
+        entry = []
+        for run in draw(some.lists(some.sampled_from(["a-1", "a-2", "b-1", "b-2"]), max_size=size, unique=True)):
+            number += 1
+            kind = draw(some.sampled_from([*What, *[What.FIRED, What.RUN_ENDED] * 5]))
+            if kind is What.RUN_ENDED:
+                entry.append(end(run, draw(some.sampled_from(sorted(STATUSES.values(), key=str))), number, number))
+            elif kind is What.RUN_AGAIN:
+                entry.append(change(kind, run, number, count=number + 1))
+            else:
+                entry.append(change(kind, run, number, why=draw(some.sampled_from(["", "open"]))))
+        history.append(entry)
+    return history
+
+
+@given(histories())
+def test_looking_back_tells_what_looking_forwards_does(history: list[list[Change]]) -> None:
+    backwards = look(history, Wanted(NONE, ALL, 1000))
+
+    assert naive(history) == told(backwards)
+
+
+@given(histories(), some.sampled_from(sorted(OVER, key=str)), some.sampled_from([None, "a"]))
+def test_of_one_status_are_those_that_became_so_and_the_open_ones(
+    history: list[list[Change]], status: RunStatus, id: str | None
+) -> None:
+    wanted = Wanted(NONE, frozenset([status]), 1000, id)
+    mine = [run for run in naive(history) if id in (None, run[0].partition("-")[0])]
+
+    found = look(history, wanted)
+
+    assert [run for run in mine if run[1] in (status, RunStatus.QUEUED)] == told(found)
+    assert [run for run in mine if run[1] is status] == told(kept(found, wanted))
+
+
+@given(histories(), some.integers(1, 4))
+def test_no_more_are_told_than_are_wanted(history: list[list[Change]], limit: int) -> None:
+    found = told(look(history, Wanted(NONE, ALL, limit)))
+
+    assert naive(history)[:limit] == found[:limit] or len(found) == limit
+    assert len(found) <= limit
+
+
+@given(histories(), some.integers(1, 5))
+def test_occurrences_are_all_told_and_those_that_were_pushed_with_their_runs(
+    history: list[list[Change]], limit: int
+) -> None:
+    states = {run: (status, attempt) for run, status, attempt in naive(history)}
+    flat = [one for entry in history for one in entry if one.what in OUTCOMES]
+
+    found = look(history, Wanted(frozenset(OUTCOMES), frozenset(), limit))
+
+    assert [one.entry for one in reversed(flat)][:limit] == [one.entry for one in found]
+    assert all((one.run is not None) == is_push(one) for one in found)
+    assert all(states[run] == (status, attempt) for run, status, attempt in told(found))
+
+
+def test_cancelled_are_occurrences_and_runs() -> None:
+    history = [
+        [change(What.FIRED, "a-1", 1)],
+        [change(What.CANCELLED, "", 2)],
+        [end("a-1", RunStatus.CANCELLED, 3), end("b-1", RunStatus.FAILED, 3)],
+    ]
+
+    found = look(history, Wanted(frozenset([What.CANCELLED]), frozenset([RunStatus.CANCELLED]), 5))
+
+    assert [(What.CANCELLED, None), (What.FIRED, RunStatus.CANCELLED)] == [
+        (one.what, one.run and one.run.status) for one in found
+    ]
+
+
+def test_of_open_ones_so_many_are_told_that_rq_can_be_asked() -> None:
+    history = [[change(What.FIRED, f"a-{number}", number)] for number in range(MOST_OPEN + 5)]
+
+    running = look(history, Wanted(NONE, frozenset([RunStatus.RUNNING]), 2))
+    failed = look([[end("b-1", RunStatus.FAILED)], *history], Wanted(NONE, frozenset([RunStatus.FAILED]), 2))
+
+    assert MOST_OPEN == len(running)
+    assert (MOST_OPEN + 1, "b-1") == (len(failed), failed[-1].run_id)
+
+
+def test_an_end_without_its_push_is_told_last_by_when_it_was_pushed() -> None:
+    history = [
+        [end("a-1", RunStatus.FAILED, 8, fired=2), end("a-2", RunStatus.FAILED, 9, fired=1)],
+        [change(What.FIRED, "a-3", 10)],
+    ]
+
+    assert ["a-3", "a-1", "a-2"] == [run for run, *_ in told(look(history, Wanted(NONE, ALL, 5)))]
+
+
+@pytest.mark.parametrize("record", ["", "{", "[]", '{"fired": "x"}', "[" * 100_000])
+def test_an_end_that_cannot_be_read_is_an_end(record: str) -> None:
+    unreadable = change(What.RUN_ENDED, "a-1", 5, why="failed", record=record)
+
+    [found] = look([[change(What.FIRED, "a-1", 1)], [unreadable]], Wanted(NONE, ALL, 5))
+
+    assert found.run is not None
+    assert (RunStatus.FAILED, T_US + 1) == (found.run.status, found.run.fired_us)
+    assert "cannot be read" in found.run.error
+
+
+def test_an_occurrence_is_read_as_it_was_told() -> None:
+    run = Run("a-1", RunStatus.FAILED, T_US, error="two\nlines \u2028 é", note={"a b": ["c d"]})
+    for one in (Occurrence.of(change(What.FIRED, "a-1"), run), Occurrence.of(change(What.SKIPPED, why="overlap"))):
+        assert one == Occurrence.of_dict(one.to_dict())
+
+
+def test_what_is_wanted_is_read_as_it_was_told() -> None:
+    for wanted in (Wanted(frozenset(OUTCOMES), frozenset(), 7, "a"), Wanted(NONE, OPEN, 1)):
+        assert wanted == Wanted.of_dict(wanted.to_dict())
+
+
+def test_of_an_entry_only_the_ends_of_one_kind_are_read() -> None:
+    rows = [
+        row_of(Run("a-1", RunStatus.SUCCEEDED, error=" failed ")),
+        row_of(Run("a-2", RunStatus.FAILED)),
+        "broken",
+        "",
+    ]
+    entry = Entry.of(b"1-1", [b"kind", b"end", b"t", b"7", b"rows", "\n".join(rows).encode()])
+
+    failed, expired = only_ends(entry, [RunStatus.FAILED]), only_ends(entry, [RunStatus.EXPIRED])
+
+    assert failed is not None
+    assert [b"rows", rows[1].encode()] == list(failed.body)
+    assert expired is None
+    assert only_ends(entry._replace(body=[]), [RunStatus.FAILED]) is None

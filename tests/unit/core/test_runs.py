@@ -1,0 +1,228 @@
+"""Runs: what RQ's words mean, and the lines in which their ends are written down."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from zsched.core.clock import LAST_MS
+from zsched.core.runs import GONE, OVER, Job, Run, RunStatus, as_seen, ended_as, ms_of, of_row, pushed, row_of, rq_time
+
+T_MS = 1_800_000_000_000
+RUN = f"a-{T_MS}"
+PUSHED = pushed(RUN, T_MS * 1000 + 400)
+NOTHING = Job(*[""] * len(Job._fields))
+TIMES = {
+    "queued_at": rq_time(T_MS + 1),
+    "started_at": rq_time(T_MS + 4),
+    "ended_at": rq_time(T_MS + 1204),
+}
+
+
+def job(status: str, **more: str) -> Job:
+    """What RQ's hash says of a run that began and ended."""
+    return NOTHING._replace(status=status, worker="w", **TIMES | more)
+
+
+# -- as RQ has it -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("created", RunStatus.QUEUED),
+        ("queued", RunStatus.QUEUED),
+        ("deferred", RunStatus.QUEUED),
+        ("scheduled", RunStatus.QUEUED),
+        ("started", RunStatus.RUNNING),
+        ("finished", RunStatus.SUCCEEDED),
+        ("failed", RunStatus.FAILED),
+        ("stopped", RunStatus.CANCELLED),
+        ("canceled", RunStatus.CANCELLED),
+        ("enchanted", RunStatus.LOST),
+        ("", RunStatus.LOST),
+    ],
+)
+def test_every_status_of_rq_has_its_meaning(status: str, expected: RunStatus) -> None:
+    run = as_seen(PUSHED, job(status))
+
+    assert (expected, expected in OVER) == (run.status, run.is_over)
+
+
+def test_rqs_statuses_are_all_known() -> None:
+    rq_job = pytest.importorskip("rq.job")
+
+    assert not [one for one in rq_job.JobStatus if as_seen(PUSHED, job(one.value)).error.startswith("a foreign")]
+
+
+def test_of_what_rq_holds_nothing_the_run_is_lost() -> None:
+    assert replace(PUSHED, status=RunStatus.LOST, error=GONE) == as_seen(PUSHED, None)
+
+
+def test_a_run_that_is_over_stays_so() -> None:
+    over = replace(PUSHED, status=RunStatus.SUCCEEDED)
+
+    assert over == as_seen(over, None) == as_seen(over, job("started"))
+
+
+def test_a_run_that_succeeded_has_its_times() -> None:
+    run = as_seen(PUSHED, job("finished"))
+
+    assert (0.4, 3, 1200) == (run.lateness_ms, run.queue_wait_ms, run.duration_ms)
+
+
+def test_a_run_that_waits_has_not_begun_whatever_its_last_attempt_did() -> None:
+    run = as_seen(PUSHED, job("scheduled", error="ValueError: no"))
+
+    assert (None, None, None, "") == (run.started_ms, run.ended_ms, run.queue_wait_ms, run.error)
+
+
+def test_a_run_that_runs_has_not_ended() -> None:
+    assert (T_MS + 4, None) == ((run := as_seen(PUSHED, job("started"))).started_ms, run.ended_ms)
+
+
+def test_two_clocks_never_make_a_negative_wait() -> None:
+    assert 0 == as_seen(PUSHED, job("finished", queued_at=rq_time(T_MS + 9))).queue_wait_ms
+
+
+@pytest.mark.parametrize(
+    ("retries", "left", "returned", "attempt"),
+    [
+        ("", "", "", 1),
+        ("3", "3", "", 1),
+        ("3", "1", "", 3),
+        ("3", "0", "2", 6),
+        ("", "", "2", 3),
+        ("2", "5", "", 1),
+        ("x", "-1", "²", 1),
+        ("3", "", "", 1),
+    ],
+)
+def test_attempts_are_counted(retries: str, left: str, returned: str, attempt: int) -> None:
+    assert attempt == as_seen(PUSHED, job("started", retries=retries, retries_left=left, returned=returned)).attempt
+
+
+@pytest.mark.parametrize(
+    ("note", "expected"),
+    [
+        ('{"sent": 123}', {"sent": 123}),
+        ("", {}),
+        ("{", {}),
+        ("[1]", {}),
+        ('"text"', {}),
+        ("null", {}),
+        ('{"a": NaN}', {}),
+        ('{"a": 1e999}', {}),
+        ('{"a": -Infinity}', {}),
+        ("[" * 4000, {}),
+        ('{"a":' * 800 + "1" + "}" * 800, None),
+        (json.dumps({"a": "x" * 5000}), {}),
+        ('{"a": "\\ud800"}', {"a": "\ud800"}),
+    ],
+)
+def test_a_note_is_taken_as_far_as_it_is_one(note: str, expected: dict[str, Any] | None) -> None:
+    run = as_seen(PUSHED, job("finished", note=note))
+
+    if expected is not None:
+        assert expected == run.note
+    assert run == of_row(*row_of(run).split(" ", 2))
+    json.dumps(run.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "expected", "shown"),
+    [
+        ("failed", "ValueError: no", RunStatus.FAILED, "ValueError: no"),
+        ("failed", "", RunStatus.FAILED, ""),
+        ("failed", "rq.exceptions.AbandonedJobError: gone", RunStatus.LOST, "rq.exceptions.AbandonedJobError: gone"),
+        ("finished", "ValueError: of an earlier attempt", RunStatus.SUCCEEDED, ""),
+        ("stopped", "ValueError: no", RunStatus.CANCELLED, ""),
+    ],
+)
+def test_an_error_is_that_of_a_bad_end(status: str, error: str, expected: RunStatus, shown: str) -> None:
+    assert (expected, shown) == ((run := as_seen(PUSHED, job(status, error=error))).status, run.error)
+
+
+def test_an_extra_run_has_no_lateness() -> None:
+    assert None is pushed(f"{RUN}-r1", T_MS * 1000 + 5).lateness_ms
+
+
+@pytest.mark.parametrize("shown", ["", "yesterday", "2027-01-15", "0001-01-01T00:00:00.000000Z", "x" * 27])
+def test_what_is_no_time_of_rq_is_none(shown: str) -> None:
+    assert None is ms_of(shown)
+
+
+def test_a_time_of_rq_is_read_as_it_was_written() -> None:
+    assert [0, T_MS + 7, LAST_MS] == [ms_of(rq_time(ms)) for ms in (0, T_MS + 7, LAST_MS)]
+
+
+# -- lines of the log ---------------------------------------------------------------------------------
+
+INSTANTS = some.none() | some.integers(1, LAST_MS)
+JSON = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats(allow_nan=False, allow_infinity=False) | some.text(),
+    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(), inner, max_size=3),
+    max_leaves=8,
+)
+RUNS = some.builds(
+    Run,
+    some.just(RUN),
+    some.sampled_from(RunStatus),
+    some.none() | some.integers(1, LAST_MS * 1000),
+    INSTANTS,
+    INSTANTS,
+    INSTANTS,
+    some.integers(1, 50),
+    some.text(),
+    some.text(),
+    some.dictionaries(some.text(), JSON, max_size=3),
+    some.booleans(),
+)
+
+
+@given(RUNS)
+def test_a_run_is_read_as_it_was_written_on_one_line(run: Run) -> None:
+    row = row_of(run)
+
+    assert 1 == len(row.splitlines())
+    assert row.isascii()
+    assert run == of_row(*row.split(" ", 2))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        "",
+        "{",
+        "[]",
+        "7",
+        '{"fired": "soon"}',
+        '{"ended": -1}',
+        '{"ended": 1e30}',
+        f'{{"ended": {LAST_MS + 1}}}',
+        '{"attempt": true}',
+        '{"note": 7}',
+    ],
+)
+def test_facts_that_a_foreign_hand_wrote_are_refused(facts: str) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        of_row(RUN, "failed", facts)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("failed", RunStatus.FAILED),
+        ("expired", RunStatus.EXPIRED),
+        ("queued", RunStatus.LOST),
+        ("finished", RunStatus.LOST),
+        ("", RunStatus.LOST),
+    ],
+)
+def test_what_the_log_calls_over_is_over(word: str, expected: RunStatus) -> None:
+    assert expected == ended_as(word)

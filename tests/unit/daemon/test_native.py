@@ -1,0 +1,226 @@
+"""When the leader looks for RQ's own delayed jobs, and what it says: no Redis, a clock by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import LogCapture
+
+from zsched.core.clock import ManualClock
+from zsched.daemon.native import Look, Native
+from zsched.errors import RedisRefused, Stale
+from zsched.storage.lease import Term
+from zsched.storage.native import Moved, Odd
+
+TERM = Term("token", 1, "server", 2000, 1e12, 0, 0)
+NOW_MS = 1_800_000_000_250
+SECOND_MS = 1_800_000_001_000  # the next whole one
+
+
+@dataclass
+class _Jobs:
+    """Answers what it is told to; remembers who was asked for."""
+
+    names: list[bytes] = field(default_factory=lambda: [b"default"])
+    more: int = 0  # how many of the next calls leave something
+    next_ms: int | None = None
+    others: dict[bytes, str] = field(default_factory=dict)
+    broken: dict[bytes, str] = field(default_factory=dict)
+    odd: list[Odd] = field(default_factory=list)
+    error: Exception | None = None
+    now_ms: int = NOW_MS
+    asked: int = 0
+    moved: list[list[bytes]] = field(default_factory=list)
+    released: list[list[bytes]] = field(default_factory=list)
+
+    def queues(self) -> list[bytes]:
+        self.asked += 1
+        return list(self.names)
+
+    def move(self, term: Term, queues: Sequence[bytes], limit: int) -> Moved:
+        self.moved.append(list(queues))
+        if self.error:
+            raise self.error
+        self.more -= 1
+        next_ms = self.now_ms if self.more >= 0 else self.next_ms
+        return Moved(self.now_ms, next_ms, limit, limit, self.others, self.broken, self.odd)
+
+    def release(self, term: Term, queues: Sequence[bytes]) -> None:
+        self.released.append(list(queues))
+        if self.error:
+            raise self.error
+
+
+@pytest.fixture(autouse=True)
+def events() -> Iterator[list[MutableMapping[str, Any]]]:
+    capture = LogCapture()
+    structlog.configure(processors=[capture], cache_logger_on_first_use=False)
+    yield capture.entries
+    structlog.reset_defaults()
+
+
+def _native(jobs: _Jobs, chosen: bool | tuple[str, ...] = True, clock: ManualClock | None = None) -> Native:
+    return Native(jobs, chosen, clock or ManualClock(NOW_MS))  # type: ignore[arg-type]  # the fake
+
+
+def test_it_looks_at_once_and_then_when_the_next_second_begins() -> None:
+    native = _native(jobs := _Jobs())
+
+    looks = [native.look_if_due(TERM, at_ms, is_busy=False) for at_ms in (NOW_MS, SECOND_MS - 1, SECOND_MS)]
+
+    assert [Look(next_ms=SECOND_MS)] * 2 == looks[:2]
+    assert 2 == len(jobs.moved)
+
+
+def test_a_job_of_a_foreign_hand_that_is_due_within_the_second_is_looked_for_then() -> None:
+    native = _native(_Jobs(next_ms=SECOND_MS - 500))
+
+    assert Look(next_ms=SECOND_MS - 500) == native.look_if_due(TERM, NOW_MS, is_busy=False)
+
+
+def test_when_time_jumps_back_it_looks_within_a_second_all_the_same() -> None:
+    native = _native(jobs := _Jobs(), clock=(clock := ManualClock(NOW_MS)))
+    native.look_if_due(TERM, NOW_MS, is_busy=False)
+
+    clock.advance(1000)
+    native.look_if_due(TERM, NOW_MS - 3_600_000, is_busy=False)
+
+    assert 2 == len(jobs.moved)
+
+
+def test_what_is_left_is_moved_at_once_a_script_per_pass() -> None:
+    native = _native(jobs := _Jobs(more=2))
+
+    looks = [native.look_if_due(TERM, NOW_MS, is_busy=False) for _ in range(3)]
+
+    assert [True, True, False] == [look.has_more for look in looks]
+    assert 3 == len(jobs.moved)
+
+
+def test_a_backlog_of_one_queue_does_not_keep_the_others_waiting() -> None:
+    native = _native(jobs := _Jobs(names=[b"a", b"b", b"c"], more=3))
+
+    for _ in range(3):
+        native.look_if_due(TERM, NOW_MS, is_busy=False)
+
+    assert [b"a", b"b", b"c"] == [asked[0] for asked in jobs.moved]
+
+
+def test_many_queues_are_served_in_parts_and_none_is_left_out() -> None:
+    native = _native(jobs := _Jobs(names=[b"%d" % n for n in range(450)]))
+
+    while native.look_if_due(TERM, NOW_MS, is_busy=False).has_more:
+        pass
+
+    assert [200, 200, 50] == [len(part) for part in jobs.moved]
+    assert jobs.names == [name for part in jobs.moved for name in part]
+
+
+def test_our_own_jobs_go_first_for_a_second_and_then_rqs_get_a_share() -> None:
+    native = _native(jobs := _Jobs())
+    native.look_if_due(TERM, NOW_MS, is_busy=False)
+    jobs.more = 10
+
+    looks = []
+    for after_ms in (0, 999, 1000, 1024, 1025, 1049, 1050):
+        jobs.now_ms = SECOND_MS + after_ms
+        native.look_if_due(TERM, jobs.now_ms, is_busy=True)
+        looks.append(len(jobs.moved) - 1)
+
+    assert [0, 0, 1, 1, 2, 2, 3] == looks
+
+
+def test_queues_are_asked_anew_every_second_and_not_more_often() -> None:
+    native = _native(jobs := _Jobs(more=100), clock=(clock := ManualClock(NOW_MS)))
+
+    for _ in range(20):
+        native.look_if_due(TERM, NOW_MS, is_busy=False)
+        clock.advance(100)
+
+    assert 2 == jobs.asked
+
+
+@pytest.mark.parametrize(("chosen", "parts"), [(False, []), (("mail", "x"), [[b"mail", b"x"]]), (True, [[b"default"]])])
+def test_only_chosen_queues_are_served(chosen: bool | tuple[str, ...], parts: list[list[bytes]]) -> None:
+    native = _native(jobs := _Jobs(), chosen)
+
+    look = native.look_if_due(TERM, NOW_MS, is_busy=False)
+
+    assert parts == jobs.moved
+    assert (look.next_ms is None) == (chosen is False)
+    assert jobs.asked == (chosen is True)
+
+
+def test_without_queues_it_asks_again_a_second_later() -> None:
+    native = _native(jobs := _Jobs(names=[]))
+
+    assert Look(next_ms=SECOND_MS) == native.look_if_due(TERM, NOW_MS, is_busy=False)
+    assert [] == jobs.moved
+
+
+def test_who_serves_a_queue_is_said_when_it_changes(events: list[MutableMapping[str, Any]]) -> None:
+    native = _native(jobs := _Jobs(names=[b"a", b"b"], broken={b"b": "rq:queue:b"}), clock=(clock := ManualClock(0)))
+
+    for others in ({}, {}, {b"a": "worker-1"}, {b"a": "worker-1"}, {b"a": "worker-2"}, {}):
+        jobs.others = others
+        native.look_if_due(TERM, NOW_MS, is_busy=False)
+        clock.advance(1000)
+
+    told = [
+        (event["event"], event["queue"], event.get("holder"), event["log_level"])
+        for event in events
+        if event["event"] != "native_jobs_queued"
+    ]
+    assert [
+        ("native_queue_served", "a", None, "info"),
+        ("native_queue_left", "b", None, "warning"),
+        ("native_queue_left", "a", "worker-1", "info"),
+        ("native_queue_left", "a", "worker-2", "info"),
+        ("native_queue_served", "a", None, "info"),
+    ] == told
+
+
+def test_odd_jobs_are_told_by_queue_and_reason(events: list[MutableMapping[str, Any]]) -> None:
+    odd = [Odd(b"default", b"a", "finished"), Odd(b"default", b"b", "finished"), Odd(b"default", b"c", "gone")]
+
+    _native(_Jobs(odd=odd)).look_if_due(TERM, NOW_MS, is_busy=False)
+
+    told = [(event["count"], event["first"]) for event in events if event["event"] == "native_jobs_odd"]
+    assert [(2, "a"), (1, "c")] == told
+
+
+def test_what_redis_refuses_is_said_once_and_tried_again_a_second_later(
+    events: list[MutableMapping[str, Any]],
+) -> None:
+    native = _native(jobs := _Jobs(error=RedisRefused("NOPERM")))
+
+    for at_ms in (NOW_MS, NOW_MS + 1, SECOND_MS):
+        assert not native.look_if_due(TERM, at_ms, is_busy=False).has_more
+    jobs.error = None
+    native.look_if_due(TERM, SECOND_MS + 1000, is_busy=False)
+
+    assert 3 == len(jobs.moved)
+    assert ["native_refused", "native_resumed"] == [
+        event["event"] for event in events if event["event"] in ("native_refused", "native_resumed")
+    ]
+
+
+def test_a_term_that_is_over_is_not_swallowed() -> None:
+    with pytest.raises(Stale):
+        _native(_Jobs(error=Stale("over"))).look_if_due(TERM, NOW_MS, is_busy=False)
+
+
+def test_at_a_clean_stop_served_queues_and_no_others_are_given_up(events: list[MutableMapping[str, Any]]) -> None:
+    native = _native(jobs := _Jobs(names=[b"a", b"b"], others={b"b": "worker-1"}))
+    native.look_if_due(TERM, NOW_MS, is_busy=False)
+
+    native.end(TERM)
+    jobs.error = Stale("over")
+    native.end(TERM)
+
+    assert [[b"a"], [b"a"]] == jobs.released
+    assert "native_queues_not_released" == events[-1]["event"]

@@ -1,0 +1,136 @@
+"""
+What a run was called with, found in the history: the entry that pushed it, then the record that was in force there.
+
+A run that was over long ago stands in no state, and RQ has forgotten it; this is how it can be run once more. Entries
+are found by the schedule's id through the index; of a schedule with many it is looked from the run's time on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from zsched.archive import body
+from zsched.archive.file import converted
+from zsched.archive.history import History
+from zsched.archive.records import SCAN, Arguments, reader, scanned, with_arguments
+from zsched.archive.retention import first_since
+from zsched.core.changes import Change, What
+from zsched.core.held import OWN
+from zsched.core.log import Entry, Puts, Texts, UnknownEntry, restored, text
+from zsched.core.run_id import RunId
+
+_LOOKED_AT: Final = 20_000  # entries of one schedule, in search of the push
+_PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN})
+_RECORDS: Final = "('put', 'put_recurring', 'enqueue', 'restore', 'scan')"  # kinds that hold one
+_ENTRY: Final = f"SELECT {body.COLUMNS} FROM entry WHERE n = ?"
+
+
+class Original(NamedTuple):
+    """``is_known``: the run was pushed. ``record``: its job's texts, as first given; None: not kept, or not found."""
+
+    is_known: bool
+    record: list[bytes] | None = None
+
+
+class Originals(History):
+    """The archive at *path*, as ``History``. Raises ArchiveCorrupt, ArchiveFailed."""
+
+    @classmethod
+    def beside(cls, history: History) -> Originals:
+        """Of the same archive."""
+        return cls(history._path)
+
+    def __enter__(self) -> Originals:
+        super().__enter__()
+        return self
+
+    def of(self, run_id: str) -> Original:
+        """What is known of *run_id*."""
+        parts = RunId.ours(run_id, self.namespace)
+        if parts is None:
+            return Original(False)
+        id = parts.schedule_id
+        with converted(self._path):
+            push = self._push(id, run_id, parts.nominal_ms)
+            if push is None:
+                return Original(False)
+            n, entry = push
+            is_by_rule = entry.kind == "advance" or (entry.kind == "run_now" and entry.fields()[b"last"] == b"1")
+            return Original(True, self._record(id, run_id, n, is_by_rule))
+
+    def _push(self, id: str, run_id: str, nominal_ms: int) -> tuple[int, Entry] | None:
+        """The entry that pushed it and its number: as a rule at its time or later, a one-shot on request before."""
+        key = crc32(id.encode())
+        from_n = first_since(self._db, nominal_ms * 1000, self._last_n)
+        for numbers in (self._numbers(key, from_n), self._numbers(key, 0, "DESC")):
+            for n in islice(numbers, _LOOKED_AT):
+                row = self._db.execute(_ENTRY, (n,)).fetchone()
+                if row is not None:  # else forgotten by age
+                    entry = body.entry_of(row)
+                    if any(change.run_id == run_id and _is_push(change) for change in self._changes(entry)):
+                        return n, entry
+        return None
+
+    def _numbers(self, key: int, from_n: int, order: str = "ASC") -> Iterator[int]:
+        query = f"SELECT n FROM touch WHERE segment = ? AND key = ? AND n >= ? ORDER BY n {order}"
+        for segment in self._segments() if order == "ASC" else reversed(self._segments()):
+            for (n,) in self._db.execute(query, (segment, key, from_n)):
+                yield n
+
+    def _record(self, id: str, run_id: str, push_n: int, is_by_rule: bool) -> list[bytes] | None:
+        """The newest record, up to its push, of the run itself or, if its rule pushed it, of the schedule."""
+        run, key = run_id[len(id) + 1 :], crc32(id.encode())
+        wanted = {(id, run), (id, "")} if is_by_rule else {(id, run)}
+        query = (
+            f"SELECT {body.COLUMNS} FROM entry WHERE kind IN {_RECORDS} AND n IN"
+            " (SELECT n FROM touch WHERE segment = ? AND key = ? AND n <= ?) ORDER BY n DESC"
+        )
+        for segment in reversed(self._segments()):
+            for stored in self._db.execute(query, (segment, key, push_n)):
+                entry = body.entry_of(stored)
+                for row, of in self._rows(entry):
+                    record = reader(entry)(row)[1] if of in wanted else ()
+                    if b"data" in record[::2]:
+                        return self._whole(record, stored[0], row)
+        return None
+
+    def _rows(self, entry: Entry) -> Iterator[tuple[int, tuple[str, str]]]:
+        """The rows of an entry that holds records, and what each is of: (id, what follows it in the run id)."""
+        try:
+            if entry.kind == "put":
+                puts = Puts.of(entry)
+                found = [(id, f"{due}{self._suffix}") for id, due in zip(puts.ids, puts.dues, strict=True)]
+            elif entry.kind == "put_recurring":
+                found = [(text(entry.body[1]), "")]
+            elif entry.kind == "enqueue":
+                run_id = text(entry.body[1])
+                parts = RunId.parse(run_id)
+                found = [] if parts is None else [(parts.schedule_id, run_id[len(parts.schedule_id) + 1 :])]
+            elif entry.kind == SCAN:
+                found = [(row.id, row.run) for row in scanned(entry)]
+            else:
+                found = [(row.id, row.run) for _, row in restored(entry)]
+        except UnknownEntry:
+            return
+        yield from enumerate(found)
+
+    def _whole(self, record: Texts, n: int, row: int) -> list[bytes] | None:
+        """*record* with its arguments, as a job has it; None when they are gone."""
+        if b"" in record:  # they stand apart, or are forgotten
+            data = Arguments(self._db).of(n, row)
+            if data is not None:
+                record = with_arguments(record, data)
+        fields = dict(zip(record[::2], record[1::2], strict=True))
+        flags = fields.get(OWN.encode() + b"flags", b"")
+        if flags:
+            fields.setdefault(b"zs", b"1" + flags)
+        if not fields[b"data"]:
+            return None
+        return [each for name, value in fields.items() if not name.startswith(OWN.encode()) for each in (name, value)]
+
+
+def _is_push(change: Change) -> bool:
+    return change.what in _PUSHES or (change.what is What.FOUND and change.why == "open")

@@ -1,0 +1,153 @@
+"""
+Reading an archive backwards: what became of the newest occurrences, and of runs.
+
+It looks no further than at 20,000 entries and for 0.7 s, since whoever asks waits for 2 s; then it says how far it
+looked. Of runs that ended in a certain way only the ``end`` entries are read, by an index of their own, and of these
+only the rows that say so: 1,000,000 runs of which the oldest ten failed take 0.4 s (measured, cached).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+from zsched.archive import body
+from zsched.archive.file import converted
+from zsched.archive.history import ENTRY, History
+from zsched.archive.retention import first_since
+from zsched.core.changes import Change
+from zsched.core.clock import Clock, SystemClock
+from zsched.core.log import Entry
+from zsched.core.lookback import (
+    KINDS,
+    MOST_OPEN,
+    OPEN,
+    Lookback,
+    Occurrence,
+    Wanted,
+    is_push,
+    newest_first,
+    only_ends,
+)
+from zsched.core.runs import RunStatus
+
+_LOOKED_AT: Final = 20_000  # entries
+_LOOKED_AT_FOR_OPEN: Final = 2000  # of them, in search of runs that ended a moment ago
+_LOOKED_FOR_MS: Final = 700.0
+_LOOKED_FOR_OPEN_MS: Final = 200.0
+_OF_ONE_TIME: Final = 10  # entries that are looked at for a push: what a bootstrap read has one t
+_WINDOW: Final = 2000  # entries of any kind between two looks at the clock
+_Look = Entry | int  # an entry; or t in µs, up to which there is nothing of interest
+_OF_KINDS: Final = f"kind IN ({', '.join(repr(kind) for kind in sorted(KINDS))})"
+
+
+class Runs(History):
+    """
+    The archive at *path*, read-only, inside the block. Another process or thread may be writing it.
+
+    Raises:
+        ArchiveCorrupt, ArchiveFailed.
+    """
+
+    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+        super().__init__(path)
+        self._clock = clock or SystemClock()
+
+    def look(self, wanted: Wanted) -> tuple[list[Occurrence], int | None]:
+        """
+        What is *wanted*, and besides the newest open runs that may have become so by now; see ``core.lookback``. And
+        how far back it looked, t in µs, when it gave up before it had so much.
+
+        Where nothing but ends of runs is wanted, they are those that ended last, by when they were pushed.
+        """
+        until_ms = self._clock.monotonic_ms() + _LOOKED_FOR_MS
+        with converted(self._path):
+            if wanted.are_ends:
+                return self._ended(wanted, until_ms)
+            lookback = Lookback(wanted)
+            source = self._all() if wanted.id is None else self._of_id(wanted.id)
+            looked_back_to = self._read(source, self._seen_by(lookback), _LOOKED_AT, until_ms)
+            return lookback.found(), looked_back_to
+
+    def _ended(self, wanted: Wanted, until_ms: float) -> tuple[list[Occurrence], int | None]:
+        lookback, open = Lookback(wanted), Lookback(Wanted(frozenset(), OPEN, MOST_OPEN))
+        self._read(
+            self._all(), self._seen_by(open), _LOOKED_AT_FOR_OPEN, until_ms - _LOOKED_FOR_MS + _LOOKED_FOR_OPEN_MS
+        )
+
+        def see(entry: Entry) -> bool:
+            chosen = only_ends(entry, wanted.statuses)
+            return chosen is not None and lookback.see_ends(list(self._changes(chosen)))
+
+        looked_back_to = self._read(self._ends(wanted.statuses), see, _LOOKED_AT, until_ms)
+        pushes = _Pushes(self._changes_at)
+        ended = [pushes.of(one) if self._clock.monotonic_ms() < until_ms else one for one in lookback.found()]
+        still_open = (one for one in open.found() if one.run is not None and not one.run.is_over)
+        return newest_first([*ended, *still_open]), looked_back_to
+
+    # -- entries, the newest first ----------------------------------------------------------------
+
+    def _read(self, looks: Iterable[_Look], see: Callable[[Entry], bool], most: int, until_ms: float) -> int | None:
+        """Let *see* see entries until it says that this is enough; where it had to give up, t in µs."""
+        looked, t_us = 0, self.position.t_us if self.position else 0
+        for look in looks:
+            if isinstance(look, int):
+                t_us = look
+            else:
+                looked, t_us = looked + 1, look.position.t_us
+                if see(look):
+                    return None
+            if looked >= most or self._clock.monotonic_ms() >= until_ms:
+                return t_us
+        return None
+
+    def _seen_by(self, lookback: Lookback) -> Callable[[Entry], bool]:
+        return lambda entry: lookback.see(list(self._changes(entry)))
+
+    def _all(self) -> Iterator[_Look]:
+        """All that tell of occurrences."""
+        return self._back(_OF_KINDS)
+
+    def _ends(self, statuses: Iterable[RunStatus]) -> Iterator[_Look]:
+        """Ends of runs, where there are such. SQLite looks for them: eight times as fast (measured)."""
+        words = [f" {status.value} ".encode() for status in statuses]
+        return self._back(f"kind = 'end' AND ({' OR '.join(['instr(body, ?)'] * len(words))})", *words)
+
+    def _back(self, where: str, *arguments: bytes) -> Iterator[_Look]:
+        """Entries for which that is so, and where it has come to now and then."""
+        first = self._db.execute("SELECT min(n) FROM entry").fetchone()[0] or self._last_n + 1
+        query = f"{ENTRY} WHERE n >= ? AND n < ? AND {where} ORDER BY n DESC"
+        for end in range(self._last_n + 1, first, -_WINDOW):
+            begin = end - _WINDOW
+            yield from map(body.entry_of, self._db.execute(query, (begin, end, *arguments)))
+            yield self._db.execute("SELECT t FROM entry WHERE n >= ? ORDER BY n LIMIT 1", (begin,)).fetchone()[0]
+
+    def _of_id(self, id: str) -> Iterator[_Look]:
+        for _, entry in self._touching(crc32(id.encode())):
+            yield entry if entry.kind in KINDS else entry.position.t_us
+
+    def _changes_at(self, t_us: int) -> list[Change]:
+        """What the first entries of that very time say."""
+        n = first_since(self._db, t_us, self._last_n)
+        found = self._db.execute(f"{ENTRY} WHERE n >= ? AND n < ? AND t = ?", (n, n + _OF_ONE_TIME, t_us))
+        return [change for row in found for change in self._changes(body.entry_of(row))]
+
+
+class _Pushes:
+    """Finds the pushes of runs by their time; those of one entry at one go."""
+
+    def __init__(self, changes_at: Callable[[int], list[Change]]) -> None:
+        self._changes_at = changes_at
+        self._by_time: dict[int, dict[str | None, Change]] = {}
+
+    def of(self, ended: Occurrence) -> Occurrence:
+        """*ended* told of its push instead of its end; as it is when that push is not in the archive."""
+        t_us = None if ended.run is None else ended.run.fired_us
+        if t_us is None:
+            return ended
+        if t_us not in self._by_time:
+            self._by_time[t_us] = {change.run_id: change for change in self._changes_at(t_us) if is_push(change)}
+        push = self._by_time[t_us].get(ended.run_id)
+        return ended if push is None else Occurrence.of(push, ended.run)

@@ -1,0 +1,217 @@
+"""
+Occurrences and runs read from the log backwards: what is newest is asked for, and the log is long.
+
+Backwards the end of a run comes before its push, so a push that is met has its end already if it has one. A run whose
+end alone was met was pushed before all that was looked at; it comes last. A run that the log does not know to be over
+is told as *queued*: whether a worker has it, or has just ended it, only RQ knows, so whoever asks for one kind of
+runs also gets the newest open ones, brings them up to date (``runs.as_seen``) and keeps what is wanted (``kept``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from itertools import islice
+from typing import Any, Final
+
+from zsched.core.changes import Change, What
+from zsched.core.log import Entry
+from zsched.core.runs import OVER, Run, RunStatus, ended_as, of_row, pushed, row_of
+
+OPEN: Final = frozenset(RunStatus) - OVER
+MOST_OPEN: Final = 1000  # runs that may have become what is wanted, for RQ to be asked
+# Kinds of entries that tell of occurrences or runs; ``scan`` stands in archives only. The others need not be read.
+KINDS: Final = frozenset("fire advance enqueue run_now end again restore quarantine cancel resume scan".split())
+
+_UNREADABLE: Final = "what was recorded of its end cannot be read"
+_PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN})
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence(Change):
+    """What became of an occurrence, and the ``run`` that came of it; None of one that was not pushed."""
+
+    run: Run | None = None
+
+    @classmethod
+    def of(cls, change: Change, run: Run | None = None) -> Occurrence:
+        """*change* with its *run*."""
+        return cls(**{each.name: getattr(change, each.name) for each in fields(Change)}, run=run)
+
+    def with_run(self, run: Run | None) -> Occurrence:
+        """The same with another *run*."""
+        return replace(self, run=run)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it; ``of_dict`` is the inverse."""
+        told = Change.to_dict(self)  # no super(): a dataclass with slots is made anew
+        return told if self.run is None else told | {"run": row_of(self.run)}
+
+    @classmethod
+    def of_dict(cls, given: dict[str, Any]) -> Occurrence:
+        """The occurrence that ``to_dict`` told. Raises KeyError, TypeError, ValueError."""
+        row = given.get("run")
+        run = None if row is None else of_row(*str(row).split(" ", 2))
+        return cls.of(Change.of_dict({name: value for name, value in given.items() if name != "run"}), run)
+
+    def shown(self) -> dict[str, Any]:
+        """As JSON for people says it; the keys are a promise."""
+        return Change.shown(self) | {"run": None if self.run is None else self.run.to_dict()}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """
+    What is looked for: the newest *limit* occurrences of which one of *whats* became, and runs of which one of
+    *statuses* became, each once; of schedule *id* alone if it is given.
+    """
+
+    whats: frozenset[What]
+    statuses: frozenset[RunStatus]
+    limit: int
+    id: str | None = None
+
+    @property
+    def are_ends(self) -> bool:
+        """Whether the ends of runs, of any schedules, are all that has to be looked at."""
+        return not self.whats and self.id is None and bool(self.statuses) and self.statuses <= OVER
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it; ``of_dict`` is the inverse."""
+        whats, statuses = ([word.value for word in words] for words in (self.whats, self.statuses))
+        return {"whats": sorted(whats), "statuses": sorted(statuses), "limit": self.limit, "id": self.id}
+
+    @classmethod
+    def of_dict(cls, given: dict[str, Any]) -> Wanted:
+        """What ``to_dict`` told. Raises KeyError, TypeError, ValueError."""
+        whats, statuses = frozenset(map(What, given["whats"])), frozenset(map(RunStatus, given["statuses"]))
+        return cls(whats, statuses, int(given["limit"]), given["id"])
+
+
+class Lookback:
+    """What is found of *wanted*; it is given the entries' changes, those of the newest entry first."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._counts_open = wanted.statuses >= OPEN  # else the open ones are told besides
+        self._found: list[Occurrence] = []
+        self._matched = self._open = 0
+        self._ends: dict[str, Change] = {}  # of runs whose push was not met yet
+        self._attempts: dict[str, int] = {}
+        self._runs: dict[str, Run] = {}
+
+    def see(self, changes: Sequence[Change]) -> bool:
+        """Take what one entry says, given in its order; True when that was enough."""
+        wanted = self._wanted
+        for change in reversed(changes):
+            if self.is_full:
+                return True
+            if wanted.id not in (None, change.id):
+                continue
+            if change.what in (What.RUN_ENDED, What.RUN_AGAIN):
+                self._note(change)
+            elif is_push(change):
+                self._meet(change)
+            elif change.what in wanted.whats:
+                self._take(Occurrence.of(change))
+        return self.is_full
+
+    def see_ends(self, ends: Sequence[Change]) -> bool:
+        """The same of an entry whose changes are ends of runs, all of them wanted."""
+        self.see(ends)
+        return len(self._ends) >= self._wanted.limit
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is wanted."""
+        is_only_open = not self._wanted.whats and not self._wanted.statuses & OVER
+        return self._matched >= self._wanted.limit or (is_only_open and self._open >= MOST_OPEN)
+
+    def found(self) -> list[Occurrence]:
+        """All of it, the newest first; and then the runs that were pushed before all that was looked at."""
+        ends = [end for end in self._ends.values() if ended_as(end.why) in self._wanted.statuses]
+        latest = ends[: max(self._wanted.limit - self._matched, 0)]
+        before = [Occurrence.of(end, run_that_ended(end)) for end in latest]
+        return self._found + newest_first(before)
+
+    def _note(self, change: Change) -> None:
+        """What became of a run whose push lies further back; what was before its newest push counts no more."""
+        run_id = change.run_id or ""
+        if run_id in self._runs:
+            return
+        if change.what is What.RUN_ENDED:
+            self._ends.setdefault(run_id, change)
+        else:
+            self._attempts.setdefault(run_id, change.count)
+
+    def _meet(self, push: Change) -> None:
+        run_id, wanted = push.run_id or "", self._wanted
+        is_wanted, is_new = push.what in wanted.whats, run_id not in self._runs
+        if is_new:
+            self._runs[run_id] = run = self._run_of(run_id, push)
+            if run.status in wanted.statuses and (run.is_over or self._counts_open):
+                is_wanted = True
+            elif not run.is_over and not is_wanted and wanted.statuses and self._open < MOST_OPEN:
+                self._open += 1
+                self._found.append(Occurrence.of(push, run))
+        if is_wanted:
+            self._take(Occurrence.of(push, self._runs[run_id]))
+
+    def _take(self, occurrence: Occurrence) -> None:
+        self._matched += 1
+        self._found.append(occurrence)
+
+    def _run_of(self, run_id: str, push: Change) -> Run:
+        """What is known of the run that *push* pushed; of one that nobody wants, its status alone."""
+        end, attempt = self._ends.pop(run_id, None), self._attempts.pop(run_id, 1)
+        if end is None:
+            return replace(pushed(run_id, push.at_us, push.why == "uncertain"), attempt=attempt)
+        status = ended_as(end.why)
+        if push.what not in self._wanted.whats and status not in self._wanted.statuses:
+            return Run(run_id, status)
+        run = run_that_ended(end)
+        return run if run.fired_us is not None else replace(run, fired_us=push.at_us)
+
+
+def is_push(change: Change) -> bool:
+    """Whether *change* put a run into its queue, or found it to be there, or with a worker."""
+    is_one = change.what in _PUSHES or (change.what is What.FOUND and change.why == "open")
+    return is_one and change.run_id is not None
+
+
+def run_that_ended(end: Change) -> Run:
+    """The run of which an ``end`` entry tells; what cannot be read of it is left out."""
+    run_id = end.run_id or ""
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        run = of_row(run_id, end.why, end.record)
+        if run.is_over:
+            return run
+    return Run(run_id, ended_as(end.why), ended_ms=end.at_us // 1000, error=_UNREADABLE)
+
+
+def only_ends(entry: Entry, statuses: Iterable[RunStatus]) -> Entry | None:
+    """The ``end`` entry *entry* with the rows of runs that ended so; None without any. The others are not read."""
+    words = [f" {status.value} ".encode() for status in statuses]
+    if len(entry.body) != 2 or not any(word in entry.body[1] for word in words):
+        return None
+    rows = [row for row in entry.body[1].split(b"\n") if _status_in(row) in words]
+    return entry._replace(body=[entry.body[0], b"\n".join(rows)]) if rows else None
+
+
+def _status_in(row: bytes) -> bytes:
+    """The second word of *row*, with its blanks."""
+    return b" %b " % row.split(b" ", 2)[1] if b" " in row else b""
+
+
+def newest_first(found: Iterable[Occurrence]) -> list[Occurrence]:
+    """*found* by when their runs were pushed."""
+    return sorted(found, key=lambda one: one.run.fired_us or 0 if one.run else one.at_us, reverse=True)
+
+
+def kept(found: Iterable[Occurrence], wanted: Wanted) -> list[Occurrence]:
+    """Of *found*, brought up to date, what is *wanted*."""
+    matching = (
+        one for one in found if one.what in wanted.whats or (one.run is not None and one.run.status in wanted.statuses)
+    )
+    return list(islice(matching, wanted.limit))

@@ -1,0 +1,280 @@
+"""
+Runs: what became of each dispatched occurrence, told from the log's ``end`` entries and from RQ's job hashes.
+
+Life of a run: it is *queued* when it was pushed, *running* while a worker has it, and then one of four: *succeeded*,
+*failed* (also: timed out), *cancelled* (before it ran, or stopped in the middle), *lost* (its worker died, or RQ's job
+is gone and nobody saw how it ended). *expired* is what waited in its queue beyond its deadline. A run that RQ or zsched
+tries again stays one run; ``attempt`` counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.model import iso
+from zsched.core.run_id import RunId, schedule_of
+
+
+class RunStatus(Enum):
+    """Where a run is in its life."""
+
+    QUEUED = "queued"  # in its queue, or waits for its next attempt
+    RUNNING = "running"  # a worker has it
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # raised, or took too long
+    CANCELLED = "cancelled"  # before it ran, or stopped
+    EXPIRED = "expired"  # waited in its queue beyond its deadline
+    LOST = "lost"  # its worker died, or RQ forgot it before anybody looked
+
+
+_OPEN: Final = (RunStatus.QUEUED, RunStatus.RUNNING)  # a tuple: to hash an Enum takes a µs
+OVER: Final = frozenset(RunStatus) - set(_OPEN)
+BAD: Final = (RunStatus.FAILED, RunStatus.LOST)
+
+GONE: Final = "RQ's job is gone: somebody deleted it, or it ended and was forgotten before anybody looked"
+_STATUSES: Final = {
+    "created": RunStatus.QUEUED,
+    "queued": RunStatus.QUEUED,
+    "deferred": RunStatus.QUEUED,
+    "scheduled": RunStatus.QUEUED,  # waits for its next attempt
+    "started": RunStatus.RUNNING,
+    "finished": RunStatus.SUCCEEDED,
+    "failed": RunStatus.FAILED,
+    "stopped": RunStatus.CANCELLED,
+    "canceled": RunStatus.CANCELLED,
+}
+_ABANDONED: Final = "AbandonedJobError"  # what RQ writes of a job whose worker's heartbeat lapsed
+_LENGTH: Final = 27  # of a time as RQ writes it
+_LONGEST_NOTE: Final = 4096  # bytes
+_dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
+_strict_dumps: Final = json.JSONEncoder(allow_nan=False).encode
+
+
+class Job(NamedTuple):
+    """What RQ's hash says of a run, in RQ's words; see look.lua. ``error``: the last line of its traceback."""
+
+    status: str
+    queued_at: str
+    started_at: str
+    ended_at: str
+    heartbeat_at: str
+    worker: str
+    queue: str
+    retries_left: str
+    retries: str  # at most, when it was pushed
+    returned: str  # attempts that ended by returning rq.Retry
+    on_lost: str
+    error: str
+    note: str
+
+    @property
+    def seen(self) -> str:
+        """What must still be so when its end is written down; see track.lua."""
+        return f"{self.status} {self.ended_at}"
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        if not self.retries_left and not self.returned:
+            return 1
+        failed = max(_whole(self.retries) - _whole(self.retries_left), 0) if self.retries_left else 0
+        return 1 + failed + _whole(self.returned)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """
+    One run. ``fired_us``: when it was pushed, in µs; the other instants in ms, of the last attempt, by the worker's
+    clock. ``worker``: its name in RQ. ``error``: the last line of the traceback, or why it is lost. ``note``: what the
+    task reported with ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already.
+    """
+
+    id: str
+    status: RunStatus
+    fired_us: int | None = None
+    queued_ms: int | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    attempt: int = 1
+    worker: str = ""
+    error: str = ""
+    note: Mapping[str, Any] = field(default_factory=dict)
+    is_uncertain: bool = False
+
+    @property
+    def schedule_id(self) -> str:
+        """Of which schedule it is a run."""
+        return schedule_of(self.id)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more becomes of it."""
+        return self.status not in _OPEN
+
+    @property
+    def nominal_ms(self) -> int | None:
+        """For which time it was."""
+        parts = RunId.parse(self.id)
+        return None if parts is None else parts.nominal_ms
+
+    @property
+    def lateness_ms(self) -> float | None:
+        """How long after its nominal time it was pushed; None of an extra run, which has no time of its own."""
+        parts = RunId.parse(self.id)
+        if parts is None or parts.rerun or self.fired_us is None or self.fired_us < parts.nominal_ms * 1000:
+            return None
+        return (self.fired_us - parts.nominal_ms * 1000) / 1000
+
+    @property
+    def queue_wait_ms(self) -> int | None:
+        """How long the last attempt waited in its queue; two clocks take part, so never less than 0 is said."""
+        if self.queued_ms is None or self.started_ms is None:
+            return None
+        return max(self.started_ms - self.queued_ms, 0)
+
+    @property
+    def duration_ms(self) -> int | None:
+        """How long the last attempt took."""
+        if self.started_ms is None or self.ended_ms is None:
+            return None
+        return max(self.ended_ms - self.started_ms, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it: instants as ``iso`` writes them, durations in ms, every key always: a promise."""
+        return {
+            "id": self.id,
+            "schedule_id": self.schedule_id,
+            "status": self.status.value,
+            "nominal_at": iso(self.nominal_ms),
+            "fired_at": None if self.fired_us is None else iso(self.fired_us // 1000),
+            "started_at": iso(self.started_ms),
+            "ended_at": iso(self.ended_ms),
+            "attempt": self.attempt,
+            "lateness_ms": self.lateness_ms,
+            "queue_wait_ms": self.queue_wait_ms,
+            "duration_ms": self.duration_ms,
+            "worker": self.worker or None,
+            "error": self.error or None,
+            "note": dict(self.note),
+            "uncertain": self.is_uncertain,
+        }
+
+
+def pushed(run_id: str, fired_us: int, is_uncertain: bool = False) -> Run:
+    """A run of which only its push is known."""
+    return Run(run_id, RunStatus.QUEUED, fired_us, fired_us // 1000, is_uncertain=is_uncertain)
+
+
+def as_seen(run: Run, job: Job | None) -> Run:
+    """*run* with what RQ's hash says of it now; None: RQ holds nothing of it. One that is known to be over stays so."""
+    if run.is_over:
+        return run
+    if job is None:
+        return replace(run, status=RunStatus.LOST, error=GONE)
+    status = _STATUSES.get(job.status)
+    if status is None:
+        return replace(run, status=RunStatus.LOST, error=f"a foreign hand changed its job: status {job.status!r}")
+    if status is RunStatus.FAILED and _ABANDONED in job.error:
+        status = RunStatus.LOST
+    return Run(
+        run.id,
+        status,
+        run.fired_us,
+        ms_of(job.queued_at),
+        None if status is RunStatus.QUEUED else ms_of(job.started_at),
+        None if status in _OPEN else ms_of(job.ended_at),
+        job.attempt,
+        job.worker,
+        job.error if status in BAD else "",
+        _note_of(job.note),
+        run.is_uncertain,
+    )
+
+
+def row_of(run: Run) -> str:
+    """The line of a run that is over in an ``end`` entry: ``<run id> <status> <JSON>``; ``of_row`` is the inverse."""
+    facts = {
+        "fired": run.fired_us,
+        "queued": run.queued_ms,
+        "started": run.started_ms,
+        "ended": run.ended_ms,
+        "attempt": run.attempt if run.attempt != 1 else None,
+        "worker": run.worker,
+        "error": run.error,
+        "note": run.note,
+        "uncertain": run.is_uncertain,
+    }
+    return f"{run.id} {run.status.value} {_dumps({name: value for name, value in facts.items() if value})}"
+
+
+def of_row(run_id: str, status: str, facts: str) -> Run:
+    """The run that a line of an ``end`` entry tells of. Raises ValueError, KeyError, TypeError, RecursionError."""
+    told = json.loads(facts)
+    if not isinstance(told, dict):
+        raise TypeError(f"not the facts of a run: {facts!r}")
+    return Run(
+        run_id,
+        RunStatus(status),
+        _number(told.get("fired"), LAST_MS * 1000),
+        _number(told.get("queued")),
+        _number(told.get("started")),
+        _number(told.get("ended")),
+        _number(told.get("attempt")) or 1,
+        str(told.get("worker", "")),
+        str(told.get("error", "")),
+        dict(told.get("note", {})),
+        bool(told.get("uncertain", False)),
+    )
+
+
+def ended_as(word: str) -> RunStatus:
+    """The status that the log gives a run that is over; *lost* for a word that is none."""
+    return next((status for status in OVER if status.value == word), RunStatus.LOST)
+
+
+def ms_of(rq_time: str) -> int | None:
+    """A time as RQ writes it (``2026-11-21T08:00:00.123456Z``) in ms; None of anything else."""
+    with suppress(ValueError, OverflowError):
+        if len(rq_time) == _LENGTH and rq_time[19] == "." and rq_time.endswith("Z"):
+            ms = _second_of(rq_time[:19]) * 1000 + int(rq_time[20:23])
+            return ms if ms >= 0 else None
+    return None
+
+
+@lru_cache(maxsize=1000)  # what ends together shares its seconds: a third of the time of reading each (measured)
+def _second_of(shown: str) -> int:
+    return int(datetime.fromisoformat(shown).replace(tzinfo=UTC).timestamp())
+
+
+def rq_time(ms: int) -> str:
+    """The inverse of ``ms_of``."""
+    return from_ms(ms).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _number(told: object, most: int = LAST_MS) -> int | None:
+    """An instant, or a count. Raises ValueError."""
+    if told is None or (isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= most):
+        return told
+    raise ValueError(f"not an instant: {told!r}")
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _note_of(text: str) -> Mapping[str, Any]:
+    if not text or len(text) > _LONGEST_NOTE:
+        return {}
+    with suppress(ValueError, RecursionError):
+        told = json.loads(text)
+        _strict_dumps(told)  # it goes where there is no NaN
+        return told if isinstance(told, dict) else {}
+    return {}

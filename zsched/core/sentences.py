@@ -1,0 +1,248 @@
+"""
+Single changes, runs and schedules in plain English: what each says by itself, whatever was before it.
+
+A line of a story is one of these, with what only the past knows (``core.story``) put in; a line of ``zsched log`` is
+one as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from zsched.core.changes import Change, What
+from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.lookback import run_that_ended
+from zsched.core.model import Schedule, ScheduleState
+from zsched.core.runs import Run, RunStatus
+from zsched.core.triggers import zone
+
+_LONGEST: Final = 200  # characters of an error or of a note's value
+
+
+def sentence(change: Change, tz: str, context: str = "") -> str:
+    """
+    What *change* says; times are local in *tz*. *context*: of a put its verb, for it either creates or changes; of a
+    fire, why it was late.
+    """
+    return _WORDS[change.what](change, tz, context)
+
+
+def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
+    """Where *schedule* stands at *now_ms*, and what comes next; times are local in *tz*."""
+    note = f': "{schedule.note}"' if schedule.note else ""
+    since = f" since {_at(schedule.since_ms, tz)}" if schedule.since_ms is not None else ""
+    if schedule.state is ScheduleState.ACTIVE and schedule.next_ms is not None:
+        ahead_ms = schedule.next_ms - now_ms
+        when = f"in {duration_text(ahead_ms)}" if ahead_ms > 0 else f"overdue by {duration_text(-ahead_ms)}"
+        waits = "" if ahead_ms > 0 else "; it waits for a daemon that leads: see zsched status"
+        return f"active; next {_at(schedule.next_ms, tz)}, {when}{waits}"
+    if schedule.state is ScheduleState.PAUSED:
+        due = "" if schedule.next_ms is None else f"; it would be due {_at(schedule.next_ms, tz)}"
+        return f"paused{since}{note}{due}; zsched resume {schedule.id} lets it go on"
+    if schedule.state is ScheduleState.QUARANTINED:
+        return f"quarantined{since}{note}; schedule it again, or cancel it"
+    return f"ended{since}: its rule gives no more occurrences"
+
+
+def state_text(run: Run, tz: str) -> str:
+    """What a run does or became: ``is running since … on worker w``, ``succeeded after 1.2 s, …``."""
+    if run.status is RunStatus.QUEUED:
+        since = "" if run.queued_ms is None else f" since {_at(run.queued_ms, tz)}"
+        return f"is queued{since}{_attempt(run)}"
+    if run.status is RunStatus.RUNNING:
+        since = "" if run.started_ms is None else f" since {_at(run.started_ms, tz)}"
+        return f"is running{since}{f' on worker {run.worker}' if run.worker else ''}{_attempt(run)}"
+    error = f": {shortened(run.error)}" if run.error else ""
+    if run.status is RunStatus.LOST:
+        return f"is lost{_attempt(run)}{error}{_noted(run.note)}"
+    took = "" if run.duration_ms is None else f" after {duration_text(run.duration_ms)}"
+    wait_ms = run.queue_wait_ms
+    waited = "" if wait_ms is None else f", having waited {duration_text(wait_ms)} for a worker"
+    by = f", by worker {run.worker}" if run.worker and run.started_ms is not None else ""
+    return f"{_ENDS[run.status]}{took}{waited}{_attempt(run)}{by}{error}{_noted(run.note)}"
+
+
+def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
+    """
+    ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*. What a foreign hand wrote is
+    brought into the range of time.
+    """
+    at = from_ms(min(max(ms, 0), LAST_MS))
+    with suppress(OverflowError):  # the last hours of the year 9999, or the first of 1
+        at = at.astimezone(zone(tz))
+    return at.isoformat(sep=" ", timespec="milliseconds" if has_ms or ms % 1000 else "seconds")
+
+
+def duration_text(ms: float) -> str:
+    """``0.4 ms``, ``3.2 s``, ``12 min 5 s``, ``2 h 3 min``, ``4 d 1 h``."""
+    if ms < 1000:
+        return f"{ms:.1f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    seconds = int(ms / 1000)
+    for size, unit, smaller, name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            rest = seconds % size // smaller
+            return f"{seconds // size} {unit}" + (f" {rest} {name}" if rest else "")
+    raise AssertionError("unreachable")
+
+
+def note_text(note: Mapping[str, Any]) -> str:
+    """What a task noted: ``sent=123, city="Seoul"``."""
+    return ", ".join(f"{name}={shortened(json.dumps(value, ensure_ascii=False))}" for name, value in note.items())
+
+
+def shortened(text: str) -> str:
+    """*text*, cut where it is too long for a line."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+# -- a change each ------------------------------------------------------------------------------------
+
+
+def _put(change: Change, tz: str, context: str) -> str:
+    when = _at(change.nominal_ms, tz) if change.nominal_ms is not None else "no time: it has ended"
+    paused = "; it stays paused" if change.why else ""
+    return f"{context or 'put'} for {when}{_by(change)}{paused}"
+
+
+def _found(change: Change, tz: str, _: str) -> str:
+    when = "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}"
+    if change.why == "open":
+        return f"found in Redis: run {change.run_id} was not over; what was before is not in this archive"
+    place = _PLACES.get(change.why, change.why)
+    return f"found in Redis ({place}{when}): what was before is not in this archive"
+
+
+def _paused(change: Change, tz: str, _: str) -> str:
+    return "paused" + (f': "{change.why}"' if change.why else "")
+
+
+def _resumed(change: Change, tz: str, _: str) -> str:
+    has_passed = change.nominal_ms is not None and change.nominal_ms * 1000 <= change.at_us
+    return f"resumed; {'it was due' if has_passed else 'next'} {_at(change.nominal_ms, tz)}"
+
+
+def _fired(change: Change, tz: str, context: str) -> str:
+    late_ms, mark = max(change.late_ms or 0.0, 0.0), ""
+    if change.why == "uncertain":
+        mark = "; uncertain: a lost Redis may have pushed this run already"
+    for_when = "" if change.nominal_ms is None else f" for {_at(change.nominal_ms, tz)}"
+    reason = f": {context}" if context else ""
+    return f"fired{for_when}, {duration_text(late_ms)} late{reason}; run {change.run_id}{mark}"
+
+
+def _enqueued(change: Change, tz: str, _: str) -> str:
+    what = "run now, on request" if change.why else "enqueued"
+    return f"{what}{_by(change)}; run {change.run_id}"
+
+
+def _skipped(change: Change, tz: str, _: str) -> str:
+    which = _at(change.nominal_ms, tz) if change.first_ms is None else _range(change, tz).rstrip(",")
+    return f"skipped {which}: {_SKIPPED.get(change.why, change.why)}"
+
+
+def _coalesced(change: Change, tz: str, _: str) -> str:
+    favour = _at(change.nominal_ms, tz)
+    return f"left out {_range(change, tz)} in favour of {favour}: all had passed by then"
+
+
+def _duplicate(change: Change, tz: str, _: str) -> str:
+    return f"not pushed again for {_at(change.nominal_ms, tz)}: run {change.run_id} was there already"
+
+
+def _cancelled(change: Change, tz: str, _: str) -> str:
+    due = "" if change.nominal_ms is None else f"; it was for {_at(change.nominal_ms, tz)}"
+    return f"cancelled{f' ({change.why})' if change.why else ''}{due}"
+
+
+def _quarantined(change: Change, tz: str, _: str) -> str:
+    return f"quarantined: {change.why}"
+
+
+def _ended(change: Change, tz: str, _: str) -> str:
+    return "ended: its rule gives no more occurrences"
+
+
+def _run_ended(change: Change, tz: str, _: str) -> str:
+    return f"run {change.run_id} {state_text(run_that_ended(change), tz)}"
+
+
+def _run_again(change: Change, tz: str, _: str) -> str:
+    return f"run {change.run_id}: {change.why or 'its worker died'}: pushed again, attempt {change.count}"
+
+
+def _restored(change: Change, tz: str, _: str) -> str:
+    when = "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}"
+    if change.why == "audit":
+        return f"put back{when}: it was missing in Redis, and nobody had said why"
+    return f"put back{when}: Redis had lost it"
+
+
+def _pushed_again(change: Change, tz: str, _: str) -> str:
+    doubt = "it may have run, or be run twice"
+    return f"pushed again; run {change.run_id}; uncertain: Redis lost it before it was over, so {doubt}"
+
+
+def _withdrawn(change: Change, tz: str, _: str) -> str:
+    if change.why == "audit":
+        return "taken out: RQ has its run already, so it does not wait any more"
+    return "taken out again: Redis had gone back to a time before it fired or was cancelled"
+
+
+_WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
+    What.PUT: _put,
+    What.FOUND: _found,
+    What.PAUSED: _paused,
+    What.RESUMED: _resumed,
+    What.FIRED: _fired,
+    What.ENQUEUED: _enqueued,
+    What.SKIPPED: _skipped,
+    What.COALESCED: _coalesced,
+    What.DUPLICATE: _duplicate,
+    What.CANCELLED: _cancelled,
+    What.QUARANTINED: _quarantined,
+    What.ENDED: _ended,
+    What.RUN_ENDED: _run_ended,
+    What.RUN_AGAIN: _run_again,
+    What.RESTORED: _restored,
+    What.PUSHED_AGAIN: _pushed_again,
+    What.WITHDRAWN: _withdrawn,
+}
+_PLACES: Final = {"due": "active", "quarantine": "quarantined"}  # as people call them
+_SKIPPED: Final = {"uncertain": "a lost Redis may have pushed it already", "paused": "it was paused"}
+_ENDS: Final = {
+    RunStatus.SUCCEEDED: "succeeded",
+    RunStatus.FAILED: "failed",
+    RunStatus.CANCELLED: "was cancelled",
+    RunStatus.EXPIRED: "expired in its queue",
+}
+
+
+# -- parts of a line ----------------------------------------------------------------------------------
+
+
+def _attempt(run: Run) -> str:
+    return f", attempt {run.attempt}" if run.attempt > 1 else ""
+
+
+def _noted(note: Mapping[str, Any]) -> str:
+    return f"; it noted {note_text(note)}" if note else ""
+
+
+def _range(change: Change, tz: str) -> str:
+    first, last = _at(change.first_ms, tz), _at(change.last_ms, tz)
+    if change.count == 1:
+        return f"the occurrence of {first}"
+    return f"{change.count:,} occurrences, {first} to {last},"
+
+
+def _by(change: Change) -> str:
+    return f", by {change.by}" if change.by else ""
+
+
+def _at(ms: int | None, tz: str) -> str:
+    return "an unknown time" if ms is None else local_text(ms, tz)

@@ -1,0 +1,102 @@
+"""
+What a task may ask and say of the run that it is: ``zsched.current_run()``, inside a worker's job.
+
+It goes through the job that RQ runs and that job's own connection, so it works with either serializer, in forking and
+simple workers. Beside ``storage.rqjob`` this is the one module that imports RQ.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from rq import get_current_job
+
+from zsched.core.clock import from_ms
+from zsched.core.run_id import RunId
+from zsched.errors import InvalidSchedule
+from zsched.storage.keys import Keys
+from zsched.storage.notes import Notes
+
+_LONGEST: Final = 4096  # bytes of a note; a longer one would not be recorded (core/runs.py)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRun:
+    """
+    The run that a task is, as of its attempt that is on.
+
+    ``id``: as RQ and zsched's history know it. ``nominal_at``: for which time it is (aware, UTC); of an extra run by
+    ``run_now`` or ``enqueue``, when it was asked for; of a retried one, the occurrence's. ``attempt``: from 1.
+    ``lateness``: how long after ``nominal_at`` this attempt began, by the worker's clock, so with the wait in the
+    queue; never less than zero.
+    """
+
+    id: str
+    schedule_id: str
+    nominal_at: datetime
+    attempt: int
+    lateness: timedelta
+    _notes: Notes = field(repr=False, compare=False)
+
+    def note(self, **counters: Any) -> None:
+        """
+        Report what the task did, as ``note(sent=123)``: it is recorded with the run's end, and shown with the run.
+
+        Values are JSON's. What was noted before stays, by this attempt or an earlier one, unless it has the same name;
+        all of it has at most 4096 bytes. Nothing is written when somebody deleted the job meanwhile. A run that is
+        retried by ``client.retry`` is another run, and begins without.
+
+        Raises:
+            InvalidSchedule: a value is none of JSON's, or there is too much; nothing was written.
+            RedisUnavailable, RedisRefused.
+        """
+        _text_of(counters, counters)
+        self._notes.change(lambda there: _text_of(_noted(there) | counters, counters))
+
+
+def current_run() -> CurrentRun | None:
+    """
+    The run that is being executed here; None outside of a worker's job, and in a job that is not zsched's.
+
+    Asks Redis once. Raises RedisUnavailable, RedisRefused.
+    """
+    job = get_current_job()
+    parts = None if job is None else RunId.parse(job.id)
+    if job is None or parts is None or RunId.ours(job.id, parts.namespace) is None:
+        return None
+    notes = Notes(job.connection, Keys(parts.namespace), job.id)
+    seen = notes.job()
+    nominal_at = from_ms(parts.nominal_ms)
+    started_at = job.started_at or nominal_at
+    return CurrentRun(
+        id=job.id,
+        schedule_id=parts.schedule_id,
+        nominal_at=nominal_at,
+        attempt=1 + (job.number_of_retries or 0) if seen is None else seen.attempt,
+        lateness=max(started_at - nominal_at, timedelta(0)),
+        _notes=notes,
+    )
+
+
+def _noted(there: str) -> dict[str, Any]:
+    """The note that is there; what a foreign hand wrote counts for nothing."""
+    try:
+        told = json.loads(there) if there else {}
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _text_of(note: dict[str, Any], given: dict[str, Any]) -> str:
+    try:
+        told = json.dumps(note, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = f"JSON refuses it ({error})"
+        raise InvalidSchedule("note", given, problem, "give texts, numbers, lists and dicts") from error
+    if len(told) > _LONGEST:
+        problem = f"the run's note would have {len(told)} bytes, the limit is {_LONGEST}"
+        raise InvalidSchedule("note", given, problem, "note numbers, and keep the rest elsewhere")
+    return told

@@ -1,0 +1,62 @@
+"""
+Which jobs ended since the last look, at a cost that grows with them alone and not with what waits.
+
+RQ files a job that ended under the second in which it will forget it: when it ended, plus a lifetime, of which few are
+in use (500 s for what succeeded, a year for what failed, unless somebody says otherwise). So for each lifetime there
+is a place in the registry where what ends now appears, and it moves with the clock. Every look reads what is there,
+from a little before the last look (workers' clocks differ) and leaves out what it told already. Lifetimes that
+nobody told of are learnt from a few members taken at random.
+
+Not found here: what RQ keeps for ever or not at all, what a worker filed whose clock is wrong by more than that
+little, and what was cancelled or deleted. The tracker finds it in its rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from zsched.core.log import text
+from zsched.storage.registries import Registries
+
+_USUAL: Final = {"finished": 500, "failed": 31_536_000}  # RQ's own lifetimes, in s
+_SLOW_S: Final = 2  # a worker's clock behind the server's, at most
+_FAST_S: Final = 60  # and ahead of it
+_ALIKE_S: Final = 5  # lifetimes that differ by less are one
+_MOST: Final = 16  # lifetimes of one registry
+_LEARN_EVERY: Final = 20  # looks
+
+
+class Endings:
+    """What ended, look by look."""
+
+    def __init__(self) -> None:
+        self._lifetimes: dict[str, set[int]] = {}
+        self._told: dict[str, set[bytes]] = {}  # by registry, at the last look
+        self._last_s: int | None = None  # of the server, at the last look
+        self._looks = 0
+
+    def look(self, registries: Registries) -> list[str]:
+        """Ids of jobs that ended since the last look; at the first, in the last seconds. RQ's own are among them."""
+        now_s, keys = registries.now_s(), registries.keys()
+        if self._looks % _LEARN_EVERY == 0:
+            self._learn(registries, keys)
+        self._looks += 1
+        since_s = min(now_s if self._last_s is None else self._last_s, now_s) - _SLOW_S
+        spans = [(key, since_s + s, now_s + s + _FAST_S) for key in keys for s in sorted(self._lifetimes_of(key))]
+        read: dict[str, set[bytes]] = {key: set() for key in keys}
+        for (key, _, _), members in zip(spans, registries.members(spans), strict=True):
+            read[key].update(members)
+        ended = {id for key, members in read.items() for id in members - self._told.get(key, set())}
+        self._told, self._last_s = read, now_s  # the next look reads nothing that is older than these
+        return [text(id) for id in ended]
+
+    def _lifetimes_of(self, key: str) -> set[int]:
+        return self._lifetimes.setdefault(key, {_USUAL[key.split(":")[1]]})
+
+    def _learn(self, registries: Registries, keys: Iterable[str]) -> None:
+        for key, shown in registries.lifetimes(list(keys)).items():
+            known = self._lifetimes_of(key)
+            for lifetime_s in shown:
+                if len(known) < _MOST and all(abs(lifetime_s - one) >= _ALIKE_S for one in known):
+                    known.add(lifetime_s)

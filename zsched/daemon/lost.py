@@ -1,0 +1,232 @@
+"""
+Lost runs: the leader finds runs whose worker died, and puts them back into their queues or records that they are lost.
+
+Two ways a run is lost, and what tells of it:
+
+- A worker died in the middle of it. RQ's job says ``started`` for ever, and its entry in ``rq:wip`` lapses: RQ's
+  workers beat for it every 30 s, for 60 to 90 s ahead. Lost it is when the entry lapsed two seconds ago, nothing beat
+  meanwhile, and RQ's key of the execution is gone. A look costs what lapsed and nothing else.
+- A worker died between taking it from its queue and beginning with it. The job says ``queued``, and it is in no list.
+  The tracker's rounds meet such runs. Lost it is when it was pushed a minute ago, is not in its queue, nobody is on
+  the way to begin it, and all of that is so still a few seconds later.
+
+What becomes of it is one script's (lost.lua), which looks once more: with ``on_lost="retry"`` and a retry left it is
+in its queue again, at once and one retry less (an ``again`` entry); otherwise it is over, as *lost* (an ``end`` entry).
+One without ``retry`` allowance is never run again. RQ's own cleanup does much the same when a worker
+does its maintenance, every ten minutes; who comes first has done it.
+
+Clocks: the entry in ``rq:wip`` lapses by the worker's clock, the key of its execution by the server's. Both have to.
+So a worker whose clock is behind is not taken for dead, and one whose clock is ahead is found as much later.
+
+Not guaranteed: that a run which is lost did not happen. A worker that was only paused, or cut off from Redis, for
+longer than its heartbeat goes on when it comes back: at least once. RQ's ``on_failure`` callbacks are not called, as
+that would need a worker. While more than 10,000 runs that were pushed at the front of a queue stand there, what was
+lost before it began is not found. A job that RQ has among those on their way (``rq:queue:<queue>:intermediate``) is left
+to RQ's workers, which fail it after a minute, unless its execution lapsed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from zsched.archive.openruns import Key, OpenRun, OpenRuns
+from zsched.core.log import Position
+from zsched.core.model import OnLost
+from zsched.core.run_id import RunId
+from zsched.core.runs import Job, RunStatus, as_seen, ms_of, pushed, row_of
+from zsched.daemon.archiver import Archiver
+from zsched.daemon.tracker import Tracker
+from zsched.storage.connection import Wire
+from zsched.storage.dispatch import Dead, Dispatch
+from zsched.storage.jobs import Jobs
+from zsched.storage.keys import Keys
+from zsched.storage.lease import Term
+from zsched.storage.registries import Registries
+
+log = structlog.get_logger(__name__)
+
+_EVERY_MS: Final = 1000.0  # from one step to the next
+_AT_ONCE: Final = 20  # runs per script, each with a look through its queue: Redis does nothing else meanwhile
+_SUSPECTS: Final = 1000  # runs in no list that are kept in mind
+_CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
+
+_LEFT: Final = "it left its queue and no worker has it"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """
+    How long nothing is said, in seconds of the server: ``grace_s`` after a heartbeat lapsed; of a run in no list,
+    ``queued_s`` after it was pushed and ``missing_s`` after it was missed first.
+    """
+
+    grace_s: int = 2
+    queued_s: int = 60
+    missing_s: int = 5
+
+
+USUAL: Final = Patience()
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A run that seems lost, and its job as it was seen. ``members``: its lapsed entries in ``rq:wip``."""
+
+    run: OpenRun
+    job: Job
+    members: Sequence[str] = ()
+
+    @property
+    def why(self) -> str:
+        """One line."""
+        if self.job.status == "queued":
+            return _LEFT
+        told = f"its worker {self.job.worker} died: no heartbeat since {self.job.heartbeat_at or 'it began'}"
+        return " ".join(told.split())
+
+    @property
+    def queued_ms(self) -> float:
+        """When it was pushed last."""
+        return ms_of(self.job.queued_at) or float("inf")
+
+    @property
+    def heartbeat_ms(self) -> float:
+        """When its worker beat last, by the worker's clock."""
+        return ms_of(self.job.heartbeat_at) or 0
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is to be tried again."""
+        left = self.job.retries_left
+        return self.job.on_lost != OnLost.FAIL.value and left.isdigit() and int(left) > 0
+
+    def dead(self, now_ms: int) -> Dead:
+        """What lost.lua is told of it."""
+        job, run_id, why = self.job, self.run.run_id, self.why
+        mark = job.queued_at if job.status == "queued" else job.heartbeat_at
+        if self.goes_on:
+            word, row, packed = "again", f"{run_id} {job.attempt + 1} {why}", ""
+        else:
+            seen = as_seen(pushed(run_id, self.run.fired_us, self.run.is_uncertain), job)
+            word, row = "end", row_of(replace(seen, status=RunStatus.LOST, ended_ms=now_ms, error=why))
+            packed = b64encode(zlib.compress(f"AbandonedJobError: {why}".encode())).decode()
+        return Dead(self.run.id, run_id, job.status, mark, " ".join(self.members), word, row, packed)
+
+
+class LostRuns:
+    """What a leader does about runs whose workers died. ``name`` and ``every_ms`` are for the warden."""
+
+    name: Final = "lost"
+    every_ms: Final = _EVERY_MS
+
+    def __init__(self, archiver: Archiver, keys: Keys, tracker: Tracker, patience: Patience | None = None) -> None:
+        self._archiver, self._keys, self._tracker, self._patience = archiver, keys, tracker, patience or USUAL
+        self._missing: dict[str, tuple[_Case, int]] = {}  # by run: and the second at which it was missed first
+
+    def over(self, wire: Wire) -> LostRuns:
+        """The same, asking over *wire* from now on."""
+        self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
+        self._registries = Registries(wire)
+        return self
+
+    def step(self, term: Term) -> bool:
+        """
+        One pass over what lapsed, and over what the tracker met.
+
+        Raises:
+            Stale, ServerChanged, RedisUnavailable, RedisRefused, ArchiveError.
+        """
+        path = self._archiver.path
+        if path is None:
+            return False
+        now_s = self._registries.now_s()
+        lapsed = self._ours(self._registries.lapsed(now_s - self._patience.grace_s))
+        queued = self._tracker.take_queued()
+        if not lapsed and not queued and not self._missing:
+            return False
+        with OpenRuns(path) as runs:
+            as_of = runs.position
+            if runs.life is None or as_of is None or as_of.epoch != term.epoch:
+                return False
+            open = runs.among(lapsed)
+        cases = self._seen((run, lapsed[run.id, run.run]) for run in open)
+        until_ms = (now_s - self._patience.grace_s) * 1000
+        silent = [one for one in cases if one.job.status == "started" and one.heartbeat_ms <= until_ms]
+        met = [_Case(run, job) for run, job in queued] + [one for one in cases if one.job.status == "queued"]
+        self._lose(term, as_of, silent + self._missed(met, now_s), now_s)
+        return False
+
+    def _ours(self, lapsed: Mapping[str, list[str]]) -> dict[Key, list[str]]:
+        """The lapsed entries of runs that look like ours."""
+        found = {}
+        for run_id, members in lapsed.items():
+            parts = RunId.ours(run_id, self._keys.namespace)
+            if parts is not None:
+                id = parts.schedule_id
+                found[id, run_id[len(id) + 1 :]] = members
+        return found
+
+    def _seen(self, open: Iterable[tuple[OpenRun, Sequence[str]]]) -> list[_Case]:
+        """Runs with their jobs, if RQ has them."""
+        runs = list(open)
+        jobs = self._jobs.look([run.run_id for run, _ in runs])
+        return [_Case(run, job, members) for (run, members), job in zip(runs, jobs, strict=True) if job is not None]
+
+    # -- before it began --------------------------------------------------------------------------
+
+    def _missed(self, met: Iterable[_Case], now_s: int) -> list[_Case]:
+        """Queued runs that were in no list for long enough; those that were not yet are kept in mind."""
+        before = self._missing
+        known = self._seen((case.run, case.members) for case, _ in before.values())
+        cases = {case.run.run_id: case for case in (*known, *met)}
+        self._missing, found = {}, []
+        for case in self._absent(cases.values(), now_s)[:_SUSPECTS]:
+            earlier, since_s = before.get(case.run.run_id, (case, now_s))
+            if earlier.job.queued_at != case.job.queued_at:  # pushed again meanwhile
+                since_s = now_s
+            self._missing[case.run.run_id] = case, since_s
+            if now_s - since_s >= self._patience.missing_s:
+                found.append(case)
+        return found
+
+    def _absent(self, cases: Iterable[_Case], now_s: int) -> list[_Case]:
+        """Those that wait for long and are in no list of their queues."""
+        until_ms = (now_s - self._patience.queued_s) * 1000
+        by_queue: dict[str, list[_Case]] = {}
+        for case in cases:
+            if case.job.status == "queued" and case.queued_ms <= until_ms:
+                by_queue.setdefault(case.job.queue, []).append(case)
+        absent = []
+        for queue, head_ms in self._registries.heads(list(by_queue)).items():
+            older = [case for case in by_queue[queue] if case.queued_ms < head_ms]  # workers take the oldest first
+            line = self._registries.line(queue) if older else None
+            if line is not None and line.since_ms is not None:
+                gone = [one for one in older if one.queued_ms < line.since_ms and one.run.run_id not in line.ids]
+                begun = self._registries.on_their_way(queue, [one.run.run_id for one in gone])
+                absent += [one for one in gone if one.members or one.run.run_id not in begun]
+        return absent
+
+    # -- what becomes of it -----------------------------------------------------------------------
+
+    def _lose(self, term: Term, as_of: Position, cases: Sequence[_Case], now_s: int) -> None:
+        for first in range(0, len(cases), _AT_ONCE):
+            portion = cases[first : first + _AT_ONCE]
+            lost = self._dispatch.lose(term, as_of, [case.dead(now_s * 1000) for case in portion])
+            if lost is None:  # LOST: the archive will notice that Redis lost something, and say so
+                break
+            for case in portion:
+                run_id = case.run.run_id
+                if run_id in lost.again or run_id in lost.ended:
+                    self._missing.pop(run_id, None)
+                    log.warning("run_lost", run_id=run_id, reason=case.why, goes_on=run_id in lost.again)
+            for id in lost.paused:
+                log.error("schedule_paused", schedule_id=id, reason="its runs failed one after the other")
+            if lost.entry is not None:
+                self._tracker.wrote(term, lost.entry)
+                self._archiver.wait_until(lost.entry, _CATCH_UP_S)

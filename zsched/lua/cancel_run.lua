@@ -1,0 +1,92 @@
+-- cancel_run: keep a run from running, or ask its worker to stop it.
+--
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring op
+-- ARGV   run_suffix      as in keys.py
+--        id              its schedule's
+--        run
+--        seen            what look saw of its job: "<status> <enqueued_at>"
+--        row             its line for the log, made of that
+--        most_waiting    in a queue longer than that it is not looked for: that would keep everybody waiting
+--        keep_op_ms      op holds the reply that long, and a call sent again gets it
+-- RETURNS  OK, word, now ms, detail
+--        words: cancelled, stopping (its worker was told), over, UNKNOWN (RQ has no such job), WAITS (it is a
+--        schedule that has not fired), AGAIN (not as seen: look again), TAKEN (on its way out of where it waited: look
+--        again), DEAF (its worker, the detail, does not listen), BROKEN (what a foreign hand changed), WRONGTYPE
+-- LOGS   end: rows = the line as given
+--
+-- One step, so whoever comes later finds the run either as it was or cancelled. Three may come at the same time:
+-- * A worker. It takes a run out of its list first, and says `started` some ms later; in between nothing can keep it
+--   from running, and it would overwrite what is written here. So a run that is not where it should wait is TAKEN.
+-- * The tracker. It writes down only what is still as it was seen (track.lua), so it cannot have seen this run open
+--   and record something else. Until its archive has the entry of this one it may see the run cancelled, and record
+--   that a second time; of several ends of one run the first counts.
+-- * Another caller: it finds `canceled`, which is over.
+-- Not guaranteed in a queue longer than most_waiting, where the job is deleted (a worker that takes it skips it): that
+-- it was not taken in that very moment. Nor of a run that RQ's own scheduler has fetched and not yet pushed.
+local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
+  recurring_key, op_key = unpack(KEYS)
+local run_suffix, id, run, seen, row, most_waiting, keep_op_ms = unpack(ARGV)
+most_waiting, keep_op_ms = tonumber(most_waiting), tonumber(keep_op_ms)
+-- include lib/meta.lua
+-- include lib/op.lua
+-- include lib/find.lua
+
+local OVER = {finished = true, failed = true, stopped = true, canceled = true}
+local PLACES = {queued = 'rq:queue:', scheduled = 'rq:scheduled:', deferred = 'rq:deferred:'}
+
+local function is_a(key, kind)
+  local found = redis.call('TYPE', key).ok
+  return found == kind or found == 'none'
+end
+
+local job_key = 'rq:job:' .. run
+local job = redis.pcall('HMGET', job_key, 'status', 'enqueued_at', 'origin', 'worker_name')
+if job.err then
+  return string.find(job.err, 'WRONGTYPE', 1, true) and answer({'OK', 'BROKEN', now_ms, '-'}) or job
+end
+local status, enqueued_at, queue, worker = job[1], job[2] or '', job[3] or '', job[4] or ''
+if not status then
+  return answer({'OK', redis.call('EXISTS', job_key) == 1 and 'BROKEN' or 'UNKNOWN', now_ms, '-'})
+end
+if OVER[status] then
+  return answer({'OK', 'over', now_ms, status})
+end
+if status == 'started' then
+  if worker == '' then
+    return answer({'OK', 'BROKEN', now_ms, status})
+  end
+  local told = redis.call('PUBLISH', 'rq:pubsub:' .. worker, '{"command": "stop-job", "job_id": "' .. run .. '"}')
+  return answer({'OK', told > 0 and 'stopping' or 'DEAF', now_ms, worker})
+end
+local at = status == 'scheduled' and find({id})[1]
+if at and not at.recurring and id .. '-' .. at.due_ms .. run_suffix == run then
+  return answer({'OK', 'WAITS', now_ms, '-'})
+end
+if not PLACES[status] or queue == '' then
+  return answer({'OK', 'BROKEN', now_ms, status})
+end
+local place_key, canceled_key = PLACES[status] .. queue, 'rq:canceled:' .. queue
+if not is_a(place_key, status == 'queued' and 'list' or 'zset') or not is_a(canceled_key, 'zset') then
+  return answer({'OK', 'WRONGTYPE', now_ms, '-'})
+end
+if status .. ' ' .. enqueued_at ~= seen then
+  return answer({'OK', 'AGAIN', now_ms, status})
+end
+local is_long = status == 'queued' and redis.call('LLEN', place_key) > most_waiting
+if not is_long and not redis.call(status == 'queued' and 'LPOS' or 'ZSCORE', place_key, run) then
+  return answer({'OK', 'TAKEN', now_ms, status})
+end
+
+append('end', {'rows', row})
+if is_long then
+  redis.call('DEL', job_key)
+  return answer({'OK', 'cancelled', now_ms, '-'})
+end
+if status == 'queued' then
+  redis.call('LREM', place_key, 0, run)
+else
+  redis.call('ZREM', place_key, run)
+end
+redis.call('HSET', job_key, 'status', 'canceled')
+redis.call('ZADD', canceled_key, math.floor(now_ms / 1000), run)  -- as RQ's own Job.cancel does
+return answer({'OK', 'cancelled', now_ms, '-'})

@@ -1,0 +1,38 @@
+-- streaks: how many runs of a schedule failed one after the other, and what becomes of it then.
+--
+-- USES   meta's and place's names, paused_key
+-- GIVES  count(id, run, verdict), pause_failing() -> list of the schedules that it paused
+--
+-- Counted only of a schedule that asks for it (pause_after). A pause begins the count anew, so that who resumes it
+-- gives it as many chances again. Call pause_failing after the entry that says how the runs ended.
+local streaks, last_runs = {}, {}
+
+local function count(id, run, verdict)
+  if verdict == '-' then
+    return
+  end
+  local own = redis.pcall('HMGET', schedule_prefix .. id, 'pause_after', 'failures')
+  local most = not own.err and tonumber(own[1] or '') or nil
+  if most then
+    local streak = streaks[id] or {failures = tonumber(own[2] or '') or 0, most = most}
+    streak.failures = verdict == '!' and streak.failures + 1 or 0
+    streaks[id], last_runs[id] = streak, run
+  end
+end
+
+local function pause_failing()
+  local done = {}
+  for id, streak in pairs(streaks) do
+    local at = streak.failures >= streak.most and find({id})[1]
+    if at and at.place == 'due' then
+      local note = string.format('%.0f', streak.failures) .. ' failures in a row, the last of run ' .. last_runs[id]
+      append('pause', {'id', id, 'lane', at.lane, 'due', at.due_ms, 'note', note})
+      leave(id, at)
+      redis.call('HSET', paused_key, id, table.concat({at.lane, at.due_ms, string.format('%.0f', now_ms), note}, ' '))
+      streak.failures = 0
+      done[#done + 1] = id
+    end
+    redis.call('HSET', schedule_prefix .. id, 'failures', string.format('%.0f', streak.failures))
+  end
+  return done
+end

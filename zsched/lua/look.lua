@@ -1,0 +1,42 @@
+-- look: what RQ's job hashes say of runs. Writes nothing.
+--
+-- ARGV   ...   run ids
+-- RETURNS  OK, then per run: - when RQ holds nothing of it (or its key is of another type), else joined by \\0:
+--          status, enqueued_at, started_at, ended_at, last_heartbeat, worker_name, origin, retries_left, zs_retries,
+--          number_of_retries, zs_on_lost, of one that failed its newest result's exc_string, and zs_note
+--
+-- A text per run and not a list: Redis before 7 sends a list of lists in pieces, and the reader wakes for each.
+-- RQ keeps a traceback in the stream rq:results:<id>, packed; Lua cannot open it, and does not have to.
+local MOST = 262144  -- bytes of a packed traceback; a longer one is left out
+
+local function newest_error(run)
+  local results = redis.pcall('XREVRANGE', 'rq:results:' .. run, '+', '-', 'COUNT', 1)
+  local texts = not results.err and results[1] and results[1][2] or {}
+  for i = 1, #texts, 2 do
+    if texts[i] == 'exc_string' and #texts[i + 1] <= MOST then
+      return texts[i + 1]
+    end
+  end
+  return ''
+end
+
+local reply = {'OK'}
+for i = 1, #ARGV do
+  local run = ARGV[i]
+  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'enqueued_at', 'started_at', 'ended_at', 'last_heartbeat',
+    'worker_name', 'origin', 'retries_left', 'zs_retries', 'number_of_retries', 'zs_on_lost', 'zs_note')
+  if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
+    return job  -- not allowed to look, say: that tells nothing of the job
+  end
+  if not job[1] then
+    reply[i + 1] = '-'
+  else
+    for n = 1, 12 do
+      job[n] = job[n] or ''
+    end
+    job[13] = job[12]
+    job[12] = job[1] == 'failed' and newest_error(run) or ''
+    reply[i + 1] = table.concat(job, '\0')
+  end
+end
+return reply

@@ -1,0 +1,162 @@
+-- lost: put runs whose worker died back into their queues, or record that they are lost.
+--
+-- KEYS   lease meta log due_high due_normal due_low paused quarantine recurring wake rq_queues
+-- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+--        token expected_server        this term's
+--        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
+--        ...   eight texts per run: its schedule's id, its own id, the status that was seen of its job (started or
+--              queued), its last_heartbeat or, of a queued one, enqueued_at, its lapsed members of rq:wip by spaces,
+--              again | end, its line for the log, and of an end the reason as rq:results keeps it (packed)
+-- RETURNS  OK, now ms, id and t of the last entry of these two kinds or - and 0, list of the runs that are in their
+--          queues again, list of those that ended, list of schedules that were paused  |  STALE  |  SERVER  |  LOST
+-- LOGS   again: rows = the lines "<run id> <attempt> <why>"
+--        end: rows = the lines "<run id> <status> <JSON>" (core/runs.py)
+--        pause: as in pause.lua, of a schedule with pause_after failures in a row
+--
+-- LOST as in track. A run is left alone when its job is not as it was seen any more, when one of its executions is
+-- alive (RQ's key of it lapses by this server's clock, so that a worker's clock does not matter), when it is in its
+-- queue after all, or when a key of RQ's is of a wrong type.
+local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
+  recurring_key, wake_key, rq_queues_key = unpack(KEYS)
+local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen_entry, seen_t = unpack(ARGV, 1, 7)
+-- include lib/meta.lua
+-- include lib/fence.lua
+-- include lib/iso.lua
+-- include lib/find.lua
+-- include lib/place.lua
+-- include lib/queues.lua
+-- include lib/streaks.lua
+
+local MOST = 10000  -- runs of a queue that are looked through
+local FAILURE_TTL = '31536000'  -- RQ's own, in seconds
+local FAILED = '2'  -- RQ's type of such a result
+
+local seen = redis.call('XRANGE', log_key, seen_entry, seen_entry)[1]
+if not seen or seen[2][4] ~= seen_t then
+  return {'LOST'}
+end
+
+local function are_of_types(types)
+  for key, wanted in pairs(types) do
+    local kind = redis.call('TYPE', key).ok
+    if kind ~= wanted and kind ~= 'none' then
+      return false
+    end
+  end
+  return true
+end
+
+local function is_alive(one)
+  for _, member in ipairs(one.members) do
+    if redis.call('EXISTS', 'rq:execution:' .. member) == 1 then
+      return true
+    end
+  end
+  return false
+end
+
+-- A worker took it: it is not in its queue. Without an execution it could be on its way to one.
+local function is_taken(one)
+  if redis.call('LPOS', one.queue_key, one.run, 'MAXLEN', MOST) then
+    return false
+  elseif one.has_lapsed then
+    return redis.call('LLEN', one.queue_key) <= MOST
+  end
+  return redis.call('EXISTS', one.executions_key) == 0 and not redis.call('LPOS', one.intermediate_key, one.run)
+end
+
+-- What is known of a run that is lost; nothing of one that is to be left alone.
+local function look(run, status, mark, members)
+  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'last_heartbeat', 'enqueued_at', 'origin',
+    'retries_left', 'enqueue_at_front_on_retry', 'failure_ttl')
+  local queue = job[4]
+  if job.err or job[1] ~= status or (job[status == 'queued' and 3 or 2] or '') ~= mark or not queue_accepts(queue) then
+    return nil
+  end
+  local one = {run = run, queue = queue, members = {}, has_lapsed = members ~= '', retries_left = tonumber(job[5] or ''),
+    at_front = job[6] and job[6] ~= '' and tonumber(job[6]) ~= 0, failure_ttl = job[7],
+    job_key = 'rq:job:' .. run, queue_key = 'rq:queue:' .. queue, intermediate_key = 'rq:queue:' .. queue .. ':intermediate',
+    wip_key = 'rq:wip:' .. queue, failed_key = 'rq:failed:' .. queue, executions_key = 'rq:executions:' .. run,
+    results_key = 'rq:results:' .. run}
+  if not are_of_types({[one.intermediate_key] = 'list', [one.wip_key] = 'zset', [one.failed_key] = 'zset',
+    [one.executions_key] = 'zset', [one.results_key] = 'stream'}) then
+    return nil
+  end
+  for member in string.gmatch(members, '%S+') do
+    one.members[#one.members + 1] = member
+  end
+  for _, execution in ipairs(redis.call('ZRANGE', one.executions_key, 0, -1)) do
+    one.members[#one.members + 1] = run .. ':' .. execution
+  end
+  if is_alive(one) or status == 'queued' and not is_taken(one) then
+    return nil
+  end
+  return one
+end
+
+-- What its dead worker left behind; RQ would take it for an abandoned job, and push it a second time.
+local function clear(one)
+  for _, member in ipairs(one.members) do
+    redis.call('ZREM', one.wip_key, member)
+  end
+  redis.call('DEL', one.executions_key)
+  redis.call('LREM', one.intermediate_key, 1, one.run)
+end
+
+-- As RQ files what failed (FailedJobRegistry.add, Result.create_failure).
+local function fail(one)
+  local ttl = one.failure_ttl and string.match(one.failure_ttl, '^%-?%d%d?%d?%d?%d?%d?%d?%d?%d?%d?$') or FAILURE_TTL
+  if ttl == '0' then
+    redis.call('DEL', one.job_key, one.results_key)
+    return
+  end
+  redis.call('HSET', one.job_key, 'status', 'failed', 'ended_at', iso(now_ms))
+  redis.call('XADD', one.results_key, 'MAXLEN', 10, '*', 'type', FAILED, 'worker_name', '', 'exc_string', one.packed)
+  local score = ttl
+  if tonumber(ttl) > 0 then
+    redis.call('EXPIRE', one.job_key, ttl)
+    redis.call('EXPIRE', one.results_key, ttl)
+    score = string.format('%.0f', math.floor(now_ms / 1000) + tonumber(ttl))
+  else
+    redis.call('PERSIST', one.job_key)
+    redis.call('PERSIST', one.results_key)
+  end
+  redis.call('ZADD', one.failed_key, score, one.run)
+end
+
+local again, ended = {kind = 'again', runs = {}, lines = {}}, {kind = 'end', runs = {}, lines = {}}
+local lost, is_lost = {}, {}
+for i = 8, #ARGV, 8 do
+  local id, run, status, mark, members, word, line, packed = unpack(ARGV, i, i + 7)
+  local one = not is_lost[run] and look(run, status, mark, members)
+  if one and (word == 'end' or (one.retries_left or 0) >= 1) then
+    one.id, one.packed, one.goes_on = id, packed, word == 'again'
+    local kind = one.goes_on and again or ended
+    kind.runs[#kind.runs + 1] = run
+    kind.lines[#kind.lines + 1] = line
+    lost[#lost + 1], is_lost[run] = one, true
+  end
+end
+if #lost == 0 then
+  return {'OK', now_ms, '-', '0', {}, {}, {}}
+end
+
+local entry
+for _, what in ipairs({again, ended}) do
+  if #what.runs > 0 then
+    entry = append(what.kind, {'rows', table.concat(what.lines, '\n')})
+  end
+end
+for _, one in ipairs(lost) do
+  clear(one)
+  if one.goes_on then
+    redis.call('HSET', one.job_key, 'status', 'queued', 'enqueued_at', iso(now_ms),
+      'retries_left', string.format('%.0f', one.retries_left - 1))
+    push(one.queue, one.run, one.at_front)
+  else
+    fail(one)
+    count(one.id, one.run, '!')
+  end
+end
+push_all()
+return {'OK', now_ms, entry, t, again.runs, ended.runs, pause_failing()}

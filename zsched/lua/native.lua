@@ -1,0 +1,151 @@
+-- native: move RQ's own delayed jobs that are due to their queues, where no scheduler of RQ does.
+--
+-- KEYS   lease meta log rq_queues
+-- ARGV   token expected_server        this term's
+--        owner                        what our scheduler locks hold, the same for all daemons of a namespace
+--        lock_s                       how long they hold from now on, in seconds; 0: give them up, move nothing
+--        limit                        most jobs looked at
+--        ...                          names of RQ queues; the first are served first
+-- RETURNS  OK, now ms, next due ms or '' (now when there are more), number looked at, number pushed, and three lists:
+--          queues that others serve (name, lock's value), queues with a key of a wrong type (name, key), and odd
+--          jobs (name, id, word): taken out without a push because they are gone, have "no status", or have
+--          another status than scheduled; or left because WRONGTYPE is at their key
+--          |  STALE  |  SERVER
+-- LOGS   nothing: they are RQ's jobs, neither in the log nor recovered
+--
+-- A job of another status was queued, run or cancelled by somebody: RQ's scheduler would push it a second time.
+-- But RQ writes registry and job one after the other (ScheduledJobRegistry.schedule, up to 2.12, ignores its
+-- pipeline), so what is odd, or gone, may be half written. It is put back by PATIENCE_S, which also takes it from the
+-- head, and only then taken out; a broken key is put back for ever. RQ's scores are whole seconds: one with a
+-- fraction says that it was put back before.
+local lease_key, meta_key, log_key, rq_queues_key = unpack(KEYS)
+local token, expected_server, owner, lock_s, limit = unpack(ARGV, 1, 5)
+lock_s, limit = tonumber(lock_s), tonumber(limit)
+-- include lib/meta.lua
+-- include lib/fence.lua
+-- include lib/iso.lua
+-- include lib/queues.lua
+
+local PATIENCE_S = 5
+local LAST_S = '253402300799'  -- the year 9999
+local DEFAULT_TIMEOUT_S = '180'  -- RQ's own
+
+local now_s, now_iso = string.format('%.3f', now_ms / 1000), iso(now_ms)
+local later_s = string.format('%.1f', math.floor(now_ms / 1000) + PATIENCE_S + 0.5)
+local next_ms, looked = '', 0
+local others, broken, odd = {}, {}, {}
+local job_keys, special = {}, {}  -- what is pushed; by key, further fields and a time to live
+local served, ours = {}, {}  -- queues, each with its keys and what leaves its registry; locks that are given up
+
+local function is_of_type(key, wanted)
+  local kind = redis.call('TYPE', key).ok
+  return kind == wanted or kind == 'none'
+end
+
+-- True as RQ reads a flag: bool(int(…)).
+local function is_set(flag)
+  return flag and flag ~= '' and tonumber(flag) ~= 0
+end
+
+local function add(list, ...)
+  for _, text in ipairs({...}) do
+    list[#list + 1] = text
+  end
+end
+
+-- Decide what becomes of a job, as RQ's Queue._enqueue_job would. Returns what is odd, or nothing when it is pushed.
+local function take(queue, id)
+  local job_key = 'rq:job:' .. id
+  local job = redis.pcall('HMGET', job_key, 'status', 'origin', 'timeout', 'ttl', 'ended_at', 'enqueue_at_front',
+    'enqueue_at_front_on_retry')
+  if job.err then
+    return 'WRONGTYPE'
+  end
+  local status, origin, timeout, ttl, ended_at, at_front, at_front_on_retry = unpack(job)
+  if status ~= 'scheduled' then
+    return status or redis.call('EXISTS', job_key) == 1 and 'no status' or 'gone'
+  end
+  local has_ttl = ttl and #ttl < 12 and string.find(ttl, '^[1-9]%d*$')
+  local has_timeout = timeout and timeout ~= ''
+  if has_ttl or not has_timeout or origin ~= queue then
+    special[job_key] = {id = id, ttl = has_ttl and ttl, fields = {'origin', queue}}
+    if not has_timeout then
+      add(special[job_key].fields, 'timeout', DEFAULT_TIMEOUT_S)
+    end
+  end
+  job_keys[#job_keys + 1] = job_key
+  push(queue, id, is_set(at_front) or is_set(at_front_on_retry) and ended_at and ended_at ~= '')
+end
+
+-- Decide about what is due of a queue that is ours and whose keys are of the right types.
+local function look(queue, lock_key, registry_key)
+  local gone, later = {}, {}
+  local due = looked < limit
+    and redis.call('ZRANGEBYSCORE', registry_key, '-inf', now_s, 'WITHSCORES', 'LIMIT', 0, limit - looked) or {}
+  for i = 1, #due, 2 do
+    local id, is_first_look = due[i], tonumber(due[i + 1]) % 1 == 0
+    local word = take(queue, id)
+    if word and (is_first_look or word == 'WRONGTYPE') then
+      add(later, later_s, id)
+    else
+      add(gone, id)
+    end
+    if word and is_first_look == (word == 'WRONGTYPE') then
+      add(odd, queue, id, word)
+    end
+  end
+  looked = looked + #due / 2
+  served[#served + 1] = {lock_key = lock_key, registry_key = registry_key, gone = gone, later = later}
+end
+
+for i = 6, #ARGV do
+  local queue = ARGV[i]
+  local registry_key, lock_key = 'rq:scheduled:' .. queue, 'rq:scheduler-lock:' .. queue
+  local wrong = not is_of_type(lock_key, 'string') and lock_key or not queue_accepts(queue) and 'rq:queue:' .. queue
+    or not is_of_type(registry_key, 'zset') and registry_key
+  local holder = wrong ~= lock_key and redis.call('GET', lock_key)
+  if lock_s == 0 then
+    add(ours, holder == owner and lock_key or nil)
+  elseif wrong then
+    add(broken, queue, wrong)
+  elseif holder and holder ~= owner then
+    add(others, queue, holder)
+  else
+    look(queue, lock_key, registry_key)
+  end
+end
+
+-- Everything was read: nothing below fails halfway.
+for _, lock_key in ipairs(ours) do
+  redis.call('DEL', lock_key)
+end
+for _, one in ipairs(served) do
+  redis.call('SET', one.lock_key, owner, 'EX', lock_s)
+end
+for _, job_key in ipairs(job_keys) do
+  redis.call('HSET', job_key, 'status', 'queued', 'enqueued_at', now_iso)
+  local more = special[job_key]
+  if more then
+    redis.call('HSET', job_key, unpack(more.fields))
+    if more.ttl then  -- RQ's ttl begins anew in the queue
+      redis.call('EXPIRE', job_key, more.ttl)
+      redis.call('EXPIRE', job_key .. ':dependents', more.ttl)
+      redis.call('EXPIRE', 'rq:job::' .. more.id .. ':dependencies', more.ttl)
+    end
+  end
+end
+push_all()
+for _, one in ipairs(served) do
+  if #one.gone > 0 then
+    redis.call('ZREM', one.registry_key, unpack(one.gone))
+  end
+  if #one.later > 0 then
+    redis.call('ZADD', one.registry_key, unpack(one.later))
+  end
+  local head = redis.call('ZRANGEBYSCORE', one.registry_key, '-inf', LAST_S, 'WITHSCORES', 'LIMIT', 0, 1)
+  if head[2] then
+    local head_ms = math.max(math.ceil(tonumber(head[2]) * 1000), now_ms)
+    next_ms = next_ms == '' and head_ms or math.min(next_ms, head_ms)
+  end
+end
+return {'OK', now_ms, next_ms, looked, #job_keys, others, broken, odd}

@@ -1,0 +1,107 @@
+-- retry: run once more what is over, as an extra run of the same occurrence.
+--
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule rq_queues op
+-- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+--        id              its schedule's
+--        run             the run that is over
+--        nominal_ms      the time in its id
+--        keep_op_ms      op holds the reply that long, and a call sent again gets it
+--        ...             field/value texts of its job, which count when RQ has forgotten it; none: not known
+-- RETURNS  OK, word, now ms, detail
+--        words: retried (detail: the new run's id), NOTOVER (RQ's status), WAITS (it is a schedule that has not
+--        fired), GONE (RQ has forgotten it, and no texts came), BROKEN (what a foreign hand changed), WRONGTYPE
+-- LOGS   enqueue: run, front, fields n, the pairs, of = the run that is retried
+--
+-- The new run's number is that of the entry which tells of it, so that no id comes twice in a history, whatever RQ
+-- forgot. Schedules stay as they are, also the one of this id; a recurring one's last run too. What RQ or a task wrote
+-- into the job while it ran is left out, but for meta, of which only that is known; retries are as many as at first.
+local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
+  recurring_key, wake_key, schedule_key, rq_queues_key, op_key = unpack(KEYS)
+local schedule_prefix, template_prefix, run_suffix, id, run, nominal_ms, keep_op_ms = unpack(ARGV, 1, 7)
+keep_op_ms = tonumber(keep_op_ms)
+-- include lib/meta.lua
+-- include lib/op.lua
+-- include lib/iso.lua
+-- include lib/find.lua
+-- include lib/place.lua
+-- include lib/queues.lua
+
+local OVER = {finished = true, failed = true, stopped = true, canceled = true}
+local OPEN = {created = true, queued = true, deferred = true, scheduled = true, started = true}
+local KEPT = {
+  data = true, origin = true, description = true, meta = true, retry_intervals = true,
+  enqueue_at_front_on_retry = true, success_callback_name = true, failure_callback_name = true,
+  stopped_callback_name = true,
+}
+local NUMBERS = {  -- a worker dies of one that is none
+  timeout = true, result_ttl = true, failure_ttl = true, retries_left = true, success_callback_timeout = true,
+  failure_callback_timeout = true, stopped_callback_timeout = true,
+}
+local OF_RUN = {zs_uncertain = true, zs_note = true}  -- those of ours that do not say what was asked for
+
+local texts = redis.pcall('HGETALL', 'rq:job:' .. run)
+if texts.err then
+  return string.find(texts.err, 'WRONGTYPE', 1, true) and answer({'OK', 'BROKEN', now_ms, '-'}) or texts
+end
+local is_forgotten = #texts == 0
+if is_forgotten then
+  texts = {unpack(ARGV, 8)}
+end
+local job = {}
+for i = 1, #texts, 2 do
+  job[texts[i]] = texts[i + 1]
+end
+if is_forgotten and not next(job) then
+  return answer({'OK', 'GONE', now_ms, '-'})
+end
+if not is_forgotten and not OVER[job.status] then
+  local at = job.status == 'scheduled' and find({id})[1]
+  if at and not at.recurring and run_key(id, at.due_ms) == 'rq:job:' .. run then
+    return answer({'OK', 'WAITS', now_ms, '-'})
+  end
+  return answer({'OK', OPEN[job.status] and 'NOTOVER' or 'BROKEN', now_ms, job.status or '-'})
+end
+
+local flags = job.zs
+if not flags then
+  local own = redis.pcall('HGET', schedule_key, 'flags')
+  flags = type(own) == 'string' and own ~= '' and '1' .. own or nil
+end
+if job.zs_retries and string.match(job.zs_retries, '^%d+$') then
+  job.retries_left = job.zs_retries
+end
+local its_texts = flags and {'zs', flags} or {}
+for i = 1, #texts, 2 do
+  local name = texts[i]
+  local value = job[name]
+  if NUMBERS[name] and value ~= '' and not string.match(value, '^%-?%d+$') then
+    return answer({'OK', 'BROKEN', now_ms, '-'})
+  end
+  local is_ours = string.sub(name, 1, 3) == 'zs_' and not OF_RUN[name]
+  if value ~= '' and (KEPT[name] or NUMBERS[name] or is_ours) then
+    its_texts[#its_texts + 1] = name
+    its_texts[#its_texts + 1] = value
+  end
+end
+if not job.data or job.data == '' or not job.origin or job.origin == '' then
+  return answer({'OK', 'BROKEN', now_ms, '-'})
+end
+if not queue_accepts(job.origin) then
+  return answer({'OK', 'WRONGTYPE', now_ms, '-'})
+end
+
+local again = free_run(id, tonumber(nominal_ms), seq + 1)
+local is_front = flags and string.find(flags, 'f', 1, true)
+local fields = {'run', again, 'front', is_front and '1' or '0', 'fields', #its_texts / 2}
+for i = 1, #its_texts do
+  fields[#fields + 1] = its_texts[i]
+end
+fields[#fields + 1] = 'of'
+fields[#fields + 1] = run
+append('enqueue', fields)
+local now_iso = iso(now_ms)
+redis.call('HSET', 'rq:job:' .. again, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso,
+  unpack(its_texts))
+push(job.origin, again, is_front)
+push_all()
+return answer({'OK', 'retried', now_ms, again})

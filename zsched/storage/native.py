@@ -1,0 +1,94 @@
+"""RQ's own delayed jobs (``enqueue_at``, ``enqueue_in``, ``Retry(interval=…)``): the typed call of native.lua."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from zsched.storage.connection import Wire
+from zsched.storage.dispatch import shown
+from zsched.storage.keys import Keys
+from zsched.storage.lease import Term
+from zsched.storage.scripts import Scripts
+
+LOCK_S = 30  # a queue is RQ's again so long after the last daemon was killed; looked at about every second
+_QUEUE = b"rq:queue:"
+
+
+class Odd(NamedTuple):
+    """A job that was not pushed, and why: ``gone``, ``no status``, WRONGTYPE, or the status that RQ has it in."""
+
+    queue: bytes
+    id: bytes
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """
+    What one call did. ``next_ms``: when the next job is due, ``now_ms`` when more are due already, None when none
+    waits. ``others``: the lock's holder by queue that somebody else serves; ``broken``: the key of a wrong type by
+    queue that cannot be served.
+    """
+
+    now_ms: int
+    next_ms: int | None
+    looked: int
+    pushed: int
+    others: dict[bytes, str]
+    broken: dict[bytes, str]
+    odd: list[Odd]
+
+    @property
+    def has_more(self) -> bool:
+        """Whether jobs that are due already were left for another call."""
+        return self.next_ms is not None and self.next_ms <= self.now_ms
+
+
+class NativeJobs:
+    """
+    Leader's operations over its wire. A queue is served only while its ``rq:scheduler-lock`` is free or the
+    namespace's: so a worker --with-scheduler leaves it alone, and a daemon that takes over need not wait.
+    """
+
+    def __init__(self, wire: Wire, keys: Keys) -> None:
+        self._wire, self._keys, self._scripts = wire, keys, Scripts(wire, keys)
+        self._owner = f"zsched:{keys.namespace}"
+
+    def queues(self) -> list[bytes]:
+        """The queues that RQ knows, in the order of their names. Raises RedisRefused."""
+        members = self._wire.execute("SMEMBERS", self._keys.rq_queues())
+        return sorted(member.removeprefix(_QUEUE) for member in members if member.startswith(_QUEUE))
+
+    def move(self, term: Term, queues: Sequence[bytes], limit: int) -> Moved:
+        """Push what is due among the first *limit* jobs of *queues*. Raises Stale, ServerChanged, RedisRefused."""
+        now_ms, next_ms, looked, pushed, others, broken, odd = self._call(term, queues, LOCK_S, limit)
+        return Moved(
+            now_ms=now_ms,
+            next_ms=int(next_ms) if next_ms != b"" else None,
+            looked=looked,
+            pushed=pushed,
+            others={queue: shown(holder) for queue, holder in _tuples(others, 2)},
+            broken={queue: shown(key) for queue, key in _tuples(broken, 2)},
+            odd=[Odd(queue, id, shown(word)) for queue, id, word in _tuples(odd, 3)],
+        )
+
+    def release(self, term: Term, queues: Sequence[bytes]) -> None:
+        """Give the locks of *queues* up, those that are ours. Raises as ``move``."""
+        self._call(term, queues, 0, 0)
+
+    def _call(self, term: Term, queues: Sequence[bytes], lock_s: int, limit: int) -> list[Any]:
+        return self._scripts.call(
+            "native",
+            token=term.token,
+            expected_server=term.server_id,
+            owner=self._owner,
+            lock_s=lock_s,
+            limit=limit,
+            rows=queues,
+        )
+
+
+def _tuples(flat: Sequence[bytes], size: int) -> Iterator[tuple[bytes, ...]]:
+    return (tuple(flat[start : start + size]) for start in range(0, len(flat), size))

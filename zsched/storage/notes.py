@@ -1,0 +1,61 @@
+"""What a worker's job says of its run, over the job's own connection; zsched's client is not in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import redis
+
+from zsched.core.runs import Job
+from zsched.errors import RedisRefused, RedisUnavailable
+from zsched.storage.jobs import Jobs
+from zsched.storage.keys import Keys
+from zsched.storage.scripts import load
+
+_TRIES: Final = 100  # when other threads of the task note something at the same time
+
+
+class Notes:
+    """
+    The note of one run; *client* is a ``redis.Redis``.
+
+    Raises:
+        RedisUnavailable: not reached. RedisRefused: an error reply.
+    """
+
+    def __init__(self, client: redis.Redis, keys: Keys, run_id: str) -> None:
+        self._client, self._keys, self._run_id = client, keys, run_id
+
+    def job(self) -> Job | None:
+        """What the job's hash says; None when it is gone."""
+        return Jobs(self, self._keys).look([self._run_id])[0]
+
+    def change(self, change: Callable[[str], str]) -> None:
+        """Write what *change* makes of the note that is there; nothing when the job is gone."""
+        job_key, script = self._keys.job(self._run_id), load("note").text
+        for _ in range(_TRIES):
+            seen = self.execute("HGET", job_key, "zs_note") or b""
+            note = change(seen.decode(errors="replace"))
+            _, word = self.execute("EVAL", script, 1, job_key, seen, note)
+            if word != b"AGAIN":
+                return
+        raise RedisUnavailable(f"the note of run {self._run_id!r} was changed by others at every attempt; try again")
+
+    def execute(self, *command: Any) -> Any:
+        """The reply to *command*."""
+        with self._converted():
+            return self._client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py's
+
+    @contextmanager
+    def _converted(self) -> Iterator[None]:
+        try:
+            yield
+        except redis.exceptions.NoScriptError:  # the script loader's
+            raise
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            message = f"run {self._run_id!r}: its worker's Redis cannot be reached: {error}"
+            raise RedisUnavailable(message, may_have_been_applied=True) from error
+        except redis.RedisError as error:
+            raise RedisRefused(f"run {self._run_id!r}: its worker's Redis refused: {error}") from error

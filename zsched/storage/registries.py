@@ -1,0 +1,146 @@
+"""
+RQ's registries, per queue, and its queues. Nothing here writes.
+
+``rq:finished:<queue>`` and ``rq:failed:<queue>`` (failed, stopped and abandoned jobs) are ZSETs of job ids, each with
+when RQ will forget it, in whole seconds. ``rq:wip:<queue>`` is a ZSET of ``<job id>:<execution id>``, each with the
+second at which its worker's heartbeat lapses, by the worker's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from zsched.core.log import text
+from zsched.core.runs import ms_of
+from zsched.errors import RedisRefused
+from zsched.storage.connection import Wire
+
+_PAGE: Final = 5000  # members in one reply: 0.7 ms of Redis
+_PIPELINED: Final = 500  # commands in flight
+_SAMPLE: Final = 10  # members of one registry
+
+Span = tuple[str, int, int]  # a registry's key, and from which score to which
+
+
+_LINE: Final = 10_000  # runs of a queue that are looked through: 300 kB
+
+
+class Line(NamedTuple):
+    """
+    The front of a queue. ``ids``: the next jobs that workers take; a run that is not among them and was pushed before
+    ``since_ms`` is not in the queue. None: that cannot be told.
+    """
+
+    ids: frozenset[str]
+    since_ms: float | None
+
+
+class Registries:
+    """Reads over one wire. Raises RedisUnavailable, RedisRefused."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def keys(self) -> list[str]:
+        """The registries of all queues that RQ knows."""
+        return [f"rq:{registry}:{queue}" for queue in self.queues() for registry in ("finished", "failed")]
+
+    def queues(self) -> list[str]:
+        """The names of all queues that RQ knows."""
+        return sorted(text(key).removeprefix("rq:queue:") for key in self._wire.execute("SMEMBERS", "rq:queues"))
+
+    def lapsed(self, until_s: int) -> dict[str, list[str]]:
+        """By job, its entries among the started whose heartbeats lapsed up to second *until_s* of their workers."""
+        found: dict[str, list[str]] = {}
+        for members in self.members([(f"rq:wip:{queue}", 0, until_s) for queue in self.queues()]):
+            for member in members:
+                found.setdefault(text(member).partition(":")[0], []).append(text(member))
+        return found
+
+    def heads(self, queues: Sequence[str]) -> dict[str, float]:
+        """By queue, when the job at its head was pushed, in ms; infinite of an empty one, or where nobody knows."""
+        heads = list(self._all(("LINDEX", f"rq:queue:{queue}", 0) for queue in queues))
+        found = dict.fromkeys(queues, float("inf"))
+        standing = [(queue, head) for queue, head in zip(queues, heads, strict=True) if head]
+        pushed = self._all(("HGET", b"rq:job:" + head, "enqueued_at") for _, head in standing)
+        for (queue, _), at in zip(standing, pushed, strict=True):
+            found[queue] = (ms_of(text(at)) if isinstance(at, bytes) else None) or float("inf")
+        return found
+
+    def line(self, queue: str) -> Line:
+        """
+        The front of *queue*. What is pushed at the back stands in the order of its times, and what is pushed at the
+        front stands before it, newest first: so behind a place where times rise, all is later.
+        """
+        key = f"rq:queue:{queue}"
+        replies = self._all([("LLEN", key), ("LRANGE", key, 0, _LINE - 1)])
+        length, ids = next(replies), next(replies)
+        if length == []:  # no list
+            return Line(frozenset(), None)
+        known = frozenset(map(text, ids))
+        if length <= _LINE:
+            return Line(known, float("inf"))
+        middle_ms, last_ms = (
+            ms_of(text(at)) if isinstance(at, bytes) else None
+            for at in self._all(("HGET", b"rq:job:" + id, "enqueued_at") for id in (ids[len(ids) // 2], ids[-1]))
+        )
+        rises = middle_ms is not None and last_ms is not None and middle_ms < last_ms
+        return Line(known, last_ms if rises else None)
+
+    def on_their_way(self, queue: str, run_ids: Sequence[str]) -> set[str]:
+        """Those of *run_ids* that a worker took from *queue* and has not begun."""
+        begun = self._all(("EXISTS", f"rq:executions:{run_id}") for run_id in run_ids)
+        found = {run_id for run_id, is_there in zip(run_ids, begun, strict=True) if is_there}
+        taken = next(self._all([("LRANGE", f"rq:queue:{queue}:intermediate", 0, -1)]))
+        return found | (set(map(text, taken)) & set(run_ids))
+
+    def now_s(self) -> int:
+        """The server's time."""
+        return int(self._wire.execute("TIME")[0])
+
+    def members(self, spans: Sequence[Span]) -> list[list[bytes]]:
+        """Of each of *spans* the members in it; what is of a wrong type has none."""
+        found: list[list[bytes]] = list(self._all(_range(span, 0) for span in spans))
+        for span, members in zip(spans, found, strict=True):
+            read = _PAGE
+            while len(members) == read:
+                members += next(self._all([_range(span, read)]))
+                read += _PAGE
+        return found
+
+    def lifetimes(self, keys: Sequence[str]) -> dict[str, set[int]]:
+        """For how many seconds RQ keeps what ended, by registry: what a few members of each show, taken at random."""
+        samples = [_scored(flat) for flat in self._all(("ZRANDMEMBER", key, _SAMPLE, "WITHSCORES") for key in keys)]
+        members = [(key, *member) for key, sample in zip(keys, samples, strict=True) for member in sample]
+        ended = self._all(("HGET", b"rq:job:" + id, "ended_at") for _, id, _ in members)
+        shown: dict[str, set[int]] = {key: set() for key in keys}
+        for (key, _, until_s), ended_at in zip(members, ended, strict=True):
+            ended_ms = ms_of(text(ended_at)) if isinstance(ended_at, bytes) else None
+            if ended_ms is not None and until_s > ended_ms // 1000:
+                shown[key].add(until_s - ended_ms // 1000)
+        return shown
+
+    def _all(self, commands: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        """The replies to *commands*, pipelined; [] for one that was refused, say for a key of another type."""
+        waiting = list(commands)
+        for first in range(0, len(waiting), _PIPELINED):
+            part = waiting[first : first + _PIPELINED]
+            for command in part:
+                self._wire.send(*command)
+            yield from [self._receive() for _ in part]
+
+    def _receive(self) -> Any:
+        try:
+            return self._wire.receive()
+        except RedisRefused:
+            return []
+
+
+def _range(span: Span, offset: int) -> tuple[Any, ...]:
+    return "ZRANGEBYSCORE", *span, "LIMIT", offset, _PAGE
+
+
+def _scored(flat: Sequence[bytes]) -> list[tuple[bytes, int]]:
+    """Members with their scores; those that RQ keeps for ever have none that says when they ended."""
+    return [(id, int(float(score))) for id, score in zip(flat[::2], flat[1::2], strict=True) if score != b"inf"]
