@@ -214,7 +214,7 @@ class Client(Past):
         """
         Keep a run from running, or stop it: "cancelled" (it waited, and its end is recorded), "stopping" (its worker
         was told, and what becomes of it is recorded when it ends; RQ's SimpleWorker ignores this) or "already_over".
-        Of a queue with more than 50,000 runs it is not taken out but deleted, which its worker passes over.
+        In a queue of more than 50,000 it is not looked for: it loses its arguments there, and a worker passes it over.
 
         Raises:
             RunNotFound. RunNotOver: it has not fired (``cancel`` its schedule), or its worker does not listen.

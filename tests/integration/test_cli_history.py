@@ -121,7 +121,7 @@ def test_of_a_fired_one_it_is_told_when_and_how_late(
 
     assert re.fullmatch(r"created for \S+ \S+, by me", created)
     assert re.fullmatch(rf"fired for \S+ \S+, \d+\.\d m?s late(: .*)?; run {run}", fired)
-    assert now == "it is not scheduled any more: it fired; that its run ended is not recorded yet"
+    assert re.fullmatch(r"it is not scheduled any more: it fired, and its run is queued since \S+ \S+", now)
 
 
 def test_of_one_that_fired_late_because_no_daemon_ran_that_is_said(
@@ -270,9 +270,10 @@ def test_history_is_a_table_of_what_became_of_occurrences(
         none = zsched("history", "b", "--status", "quarantined")
 
     header, cancelled, first = result.stdout.splitlines()
-    assert ["DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", "WHY"] == header.split()
+    columns = ["DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", "STATE", "WAITED", "TOOK", "WHY"]
+    assert columns == header.split()
     assert re.search(r"\+09:00  b +cancelled  2030-01-01 09:00:00\+09:00", cancelled)
-    assert re.search(r"\+09:00  a +fired      2020-01-01 09:00:00\+09:00  \d+ d.*  a-1577836800000$", first)
+    assert re.search(r"\+09:00  a +fired      2020-01-01 09:00:00\+09:00  \d+ d.*  a-1577836800000  queued$", first)
     assert result.stderr.startswith("from the archive ")
     [occurrence] = fired["occurrences"]
     assert ("fired", "2020-01-01T00:00:00.000Z", "a-1577836800000") == tuple(

@@ -388,3 +388,13 @@ def test_run_pushes_at_once_and_prints_the_run_id(some: Zsched, redis_client: re
 
 def test_run_of_an_unknown_schedule_is_not_found(zsched: Zsched) -> None:
     assert NOT_FOUND == zsched("run", "nobody").exit_code
+
+
+def test_a_limit_of_failures_is_set_and_unset(zsched: Zsched) -> None:
+    zsched("add", "digest", FUNC, "--every", "1h", "--pause-after-failures", "5", "--on-lost", "fail")
+    zsched("set", "digest", "--pause-after-failures", "2", "--on-lost", "retry")
+    before = zsched.json("show", "digest")
+    zsched("set", "digest", "--unset", "pause-after-failures")
+
+    assert (2, "retry") == (before["pause_after_failures"], before["on_lost"])
+    assert zsched.json("show", "digest")["pause_after_failures"] is None

@@ -384,18 +384,22 @@ def test_a_run_that_nobody_takes_nor_has_is_not_said_to_be_cancelled(client: Cli
 
 
 def test_of_a_queue_that_is_too_long_a_worker_passes_it_over(
-    client: Client, link: Link, redis_client: redis.Redis, work: Callable[[], list[str]]
+    client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis, work: Callable[[], list[str]]
 ) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id
+    run = client.enqueue(f"{TASKS}.done", (1,), id="a").run_id
     assert run is not None
     for _ in range(10):
         redis_client.rpush("rq:queue:default", *(f"x{number}" for number in range(5000)))
 
     assert "cancelled" == client.cancel_run(run)
 
-    assert ({run: ["cancelled"]}, 50_001) == (ends(link), redis_client.llen("rq:queue:default"))
+    assert 50_001 == redis_client.llen("rq:queue:default")
     redis_client.ltrim("rq:queue:default", 0, 0)
     assert [] == work()
+    assert "already_over" == client.cancel_run(run)
+    again = client.retry(run)  # from the archive
+    assert [f"{again} (1,) []"] == work()
+    assert {"cancelled"} == set(ends(link)[run])
 
 
 def test_the_tracker_beside_it_records_no_other_end(

@@ -427,6 +427,26 @@ def test_jobs_of_others_are_nobodys_runs(tracking: Tracking, client: Client, red
     assert set() == ended(tracking)
 
 
+@pytest.mark.usefixtures("no_rounds")
+def test_a_run_that_somebody_put_into_its_queue_again_is_recorded_again(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    run = client.enqueue(FUNC, id="a").run_id
+    tracking.step()
+    now_s = redis_client.time()[0]
+    redis_client.hset(KEYS.job(run), mapping={"status": "failed", "ended_at": rq_time(now_s * 1000 - 1)})
+    redis_client.zadd("rq:failed:default", {run: now_s + 31_536_000})
+    tracking.step()
+    redis_client.zrem("rq:failed:default", run)
+    finish(redis_client, run)
+
+    for _ in range(2 * tracker._PATIENCE):
+        tracking.step()
+
+    assert [f"{run} failed", f"{run} succeeded"] == ends(tracking.link)
+    assert [1, 2] == [one.attempt for one in recorded(tracking.link)]
+
+
 def test_what_no_registry_shows_is_found_round_after_round(
     tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

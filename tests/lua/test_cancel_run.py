@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import HOUR_MS, Ground
+from zsched.core.runs import ms_of
 
 AT = 1_700_000_000_000
 RUN = f"a-{AT}"
@@ -42,7 +43,9 @@ def test_a_queued_run_leaves_its_queue_and_its_end_is_logged(ground: Ground) -> 
     word, now_ms, _ = cancel_run(ground)
 
     assert ("cancelled", ["before", "behind"]) == (word, ground.queue("mail"))
-    assert JOB | {"status": "canceled"} == ground.job(RUN)
+    job = ground.job(RUN)
+    assert JOB | {"status": "canceled", "ended_at": job["ended_at"]} == job
+    assert now_ms == ms_of(job["ended_at"])
     assert [(RUN.encode(), now_ms // 1000)] == ground.redis.zrange("rq:canceled:mail", 0, -1, withscores=True)
     assert ("0-1", "end", {"rows": ROW}) == (ground.last.id, ground.last.kind, ground.last.fields)
 
@@ -56,11 +59,14 @@ def test_what_waits_for_its_next_attempt_or_another_run_does_no_more(ground: Gro
     assert ("canceled", "end") == (ground.job(RUN)["status"], ground.last.kind)
 
 
-def test_of_a_long_queue_the_job_is_deleted_and_the_list_left_alone(ground: Ground) -> None:
+def test_of_a_long_queue_the_list_is_left_alone_and_the_job_loses_its_data_and_soon_itself(ground: Ground) -> None:
     queued(ground, *(f"x{number}" for number in range(50_000)))
 
     assert "cancelled" == cancel_run(ground)[0]
-    assert (50_002, 0) == (ground.redis.llen("rq:queue:mail"), ground.redis.exists(ground.keys.job(RUN)))
+    job = ground.job(RUN)
+    assert ("canceled", "1", False) == (job["status"], job["zs_gone"], "data" in job)
+    assert 50_002 == ground.redis.llen("rq:queue:mail")
+    assert 590_000 < ground.redis.pttl(ground.keys.job(RUN)) <= 600_000
     assert ("end", 0) == (ground.last.kind, ground.redis.exists("rq:canceled:mail"))
 
 
@@ -68,7 +74,7 @@ def test_the_longest_queue_that_is_searched_is_searched(ground: Ground) -> None:
     queued(ground, *(f"x{number}" for number in range(49_998)))
 
     assert "cancelled" == cancel_run(ground)[0]
-    assert (49_999, 1) == (ground.redis.llen("rq:queue:mail"), ground.redis.exists(ground.keys.job(RUN)))
+    assert (49_999, "call") == (ground.redis.llen("rq:queue:mail"), ground.job(RUN)["data"])
 
 
 def test_a_call_sent_again_with_its_operation_id_is_answered_the_same(ground: Ground) -> None:

@@ -174,6 +174,17 @@ def test_what_rq_forgot_is_queued_by_what_the_caller_knows(ground: Ground) -> No
     assert "queued" == ground.job(again)["status"]
 
 
+def test_what_was_cancelled_in_a_long_queue_is_as_good_as_forgotten(ground: Ground) -> None:
+    job(ground, status="canceled", zs_gone="1")
+    ground.redis.hdel(ground.keys.job(RUN), "data")
+
+    assert "GONE" == retry(ground)[0]
+    again = retry(ground, pairs=TEMPLATE)[2]
+
+    assert [again] == ground.queue()
+    assert "zs_gone" not in ground.job(again)
+
+
 def test_what_rq_holds_counts_more_than_what_the_caller_knows(ground: Ground) -> None:
     job(ground)
 

@@ -9,10 +9,14 @@ the state a part at a time, waiting schedules and all (``next``).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from zsched.archive.file import converted
 from zsched.archive.history import History
+from zsched.core.changes import What
+from zsched.core.runs import Run, of_row
 
 _IS_OPEN: Final = "SELECT t, note FROM live WHERE life = ? AND id = ? AND run = ? AND place = 'open'"
 _PART: Final = "FROM live WHERE life = ? AND (id, run) > (?, ?) ORDER BY id, run LIMIT"
@@ -20,6 +24,8 @@ _OPEN_PART: Final = (
     f"SELECT id, run, t, note FROM (SELECT id, run, t, note, place {_PART} ?) WHERE place = 'open' LIMIT ?"
 )
 _END_OF_PART: Final = f"SELECT id, run {_PART} 1 OFFSET ?"
+
+_LOOKED_BACK: Final = 200  # entries of a schedule
 
 Key = tuple[str, str]  # schedule id, and what follows it in the run id
 
@@ -66,6 +72,16 @@ class OpenRuns(History):
         with converted(self._path):
             found = ((key, self._db.execute(_IS_OPEN, (self.life, *key)).fetchone()) for key in keys)
             return [OpenRun(*key, *row) for key, row in found if row is not None]
+
+    def last_end(self, key: Key) -> Run | None:
+        """What was recorded last of a run that is over; None when nothing was, or long before its schedule's newest."""
+        id, run_id = key[0], f"{key[0]}-{key[1]}"
+        with converted(self._path):
+            for _, _, changes in islice(self._of(id, crc32(id.encode())), _LOOKED_BACK):
+                for change in reversed(changes):
+                    if change.what is What.RUN_ENDED and change.run_id == run_id:
+                        return of_row(run_id, change.why, change.record)
+        return None
 
     def next(self, after: Key | None, looked_at: int, limit: int) -> tuple[list[OpenRun], Key | None]:
         """

@@ -22,7 +22,7 @@ from zsched.core.held import OWN
 from zsched.core.log import Entry, Puts, Texts, UnknownEntry, restored, text
 from zsched.core.run_id import RunId
 
-_LOOKED_AT: Final = 20_000  # entries of one schedule, in search of the push
+_LOOKED_AT: Final = 5000  # entries of one schedule, each way, in search of the push: whoever asks waits for 2 s
 _PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN})
 _RECORDS: Final = "('put', 'put_recurring', 'enqueue', 'restore', 'scan')"  # kinds that hold one
 _ENTRY: Final = f"SELECT {body.COLUMNS} FROM entry WHERE n = ?"

@@ -77,9 +77,9 @@ def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
 
 
 def duration_text(ms: float) -> str:
-    """``0.4 ms``, ``3.2 s``, ``12 min 5 s``, ``2 h 3 min``, ``4 d 1 h``."""
+    """``0.4 ms`` (``3 ms`` of whole ones), ``3.2 s``, ``12 min 5 s``, ``2 h 3 min``, ``4 d 1 h``."""
     if ms < 1000:
-        return f"{ms:.1f} ms"
+        return f"{ms} ms" if isinstance(ms, int) else f"{ms:.1f} ms"
     if ms < 60_000:
         return f"{ms / 1000:.1f} s"
     seconds = int(ms / 1000)

@@ -8,6 +8,9 @@ It needs nothing in the worker and nothing where runs are fired. Two ways lead t
 - rounds through the archive's state, a part at a time, ask RQ about every run that is open: so it finds what was
   deleted or cancelled, what ended when nobody led, and what the registries do not show.
 
+What ended and is not open in the archive after some seconds was told already, or is nobody's; unless somebody put it
+into its queue again in RQ, with rq-dashboard say: then its new end is recorded too, as one attempt more.
+
 A run counts as over once, because only runs that the archive has as open are written down, and the archive has this
 term's first entry and what was written last before anything more is. What is said must be true of the history in which
 the runs were fired: the archive's last entry goes with every write, and Redis answers LOST when its log lacks it.
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -45,6 +49,7 @@ _LOOKED_AT: Final = 5000  # rows of the state in a part, of which most may wait:
 _LOOKED_AT_FIRST: Final = 20_000  # in a term's first round, which finds what ended when nobody led
 _ASKED: Final = 1000  # open runs in a part
 _AT_ONCE: Final = 200  # runs per script: Redis does nothing else meanwhile
+_REQUEUED: Final = 20  # runs in one step that are looked for among those that ended before
 _PATIENCE: Final = 40  # steps, for the archive to learn of the push of a run that ended
 _HANDED_OVER: Final = 5000  # runs met in their queues, until somebody asks for them
 _CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
@@ -103,11 +108,11 @@ class Tracker:
             if self._of != (term.token, runs.life):
                 self._forget((term.token, runs.life))
             ended = runs.among(self._ended)
+            for one in ended:
+                del self._ended[one.id, one.run]
+            before = [run for key in self._given_up() if (run := runs.last_end(key)) is not None]
             asked = {run.run_id: run for run in ended} | {run.run_id: run for run in self._go_around(runs, is_round)}
-        for run in ended:
-            del self._ended[run.id, run.run]
-        self._lose_patience()
-        self._track(term, as_of, list(asked.values()))
+        self._track(term, as_of, [*self._over_of(list(asked.values())), *self._requeued(before)])
         self._archiver.wait_until(self._written, _CATCH_UP_S)
         return False
 
@@ -133,9 +138,11 @@ class Tracker:
                 id = parts.schedule_id
                 self._ended[id, run_id[len(id) + 1 :]] = _PATIENCE
 
-    def _lose_patience(self) -> None:
-        """What the archive does not have as open was told already, or is no run of ours."""
+    def _given_up(self) -> list[Key]:
+        """What the archive did not have as open for long."""
+        given_up = [key for key, steps in self._ended.items() if steps <= 1]
         self._ended = {key: steps - 1 for key, steps in self._ended.items() if steps > 1}
+        return given_up[:_REQUEUED]
 
     def _go_around(self, runs: OpenRuns, is_round: bool) -> Sequence[OpenRun]:
         """A part of the open runs, round after round."""
@@ -146,17 +153,15 @@ class Tracker:
             self._first_rounds = max(self._first_rounds - 1, 0)
         return found
 
-    def _track(self, term: Term, as_of: Position, open: Sequence[OpenRun]) -> None:
-        """Write down which of *open* are over."""
-        for first in range(0, len(open), _AT_ONCE):
-            over = self._over_of(open[first : first + _AT_ONCE])
-            tracked = self._dispatch.track(term, as_of, over) if over else None
-            if tracked is not None:
-                self._written = tracked.entry or self._written
-                for id in tracked.paused:
-                    log.error("schedule_paused", schedule_id=id, reason="its runs failed one after the other")
-            elif over:  # LOST: the archive will notice that Redis lost something, and say so
+    def _track(self, term: Term, as_of: Position, over: Sequence[Over]) -> None:
+        """Write down what is over."""
+        for first in range(0, len(over), _AT_ONCE):
+            tracked = self._dispatch.track(term, as_of, over[first : first + _AT_ONCE])
+            if tracked is None:  # LOST: the archive will notice that Redis lost something, and say so
                 break
+            self._written = tracked.entry or self._written
+            for id in tracked.paused:
+                log.error("schedule_paused", schedule_id=id, reason="its runs failed one after the other")
 
     def _over_of(self, open: Sequence[OpenRun]) -> list[Over]:
         """Those that RQ is done with, in the order in which they ended: so failures in a row are counted."""
@@ -165,10 +170,23 @@ class Tracker:
             run = as_seen(pushed(one.run_id, one.fired_us, one.is_uncertain), job)
             if run.is_over:
                 seen = "gone" if job is None else job.seen
-                over.append((run.ended_ms or 0, Over(one.id, one.run_id, seen, _counts(run), row_of(run))))
+                over.append((run.ended_ms or 0, _over(run, seen)))
             elif job is not None and job.status == "queued":
                 self._queued.append((one, job))
         return [one for _, one in sorted(over, key=lambda pair: pair[0])]
+
+    def _requeued(self, before: Sequence[Run]) -> list[Over]:
+        """Those that ended once more than was recorded."""
+        over = []
+        for known, job in zip(before, self._jobs.look([run.id for run in before]), strict=True):
+            run = as_seen(pushed(known.id, known.fired_us or 0, known.is_uncertain), job)
+            if job is not None and run.is_over and (run.ended_ms or 0) > (known.ended_ms or 0):
+                over.append(_over(replace(run, attempt=known.attempt + 1), job.seen))
+        return over
+
+
+def _over(run: Run, seen: str) -> Over:
+    return Over(run.schedule_id, run.id, seen, _counts(run), row_of(run))
 
 
 def _counts(run: Run) -> str:

@@ -19,18 +19,21 @@
 --   from running, and it would overwrite what is written here. So a run that is not where it should wait is TAKEN.
 -- * The tracker. It writes down only what is still as it was seen (track.lua), so it cannot have seen this run open
 --   and record something else. Until its archive has the entry of this one it may see the run cancelled, and record
---   that a second time; of several ends of one run the first counts.
+--   that a second time, in the same words: so the job stays here for a while, also of a run that is not looked for.
 -- * Another caller: it finds `canceled`, which is over.
--- Not guaranteed in a queue longer than most_waiting, where the job is deleted (a worker that takes it skips it): that
--- it was not taken in that very moment. Nor of a run that RQ's own scheduler has fetched and not yet pushed.
+-- In a queue longer than most_waiting the run stays in the list, and its job loses its data: to RQ there is no such job
+-- then, so a worker passes it over (measured, RQ 2.8 and 2.12). Not guaranteed there: that a worker did not take it in
+-- that very moment. Nor of a run that RQ's own scheduler has fetched and not yet pushed.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, op_key = unpack(KEYS)
 local run_suffix, id, run, seen, row, most_waiting, keep_op_ms = unpack(ARGV)
 most_waiting, keep_op_ms = tonumber(most_waiting), tonumber(keep_op_ms)
 -- include lib/meta.lua
 -- include lib/op.lua
+-- include lib/iso.lua
 -- include lib/find.lua
 
+local REMAINS_MS = 600000  -- of a job that lost its data; no archive that is well is so far behind
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 local PLACES = {queued = 'rq:queue:', scheduled = 'rq:scheduled:', deferred = 'rq:deferred:'}
 
@@ -78,8 +81,11 @@ if not is_long and not redis.call(status == 'queued' and 'LPOS' or 'ZSCORE', pla
 end
 
 append('end', {'rows', row})
+redis.call('HSET', job_key, 'status', 'canceled', 'ended_at', iso(now_ms))
 if is_long then
-  redis.call('DEL', job_key)
+  redis.call('HDEL', job_key, 'data')
+  redis.call('HSET', job_key, 'zs_gone', '1')
+  redis.call('PEXPIRE', job_key, REMAINS_MS)
   return answer({'OK', 'cancelled', now_ms, '-'})
 end
 if status == 'queued' then
@@ -87,6 +93,5 @@ if status == 'queued' then
 else
   redis.call('ZREM', place_key, run)
 end
-redis.call('HSET', job_key, 'status', 'canceled')
 redis.call('ZADD', canceled_key, math.floor(now_ms / 1000), run)  -- as RQ's own Job.cancel does
 return answer({'OK', 'cancelled', now_ms, '-'})

@@ -1,9 +1,10 @@
 -- look: what RQ's job hashes say of runs. Writes nothing.
 --
 -- ARGV   ...   run ids
--- RETURNS  OK, then per run: - when RQ holds nothing of it (or its key is of another type), else joined by \\0:
+-- RETURNS  OK, then per run: - when RQ holds nothing of it (or its key is of another type), else joined by \0:
 --          status, enqueued_at, started_at, ended_at, last_heartbeat, worker_name, origin, retries_left, zs_retries,
 --          number_of_retries, zs_on_lost, of one that failed its newest result's exc_string, and zs_note
+-- LOGS   nothing
 --
 -- A text per run and not a list: Redis before 7 sends a list of lists in pieces, and the reader wakes for each.
 -- RQ keeps a traceback in the stream rq:results:<id>, packed; Lua cannot open it, and does not have to.

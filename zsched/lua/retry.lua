@@ -37,21 +37,26 @@ local NUMBERS = {  -- a worker dies of one that is none
   timeout = true, result_ttl = true, failure_ttl = true, retries_left = true, success_callback_timeout = true,
   failure_callback_timeout = true, stopped_callback_timeout = true,
 }
-local OF_RUN = {zs_uncertain = true, zs_note = true}  -- those of ours that do not say what was asked for
+local OF_RUN = {zs_uncertain = true, zs_note = true, zs_gone = true}  -- those of ours that do not say what was asked for
 
 local texts = redis.pcall('HGETALL', 'rq:job:' .. run)
 if texts.err then
   return string.find(texts.err, 'WRONGTYPE', 1, true) and answer({'OK', 'BROKEN', now_ms, '-'}) or texts
 end
-local is_forgotten = #texts == 0
+local function by_name()
+  local found = {}
+  for i = 1, #texts, 2 do
+    found[texts[i]] = texts[i + 1]
+  end
+  return found
+end
+local job = by_name()
+local is_forgotten = #texts == 0 or job.zs_gone and not job.data  -- see cancel_run.lua
 if is_forgotten then
   texts = {unpack(ARGV, 8)}
+  job = by_name()
 end
-local job = {}
-for i = 1, #texts, 2 do
-  job[texts[i]] = texts[i + 1]
-end
-if is_forgotten and not next(job) then
+if #texts == 0 then
   return answer({'OK', 'GONE', now_ms, '-'})
 end
 if not is_forgotten and not OVER[job.status] then

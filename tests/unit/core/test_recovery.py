@@ -9,7 +9,7 @@ import pytest
 
 from zsched.core.changes import changes
 from zsched.core.held import Held
-from zsched.core.log import KINDS, Entry, Position, Restored, UnknownEntry, ended, merged, restored
+from zsched.core.log import KINDS, Entry, Position, Restored, UnknownEntry, merged, restored
 from zsched.core.recovery import Branch, Known, Mine, Verdict, judge, lacking, row_of
 from zsched.core.story import Chronicle, Source
 from zsched.core.touches import Touch, touches
@@ -63,7 +63,8 @@ FIRE = [
     "quarantined", f"e low {DUE_MS} its hash is gone\ntwo words high 1.5 why not",
 ]  # fmt: skip
 ADVANCE = f"r fired {DUE_MS} {DUE_MS + 5} {DUE_MS + 5} - - 0 -\ns quarantined {DUE_MS} - - - - 0 no queue"
-END = f"a-{RUN} finished 2026-11-21T08:00:00Z 2026-11-21T08:00:01Z\na-r-{RUN}-r1 failed - -"
+END = f"a-{RUN} succeeded {{}}\na-r-{RUN}-r1 failed {{}}"
+AGAIN = f"a-{RUN} 2 its worker died\na-r-{RUN}-r1 3 its worker died"
 
 TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     "put": (entry("put", *PUT), [("a", ""), ("a", RUN), ("b-1", ""), ("b-1", LATER)]),
@@ -82,6 +83,7 @@ TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     "pause": (entry("pause", "id", "a", "due", DUE_MS, "note", "why"), [("a", "")]),
     "resume": (entry("resume", "id", "a", "due", DUE_MS), [("a", "")]),
     "end": (entry("end", "rows", END), [("a", RUN), ("a-r", f"{RUN}-r1")]),
+    "again": (entry("again", "rows", AGAIN), [("a", RUN), ("a-r", f"{RUN}-r1")]),
     "merged": (entry("merged", "archive", "archive-1", "positions", "1-2 3"), []),
     "term": (entry("term", "daemon", "d", "server", "s"), []),
 }
@@ -106,7 +108,8 @@ def test_every_kind_is_in_the_tables() -> None:
 
 
 BROKEN = [entry("conjure"), entry("put", "lane", "low"), entry("pause"), entry("run_now", "id", "r"),
-          entry("advance", "rows", "r fired"), entry("end", "rows", "r"), entry("quarantine", "rows", "x"),
+          entry("advance", "rows", "r fired"), entry("end", "rows", "r"),
+          entry("again", "rows", "r two w"), entry("quarantine", "rows", "x"),
           entry("cancel", "id", "a"), entry("enqueue"),
           entry("restore", "reason", "lost", "archive", "x", "rows", 1, "a")]  # fmt: skip
 
@@ -165,13 +168,6 @@ def test_a_merged_entry_names_the_ends_of_histories() -> None:
 
 def test_a_merged_entry_may_name_none() -> None:
     assert [] == merged(entry("merged", "archive", "x", "positions", ""))
-
-
-def test_what_rq_did_not_write_of_a_run_that_ended_is_empty() -> None:
-    first, second = ended(entry("end", "rows", END))
-
-    assert ("finished", "2026-11-21T08:00:00Z", "2026-11-21T08:00:01Z") == first[1:]
-    assert ("failed", "", "") == second[1:]
 
 
 @pytest.mark.parametrize("place", ["due", "paused", "quarantine", "ended", "gone", "open", "skipped", "refused"])
@@ -440,7 +436,7 @@ PAUSE = entry("pause", "id", "a", "due", "-", "note", "")
         (mine(None, opened()), None, restore(row("open", t_us=50)), NOTHING),
         (mine(None, opened()), None, restore(row("skipped", t_us=50)), NOTHING),
         (mine(None, opened()), None, PAUSE, [("open", RUN)]),  # of the schedule, not of the run
-        (mine(None, opened()), None, entry("end", "rows", f"a-{RUN} finished - -"), NOTHING),
+        (mine(None, opened()), None, entry("end", "rows", f"a-{RUN} succeeded {{}}"), NOTHING),
         (mine(one_shot(), opened(LATER)), None, PAUSE, [("open", LATER)]),
     ],
 )

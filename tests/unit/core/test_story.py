@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from zsched.core.changes import Change, What
 from zsched.core.clock import LAST_MS
 from zsched.core.model import Priority, Schedule, ScheduleState
+from zsched.core.runs import GONE, Run, RunStatus, pushed, row_of
 from zsched.core.story import Chronicle, Source, Story, duration_text, local_text, sentence, tell
 
 DUE_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
@@ -29,8 +31,20 @@ def put(at_ms: float, due_ms: int | None = DUE_MS, **more: Any) -> Change:
     return change(What.PUT, at_ms, nominal_ms=due_ms, run_id=RUN, **more)
 
 
-def story(*changes: Change, schedule: Schedule | None = None, tz: str | None = None, **known: Any) -> Story:
-    return tell(Chronicle("a", known.pop("source", COMPLETE), changes, **known), schedule, DUE_MS, tz)
+def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
+    """A run that waited for 3 ms and took 1.2 s."""
+    return Run(RUN, status, DUE_MS * 1000, DUE_MS, DUE_MS + 3, DUE_MS + 1203, worker="w", **more)
+
+
+def run_ended(run: Run) -> Change:
+    _, status, record = row_of(run).split(" ", 2)
+    return change(What.RUN_ENDED, run_id=run.id, why=status, record=record)
+
+
+def story(
+    *changes: Change, schedule: Schedule | None = None, tz: str | None = None, runs: Sequence[Run] = (), **known: Any
+) -> Story:
+    return tell(Chronicle("a", known.pop("source", COMPLETE), changes, **known), schedule, DUE_MS, tz, runs)
 
 
 def texts(*changes: Change, **known: Any) -> list[str]:
@@ -267,20 +281,79 @@ def test_what_redis_does_not_hold_any_more_has_a_reason(last: Change, expected: 
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"),
+    ("run", "expected"),
     [
-        ("finished", "succeeded"),
-        ("failed", "failed"),
-        ("stopped", "was stopped"),
-        ("canceled", "was cancelled in RQ"),
-        ("gone", "is not in RQ any more: nobody recorded what became of it"),
-        ("of a later version", "of a later version"),
+        (ended(), "succeeded after 1.2 s, having waited 3 ms for a worker, by worker w"),
+        (
+            ended(attempt=2, note={"sent": 123, "city": "Séoul"}),
+            "succeeded after 1.2 s, having waited 3 ms for a worker, attempt 2, by worker w; "
+            'it noted sent=123, city="Séoul"',
+        ),
+        (
+            ended(RunStatus.FAILED, error="ZeroDivisionError: division by zero"),
+            "failed after 1.2 s, having waited 3 ms for a worker, by worker w: ZeroDivisionError: division by zero",
+        ),
+        (Run(RUN, RunStatus.FAILED), "failed"),
+        (Run(RUN, RunStatus.CANCELLED, worker="w"), "was cancelled"),
+        (Run(RUN, RunStatus.EXPIRED), "expired in its queue"),
+        (ended(RunStatus.LOST, attempt=3, error="worker w died"), "is lost, attempt 3: worker w died"),
+        (ended(RunStatus.LOST, error=GONE), f"is lost: {GONE}"),
+        (Run(RUN, RunStatus.FAILED, error="x" * 300), f"failed: {'x' * 199}…"),
     ],
 )
-def test_of_a_one_shot_that_fired_it_is_told_how_its_run_ended(status: str, expected: str) -> None:
-    fired, ended = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), change(What.RUN_ENDED, run_id=RUN, why=status)
+def test_of_a_one_shot_that_fired_it_is_told_how_its_run_ended(run: Run, expected: str) -> None:
+    fired, over = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), run_ended(run)
 
-    assert f"it is not scheduled any more: it fired, and its run {expected}" == story(put(0), fired, ended).now
+    told = story(put(0), fired, over)
+
+    assert f"it is not scheduled any more: it fired, and its run {expected}" == told.now
+    assert f"run {RUN} {expected}" == told.lines[-1][1]
+
+
+def test_an_end_of_a_later_version_is_told_as_lost() -> None:
+    over = change(What.RUN_ENDED, run_id=RUN, why="enchanted", record="{}")
+
+    assert [f"run {RUN} is lost: what was recorded of its end cannot be read"] == texts(over)
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (pushed(RUN, DUE_MS * 1000), f"is queued since {DUE}"),
+        (Run(RUN, RunStatus.QUEUED, attempt=2), "is queued, attempt 2"),
+        (Run(RUN, RunStatus.RUNNING, started_ms=DUE_MS, worker="w"), f"is running since {DUE} on worker w"),
+        (Run(RUN, RunStatus.RUNNING, attempt=2), "is running, attempt 2"),
+        (Run(RUN, RunStatus.LOST, error=GONE), f"is lost: {GONE}"),
+    ],
+)
+def test_of_a_run_that_was_not_over_rq_is_asked(run: Run, expected: str) -> None:
+    fired = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS)
+    one_shot, rule = story(put(0), fired, runs=[run]), story(fired, schedule=held(), runs=[run])
+
+    assert f"it is not scheduled any more: it fired, and its run {expected}" == one_shot.now
+    assert f"active; next 2026-01-01 00:01:00+00:00, in 1 min; its run {RUN} {expected}" == rule.now
+
+
+def test_of_several_open_runs_the_last_is_told_and_the_others_are_counted() -> None:
+    runs = [pushed(f"a-{number}", DUE_MS * 1000) for number in (3, 2, 1)]
+
+    two, three = story(schedule=held(), runs=runs[:2]), story(schedule=held(), runs=runs)
+
+    assert two.now.endswith(f"; its run a-3 is queued since {DUE} (1 more of its runs is not over)")
+    assert three.now.endswith(f"; its run a-3 is queued since {DUE} (2 more of its runs are not over)")
+
+
+def test_a_run_whose_worker_died_is_told_to_be_pushed_again() -> None:
+    died = change(What.RUN_AGAIN, run_id=RUN, count=2, why="worker w died")
+    unknown = change(What.RUN_AGAIN, run_id=RUN, count=3)
+
+    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), died, unknown)
+
+    assert [
+        f"run {RUN}: worker w died: pushed again, attempt 2",
+        f"run {RUN}: its worker died: pushed again, attempt 3",
+    ] == [text for _, text in told.lines[2:]]
+    assert "it is not scheduled any more: it fired; that its run ended is not recorded yet" == told.now
 
 
 def test_of_a_one_shot_that_was_pushed_again_that_is_told() -> None:
@@ -292,7 +365,7 @@ def test_of_a_one_shot_that_was_pushed_again_that_is_told() -> None:
 def test_the_end_of_another_run_is_not_that_of_the_last_one() -> None:
     first, last = change(What.ENQUEUED, run_id="a-1"), change(What.ENQUEUED, run_id="a-2")
 
-    now = story(first, last, change(What.RUN_ENDED, run_id="a-1", why="finished")).now
+    now = story(first, last, run_ended(Run("a-1", RunStatus.SUCCEEDED))).now
 
     assert now == "it is not scheduled any more: it was pushed on request; that its run ended is not recorded yet"
 
@@ -300,13 +373,13 @@ def test_the_end_of_another_run_is_not_that_of_the_last_one() -> None:
 def test_a_rule_was_cancelled_whatever_became_of_its_last_run_then() -> None:
     fired = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS, next_ms=DUE_MS + MINUTE_MS)
 
-    told = story(fired, change(What.CANCELLED), change(What.RUN_ENDED, run_id=RUN, why="finished"))
+    told = story(fired, change(What.CANCELLED), run_ended(Run(RUN, RunStatus.SUCCEEDED)))
 
     assert "it is not scheduled any more: it was cancelled" == told.now
 
 
 def test_where_all_but_the_end_is_forgotten_that_is_told() -> None:
-    told = story(change(What.RUN_ENDED, run_id=RUN, why="failed"))
+    told = story(run_ended(Run(RUN, RunStatus.FAILED)))
 
     assert "it is not scheduled any more: it had fired, and its run failed" == told.now
 

@@ -1,0 +1,307 @@
+"""Runs as people and programs see them: a daemon, real workers, the client and the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+
+from tests.faults.processes import archive_of_its_own, eventually
+from tests.faults.threads import DaemonThread, know
+from zsched import Client, InvalidSchedule, Run, RunStatus
+from zsched.cli import program
+from zsched.cli.exits import DONE, USAGE
+from zsched.config import ArchiveSettings
+from zsched.embedded.guard import Guard
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+
+pytestmark = pytest.mark.redis
+KEYS = Keys("default")
+STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy the machine is
+BURST_S = 60
+IMPATIENT_S = 0.5  # of a client that waits 0.25 s for an archive
+TASKS = """
+from rq import get_current_job
+
+def run():
+    pass
+
+def note():
+    get_current_job().connection.hset(get_current_job().key, "zs_note", '{"sent": 123}')
+
+def fail():
+    raise ZeroDivisionError("division\\nby zero")
+
+def wait():
+    get_current_job().connection.blpop("go on", 60)
+"""
+
+
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
+
+
+@pytest.fixture
+def client(redis_url: str, redis_client: redis.Redis) -> Client:
+    know(redis_client)
+    return Client.from_url(redis_url)
+
+
+@pytest.fixture
+def daemon(client: Client, redis_url: str) -> Iterator[DaemonThread]:
+    """A daemon that leads and whose archive follows."""
+    link = Link.from_url(redis_url, 5)
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own()), **STEADY) as daemon:
+        daemon.wait_for("term_began")
+        eventually(Archivers(link, KEYS).alive)
+        yield daemon
+    link.pool.disconnect()
+
+
+def worker(guard: Guard, url: str, folder: Path, queue: str = "default") -> subprocess.Popen[bytes]:
+    """A worker does what is in the queue, then ends."""
+    (folder / "tasks.py").write_text(TASKS)
+    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--name", f"w-{queue}", "--url", url, queue]
+    env = os.environ | {"PYTHONPATH": str(folder), "PYTHONWARNINGS": "default"}
+    return guard.spawn(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def work(guard: Guard, url: str, folder: Path, queue: str = "default") -> None:
+    assert 0 == worker(guard, url, folder, queue).wait(BURST_S)
+
+
+def zsched(url: str, *arguments: str, **env: str) -> Result:
+    return CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": url} | env)
+
+
+def answer(url: str, *arguments: str, **env: str) -> Any:
+    result = zsched(url, *arguments, "--json", **env)
+    assert DONE == result.exit_code, result.output
+    return json.loads(result.stdout)
+
+
+def statuses(runs: list[Run]) -> dict[str, str]:
+    return {run.schedule_id: run.status.value for run in runs}
+
+
+def only(runs: list[Run]) -> Run:
+    [run] = runs
+    return run
+
+
+class Scene:
+    """One run of every kind: those that ended did so in RQ a moment ago, or are recorded."""
+
+    def __init__(self, client: Client, url: str, redis_client: redis.Redis, guard: Guard, folder: Path) -> None:
+        self.client, self.url = client, url
+        for id, func, queue in (
+            ("good", "tasks.note", "default"),
+            ("bad", "tasks.fail", "default"),
+            ("waits", "tasks.run", "nobody"),
+            ("runs", "tasks.wait", "slow"),
+            ("gone", "tasks.run", "nobody"),
+        ):
+            client.enqueue(func, id=id, queue=queue)
+        redis_client.delete(KEYS.job(only(client.runs("gone")).id))
+        worker(guard, url, folder, "slow")
+        work(guard, url, folder)
+        eventually(lambda: RunStatus.RUNNING is only(client.runs("runs")).status)
+
+    def recorded(self) -> None:
+        """Wait until the log tells what ended."""
+        story = self.client.why
+        eventually(lambda: all("run_ended" == story(id).changes[-1].what.value for id in ("good", "bad", "gone")))
+
+
+@pytest.fixture
+def scene(
+    daemon: DaemonThread, client: Client, redis_url: str, redis_client: redis.Redis, guard: Guard, tmp_path: Path
+) -> Iterator[Scene]:
+    yield Scene(client, redis_url, redis_client, guard, tmp_path)
+    redis_client.rpush("go on", "1")
+
+
+def test_runs_are_told_with_what_became_of_them_before_and_after_it_is_recorded(scene: Scene) -> None:
+    expected = {"good": "succeeded", "bad": "failed", "waits": "queued", "runs": "running", "gone": "lost"}
+
+    just_now = scene.client.runs()
+    scene.recorded()
+    later = scene.client.runs()
+
+    assert expected == statuses(just_now) == statuses(later)
+    assert ["gone", "runs", "waits", "bad", "good"] == [run.schedule_id for run in later]
+    assert later.source.archive is not None
+    good, bad = only(scene.client.runs("good")), only(scene.client.runs("bad"))
+    assert (1, {"sent": 123}, "w-default", "") == (good.attempt, good.note, good.worker, good.error)
+    assert good.duration_ms is not None
+    assert good.queue_wait_ms is not None
+    assert "by zero" in bad.error
+    json.dumps([run.to_dict() for run in later])
+
+
+@pytest.mark.parametrize(
+    ("status", "id"),
+    [("succeeded", "good"), ("failed", "bad"), ("queued", "waits"), ("running", "runs"), ("lost", "gone")],
+)
+def test_runs_of_one_status_are_these_also_when_they_became_so_a_moment_ago(scene: Scene, status: str, id: str) -> None:
+    just_now = scene.client.runs(status=status)
+    of_it = scene.client.runs(id, RunStatus(status))
+    scene.recorded()
+
+    assert [id] == [run.schedule_id for run in just_now] == [run.schedule_id for run in of_it]
+    assert [id] == [run.schedule_id for run in scene.client.runs(status=status)]
+    assert [] == scene.client.runs("nobody", status)
+
+
+def test_runs_are_those_that_were_pushed_last(client: Client, daemon: DaemonThread) -> None:
+    pushed = [client.enqueue("tasks.run", id=f"s{number}").run_id for number in range(30)]
+
+    assert pushed[:-21:-1] == [run.id for run in client.runs()]
+    assert pushed[:-4:-1] == [run.id for run in client.runs(status="queued", limit=3)]
+
+
+def test_where_no_archive_answers_redis_log_tells_of_runs(
+    client: Client, redis_url: str, redis_client: redis.Redis, guard: Guard, tmp_path: Path
+) -> None:
+    impatient = Client.from_url(redis_url, timeout_s=IMPATIENT_S)
+    client.enqueue("tasks.note", id="good")
+    client.enqueue("tasks.run", id="waits", queue="nobody")
+    work(guard, redis_url, tmp_path)
+
+    runs = impatient.runs()
+
+    assert {"good": "succeeded", "waits": "queued"} == statuses(runs)
+    assert (None, "no archive answered within 0.25 s") == (runs.source.archive, runs.source.problem)
+    assert ["good"] == [run.schedule_id for run in impatient.runs(status="succeeded")]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"status": "finished"}, {"status": 7}, {"limit": 0}, {"limit": 1001}, {"limit": True}, {"id": "a b"}]
+)
+def test_what_cannot_be_asked_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSchedule):
+        Client.from_url("redis://localhost:1").runs(**wrong)
+
+
+def test_a_refused_status_names_the_choices() -> None:
+    with pytest.raises(InvalidSchedule, match="queued, running, succeeded, failed, cancelled, expired, lost"):
+        Client.from_url("redis://localhost:1").runs(status="done")
+
+
+# -- the command line ---------------------------------------------------------------------------------
+
+
+def test_history_shows_the_runs_of_occurrences(scene: Scene) -> None:
+    scene.recorded()
+
+    table = {line.split()[2]: line for line in zsched(scene.url, "history").stdout.splitlines()[1:]}
+    told = {one["id"]: one for one in answer(scene.url, "history")["occurrences"]}
+
+    assert re.search(r"  succeeded  +[\d.]+ m?s  +[\d.]+ m?s  +sent=123$", table["good"])
+    assert re.search(r"  failed  +[\d.]+ m?s  +[\d.]+ m?s  +.*by zero", table["bad"])
+    assert re.search(r"  queued$", table["waits"])
+    assert re.search(r"  running +[\d.]+ m?s$", table["runs"])
+    assert re.search(r"  lost .*RQ's job is gone", table["gone"])
+    assert ("enqueued", "succeeded", {"sent": 123}) == (
+        told["good"]["what"],
+        told["good"]["run"]["status"],
+        told["good"]["run"]["note"],
+    )
+
+
+@pytest.mark.parametrize(("status", "id"), [("failed", "bad"), ("running", "runs"), ("lost", "gone")])
+def test_history_is_of_one_status_of_runs_when_asked(scene: Scene, status: str, id: str) -> None:
+    scene.recorded()
+
+    [one] = answer(scene.url, "history", "--status", status)["occurrences"]
+
+    assert (id, "enqueued", status) == (one["id"], one["what"], one["run"]["status"])
+
+
+def test_history_of_what_was_cancelled_is_of_occurrences_and_runs(
+    client: Client, daemon: DaemonThread, redis_url: str, redis_client: redis.Redis
+) -> None:
+    client.schedule("tasks.run", id="never", after=3600)
+    client.cancel("never")
+    run = client.enqueue("tasks.run", id="stopped").run_id
+    redis_client.hset(KEYS.job(run), "status", "canceled")
+
+    told = answer(redis_url, "history", "--status", "cancelled")["occurrences"]
+
+    assert [("stopped", "enqueued", "cancelled"), ("never", "cancelled", None)] == [
+        (one["id"], one["what"], one["run"] and one["run"]["status"]) for one in told
+    ]
+
+
+def test_history_says_when_there_is_none_and_refuses_what_is_no_status(daemon: DaemonThread, redis_url: str) -> None:
+    assert "nothing failed\n" == zsched(redis_url, "history", "--status", "failed").stdout
+    assert "nothing was lost, of schedule a\n" == zsched(redis_url, "history", "a", "--status", "lost").stdout
+    assert USAGE == zsched(redis_url, "history", "--status", "finished").exit_code
+
+
+def test_show_tells_the_next_times_and_the_last_runs(
+    client: Client, daemon: DaemonThread, redis_url: str, redis_client: redis.Redis
+) -> None:
+    client.schedule("tasks.run", id="r", cron="0 9 * * *", tz="Asia/Seoul")
+    runs = [client.run_now("r") for _ in range(7)]
+
+    told = answer(redis_url, "show", "r")
+    shown = zsched(redis_url, "show", "r")
+
+    assert runs[:-6:-1] == [run["id"] for run in told["runs"]]
+    assert ["queued"] * 5 == [run["status"] for run in told["runs"]]
+    assert 5 == len(told["next"])
+    assert all(re.fullmatch(r"\S+T00:00:00Z", one["utc"]) for one in told["next"])
+    assert all(re.fullmatch(r"\S+T09:00:00\+09:00", one["local"]) for one in told["next"])
+    assert (told["next_at"][:19] + "Z", "r") == (told["next"][0]["utc"], told["id"])
+    assert told["source"]["archive"] is not None
+    assert 5 == shown.stdout.count("09:00:00+09:00 (in ") - 1 - shown.stdout.count("nominal_at")
+    assert runs[-1] in shown.stdout
+    assert "" == shown.stderr
+
+
+def test_show_works_without_an_archive_and_says_so(client: Client, redis_url: str) -> None:
+    client.schedule("tasks.run", id="once", after=3600)
+    client.schedule("tasks.run", id="paused", every=60)
+    client.pause("paused")
+
+    shown = zsched(redis_url, "show", "once", ZSCHED_REDIS_TIMEOUT_S="0.5")
+    told = answer(redis_url, "show", "once", ZSCHED_REDIS_TIMEOUT_S="0.5")
+    paused = answer(redis_url, "show", "paused", ZSCHED_REDIS_TIMEOUT_S="0.5")
+
+    assert "no run yet" in shown.stdout
+    assert "from Redis alone" in shown.stderr
+    assert (1, [], "no archive answered within 0.25 s") == (
+        len(told["next"]),
+        told["runs"],
+        told["source"]["problem"],
+    )
+    assert [] == paused["next"]
+
+
+def test_why_tells_the_story_to_its_end(scene: Scene) -> None:
+    scene.recorded()
+
+    stories = {id: answer(scene.url, "why", id) for id in ("good", "bad", "waits", "runs", "gone")}
+
+    last = {id: story["story"][-1]["text"] for id, story in stories.items()}
+    took = r"after [\d.]+ m?s, having waited [\d.]+ m?s for a worker, by worker w-default"
+    assert re.fullmatch(rf"run good-\d+ succeeded {took}; it noted sent=123", last["good"])
+    assert re.match(rf"run bad-\d+ failed {took}: .*by zero", last["bad"])
+    assert re.match(r"run gone-\d+ is lost: RQ's job is gone", last["gone"])
+    assert re.search(rf"it was pushed on request, and its run succeeded {took}; it noted", stories["good"]["now"])
+    assert re.search(r"on request, and its run is queued since \S+ \S+$", stories["waits"]["now"])
+    assert re.search(r"on request, and its run is running since \S+ \S+ on worker w-slow$", stories["runs"]["now"])

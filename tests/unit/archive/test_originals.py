@@ -1,0 +1,103 @@
+"""What a run was called with, found in the history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.archive.ground import DUE_MS, T_US, archived, enqueue, entry, fire, put, put_recurring
+from zsched.archive.originals import Original, Originals
+from zsched.core.log import Entry, Restored
+
+CALL = {b"origin": b"mail", b"data": b"call"}
+RUN = f"a-{DUE_MS}"
+
+
+def fired(seq: int, id: str, nominal_ms: int, word: str = "fired") -> Entry:
+    """A rule pushed a run."""
+    return entry(seq, "advance", "rows", f"{id} {word} {nominal_ms} - - - - 0 -")
+
+
+def original(tmp_path: Path, *entries: Entry, run: str = RUN, **options: Any) -> Original:
+    with Originals(archived(tmp_path / "archive.db", entries, **options)) as originals:
+        return originals.of(run)
+
+
+def fields(found: Original) -> dict[bytes, bytes]:
+    assert found.is_known
+    assert found.record is not None
+    return dict(zip(found.record[::2], found.record[1::2], strict=True))
+
+
+def test_of_a_one_shot_it_is_what_was_put_last_before_it_fired(tmp_path: Path) -> None:
+    history = [put(1, "a", data=b"old"), put(2, "a"), fire(3, RUN), put(4, "a", data=b"later")]
+
+    assert CALL.items() <= fields(original(tmp_path, *history)).items()
+
+
+def test_a_schedule_that_waits_or_was_cancelled_is_no_run(tmp_path: Path) -> None:
+    assert Original(False) == original(tmp_path, put(1, "a"), entry(2, "cancel", "id", "a", "due", DUE_MS))
+
+
+@pytest.mark.parametrize("run", ["b-1900000000000", "a-1900000000001", "x", "a-1900000000000-nmail"])
+def test_what_was_never_pushed_is_unknown(tmp_path: Path, run: str) -> None:
+    assert Original(False) == original(tmp_path, put(1, "a"), fire(2, RUN), run=run)
+
+
+@pytest.mark.parametrize("word", ["fired", "uncertain"])
+def test_of_a_rule_it_is_what_was_in_force_when_it_fired(tmp_path: Path, word: str) -> None:
+    history = [
+        put_recurring(1, "a", data=b"old"),
+        put_recurring(2, "a"),
+        fired(3, "a", DUE_MS, word),
+        put_recurring(4, "a", data=b"later"),
+        fired(5, "a", DUE_MS + 1),
+    ]
+
+    assert CALL == fields(original(tmp_path, *history))
+
+
+def test_what_was_skipped_is_no_run(tmp_path: Path) -> None:
+    assert Original(False) == original(tmp_path, put_recurring(1, "a"), fired(2, "a", DUE_MS, "skipped"))
+
+
+@pytest.mark.parametrize("ahead_us", [0, 3600 * 1_000_000])
+def test_an_extra_run_of_a_rule_has_the_rules_record(tmp_path: Path, ahead_us: int) -> None:
+    run = f"a-{(T_US + ahead_us) // 1000}-r1"
+    history = [put_recurring(1, "a"), entry(2, "run_now", "id", "a", "run", run, "last", 1)]
+
+    assert CALL == fields(original(tmp_path, *history, run=run))
+
+
+def test_a_one_shot_that_ran_on_request_has_its_own(tmp_path: Path) -> None:
+    assert (
+        CALL.items()
+        <= fields(original(tmp_path, put(1, "a"), entry(2, "run_now", "id", "a", "run", RUN, "last", 0))).items()
+    )
+
+
+def test_one_that_was_enqueued_or_retried_stands_in_its_own_entry(tmp_path: Path) -> None:
+    texts = ["front", 1, "fields", 2, "origin", "mail", "data", "call", "of", RUN]
+    history = [enqueue(1, RUN, data=b"first"), entry(2, "enqueue", "run", f"{RUN}-r2", *texts)]
+
+    assert CALL | {b"zs": b"1f"} == fields(original(tmp_path, *history, run=f"{RUN}-r2"))
+
+
+def test_one_that_was_put_back_after_a_loss_is_known_by_that(tmp_path: Path) -> None:
+    job = [b"origin", b"mail", b"data", b"call"]
+    row = Restored("a", str(DUE_MS), "open", "", DUE_MS, T_US, None, job, [b"flags", b"s"])
+    history = [entry(1, "restore", "reason", "lost", "archive", "x", "rows", 1, *row.texts())]
+
+    assert CALL | {b"zs": b"1s"} == fields(original(tmp_path, *history))
+
+
+def test_without_arguments_there_is_a_record_as_long_as_they_are_kept(tmp_path: Path) -> None:
+    found = original(tmp_path, enqueue(1, RUN), keep_args=False)
+
+    assert CALL == fields(found)
+
+
+def test_of_a_push_whose_record_was_forgotten_it_is_known_that_it_was(tmp_path: Path) -> None:
+    assert Original(True) == original(tmp_path, fire(1, RUN))
