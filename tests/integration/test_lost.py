@@ -269,7 +269,7 @@ class Losing:
 @pytest.fixture
 def losing(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Losing]:
     """At once, whatever seems lost is."""
-    monkeypatch.setattr(tracker, "_ROUND_EVERY", 1)
+    monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 0.0)
     with closing(Losing(redis_url, tmp_path / "archive.db", Patience(2, 0, 0))) as losing:
         losing.follow()
         yield losing

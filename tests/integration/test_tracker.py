@@ -232,7 +232,7 @@ class Tracking:
 
 @pytest.fixture
 def tracking(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracking]:
-    monkeypatch.setattr(tracker, "_ROUND_EVERY", 1)
+    monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 0.0)
     with closing(Tracking(redis_url, tmp_path / "archive.db")) as tracking:
         tracking.follow()
         yield tracking

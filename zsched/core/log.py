@@ -27,7 +27,8 @@ _QUARANTINED = re.compile(r"(.+?) (high|normal|low) (\S+) (.*)")  # a foreign ha
 
 # Every kind that a script of zsched/lua appends.
 KINDS = frozenset(
-    "put put_recurring enqueue run_now fire advance quarantine cancel pause resume end again restore merged term".split()
+    "put put_recurring cancel pause resume enqueue run_now fire advance quarantine".split()
+    + "end again restore merged term".split()
 )
 
 

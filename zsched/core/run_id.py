@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 _RUN_ID = re.compile(r"(?P<schedule>[A-Za-z0-9_-]+)-(?P<ms>\d+)(?:-n(?P<namespace>[a-z0-9_]+))?(?:-r(?P<rerun>\d+))?")
 
+_ID = re.compile(r"[A-Za-z0-9_-]+")
 _MS_DIGITS = range(11, 15)  # of the time in a run id: others' job ids may look like ours but for that
 
 
@@ -38,6 +39,15 @@ class RunId:
         parts = cls.parse(run_id)
         is_ours = parts is not None and parts.namespace == namespace and len(str(parts.nominal_ms)) in _MS_DIGITS
         return parts if is_ours else None
+
+    @classmethod
+    def key(cls, run_id: str, namespace: str) -> tuple[str, str] | None:
+        """Schedule id and what follows it, if ``ours`` has parts. Quick for the usual form, ``<id>-<ms>``."""
+        id, _, ms = run_id.rpartition("-")
+        if namespace == "default" and len(ms) in _MS_DIGITS and ms.isascii() and ms.isdigit() and _ID.fullmatch(id):
+            return id, ms
+        parts = cls.ours(run_id, namespace)
+        return None if parts is None else (parts.schedule_id, run_id[len(parts.schedule_id) + 1 :])
 
 
 def schedule_of(run_id: str) -> str:

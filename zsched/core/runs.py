@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from functools import lru_cache
@@ -175,44 +175,50 @@ def pushed(run_id: str, fired_us: int, is_uncertain: bool = False) -> Run:
 
 def as_seen(run: Run, job: Job | None) -> Run:
     """*run* with what RQ's hash says of it now; None: RQ holds nothing of it. One that is known to be over stays so."""
-    if run.is_over:
-        return run
+    return run if run.is_over else of_job(run.id, job, run.fired_us, run.is_uncertain)
+
+
+def of_job(run_id: str, job: Job | None, fired_us: int | None, is_uncertain: bool = False) -> Run:
+    """The run that RQ's hash tells of; None: RQ holds nothing of it."""
+    status = RunStatus.LOST if job is None else _STATUSES.get(job.status, RunStatus.LOST)
     if job is None:
-        return replace(run, status=RunStatus.LOST, error=GONE)
-    status = _STATUSES.get(job.status)
-    if status is None:
-        return replace(run, status=RunStatus.LOST, error=f"a foreign hand changed its job: status {job.status!r}")
-    if status is RunStatus.FAILED and _ABANDONED in job.error:
+        return Run(run_id, status, fired_us, error=GONE, is_uncertain=is_uncertain)
+    error = job.error if status in BAD else ""
+    if status is RunStatus.FAILED and _ABANDONED in error:
         status = RunStatus.LOST
+    elif job.status not in _STATUSES:
+        error = f"a foreign hand changed its job: status {job.status!r}"
     return Run(
-        run.id,
+        run_id,
         status,
-        run.fired_us,
+        fired_us,
         ms_of(job.queued_at),
         None if status is RunStatus.QUEUED else ms_of(job.started_at),
         None if status in _OPEN else ms_of(job.ended_at),
         job.attempt,
         job.worker,
-        job.error if status in BAD else "",
+        error,
         _note_of(job.note),
-        run.is_uncertain,
+        is_uncertain,
     )
 
 
 def row_of(run: Run) -> str:
     """The line of a run that is over in an ``end`` entry: ``<run id> <status> <JSON>``; ``of_row`` is the inverse."""
-    facts = {
-        "fired": run.fired_us,
-        "queued": run.queued_ms,
-        "started": run.started_ms,
-        "ended": run.ended_ms,
-        "attempt": run.attempt if run.attempt != 1 else None,
-        "worker": run.worker,
-        "error": run.error,
-        "note": run.note,
-        "uncertain": run.is_uncertain,
-    }
-    return f"{run.id} {run.status.value} {_dumps({name: value for name, value in facts.items() if value})}"
+    numbers = (
+        ("fired", run.fired_us),
+        ("queued", run.queued_ms),
+        ("started", run.started_ms),
+        ("ended", run.ended_ms),
+        ("attempt", run.attempt if run.attempt != 1 else None),
+    )
+    facts = [f'"{name}":{number}' for name, number in numbers if number is not None]
+    if run.worker:
+        facts.append(f'"worker":{_dumps(run.worker)}')
+    if run.error or run.note or run.is_uncertain:
+        others = (("error", run.error), ("note", run.note), ("uncertain", run.is_uncertain))
+        facts += [f'"{name}":{_dumps(fact)}' for name, fact in others if fact]
+    return f"{run.id} {run.status.value} {{{','.join(facts)}}}"
 
 
 def of_row(run_id: str, status: str, facts: str) -> Run:

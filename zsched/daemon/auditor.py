@@ -7,11 +7,11 @@ log, and the rules in it. A *pass* looks at a part of that, a *round* of passes 
     a minute after the term began, and after every pass:
     begin ──► pages of 100 schedules, a pause after each ──► end: the summary
       │          of every pass: the oldest that should have fired by now; what was not put right last time;
-      │          the next 4,000 of the round; what Redis holds and the state does not, among its next 4,000
+      │          the next 2,500 of the round; what Redis holds and the state does not, among its next 2,500
       └── a hold, an archive that is putting back: nothing is looked at, soon again
 
 So what should have fired is found two minutes later however many schedules there are, the rest within a round: a minute
-for every 4,000 of them. A page is the archive's state as of one entry, P; what Redis holds of the page's schedules,
+for every 2,500 of them. A page is the archive's state as of one entry, P; what Redis holds of the page's schedules,
 read together with the log's tail; and the log from P to its end. The log must have P and that tail, so all of it is of
 one history; and of what an entry behind P touched nothing is said. Then state and Redis must say the same, whatever
 clients and daemons do meanwhile: what differs was done by a foreign hand, or is a bug (``core.audit``).
@@ -58,9 +58,9 @@ _EVERY_MS: Final = 60_000.0  # from the end of a pass to the next
 _PAUSE_MS: Final = 50.0  # between pages: others' turn, here and in Redis
 _AGAIN_MS: Final = 5_000.0  # before a pass that could not be made is tried again
 _PAGE: Final = 100  # schedules: 1.5 ms of the server (measured)
-_ROUND: Final = 4_000  # schedules in one pass, of the round through all of them
+_ROUND: Final = 2_500  # schedules in one pass, of the round through all of them
 _OLDEST: Final = 400  # that should have fired, which every pass looks at
-_SCANNED: Final = 20  # replies in which Redis names what it holds, of one pass: 4,000 members
+_SCANNED: Final = 13  # replies in which Redis names what it holds, of one pass: 2,600 members
 _STRANGERS: Final = 200  # of them unknown to the state, in one pass
 _READ: Final = 25  # log entries in one read
 _BEHIND: Final = 5_000  # log entries behind the archive: if there are more, it has to catch up first

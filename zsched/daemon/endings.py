@@ -22,6 +22,7 @@ from zsched.storage.registries import Registries
 _USUAL: Final = {"finished": 500, "failed": 31_536_000}  # RQ's own lifetimes, in s
 _SLOW_S: Final = 2  # a worker's clock behind the server's, at most
 _FAST_S: Final = 60  # and ahead of it
+_BEFORE_S: Final = 30  # before the first look: what ended while another led, or nobody
 _ALIKE_S: Final = 5  # lifetimes that differ by less are one
 _MOST: Final = 16  # lifetimes of one registry
 _LEARN_EVERY: Final = 20  # looks
@@ -37,12 +38,12 @@ class Endings:
         self._looks = 0
 
     def look(self, registries: Registries) -> list[str]:
-        """Ids of jobs that ended since the last look; at the first, in the last seconds. RQ's own are among them."""
+        """Jobs that ended since the last look, at the first in the half minute before; RQ's own are among them."""
         now_s, keys = registries.now_s(), registries.keys()
         if self._looks % _LEARN_EVERY == 0:
             self._learn(registries, keys)
         self._looks += 1
-        since_s = min(now_s if self._last_s is None else self._last_s, now_s) - _SLOW_S
+        since_s = min(now_s - _BEFORE_S if self._last_s is None else self._last_s, now_s) - _SLOW_S
         spans = [(key, since_s + s, now_s + s + _FAST_S) for key in keys for s in sorted(self._lifetimes_of(key))]
         read: dict[str, set[bytes]] = {key: set() for key in keys}
         for (key, _, _), members in zip(spans, registries.members(spans), strict=True):

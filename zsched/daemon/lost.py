@@ -39,7 +39,7 @@ from zsched.archive.openruns import Key, OpenRun, OpenRuns
 from zsched.core.log import Position
 from zsched.core.model import OnLost
 from zsched.core.run_id import RunId
-from zsched.core.runs import Job, RunStatus, as_seen, ms_of, pushed, row_of
+from zsched.core.runs import Job, RunStatus, ms_of, of_job, row_of
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import Tracker
 from zsched.storage.connection import Wire
@@ -114,7 +114,7 @@ class _Case:
         if self.goes_on:
             word, row, packed = "again", f"{run_id} {job.attempt + 1} {why}", ""
         else:
-            seen = as_seen(pushed(run_id, self.run.fired_us, self.run.is_uncertain), job)
+            seen = of_job(run_id, job, self.run.fired_us, self.run.is_uncertain)
             word, row = "end", row_of(replace(seen, status=RunStatus.LOST, ended_ms=now_ms, error=why))
             packed = b64encode(zlib.compress(f"AbandonedJobError: {why}".encode())).decode()
         return Dead(self.run.id, run_id, job.status, mark, " ".join(self.members), word, row, packed)
@@ -168,10 +168,9 @@ class LostRuns:
         """The lapsed entries of runs that look like ours."""
         found = {}
         for run_id, members in lapsed.items():
-            parts = RunId.ours(run_id, self._keys.namespace)
-            if parts is not None:
-                id = parts.schedule_id
-                found[id, run_id[len(id) + 1 :]] = members
+            key = RunId.key(run_id, self._keys.namespace)
+            if key is not None:
+                found[key] = members
         return found
 
     def _seen(self, open: Iterable[tuple[OpenRun, Sequence[str]]]) -> list[_Case]:

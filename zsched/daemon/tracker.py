@@ -31,7 +31,7 @@ import structlog
 from zsched.archive.openruns import Key, OpenRun, OpenRuns
 from zsched.core.log import Position
 from zsched.core.run_id import RunId
-from zsched.core.runs import BAD, Job, Run, RunStatus, as_seen, pushed, row_of
+from zsched.core.runs import BAD, Job, Run, RunStatus, of_job, row_of
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
 from zsched.storage.connection import Wire
@@ -44,7 +44,8 @@ from zsched.storage.registries import Registries
 log = structlog.get_logger(__name__)
 
 _EVERY_MS: Final = 250.0  # from one step to the next
-_ROUND_EVERY: Final = 8  # steps, for a part of a round: it takes some of the interpreter from the thread that fires
+_SELDOM_MS: Final = 500.0  # while nothing ends
+_ROUND_EVERY_MS: Final = 2000.0  # a part of a round: it takes some of the interpreter from the thread that fires
 _LOOKED_AT: Final = 5000  # rows of the state in a part, of which most may wait: 2.5 ms (measured)
 _LOOKED_AT_FIRST: Final = 20_000  # in a term's first round, which finds what ended when nobody led
 _ASKED: Final = 1000  # open runs in a part
@@ -59,10 +60,10 @@ class Tracker:
     """What a leader does about runs that end. ``name`` and ``every_ms`` are for the warden."""
 
     name: Final = "tracker"
-    every_ms: Final = _EVERY_MS
 
     def __init__(self, archiver: Archiver, keys: Keys) -> None:
         self._archiver, self._keys = archiver, keys
+        self.every_ms = _EVERY_MS
         self._endings = Endings()
         self._ended: dict[Key, int] = {}  # not yet written down, with the steps for which they are waited for
         self._around: Key | None = None  # where the round goes on: also in another term
@@ -97,8 +98,9 @@ class Tracker:
         if path is None:
             return False
         self._note(self._endings.look(self._registries))
-        self._steps += 1
-        is_round = self._first_rounds > 0 or self._steps % _ROUND_EVERY == 0
+        self._until_round_ms -= self.every_ms
+        self.every_ms = _EVERY_MS if self._ended else _SELDOM_MS
+        is_round = self._until_round_ms <= 0
         if not self._ended and not is_round:
             return False
         with OpenRuns(path) as runs:
@@ -120,7 +122,7 @@ class Tracker:
         """Begin anew, in a term and with a state."""
         self._of = of
         self._written: Position | None = None  # the last entry that it wrote
-        self._steps = 0
+        self._until_round_ms = 0.0
         self._first_rounds = 1 if self._around is None else 2  # until all of the state was seen once
 
     def _is_late_enough(self, as_of: Position, term: Term) -> bool:
@@ -133,10 +135,9 @@ class Tracker:
     def _note(self, ended: Iterable[str]) -> None:
         """Jobs that ended; only ours count, if they look so."""
         for run_id in ended:
-            parts = RunId.ours(run_id, self._keys.namespace)
-            if parts is not None:
-                id = parts.schedule_id
-                self._ended[id, run_id[len(id) + 1 :]] = _PATIENCE
+            key = RunId.key(run_id, self._keys.namespace)
+            if key is not None:
+                self._ended[key] = _PATIENCE
 
     def _given_up(self) -> list[Key]:
         """What the archive did not have as open for long."""
@@ -148,6 +149,7 @@ class Tracker:
         """A part of the open runs, round after round."""
         if not is_round:
             return ()
+        self._until_round_ms = _ROUND_EVERY_MS
         found, self._around = runs.next(self._around, _LOOKED_AT_FIRST if self._first_rounds else _LOOKED_AT, _ASKED)
         if self._around is None:
             self._first_rounds = max(self._first_rounds - 1, 0)
@@ -167,7 +169,7 @@ class Tracker:
         """Those that RQ is done with, in the order in which they ended: so failures in a row are counted."""
         over: list[tuple[int, Over]] = []
         for one, job in zip(open, self._jobs.look([one.run_id for one in open]), strict=True):
-            run = as_seen(pushed(one.run_id, one.fired_us, one.is_uncertain), job)
+            run = of_job(one.run_id, job, one.fired_us, one.is_uncertain)
             if run.is_over:
                 seen = "gone" if job is None else job.seen
                 over.append((run.ended_ms or 0, _over(run, seen)))
@@ -179,7 +181,7 @@ class Tracker:
         """Those that ended once more than was recorded."""
         over = []
         for known, job in zip(before, self._jobs.look([run.id for run in before]), strict=True):
-            run = as_seen(pushed(known.id, known.fired_us or 0, known.is_uncertain), job)
+            run = of_job(known.id, job, known.fired_us, known.is_uncertain)
             if job is not None and run.is_over and (run.ended_ms or 0) > (known.ended_ms or 0):
                 over.append(_over(replace(run, attempt=known.attempt + 1), job.seen))
         return over

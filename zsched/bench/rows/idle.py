@@ -18,7 +18,7 @@ _SETTLE_S = 1.0  # after the archive has caught up
 
 def measure(arena: Arena) -> Result:
     """The row ``idle``."""
-    count, seconds = arena.size(1_000_000, 20_000), arena.size(10, 3)
+    count, seconds = arena.size(1_000_000, 20_000), arena.size(60, 3)
     result = Result("idle", f"CPU of the daemon over {seconds} s, nothing due")
     with arena.redis() as ground:
         one = Contestant("zsched", f"{count:,} pending", "% of a core", partial(_zsched, arena, ground, count, seconds))
