@@ -13,8 +13,8 @@ from datetime import datetime
 from zsched.core.arguments import check_id, choice, instant_ms, zone_name
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.log import Entry, Position
-from zsched.core.lookback import OPEN, Lookback, Occurrence, Wanted
-from zsched.core.runs import Run, RunStatus
+from zsched.core.lookback import Lookback, Occurrence, Wanted
+from zsched.core.runs import OPEN, Run, RunStatus
 from zsched.core.story import Chronicle, Source, Story, tell
 from zsched.errors import InvalidSchedule
 from zsched.storage.inquiry import Inquiry

@@ -24,7 +24,6 @@ from zsched.core.log import Entry
 from zsched.core.lookback import (
     KINDS,
     MOST_OPEN,
-    OPEN,
     Lookback,
     Occurrence,
     Wanted,
@@ -32,7 +31,7 @@ from zsched.core.lookback import (
     newest_first,
     only_ends,
 )
-from zsched.core.runs import RunStatus
+from zsched.core.runs import OPEN, RunStatus
 
 _LOOKED_AT: Final = 20_000  # entries
 _LOOKED_AT_FOR_OPEN: Final = 2000  # of them, in search of runs that ended a moment ago

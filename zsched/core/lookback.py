@@ -17,9 +17,8 @@ from typing import Any, Final
 
 from zsched.core.changes import Change, What
 from zsched.core.log import Entry
-from zsched.core.runs import OVER, Run, RunStatus, ended_as, of_row, pushed, row_of
+from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_as, of_row, pushed, row_of
 
-OPEN: Final = frozenset(RunStatus) - OVER
 MOST_OPEN: Final = 1000  # runs that may have become what is wanted, for RQ to be asked
 # Kinds of entries that tell of occurrences or runs; ``scan`` stands in archives only. The others need not be read.
 KINDS: Final = frozenset("fire advance enqueue run_now end again restore quarantine cancel resume scan".split())

@@ -36,7 +36,8 @@ class RunStatus(Enum):
 
 
 _OPEN: Final = (RunStatus.QUEUED, RunStatus.RUNNING)  # a tuple: to hash an Enum takes a µs
-OVER: Final = frozenset(RunStatus) - set(_OPEN)
+OPEN: Final = frozenset(_OPEN)
+OVER: Final = frozenset(RunStatus) - OPEN
 BAD: Final = (RunStatus.FAILED, RunStatus.LOST)
 
 GONE: Final = "RQ's job is gone: somebody deleted it, or it ended and was forgotten before anybody looked"

@@ -136,7 +136,7 @@ def _fired(change: Change, tz: str, context: str) -> str:
 
 
 def _enqueued(change: Change, tz: str, _: str) -> str:
-    what = "run now, on request" if change.why else "enqueued"
+    what = f"{change.why}, on request" if change.why else "enqueued"  # run now; retry of <run id>
     return f"{what}{_by(change)}; run {change.run_id}"
 
 

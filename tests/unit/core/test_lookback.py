@@ -10,8 +10,8 @@ from hypothesis import strategies as some
 
 from zsched.core.changes import OUTCOMES, Change, What
 from zsched.core.log import Entry
-from zsched.core.lookback import MOST_OPEN, OPEN, Lookback, Occurrence, Wanted, is_push, kept, only_ends
-from zsched.core.runs import OVER, Run, RunStatus, of_row, row_of
+from zsched.core.lookback import MOST_OPEN, Lookback, Occurrence, Wanted, is_push, kept, only_ends
+from zsched.core.runs import OPEN, OVER, Run, RunStatus, of_row, row_of
 
 T_US = 1_800_000_000_000_000
 ALL = frozenset(RunStatus)
