@@ -416,9 +416,26 @@ def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(
     for _ in range(3):
         losing.step()
     losing.follows = True
-    losing.step()
+    for _ in range(2 * tracker._PATIENCE):
+        losing.tracker.step(losing.leader.term)
+        losing.step()
 
     assert [run_id] == [run.id for run in ends(losing.link)]
+
+
+def test_a_number_of_retries_that_is_none_keeps_nobody_else_from_being_found(
+    losing: Losing, client: Client, redis_client: redis.Redis
+) -> None:
+    odd, good = (taken(redis_client, client.enqueue(FUNC, id=id, retry=1).run_id) for id in ("odd", "good"))
+    redis_client.hset(KEYS.job(odd), "retries_left", "²")
+    for run_id in (odd, good):
+        redis_client.hset(KEYS.job(run_id), "status", "started")
+        redis_client.zadd("rq:wip:default", {f"{run_id}:x": redis_client.time()[0]})
+        lapse(redis_client, run_id)
+
+    losing.step()
+
+    assert ([good], [odd]) == ([row.run_id for row in agains(losing.link)], [run.id for run in ends(losing.link)])
 
 
 def test_others_jobs_that_lapsed_are_left_to_rq(losing: Losing, redis_client: redis.Redis) -> None:

@@ -419,7 +419,9 @@ def test_jobs_of_others_are_nobodys_runs(tracking: Tracking, client: Client, red
     client.enqueue(FUNC, id="a")
     tracking.step()
     finish(redis_client, "report-1795277135295", "8b1f7f9a-1c4e-4e0f-9d53-446655440000", "a-1-nother", "x")
+    finish(redis_client, "x-" + "1" * 5000)
     redis_client.set("rq:failed:default", "not a registry")
+    redis_client.zadd("rq:finished:default", {"never": "-inf", "ever": "+inf"})
 
     for _ in range(tracker._PATIENCE + 1):
         tracking.step()
@@ -434,7 +436,7 @@ def test_a_run_that_somebody_put_into_its_queue_again_is_recorded_again(
     run = client.enqueue(FUNC, id="a").run_id
     tracking.step()
     now_s = redis_client.time()[0]
-    redis_client.hset(KEYS.job(run), mapping={"status": "failed", "ended_at": rq_time(now_s * 1000 - 1)})
+    redis_client.hset(KEYS.job(run), mapping={"status": "failed", "ended_at": rq_time(now_s * 1000 - 2000)})
     redis_client.zadd("rq:failed:default", {run: now_s + 31_536_000})
     tracking.step()
     redis_client.zrem("rq:failed:default", run)

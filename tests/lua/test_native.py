@@ -75,6 +75,19 @@ def test_a_due_job_is_queued_as_rqs_scheduler_would(led: Ground) -> None:
     assert from_ms(reply.now_ms) == job.enqueued_at
 
 
+def test_a_job_that_is_due_in_two_registries_is_pushed_once(led: Ground) -> None:
+    _delay(led, "a")
+    _delay(led, "a", queue="mail")
+
+    first = _native(led, "default", "mail")
+    led.pass_time(PATIENCE_MS)
+    second = _native(led, "default", "mail")
+
+    assert (1, 0) == (first.pushed, second.pushed)
+    assert (["a"], []) == (led.queue(), led.queue("mail"))
+    assert ([], []) == (_waiting(led), _waiting(led, "mail"))
+
+
 def test_what_rqs_scheduler_writes_is_written_field_by_field(led: Ground) -> None:
     for id in ("ours", "rqs"):
         _delay(led, id, queue=id, timeout=None, ttl=500, retry=Retry(max=3, interval=60), meta={"a": 1})

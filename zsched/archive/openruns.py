@@ -16,7 +16,8 @@ from zlib import crc32
 from zsched.archive.file import converted
 from zsched.archive.history import History
 from zsched.core.changes import What
-from zsched.core.runs import Run, of_row
+from zsched.core.lookback import run_that_ended
+from zsched.core.runs import Run
 
 _IS_OPEN: Final = "SELECT t, note FROM live WHERE life = ? AND id = ? AND run = ? AND place = 'open'"
 _PART: Final = "FROM live WHERE life = ? AND (id, run) > (?, ?) ORDER BY id, run LIMIT"
@@ -80,7 +81,7 @@ class OpenRuns(History):
             for _, _, changes in islice(self._of(id, crc32(id.encode())), _LOOKED_BACK):
                 for change in reversed(changes):
                     if change.what is What.RUN_ENDED and change.run_id == run_id:
-                        return of_row(run_id, change.why, change.record)
+                        return run_that_ended(change)
         return None
 
     def next(self, after: Key | None, looked_at: int, limit: int) -> tuple[list[OpenRun], Key | None]:

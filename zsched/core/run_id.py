@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_RUN_ID = re.compile(r"(?P<schedule>[A-Za-z0-9_-]+)-(?P<ms>\d+)(?:-n(?P<namespace>[a-z0-9_]+))?(?:-r(?P<rerun>\d+))?")
-
+_RUN_ID = re.compile(
+    r"(?P<schedule>[A-Za-z0-9_-]+)-(?P<ms>[0-9]{1,18})(?:-n(?P<namespace>[a-z0-9_]+))?(?:-r(?P<rerun>[0-9]{1,18}))?"
+)
 _ID = re.compile(r"[A-Za-z0-9_-]+")
-_MS_DIGITS = range(11, 15)  # of the time in a run id: others' job ids may look like ours but for that
+_MS_DIGITS = range(11, 14)  # of the time in a run id: others' job ids may look like ours but for that
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,8 +86,8 @@ class Job(NamedTuple):
         """Which attempt this is, from 1."""
         if not self.retries_left and not self.returned:
             return 1
-        failed = max(_whole(self.retries) - _whole(self.retries_left), 0) if self.retries_left else 0
-        return 1 + failed + _whole(self.returned)
+        failed = max(whole(self.retries) - whole(self.retries_left), 0) if self.retries_left else 0
+        return 1 + failed + whole(self.returned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def of_job(run_id: str, job: Job | None, fired_us: int | None, is_uncertain: boo
     if status is RunStatus.FAILED and _ABANDONED in error:
         status = RunStatus.LOST
     elif job.status not in _STATUSES:
-        error = f"a foreign hand changed its job: status {job.status!r}"
+        error = f"a foreign hand changed its job: status {job.status[:40]!r}"
     return Run(
         run_id,
         status,
@@ -273,7 +273,8 @@ def _number(told: object, most: int = LAST_MS) -> int | None:
     raise ValueError(f"not an instant: {told!r}")
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
+    """A number that RQ wrote; 0 of anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 

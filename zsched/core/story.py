@@ -170,7 +170,8 @@ class _Teller:
             self._is_recurring = change.run_id is None
         elif what in _ADVANCES and change.next_ms is not None:
             self._is_recurring = True
-        if what in (*_OF_RUNS, What.PUSHED_AGAIN) or (what is What.QUARANTINED and change.run_id):
+        is_retry = what is What.ENQUEUED and change.why.startswith("retry")
+        if is_retry or what in (*_OF_RUNS, What.PUSHED_AGAIN) or (what is What.QUARANTINED and change.run_id):
             return  # of a run: the schedule is where it was
         if what in (What.CANCELLED, What.WITHDRAWN) or (what is What.ENQUEUED and not change.why):
             self.is_there = False  # what is enqueued takes the place of what waited

@@ -19,10 +19,13 @@ Clocks: the entry in ``rq:wip`` lapses by the worker's clock, the key of its exe
 So a worker whose clock is behind is not taken for dead, and one whose clock is ahead is found as much later.
 
 Not guaranteed: that a run which is lost did not happen. A worker that was only paused, or cut off from Redis, for
-longer than its heartbeat goes on when it comes back: at least once. RQ's ``on_failure`` callbacks are not called, as
-that would need a worker. While more than 10,000 runs that were pushed at the front of a queue stand there, what was
-lost before it began is not found. A job that RQ has among those on their way (``rq:queue:<queue>:intermediate``) is
-left to RQ's workers, which fail it after a minute, unless its execution lapsed.
+longer than its heartbeat goes on when it comes back: at least once. So does one of RQ's SimpleWorker without a timeout
+that takes longer than seven minutes, for which it beats once; and RQ's own cleanup that has just read the job pushes
+too. RQ's ``on_failure`` callbacks are not called, as that would need a worker, and jobs that depend on it wait on.
+While more than 10,000 runs that were pushed at the front of a queue stand there, what was lost before it began is not
+found; nor is one that says ``started`` without an entry in ``rq:wip``. In a queue that is longer than that, one that a
+worker put back by a clock that is behind may be taken for lost. A job that RQ has among those on their way
+(``rq:queue:<queue>:intermediate``) is left to RQ's workers, which fail it after a minute, unless its execution lapsed.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ from zsched.archive.openruns import Key, OpenRun, OpenRuns
 from zsched.core.log import Position
 from zsched.core.model import OnLost
 from zsched.core.run_id import RunId
-from zsched.core.runs import Job, RunStatus, ms_of, of_job, row_of
+from zsched.core.runs import Job, RunStatus, ms_of, of_job, row_of, whole
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import Tracker
 from zsched.storage.connection import Wire
@@ -104,8 +107,7 @@ class _Case:
     @property
     def goes_on(self) -> bool:
         """Whether it is to be tried again."""
-        left = self.job.retries_left
-        return self.job.on_lost != OnLost.FAIL.value and left.isdigit() and int(left) > 0
+        return self.job.on_lost != OnLost.FAIL.value and whole(self.job.retries_left) > 0
 
     def dead(self, now_ms: int) -> Dead:
         """What lost.lua is told of it."""

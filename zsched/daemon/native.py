@@ -62,7 +62,7 @@ class Native:
 
     def __init__(self, jobs: NativeJobs, chosen: bool | tuple[str, ...], clock: Clock) -> None:
         self._jobs, self._clock, self._serves_all = jobs, clock, chosen is True
-        self._named = [] if isinstance(chosen, bool) else [name.encode() for name in chosen]
+        self._named = [] if isinstance(chosen, bool) else [name.encode() for name in dict.fromkeys(chosen)]
         self._batch = Batch(_MOST, _TARGET_MS)
         self.begin()
 

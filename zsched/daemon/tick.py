@@ -88,13 +88,13 @@ class Ticker:
         fired = self._dispatch.fire(term, self._server_clock.window(), self._fire_batch.size)
         self.observe(fired.now_ms, sent_ms)
         if isinstance(fired, Stopped):
-            return self._stopped(fired)
+            return self._stopped(term, fired)
         self._fire_batch.learn(self._clock.monotonic_ms() - sent_ms, fired.looked)
         self._tell(fired)
         if fired.recurring:
             stopped = self._advance(term, fired.recurring, fired.now_ms)
             if stopped:
-                return self._stopped(stopped)
+                return self._stopped(term, stopped)
         has_more = bool(fired.recurring) or (fired.next_ms is not None and fired.next_ms <= fired.now_ms)
         look = self._native.look_if_due(term, fired.now_ms, is_busy=has_more)
         if has_more or look.has_more:  # next times of recurring ones may be earlier than fire's answer
@@ -120,14 +120,19 @@ class Ticker:
             self._tell_advanced(part, words)
         return None
 
-    def _stopped(self, stopped: Stopped) -> Tick:
+    def _stopped(self, term: Term, stopped: Stopped) -> Tick:
+        """A hold is about what zsched lost; RQ's own jobs go on meanwhile, but not when the clock jumped."""
         if stopped.word == "HELD" and stopped.until_ms is not None:
             if not self._is_held:
                 log.info(
                     "fire_held", for_ms=stopped.until_ms - stopped.now_ms, reason="this Redis is new, or restarted"
                 )
             self._is_held = True
-            return Tick(wait_ms=float(stopped.until_ms - stopped.now_ms))
+            look = self._native.look_if_due(term, stopped.now_ms, is_busy=False)
+            if look.has_more:
+                return Tick(has_more=True)
+            next_ms = min(stopped.until_ms, look.next_ms or stopped.until_ms)
+            return Tick(wait_ms=float(max(next_ms - stopped.now_ms, 1)))
         return Tick(wait_ms=_RETRY_JUMPED_MS)
 
     def _tell_advanced(self, part: Sequence[tuple[DueRecurring, Plan]], words: Sequence[str]) -> None:

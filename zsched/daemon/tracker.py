@@ -31,7 +31,7 @@ import structlog
 from zsched.archive.openruns import Key, OpenRun, OpenRuns
 from zsched.core.log import Position
 from zsched.core.run_id import RunId
-from zsched.core.runs import BAD, Job, Run, RunStatus, of_job, row_of
+from zsched.core.runs import BAD, GONE, Job, Run, RunStatus, of_job, row_of
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
 from zsched.storage.connection import Wire
@@ -51,6 +51,8 @@ _LOOKED_AT_FIRST: Final = 10_000  # in a term's first round, which finds what en
 _ASKED: Final = 1000  # open runs in a part
 _AT_ONCE: Final = 200  # runs per script: Redis does nothing else meanwhile
 _REQUEUED: Final = 20  # runs in one step that are looked for among those that ended before
+_SAME_END_MS: Final = 1000  # two writers of one end may be so far apart
+_WAITING: Final = 100_000  # ends that are waited for, or looked for among earlier ones; rounds find what is more
 _PATIENCE: Final = 40  # steps, for the archive to learn of the push of a run that ended
 _HANDED_OVER: Final = 5000  # runs met in their queues, until somebody asks for them
 _CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
@@ -66,6 +68,7 @@ class Tracker:
         self.every_ms = _EVERY_MS
         self._endings = Endings()
         self._ended: dict[Key, int] = {}  # not yet written down, with the steps for which they are waited for
+        self._over_before: deque[Key] = deque(maxlen=_WAITING)  # not open: over before, or nobody's
         self._around: Key | None = None  # where the round goes on: also in another term
         self._queued: deque[tuple[OpenRun, Job]] = deque(maxlen=_HANDED_OVER)
         self._told: tuple[str, Position] | None = None  # the last entry of others that says of runs that they are over
@@ -97,7 +100,8 @@ class Tracker:
         path = self._archiver.path
         if path is None:
             return False
-        self._note(self._endings.look(self._registries))
+        is_first = self._of is None or self._of[0] != term.token  # what ended before it led was archived long ago
+        self._note(self._endings.look(self._registries), 0 if is_first else _PATIENCE)
         self._until_round_ms -= self.every_ms
         self.every_ms = _EVERY_MS if self._ended else _SELDOM_MS
         is_round = self._until_round_ms <= 0
@@ -112,7 +116,9 @@ class Tracker:
             ended = runs.among(self._ended)
             for one in ended:
                 del self._ended[one.id, one.run]
-            before = [run for key in self._given_up() if (run := runs.last_end(key)) is not None]
+            self._give_up()
+            some = [self._over_before.popleft() for _ in range(min(_REQUEUED, len(self._over_before)))]
+            before = [run for key in some if (run := runs.last_end(key)) is not None]
             asked = {run.run_id: run for run in ended} | {run.run_id: run for run in self._go_around(runs, is_round)}
         self._track(term, as_of, [*self._over_of(list(asked.values())), *self._requeued(before)])
         self._archiver.wait_until(self._written, _CATCH_UP_S)
@@ -132,18 +138,17 @@ class Tracker:
         told = self._told[1] if self._told is not None and self._told[0] == term.token else None
         return as_of.epoch == term.epoch and all(one is None or as_of.order >= one.order for one in (written, told))
 
-    def _note(self, ended: Iterable[str]) -> None:
+    def _note(self, ended: Iterable[str], patience: int) -> None:
         """Jobs that ended; only ours count, if they look so."""
         for run_id in ended:
             key = RunId.key(run_id, self._keys.namespace)
-            if key is not None:
-                self._ended[key] = _PATIENCE
+            if key is not None and (patience == 0 or len(self._ended) < _WAITING):
+                self._ended[key] = patience
 
-    def _given_up(self) -> list[Key]:
-        """What the archive did not have as open for long."""
-        given_up = [key for key, steps in self._ended.items() if steps <= 1]
+    def _give_up(self) -> None:
+        """Wait no longer for what the archive did not have as open for so long."""
+        self._over_before.extend(key for key, steps in self._ended.items() if steps == 1)
         self._ended = {key: steps - 1 for key, steps in self._ended.items() if steps > 1}
-        return given_up[:_REQUEUED]
 
     def _go_around(self, runs: OpenRuns, is_round: bool) -> Sequence[OpenRun]:
         """A part of the open runs, round after round."""
@@ -182,7 +187,8 @@ class Tracker:
         over = []
         for known, job in zip(before, self._jobs.look([run.id for run in before]), strict=True):
             run = of_job(known.id, job, known.fired_us, known.is_uncertain)
-            if job is not None and run.is_over and (run.ended_ms or 0) > (known.ended_ms or 0):
+            is_later = (run.ended_ms or 0) > (known.ended_ms or 0) + _SAME_END_MS
+            if job is not None and run.is_over and is_later:
                 over.append(_over(replace(run, attempt=known.attempt + 1), job.seen))
         return over
 
@@ -192,5 +198,5 @@ def _over(run: Run, seen: str) -> Over:
 
 
 def _counts(run: Run) -> str:
-    """How a run's end counts in its schedule's row of failures."""
-    return "!" if run.status in BAD else "+" if run.status is RunStatus.SUCCEEDED else "-"
+    """How a run's end counts in its schedule's row of failures; of one that RQ forgot nobody knows."""
+    return "!" if run.status in BAD and run.error != GONE else "+" if run.status is RunStatus.SUCCEEDED else "-"

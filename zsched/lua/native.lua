@@ -35,6 +35,7 @@ local later_s = string.format('%.1f', math.floor(now_ms / 1000) + PATIENCE_S + 0
 local next_ms, looked = '', 0
 local others, broken, odd = {}, {}, {}
 local job_keys, special = {}, {}  -- what is pushed; by key, further fields and a time to live
+local taken = {}  -- by key: in whose registry it was
 local served, ours = {}, {}  -- queues, each with its keys and what leaves its registry; locks that are given up
 
 local function is_of_type(key, wanted)
@@ -62,7 +63,9 @@ local function take(queue, id)
     return 'WRONGTYPE'
   end
   local status, origin, timeout, ttl, ended_at, at_front, at_front_on_retry = unpack(job)
-  if status ~= 'scheduled' then
+  if taken[job_key] then
+    return 'scheduled for ' .. taken[job_key] .. ' too'
+  elseif status ~= 'scheduled' then
     return status or redis.call('EXISTS', job_key) == 1 and 'no status' or 'gone'
   end
   local has_ttl = ttl and #ttl < 12 and string.find(ttl, '^[1-9]%d*$')
@@ -73,7 +76,7 @@ local function take(queue, id)
       add(special[job_key].fields, 'timeout', DEFAULT_TIMEOUT_S)
     end
   end
-  job_keys[#job_keys + 1] = job_key
+  job_keys[#job_keys + 1], taken[job_key] = job_key, queue
   push(queue, id, is_set(at_front) or is_set(at_front_on_retry) and ended_at and ended_at ~= '')
 end
 

@@ -20,6 +20,8 @@ _PAGE: Final = 5000  # members in one reply: 0.7 ms of Redis
 _PIPELINED: Final = 500  # commands in flight
 _SAMPLE: Final = 10  # members of one registry
 
+_NEVER: Final = (b"inf", b"-inf")  # when RQ forgets it
+
 Span = tuple[str, int, int]  # a registry's key, and from which score to which
 
 
@@ -143,4 +145,4 @@ def _range(span: Span, offset: int) -> tuple[Any, ...]:
 
 def _scored(flat: Sequence[bytes]) -> list[tuple[bytes, int]]:
     """Members with their scores; those that RQ keeps for ever have none that says when they ended."""
-    return [(id, int(float(score))) for id, score in zip(flat[::2], flat[1::2], strict=True) if score != b"inf"]
+    return [(id, int(float(score))) for id, score in zip(flat[::2], flat[1::2], strict=True) if score not in _NEVER]

@@ -61,7 +61,7 @@ def test_rqs_statuses_are_all_known() -> None:
 
 
 def test_of_what_rq_holds_nothing_the_run_is_lost() -> None:
-    assert replace(PUSHED, status=RunStatus.LOST, error=GONE) == as_seen(PUSHED, None)
+    assert replace(PUSHED, status=RunStatus.LOST, error=GONE, queued_ms=None) == as_seen(PUSHED, None)
 
 
 def test_a_run_that_is_over_stays_so() -> None:

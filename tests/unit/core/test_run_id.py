@@ -1,0 +1,45 @@
+"""Run ids: what is read from them, and whose they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from zsched.core.run_id import RunId, schedule_of
+
+MS = "1795277135295"
+
+
+@pytest.mark.parametrize(
+    ("run_id", "namespace", "key"),
+    [
+        (f"a-{MS}", "default", ("a", MS)),
+        (f"a-b-{MS}", "default", ("a-b", MS)),
+        (f"a-{MS}-r7", "default", ("a", f"{MS}-r7")),
+        (f"a-{MS}-nmail", "mail", ("a", f"{MS}-nmail")),
+        (f"a-{MS}-nmail-r7", "mail", ("a", f"{MS}-nmail-r7")),
+        (f"a-{MS}-nmail", "default", None),
+        (f"a-{MS}", "mail", None),
+        ("a-1795", "default", None),
+        ("import-20240115093000", "default", None),
+        ("8b1f7f9a-1c4e-4e0f-9d53-446655440000", "mail", None),
+        (f"a b-{MS}", "default", None),
+        (f"-{MS}", "default", None),
+        (f"a-{'1' * 5000}", "default", None),
+        (f"a-{MS}-r{'1' * 5000}", "default", None),
+        ("a-١٧٩٥٢٧٧١٣٥٢٩٥", "default", None),
+        ("", "default", None),
+    ],
+)
+def test_a_key_is_given_of_what_may_be_a_run_of_the_namespace(
+    run_id: str, namespace: str, key: tuple[str, str] | None
+) -> None:
+    assert key == RunId.key(run_id, namespace)
+    assert (key is None) == (RunId.ours(run_id, namespace) is None)
+
+
+@pytest.mark.parametrize("run_id", [f"a-b-{MS}", f"a-b-{MS}-r1", f"a-b-{MS}-nmail", f"a-b-{MS}-nmail-r1"])
+def test_the_schedule_is_what_stands_before_the_time(run_id: str) -> None:
+    parts = RunId.parse(run_id)
+
+    assert parts is not None
+    assert ("a-b", "a-b", int(MS)) == (parts.schedule_id, schedule_of(run_id), parts.nominal_ms)
