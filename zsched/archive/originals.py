@@ -17,13 +17,12 @@ from zsched.archive.file import converted
 from zsched.archive.history import History
 from zsched.archive.records import SCAN, Arguments, reader, scanned, with_arguments
 from zsched.archive.retention import first_since
-from zsched.core.changes import Change, What
 from zsched.core.held import OWN
 from zsched.core.log import Entry, Puts, Texts, UnknownEntry, restored, text
+from zsched.core.lookback import is_push
 from zsched.core.run_id import RunId
 
 _LOOKED_AT: Final = 5000  # entries of one schedule, each way, in search of the push: whoever asks waits for 2 s
-_PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN})
 _RECORDS: Final = "('put', 'put_recurring', 'enqueue', 'restore', 'scan')"  # kinds that hold one
 _ENTRY: Final = f"SELECT {body.COLUMNS} FROM entry WHERE n = ?"
 
@@ -63,14 +62,16 @@ class Originals(History):
 
     def _push(self, id: str, run_id: str, nominal_ms: int) -> tuple[int, Entry] | None:
         """The entry that pushed it and its number: as a rule at its time or later, a one-shot on request before."""
-        key = crc32(id.encode())
+        key, ms = crc32(id.encode()), b"%d" % nominal_ms
         from_n = first_since(self._db, nominal_ms * 1000, self._last_n)
         for numbers in (self._numbers(key, from_n), self._numbers(key, 0, "DESC")):
             for n in islice(numbers, _LOOKED_AT):
                 row = self._db.execute(_ENTRY, (n,)).fetchone()
                 if row is not None:  # else forgotten by age
                     entry = body.entry_of(row)
-                    if any(change.run_id == run_id and _is_push(change) for change in self._changes(entry)):
+                    if not any(ms in each for each in entry.body):  # quicker than to read all of an entry
+                        continue
+                    if any(change.run_id == run_id and is_push(change) for change in self._changes(entry)):
                         return n, entry
         return None
 
@@ -130,7 +131,3 @@ class Originals(History):
         if not fields[b"data"]:
             return None
         return [each for name, value in fields.items() if not name.startswith(OWN.encode()) for each in (name, value)]
-
-
-def _is_push(change: Change) -> bool:
-    return change.what in _PUSHES or (change.what is What.FOUND and change.why == "open")

@@ -26,7 +26,7 @@ from zsched.core.changes import Change, What, changes
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
 from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.core.model import iso
-from zsched.core.story import local_text, sentence
+from zsched.core.sentences import local_text, sentence
 from zsched.errors import RedisUnavailable
 from zsched.storage.keys import Keys
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from zsched.cli.tables import lines, shortened
+from zsched.cli.tables import lines
 from zsched.core.runs import Run
-from zsched.core.sentences import duration_text, local_text, note_text
+from zsched.core.sentences import duration_text, local_text, note_text, shortened
 
 CELLS: Final = ("STATE", "WAITED", "TOOK")
 _HEADER: Final = ("RUN", "FIRED", *CELLS, "WORKER", "ERROR OR NOTE")

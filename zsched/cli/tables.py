@@ -29,8 +29,3 @@ def pairs(fields: Iterable[tuple[str, str]]) -> Iterator[str]:
 def printable(text: str) -> str:
     """*text* without control characters."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def shortened(text: str, width: int) -> str:
-    """*text* cut to *width* characters."""
-    return text if len(text) <= width else text[: width - 1] + "…"

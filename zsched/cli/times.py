@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.story import local_text as local_text
+from zsched.core.sentences import local_text as local_text
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
 

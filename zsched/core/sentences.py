@@ -95,9 +95,9 @@ def note_text(note: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={shortened(json.dumps(value, ensure_ascii=False))}" for name, value in note.items())
 
 
-def shortened(text: str) -> str:
-    """*text*, cut where it is too long for a line."""
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+def shortened(text: str, width: int = _LONGEST) -> str:
+    """*text* cut to *width* characters."""
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 # -- a change each ------------------------------------------------------------------------------------

@@ -15,10 +15,7 @@ from zsched.core.changes import Change, What
 from zsched.core.lookback import run_that_ended
 from zsched.core.model import Schedule, iso
 from zsched.core.runs import Run
-from zsched.core.sentences import duration_text as duration_text
-from zsched.core.sentences import local_text as local_text
-from zsched.core.sentences import sentence as sentence
-from zsched.core.sentences import standing, state_text
+from zsched.core.sentences import local_text, sentence, standing, state_text
 
 LATE_MS: Final = 1000.0  # a fire later than this is explained
 

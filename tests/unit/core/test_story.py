@@ -11,7 +11,8 @@ from zsched.core.changes import Change, What
 from zsched.core.clock import LAST_MS
 from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.core.runs import GONE, Run, RunStatus, pushed, row_of
-from zsched.core.story import Chronicle, Source, Story, duration_text, local_text, sentence, tell
+from zsched.core.sentences import duration_text, local_text, sentence
+from zsched.core.story import Chronicle, Source, Story, tell
 
 DUE_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 DUE = "2026-01-01 00:00:00+00:00"

@@ -13,7 +13,7 @@ from zsched.archive import START, History, Recall, default_paths, recalling
 from zsched.config import Settings
 from zsched.core.clock import SystemClock
 from zsched.core.log import Position
-from zsched.core.story import local_text
+from zsched.core.sentences import local_text
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign, ZschedError
 
 _REMEDY: Final = "it cannot be trusted; give another archive with --from FILE"

@@ -13,7 +13,7 @@ from zsched.core.clock import LAST_MS
 from zsched.core.log import Position
 from zsched.core.model import iso
 from zsched.core.recovery import Verdict
-from zsched.core.story import duration_text
+from zsched.core.sentences import duration_text
 
 
 @dataclass(frozen=True, slots=True)
