@@ -120,12 +120,12 @@ def promote(stage: Stage, rng: random.Random) -> None:
     replica.start()
     with Proxy(primary.port) as link, stage.watch() as old:
         new = connect(replica.tcp_url)
-        new.execute_command("REPLICAOF", "127.0.0.1", link.port)
+        new.replicaof("127.0.0.1", link.port)
         eventually(lambda: _is_synced(new, old), within_s=30)
         stage.wait(rng.uniform(0.2, 1.0))
         link.half_open = True
         stage.wait(rng.uniform(0.3, 1.5))
-        new.execute_command("REPLICAOF", "NO", "ONE")
+        new.replicaof("NO", "ONE")
         stage.lost("replica-promoted", brings_back=True)
         stage.move_to(replica)
         new.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import redis
 
@@ -14,7 +15,7 @@ WAITING = "waiting"  # a job in waiting, which belongs to a one-shot that has a 
 _LANES = ("high", "normal", "low")
 
 
-def read(client: redis.Redis) -> list[Place]:
+def read(client: Any) -> list[Place]:
     """Every schedule as often as it stands somewhere, and every job that waits for its time."""
     places = []
     for lane in _LANES:

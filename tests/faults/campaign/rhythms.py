@@ -72,11 +72,11 @@ def _follow(rhythms: dict[str, Rhythm], entry: Entry, covered: dict[tuple[str, i
         put = PutRecurring.of(entry)
         _begin(rhythms, put.id, put.schedule)
     elif entry.kind == "restore":
-        for _, row in restored(entry):
-            if row.is_schedule:
-                rhythms.pop(row.id, None)
-                own = {row.own[n].decode(): row.own[n + 1] for n in range(0, len(row.own), 2)}
-                _begin(rhythms, row.id, own)
+        for _, back in restored(entry):
+            if back.is_schedule:
+                rhythms.pop(back.id, None)
+                own = {back.own[n].decode(): back.own[n + 1] for n in range(0, len(back.own), 2)}
+                _begin(rhythms, back.id, own)
     elif entry.kind == "cancel":
         rhythms.pop(entry.fields()[b"id"].decode(), None)
     elif entry.kind == "advance":

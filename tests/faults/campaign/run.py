@@ -146,8 +146,12 @@ class Campaign:
         """Put a one-shot that is due at once, and see it pushed: nothing holds fire any more."""
         canary = Caller(f"canary{now_us()}", stage.redis.tcp_url, stage.ledger)
         put = partial(canary.client.schedule, receipts.FUNC, after=0, queue=BULK)
-        put_one = lambda id: canary.call("put", id, lambda: put(id=id), is_relative=True)  # noqa: E731
-        told = eventually(lambda: put_one(canary.new_id()), _WELL_S)
+
+        def put_one() -> Any:
+            id = canary.new_id()
+            return canary.call("put", id, lambda: put(id=id), is_relative=True)
+
+        told = eventually(put_one, _WELL_S)
         eventually(lambda: watch.hget(KEYS.job(told.run_id), "status") != b"scheduled", _WELL_S)
 
     # -- the end ----------------------------------------------------------------------------------
@@ -212,11 +216,11 @@ class Campaign:
 
     def _compare(self, stage: Stage, path: Path) -> list[str]:
         """Where the archive's state is not what Redis holds. Runs that a worker had are not in RQ's lists any more."""
-        states = [
+        held_there, kept_here = (
             {key: row for key, row in state.items() if row[0] != "open" and key[0] not in stage.foreign}
             for state in (held_in(stage.redis.tcp_url), state_of(path))
-        ]
-        different = differences(*states, at_most=1000).items()
+        )
+        different = differences(held_there, kept_here, at_most=1000).items()
         told = {key: ", ".join(_differing(held, kept)) for key, (held, kept) in different}
         return [f"{path.name} differs from Redis in {key}: {what}" for key, what in told.items() if what]
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import redis
 
@@ -97,7 +98,7 @@ class QuickHand:
                         self._stopping.wait(_IDLE_S)
             self._stopping.wait(_IDLE_S)
 
-    def _take(self, client: redis.Redis, queue: str) -> int:
+    def _take(self, client: Any, queue: str) -> int:
         """Take a page of *queue*; none of a key that is not a list."""
         try:
             runs = [run.decode() for run in client.lpop(f"rq:queue:{queue}", _PAGE) or []]
