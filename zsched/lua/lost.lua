@@ -130,7 +130,10 @@ for i = 8, #ARGV, 8 do
   local id, run, status, mark, members, word, line, packed = unpack(ARGV, i, i + 7)
   local one = not is_lost[run] and look(run, status, mark, members)
   if one and (word == 'end' or (one.retries_left or 0) >= 1) then
-    one.id, one.packed, one.goes_on = id, packed, word == 'again'
+    one.packed, one.goes_on = packed, word == 'again'
+    if not one.goes_on then
+      count(id, run, '!')
+    end
     local kind = one.goes_on and again or ended
     kind.runs[#kind.runs + 1] = run
     kind.lines[#kind.lines + 1] = line
@@ -141,6 +144,7 @@ if #lost == 0 then
   return {'OK', now_ms, '-', '0', {}, {}, {}}
 end
 
+decide_pauses()
 local entry
 for _, what in ipairs({again, ended}) do
   if #what.runs > 0 then
@@ -155,7 +159,6 @@ for _, one in ipairs(lost) do
     push(one.queue, one.run, one.at_front)
   else
     fail(one)
-    count(one.id, one.run, '!')
   end
 end
 push_all()

@@ -43,5 +43,6 @@ end
 if #rows == 0 then
   return {'OK', now_ms, '-', '0', 0, {}}
 end
+decide_pauses()
 local entry = append('end', {'rows', table.concat(rows, '\n')})
 return {'OK', now_ms, entry, t, #rows, pause_failing()}

@@ -1,11 +1,12 @@
 -- streaks: how many runs of a schedule failed one after the other, and what becomes of it then.
 --
 -- USES   meta's and place's names, paused_key
--- GIVES  count(id, run, verdict), pause_failing() -> list of the schedules that it paused
+-- GIVES  count(id, run, verdict), decide_pauses(), pause_failing() -> list of the schedules that it paused
 --
 -- Counted only of a schedule that asks for it (pause_after). A pause begins the count anew, so that who resumes it
--- gives it as many chances again. Call pause_failing after the entry that says how the runs ended.
-local streaks, last_runs = {}, {}
+-- gives it as many chances again. The first two only read: call them before the first write, and pause_failing after
+-- the entry that says how the runs ended.
+local streaks, last_runs, failing = {}, {}, {}
 
 local function count(id, run, verdict)
   if verdict == '-' then
@@ -20,11 +21,18 @@ local function count(id, run, verdict)
   end
 end
 
+local function decide_pauses()
+  for id, streak in pairs(streaks) do
+    local at = streak.failures >= streak.most and find({id})[1]
+    failing[id] = at and at.place == 'due' and at or nil
+  end
+end
+
 local function pause_failing()
   local done = {}
   for id, streak in pairs(streaks) do
-    local at = streak.failures >= streak.most and find({id})[1]
-    if at and at.place == 'due' then
+    local at = failing[id]
+    if at then
       local note = string.format('%.0f', streak.failures) .. ' failures in a row, the last of run ' .. last_runs[id]
       append('pause', {'id', id, 'lane', at.lane, 'due', at.due_ms, 'note', note})
       leave(id, at)
