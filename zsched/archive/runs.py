@@ -10,6 +10,7 @@ one entry, in 0.6 s where each has an entry of its own (measured; the file cache
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -18,9 +19,9 @@ from zsched.archive import body
 from zsched.archive.file import converted
 from zsched.archive.history import ENTRY, History
 from zsched.archive.retention import first_since
-from zsched.core.changes import Change
+from zsched.core.changes import Change, outcomes
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.log import Entry
+from zsched.core.log import Entry, UnknownEntry
 from zsched.core.lookback import (
     KINDS,
     MOST_OPEN,
@@ -105,7 +106,15 @@ class Runs(History):
         return None
 
     def _seen_by(self, lookback: Lookback) -> Callable[[Entry], bool]:
-        return lambda entry: lookback.see(list(self._changes(entry)))
+        return lambda entry: lookback.see(list(self._outcomes(entry)))
+
+    def _outcomes(self, entry: Entry) -> Iterator[Change]:
+        """What *entry* says of occurrences and runs; of one that cannot be read, nothing."""
+        if entry.kind != "restore":
+            yield from self._changes(entry)
+            return
+        with suppress(UnknownEntry):
+            yield from outcomes(entry, self._suffix)
 
     def _all(self) -> Iterator[_Look]:
         """All that tell of occurrences."""

@@ -4,7 +4,7 @@ What an entry of the log says happened to which schedule: a ``Change`` each, for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
@@ -134,6 +134,15 @@ def changes(entry: Entry, run_suffix: str = "") -> Iterator[Change]:
         yield from _READERS[entry.kind](entry, run_suffix)
 
 
+def outcomes(entry: Entry, run_suffix: str = "") -> Iterator[Change]:
+    """The same without schedules that were put back: a recovery writes one for each. Raises as ``changes``."""
+    if entry.kind == "restore":
+        with reading(entry):
+            yield from _restore(entry, run_suffix, _OUTCOMES_OF_RESTORE)
+    else:
+        yield from changes(entry, run_suffix)
+
+
 def _put(entry: Entry, run_suffix: str) -> Iterator[Change]:
     puts, at_us, entry_id = Puts.of(entry), entry.position.t_us, entry.position.id
     by = _value(puts.shared, b"zs_created_by")
@@ -250,9 +259,9 @@ def _again(entry: Entry, _: str) -> Iterator[Change]:
         yield replace(_of_run(entry, row.run_id, What.RUN_AGAIN, row.why), count=row.attempt)
 
 
-def _restore(entry: Entry, _: str) -> Iterator[Change]:
+def _restore(entry: Entry, _: str, places: Container[bytes] | None = None) -> Iterator[Change]:
     reason = text(entry.body[1])
-    for _at, row in restored(entry):
+    for _at, row in restored(entry, places):
         what, why = _RESTORED.get(row.place, (What.RESTORED, reason))
         run_id = f"{row.id}-{row.run}" if row.run else None
         yield _one(entry, row.id, what, run_id=run_id, nominal_ms=row.due_ms, why=why or reason)
@@ -285,6 +294,7 @@ _RESTORED = {
     "refused": (What.QUARANTINED, "it was not over when Redis lost it, and cannot be pushed: its queue is broken"),
     "gone": (What.WITHDRAWN, ""),
 }
+_OUTCOMES_OF_RESTORE = frozenset(place.encode() for place in _RESTORED)
 _ADVANCED = {
     "fired": (What.FIRED, ""),
     "uncertain": (What.FIRED, "uncertain"),

@@ -13,7 +13,7 @@ it is kept as it is, reported, and never guessed at.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -246,21 +246,26 @@ _RUN_PLACES = ("open", "skipped", "refused")
 RESTORED_HEAD = 8  # texts before the pairs of a row
 
 
-def restored(entry: Entry) -> Iterator[tuple[int, Restored]]:
-    """The rows of a ``restore`` entry, each with where it begins in the body. Raises UnknownEntry."""
+def restored(entry: Entry, places: Container[bytes] | None = None) -> Iterator[tuple[int, Restored]]:
+    """
+    The rows of a ``restore`` entry, each with where it begins in the body; of some *places* alone if they are given.
+    Raises UnknownEntry.
+    """
     with reading(entry):
         body = entry.body
         _expect(body[0] == b"reason" and body[2] == b"archive" and body[4] == b"rows")
         at = 6
         for _ in range(int(body[5])):
-            id, run, place, lane, due, t_us, note, sizes = (text(each) for each in body[at : at + RESTORED_HEAD])
             first = at + RESTORED_HEAD
-            first_own = first + int(sizes.partition(" ")[0])
-            after = first_own + int(sizes.partition(" ")[2])
+            sizes = body[first - 1].partition(b" ")
+            first_own = first + int(sizes[0])
+            after = first_own + int(sizes[2])
             _expect(len(body) >= after)
-            due_ms = any_milliseconds(due)
-            job, own = body[first:first_own], body[first_own:after]
-            yield at, Restored(id, run, place, lane, due_ms, int(t_us), note or None, job, own)
+            if places is None or body[at + 2] in places:
+                id, run, place, lane, due, t_us, note = (text(each) for each in body[at : first - 1])
+                due_ms = any_milliseconds(due)
+                job, own = body[first:first_own], body[first_own:after]
+                yield at, Restored(id, run, place, lane, due_ms, int(t_us), note or None, job, own)
             at = after
 
 
