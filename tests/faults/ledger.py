@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
@@ -26,7 +27,7 @@ def connect(url: str) -> redis.Redis:
     return redis.Redis.from_url(url, protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=20)
 
 
-def entries(client: redis.Redis, kind: str | None = None) -> list[Entry]:
+def entries(client: Any, kind: str | None = None) -> list[Entry]:
     """The log of the namespace "default", or what it has of one *kind*."""
     found = []
     for id, raw in client.execute_command("XRANGE", "zsched:{default}:log", "-", "+"):
@@ -51,7 +52,7 @@ def fired(client: redis.Redis) -> list[tuple[str, int]]:
     return runs
 
 
-def queued(client: redis.Redis, queue: str = "default") -> list[str]:
+def queued(client: Any, queue: str = "default") -> list[str]:
     """The run ids in an RQ queue."""
     return [run.decode() for run in client.lrange(f"rq:queue:{queue}", 0, -1)]
 

@@ -8,8 +8,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import redis
-
 from tests.faults.threads import know
 from zsched import Client
 from zsched.archive import Archive
@@ -49,7 +47,7 @@ State = dict[tuple[str, str], tuple[Any, ...]]
 class Scene:
     """One namespace: ``client``, a leader by hand, and ``follower`` with its ``archive`` in *folder*."""
 
-    def __init__(self, redis_client: redis.Redis, url: str, folder: Path, namespace: str = "default") -> None:
+    def __init__(self, redis_client: Any, url: str, folder: Path, namespace: str = "default") -> None:
         self.redis, self.folder, self.keys = redis_client, folder, Keys(namespace)
         self.client = Client.from_url(url, namespace)
         self.link = Link.from_url(url, 5)
@@ -84,7 +82,7 @@ class Scene:
     @property
     def now_ms(self) -> int:
         seconds, micros = self.redis.time()
-        return seconds * 1000 + micros // 1000 + int(self.redis.hget(self.keys.meta(), "offset_ms") or 0)
+        return int(seconds) * 1000 + int(micros) // 1000 + int(self.redis.hget(self.keys.meta(), "offset_ms") or 0)
 
     def pass_time(self, ms: int) -> None:
         """Move the scripts' clock."""
