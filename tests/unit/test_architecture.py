@@ -43,10 +43,8 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "archive":        (("errors", "core", "archive"),                    ()),
     "storage":        (("errors", "config", "core", "storage"),          ("redis",)),
     "storage.rqjob":  (("errors", "core", "storage"),                    ("redis", "rq")),
-    "client":         (("errors", "core", "storage", "batches", "past"), ()),
-    "past":           (("errors", "core", "storage"),                    ()),
+    "client":         (("errors", "core", "storage", "client"),            ()),
     "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job
-    "batches":        (("errors", "core", "storage"),                    ()),
     "daemon":         ((*SHARED, "core", "archive", "storage", "daemon"), ("structlog",)),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),
     "bench":          (EVERYTHING,                                       ("click", "redis", "rq", "rq_scheduler")),

@@ -1,5 +1,5 @@
 """
-What services import: schedule, change, list and cancel, each in one round trip as a rule.
+The client: schedule, change, list and cancel, each in one round trip as a rule.
 
 A call carries its id, or an operation id made before the first attempt. When a reply is lost the same
 call is sent again, at most twice, and does nothing the second time; if that fails too the exception
@@ -8,40 +8,36 @@ says the id, whether the call may have been applied, and what repeating it would
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from zsched.batches import due_text, put_rows
+from zsched.client.calls import named, new_id, op_of
+from zsched.client.lives import REPLANS, Lives
+from zsched.client.many import due_text, put_rows
 from zsched.core import bracket
-from zsched.core.arguments import check_id, check_text, choice, instant_ms
+from zsched.core.arguments import check_id, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
-from zsched.core.model import After, At, Definition, IfExists, Many, Missed, Schedule, Scheduled, ScheduleState
+from zsched.core.model import After, At, Definition, Many, Schedule, Scheduled, ScheduleState
 from zsched.core.options import define, define_now, define_trigger
 from zsched.core.preview import occurrences
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
 from zsched.errors import InvalidSchedule, RedisUnavailable
-from zsched.past import Past
 from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Found, Overview, Reader
-from zsched.storage.refusals import refusal
 from zsched.storage.reruns import Reruns
 from zsched.storage.rqjob import Encoder
 from zsched.storage.store import Answer, Row, Store
 
-_REPLANS = 5  # times that a plan may miss the server's time before the call gives up
 
-
-class Client(Past):
+class Client(Lives):
     """
     Schedules in one namespace of one Redis, and their past (``Past``). Thread-safe; no I/O until used.
 
@@ -63,9 +59,8 @@ class Client(Past):
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
         self._clock = clock or SystemClock()
         self._keys, self._encoder = Keys(namespace), Encoder(serializer, payload_limit)
-        self._store = Store(link, self._keys, self._encoder)
-        self._reruns = Reruns(link, self._keys)
-        super().__init__(Reader(link, self._keys, self._encoder), Inquiry(link, self._keys))
+        store, reader = Store(link, self._keys, self._encoder), Reader(link, self._keys, self._encoder)
+        super().__init__(store, reader, Inquiry(link, self._keys), Reruns(link, self._keys))
         self._durability = Durability(link, self._keys, self._clock, durable_timeout_s)
 
     @classmethod
@@ -94,15 +89,15 @@ class Client(Past):
             NotArchived: ``durable=True``, and no archive has it on disk; ``is_in_redis`` says what that means.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
-        return self._put(define(func, options, fallback_id=_new_id()))
+        return self._put(define(func, options, fallback_id=new_id()))
 
     def enqueue(
         self, func: str | Callable[..., Any], args: Any = (), kwargs: Mapping[str, Any] | None = None, **options: Any
     ) -> Scheduled:
         """Put a run into its queue at once, through the same script and log. Raises as ``schedule``."""
-        definition = define_now(func, {"args": args, "kwargs": kwargs, **options}, fallback_id=_new_id())
-        with _named(definition.id, is_repeatable=False):
-            answer = self._durably(definition, lambda: self._store.enqueue(definition, op=_new_id()))
+        definition = define_now(func, {"args": args, "kwargs": kwargs, **options}, fallback_id=new_id())
+        with named(definition.id, is_repeatable=False):
+            answer = self._durably(definition, lambda: self._store.enqueue(definition, op=new_id()))
         self._expect(answer.word, definition.id)
         return Scheduled(definition.id, answer.word, from_ms(answer.now_ms), answer.detail)
 
@@ -121,7 +116,7 @@ class Client(Past):
             NotArchived: as ``schedule``. RedisUnavailable: Redis was not reached.
         """
         noted = _Noted(rows, partial(self._durability.require, "no row that asks for it was written"))
-        many = put_rows(self._store, noted, self._put_at_once, _new_id, on_progress or (lambda done: None))
+        many = put_rows(self._store, noted, self._put_at_once, new_id, on_progress or (lambda done: None))
         if noted.is_asked_for and many.done > len(many.errors):
             self._durability.wait_for_all(f"{many.done - len(many.errors)} rows")
         return many
@@ -135,99 +130,22 @@ class Client(Past):
             InvalidSchedule: a change is bad, or would make a one-shot of a recurring schedule or back.
         """
         check_id(id)
-        for _ in range(_REPLANS):
+        for _ in range(REPLANS):
             found = self._find(id)
             self._store.check_serializer()  # before its payload is opened
-            definition, op = self._revised(found, changes), _new_id()
+            definition, op = self._revised(found, changes), new_id()
             if isinstance(definition.when, TriggerSpec):
                 answer = self._put_recurring(definition, definition.when, op, found.schedule.version or "-")
             else:
                 shape, row = self._store.shape(definition), self._row(definition)
                 put = partial(self._store.put, shape, row, op, found.job)
-                with _named(id):
+                with named(id):
                     answer = self._durably(definition, put)
             if answer.word != "CHANGED":
                 return self._scheduled(definition, answer)
         raise RedisUnavailable(f"schedule {id!r} was changed by others at every attempt; try again")
 
-    # -- life cycle ---------------------------------------------------------------------------------
-
-    def cancel(self, id: str) -> str:
-        """
-        Forget a schedule: "cancelled", "already_fired" (its run stands in the newest part of the log) or
-        "not_found".
-        """
-        check_id(id)
-        with _named(id):
-            if self._store.cancel(id, op=_new_id()).word == "cancelled":
-                return "cancelled"
-            return "already_fired" if self._reader.has_fired(id) else "not_found"
-
-    def pause(self, id: str, note: str = "") -> Schedule:
-        """Stop a schedule until it is resumed; *note* says why. Raises ScheduleNotFound, InvalidSchedule."""
-        check_text("note", note)
-        with _named(check_id(id)):
-            self._expect(self._store.pause(id, note).word, id)
-        return self.get(id)
-
-    def resume(self, id: str, missed: str | Missed = Missed.FIRE) -> Schedule | None:
-        """
-        Go on with a paused schedule. What passed meanwhile fires late (``fire``: the latest of a recurring
-        one, the others coalesced) or is recorded as skipped (``skip``; a one-shot is then gone: None).
-
-        Raises:
-            ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
-        """
-        mode = choice("missed", missed, Missed)
-        with _named(check_id(id)):
-            answer = self._resume(id, mode)
-        self._expect(answer.word, id)
-        found = self._reader.find(id)
-        return found.schedule if found else None
-
-    def run_now(self, id: str) -> str:
-        """
-        Push a run at once and return its run id. A one-shot runs now instead of at its time; a recurring
-        schedule gets an extra run. Raises ScheduleNotFound, InvalidSchedule.
-        """
-        with _named(check_id(id), is_repeatable=False):
-            answer = self._store.run_now(id, op=_new_id())
-        self._expect(answer.word, id)
-        return answer.detail or ""
-
-    # -- runs ---------------------------------------------------------------------------------------
-
-    def retry(self, run_id: str) -> str:
-        """
-        Run once more what is over (succeeded, failed, cancelled, lost, expired): an extra run of the same occurrence,
-        with the same call and options and all of its retries; its run id. When RQ has forgotten the run an archive is
-        asked what it was. Of ``meta`` what the job has counts, so perhaps what the task made of it.
-
-        Raises:
-            RunNotFound: neither RQ nor an archive knows it. RunNotOver: it is queued or running, or has not fired.
-            PayloadGone: its arguments are kept nowhere. RedisRefused: a foreign hand changed its job.
-        """
-        with _named(run_id, is_repeatable=False):
-            return self._reruns.retry(run_id, op=_new_id())
-
-    def cancel_run(self, run_id: str) -> str:
-        """
-        Keep a run from running, or stop it: "cancelled" (it waited, and its end is recorded), "stopping" (its worker
-        was told, and what becomes of it is recorded when it ends; RQ's SimpleWorker ignores this) or "already_over".
-        In a queue of more than 50,000 it is not looked for: it loses its arguments there, and a worker passes it over.
-
-        Raises:
-            RunNotFound. RunNotOver: it has not fired (``cancel`` its schedule), or its worker does not listen.
-            RedisRefused: a foreign hand changed its job.
-        """
-        with _named(run_id):
-            return self._reruns.cancel(run_id, op=_new_id())
-
     # -- reading ------------------------------------------------------------------------------------
-
-    def get(self, id: str) -> Schedule:
-        """One schedule. Raises ScheduleNotFound."""
-        return self._find(check_id(id)).schedule
 
     def list(
         self,
@@ -294,9 +212,9 @@ class Client(Past):
 
     def _put(self, definition: Definition) -> Scheduled:
         if isinstance(definition.when, TriggerSpec):
-            return self._scheduled(definition, self._put_recurring(definition, definition.when, _op(definition)))
-        shape, row, op = self._store.shape(definition), self._row(definition), _op(definition)
-        with _named(definition.id, is_repeatable=not isinstance(definition.when, After)):
+            return self._scheduled(definition, self._put_recurring(definition, definition.when, op_of(definition)))
+        shape, row, op = self._store.shape(definition), self._row(definition), op_of(definition)
+        with named(definition.id, is_repeatable=not isinstance(definition.when, After)):
             answer = self._durably(definition, lambda: self._store.put(shape, row, op))
         return self._scheduled(definition, answer)
 
@@ -325,8 +243,8 @@ class Client(Past):
     ) -> Answer:
         record, now_ms = self._store.record(definition), self._clock.now_ms()
         check(replace(spec, ends_ms=None), now_ms)  # what never fires is refused without Redis
-        with _named(definition.id):
-            for _ in range(_REPLANS):
+        with named(definition.id):
+            for _ in range(REPLANS):
                 plan = bracket.first(spec, now_ms)
                 if plan.next is None:  # by our clock, or for ever: the server's decides
                     now_ms = self._reader.now_ms()
@@ -349,43 +267,12 @@ class Client(Past):
             _, stored["args"], stored["kwargs"] = self._encoder.open(data)
         return revise(found.schedule, stored, data, changes)
 
-    def _resume(self, id: str, missed: Missed) -> Answer:
-        op = _new_id()
-        answer = self._store.resume(id, op, missed)
-        for _ in range(_REPLANS):
-            if answer.word != "AGAIN":
-                return answer
-            old = self._find(id).schedule
-            if old.trigger is None or old.nominal_ms is None or old.anchor_ms is None:
-                answer = self._store.resume(id, op, missed)  # replaced meanwhile
-                continue
-            passed, plan = bracket.after_missed(old.trigger, old.anchor_ms, old.nominal_ms, answer.now_ms)
-            answer = self._store.resume(id, op, missed, old.next_ms, old.version or "", passed, plan)
-        if answer.word != "AGAIN":
-            return answer
-        raise RedisUnavailable(
-            f"schedule {id!r} could not be planned in time for the server; resume it with missed=fire"
-        )
-
-    def _find(self, id: str) -> Found:
-        with _named(id):
-            found = self._reader.find(id)
-        if found is None:
-            self._expect("NOTFOUND", id)
-        assert found is not None
-        return found
-
     def _scheduled(self, definition: Definition, answer: Answer) -> Scheduled:
         when, due_ms = definition.when, None if answer.detail is None else int(answer.detail)
         self._expect(answer.word, definition.id, due_ms, answer.now_ms)
         is_one_shot = due_ms is not None and not isinstance(when, TriggerSpec)
         run_id = self._keys.run_id(definition.id, due_ms or 0) if is_one_shot else None
         return Scheduled(definition.id, answer.word, None if due_ms is None else from_ms(due_ms), run_id)
-
-    def _expect(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0) -> None:
-        error = refusal(word, id, due_ms=due_ms, now_ms=now_ms, namespace=self._keys.namespace)
-        if error is not None:
-            raise error
 
 
 class _Noted:
@@ -401,28 +288,3 @@ class _Noted:
                 self._require()
                 self.is_asked_for = True
             yield row
-
-
-def _new_id() -> str:
-    return uuid.uuid4().hex
-
-
-def _op(definition: Definition) -> str | None:
-    """An operation id where sending the call twice could do two things, or answer differently."""
-    relative = isinstance(definition.when, After)
-    conditional = definition.if_exists is not IfExists.REPLACE
-    return _new_id() if relative or conditional or not definition.has_own_id else None
-
-
-@contextmanager
-def _named(id: str, is_repeatable: bool = True) -> Iterator[None]:
-    """A lost call is reported with its id, and with what repeating it would do."""
-    try:
-        yield
-    except RedisUnavailable as error:
-        applied = "it may have been applied" if error.may_have_been_applied else "nothing was applied"
-        advice = (
-            "is safe" if is_repeatable or not error.may_have_been_applied else "may run it twice: look for it first"
-        )
-        message = f"{error} (id {id!r}: {applied}; repeating the call with this id {advice})"
-        raise RedisUnavailable(message, may_have_been_applied=error.may_have_been_applied) from error

@@ -1,0 +1,140 @@
+"""
+The part of the client that changes what is there: a schedule's life (cancel, pause, resume, run now) and a run's
+(retry, cancel).
+"""
+
+from __future__ import annotations
+
+from zsched.client.calls import named, new_id
+from zsched.client.past import Past
+from zsched.core import bracket
+from zsched.core.arguments import check_id, check_text, choice
+from zsched.core.model import Missed, Schedule
+from zsched.errors import RedisUnavailable
+from zsched.storage.inquiry import Inquiry
+from zsched.storage.reader import Found, Reader
+from zsched.storage.refusals import refusal
+from zsched.storage.reruns import Reruns
+from zsched.storage.store import Answer, Store
+
+REPLANS = 5  # times that a plan may miss the server's time before the call gives up
+
+
+class Lives(Past):
+    """What ``Client`` does to schedules and runs that exist."""
+
+    def __init__(self, store: Store, reader: Reader, inquiry: Inquiry, reruns: Reruns) -> None:
+        super().__init__(reader, inquiry)
+        self._store, self._reruns = store, reruns
+
+    # -- life cycle ---------------------------------------------------------------------------------
+
+    def cancel(self, id: str) -> str:
+        """
+        Forget a schedule: "cancelled", "already_fired" (its run stands in the newest part of the log) or
+        "not_found".
+        """
+        check_id(id)
+        with named(id):
+            if self._store.cancel(id, op=new_id()).word == "cancelled":
+                return "cancelled"
+            return "already_fired" if self._reader.has_fired(id) else "not_found"
+
+    def pause(self, id: str, note: str = "") -> Schedule:
+        """Stop a schedule until it is resumed; *note* says why. Raises ScheduleNotFound, InvalidSchedule."""
+        check_text("note", note)
+        with named(check_id(id)):
+            self._expect(self._store.pause(id, note).word, id)
+        return self.get(id)
+
+    def resume(self, id: str, missed: str | Missed = Missed.FIRE) -> Schedule | None:
+        """
+        Go on with a paused schedule. What passed meanwhile fires late (``fire``: the latest of a recurring
+        one, the others coalesced) or is recorded as skipped (``skip``; a one-shot is then gone: None).
+
+        Raises:
+            ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
+        """
+        mode = choice("missed", missed, Missed)
+        with named(check_id(id)):
+            answer = self._resume(id, mode)
+        self._expect(answer.word, id)
+        found = self._reader.find(id)
+        return found.schedule if found else None
+
+    def run_now(self, id: str) -> str:
+        """
+        Push a run at once and return its run id. A one-shot runs now instead of at its time; a recurring
+        schedule gets an extra run. Raises ScheduleNotFound, InvalidSchedule.
+        """
+        with named(check_id(id), is_repeatable=False):
+            answer = self._store.run_now(id, op=new_id())
+        self._expect(answer.word, id)
+        return answer.detail or ""
+
+    # -- runs ---------------------------------------------------------------------------------------
+
+    def retry(self, run_id: str) -> str:
+        """
+        Run once more what is over (succeeded, failed, cancelled, lost, expired): an extra run of the same occurrence,
+        with the same call and options and all of its retries; its run id. When RQ has forgotten the run an archive is
+        asked what it was. Of ``meta`` what the job has counts, so perhaps what the task made of it.
+
+        Raises:
+            RunNotFound: neither RQ nor an archive knows it. RunNotOver: it is queued or running, or has not fired.
+            PayloadGone: its arguments are kept nowhere. RedisRefused: a foreign hand changed its job.
+        """
+        with named(run_id, is_repeatable=False):
+            return self._reruns.retry(run_id, op=new_id())
+
+    def cancel_run(self, run_id: str) -> str:
+        """
+        Keep a run from running, or stop it: "cancelled" (it waited, and its end is recorded), "stopping" (its worker
+        was told, and what becomes of it is recorded when it ends; RQ's SimpleWorker ignores this) or "already_over".
+        In a queue of more than 50,000 it is not looked for: it loses its arguments there, and a worker passes it over.
+
+        Raises:
+            RunNotFound. RunNotOver: it has not fired (``cancel`` its schedule), or its worker does not listen.
+            RedisRefused: a foreign hand changed its job.
+        """
+        with named(run_id):
+            return self._reruns.cancel(run_id, op=new_id())
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def get(self, id: str) -> Schedule:
+        """One schedule. Raises ScheduleNotFound."""
+        return self._find(check_id(id)).schedule
+
+    # -- how ----------------------------------------------------------------------------------------
+
+    def _resume(self, id: str, missed: Missed) -> Answer:
+        op = new_id()
+        answer = self._store.resume(id, op, missed)
+        for _ in range(REPLANS):
+            if answer.word != "AGAIN":
+                return answer
+            old = self._find(id).schedule
+            if old.trigger is None or old.nominal_ms is None or old.anchor_ms is None:
+                answer = self._store.resume(id, op, missed)  # replaced meanwhile
+                continue
+            passed, plan = bracket.after_missed(old.trigger, old.anchor_ms, old.nominal_ms, answer.now_ms)
+            answer = self._store.resume(id, op, missed, old.next_ms, old.version or "", passed, plan)
+        if answer.word != "AGAIN":
+            return answer
+        raise RedisUnavailable(
+            f"schedule {id!r} could not be planned in time for the server; resume it with missed=fire"
+        )
+
+    def _find(self, id: str) -> Found:
+        with named(id):
+            found = self._reader.find(id)
+        if found is None:
+            self._expect("NOTFOUND", id)
+        assert found is not None
+        return found
+
+    def _expect(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0) -> None:
+        error = refusal(word, id, due_ms=due_ms, now_ms=now_ms, namespace=self._store.keys.namespace)
+        if error is not None:
+            raise error
