@@ -33,7 +33,19 @@ def revise(old: Schedule, stored: Mapping[str, Any], data: bytes, changes: Mappi
         if (name in _RECURRING) != (old.trigger is not None):
             problem = "an update keeps a one-shot a one-shot and a recurring schedule recurring"
             raise InvalidSchedule(name, changes[name], problem, f"schedule it again with id={old.id!r}")
-    options = {
+    options = {**options_of(old, stored, with_trigger=not kinds), **changes}
+    definition = define(options.pop("func", old.func), options, old.id)
+    if not any(name in changes for name in PAYLOAD):
+        definition = replace(definition, payload=replace(definition.payload, data=data))
+    return definition
+
+
+def options_of(old: Schedule, stored: Mapping[str, Any], with_trigger: bool = True) -> dict[str, Any]:
+    """
+    The options of ``client.schedule`` that made *old*; but for func, and with args and kwargs only if *stored* has
+    them. *stored*: those that RQ's fields say (``Encoder.options``). Without its trigger, if that is not wanted.
+    """
+    return {
         **stored,
         "id": old.id,
         "priority": old.priority,
@@ -45,13 +57,8 @@ def revise(old: Schedule, stored: Mapping[str, Any], data: bytes, changes: Mappi
         "created_by": old.created_by,
         "managed_by": old.managed_by,
         "description": None if old.description == old.func else old.description,
-        **_rule(old, bool(kinds)),
-        **changes,
+        **_rule(old, not with_trigger),
     }
-    definition = define(options.pop("func", old.func), options, old.id)
-    if not any(name in changes for name in PAYLOAD):
-        definition = replace(definition, payload=replace(definition.payload, data=data))
-    return definition
 
 
 def _rule(old: Schedule, has_new_kind: bool) -> dict[str, Any]:

@@ -43,7 +43,8 @@ class TriggerSpec:
 
     ``expr`` is: every → whole milliseconds as decimal text; cron → the expression, fields
     separated by single spaces; rrule → the RRULE value without a COUNT (``count`` carries it).
-    ``starts_ms`` and ``ends_ms`` are inclusive. ``count`` counts occurrences, not runs.
+    ``starts_ms`` and ``ends_ms`` are inclusive. ``count`` counts occurrences, not runs. ``jitter_ms``: occurrences
+    are due up to so much later than their nominal times (``core.jitter``); triggers give nominal times.
     """
 
     kind: TriggerKind
@@ -54,6 +55,7 @@ class TriggerSpec:
     count: int | None = None
     gap: Gap = Gap.FIRST_VALID
     fold: Fold = Fold.FIRST
+    jitter_ms: int = 0
 
     def to_text(self) -> str:
         """Canonical JSON of the fields that differ from their defaults; kind, expr and tz always stand."""
