@@ -1,5 +1,5 @@
 """
-Jitter: how much later than its nominal time an occurrence is due, so that many schedules of one rule do not come at once.
+Jitter: how much later than its nominal time an occurrence is due, so that not all of one rule come at once.
 
 The same for the same id and nominal time, in every process and after any restart, and spread evenly over
 ``[0, jitter]``. A one-shot has one time of its own, so there its id alone decides: ``at`` moved by an hour is due an
