@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rq import get_current_job
+from rq.job import Job
 
 from zsched.core.clock import from_ms
 from zsched.core.run_id import RunId
@@ -20,6 +21,7 @@ from zsched.errors import InvalidSchedule
 from zsched.storage.keys import Keys
 from zsched.storage.notes import Notes
 
+_FIELD: Final = "zs_note"
 _LONGEST: Final = 4096  # bytes of a note; a longer one would not be recorded (core/runs.py)
 
 
@@ -54,7 +56,14 @@ class CurrentRun:
             RedisUnavailable, RedisRefused.
         """
         _text_of(counters, counters)
-        self._notes.change(lambda there: _text_of(_noted(there) | counters, counters))
+        self._notes.change(_FIELD, lambda there: _text_of(_noted(there) | counters, counters))
+
+
+def current_job() -> Job | None:
+    """RQ's job that is being executed here, if it is a run of zsched's. Asks nobody."""
+    job = get_current_job()
+    parts = None if job is None else RunId.parse(job.id)
+    return None if job is None or parts is None or RunId.ours(job.id, parts.namespace) is None else job
 
 
 def current_run() -> CurrentRun | None:
@@ -63,9 +72,9 @@ def current_run() -> CurrentRun | None:
 
     Asks Redis once. Raises RedisUnavailable, RedisRefused.
     """
-    job = get_current_job()
+    job = current_job()
     parts = None if job is None else RunId.parse(job.id)
-    if job is None or parts is None or RunId.ours(job.id, parts.namespace) is None:
+    if job is None or parts is None:
         return None
     notes = Notes(job.connection, Keys(parts.namespace), job.id)
     seen = notes.job()

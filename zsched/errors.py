@@ -30,8 +30,16 @@ class InvalidSchedule(ZschedError, ValueError):
         return type(self), (self.field, self.value, self.problem, self.remedy)
 
 
-class NotYetBuilt(InvalidSchedule):
-    """An option is part of the contract, but this version does not have it: refused, never ignored."""
+class InvalidTask(InvalidSchedule):
+    """
+    A task cannot be what its decorator or its function's signature says, or cannot be imported here.
+
+    ``field`` is its function path. Raised when it is defined or looked for, before anything is scheduled.
+    """
+
+    def __init__(self, task: str, value: object, problem: str, remedy: str) -> None:
+        super().__init__(task, value, problem, remedy)
+        self.args = (f"task {task}: {show(value)}: {problem}; {remedy}",)
 
 
 class ScheduleInPast(InvalidSchedule):
@@ -85,6 +93,20 @@ class RedisRefused(ZschedError):
 
 class ConfigError(ZschedError):
     """A configuration file, variable or flag is wrong; the message names place, key and remedy."""
+
+
+class InvalidFile(ConfigError):
+    """
+    A file of schedules is wrong; nothing of it was applied. ``complaints`` are texts, one per mistake, each with file
+    and line.
+    """
+
+    def __init__(self, name: str, complaints: tuple[str, ...]) -> None:
+        self.name, self.complaints = name, complaints
+        super().__init__("\n".join(complaints))
+
+    def __reduce__(self) -> tuple[type[InvalidFile], tuple[str, tuple[str, ...]]]:
+        return type(self), (self.name, self.complaints)
 
 
 class Stale(ZschedError):

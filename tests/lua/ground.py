@@ -46,6 +46,7 @@ class Fire:
     looked: int
     runs: int
     skipped: list[str]
+    expired: list[str]
     cancelled: list[str]
     quarantined: list[str]
     uncertain: int
@@ -178,7 +179,7 @@ class Ground:
         template_texts = [text for pair in (TEMPLATE | (template or {})).items() for text in pair]
         arguments = {
             "id": id, "lane": "normal", "if_exists": "replace", "op": op or "-", "keep_op_ms": 60_000 if op else 0,
-            "seen_version": "", "trigger": "rule-1", "digest": "digest-1",
+            "seen_version": "", "trigger": "rule-1", "digest": "digest-1", "anchor_ms": "", "jitter_ms": 0,
             "next_ms": self.now_ms + HOUR_MS if next is None else next, "from_ms": 0, "until_ms": LAST_MS,
             "schedule_size": len(own_texts),
         }  # fmt: skip
@@ -192,15 +193,19 @@ class Ground:
     def fire_reply(self, **over: Any) -> list[Any]:
         return self.call("fire", **({"limit": 100} | self._guard() | over))
 
-    def advance(self, *planned: tuple[Any, ...], **over: Any) -> list[str]:
+    def advance(
+        self, *planned: tuple[Any, ...], overlap: str = "skip", overlap_limit: int = 100, **over: Any
+    ) -> list[str]:
         """
-        Commit (recurring row of fire, fire ms, next ms or "") plans, each optionally with (first, last, count)
-        of what is coalesced; a word per plan.
+        Commit (recurring row of fire, fire ms or "", next ms or "") plans, each optionally with (first, last, count)
+        of what is coalesced, or with a text of what passed; a word per plan.
         """
         rows: list[Any] = []
-        for row, fire_ms, next_ms, *coalesced in planned:
-            next_text = "-" if next_ms == "" else next_ms
-            rows.append(" ".join(map(str, (*row[:4], fire_ms, next_text, next_text, *(coalesced or ("-", "-", 0))))))
+        for row, fire_ms, next_ms, *passed in planned:
+            fire, then = ("-" if ms == "" else ms for ms in (fire_ms, next_ms))
+            told = passed[0] if len(passed) == 1 else "coalesced:{}:{}:{}".format(*passed) if passed else "-"
+            words = (*row[:4], fire, fire, overlap, overlap_limit, then, then, told)
+            rows.append(" ".join(map(str, words)))
         return self.call("advance", rows, **({"patience_ms": HOUR_MS} | self._guard() | over))[1:]
 
     def report(self, archive: str = "archive-1", entry: Entry | None = None, **over: Any) -> int:

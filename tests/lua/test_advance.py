@@ -50,9 +50,9 @@ def test_one_entry_has_a_line_per_schedule(led: Ground) -> None:
     entry = led.last
     assert (f"{EPOCH}-3", "advance") == (entry.id, entry.kind)
     assert [
-        f"a fired {due_a} {next_ms} {next_ms} - - 0 -",
-        f"b fired {due_b + 500} - - {due_b} {due_b + 400} 3 -",
-    ] == entry.fields["rows"].split("\n")
+        f"a fired {due_a} {next_ms} {next_ms} - -",
+        f"b fired {due_b + 500} - - coalesced:{due_b}:{due_b + 400}:3 -",
+    ] == entry.fields["moves"].split("\n")
 
 
 @pytest.mark.parametrize("digest", ["digest-2"])
@@ -103,7 +103,7 @@ def test_a_run_id_that_exists_already_is_not_pushed_again_and_the_schedule_goes_
 
     assert (["duplicate"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
     assert {"status": "finished", "data": "old"} == led.job(f"r-{due_ms}")
-    assert f"r duplicate {due_ms} " in led.last.fields["rows"]
+    assert f"r duplicate {due_ms} " in led.last.fields["moves"]
 
 
 def _with_previous(led: Ground, **job: str) -> list[str]:
@@ -123,7 +123,7 @@ def test_a_run_whose_previous_one_is_open_is_skipped_and_recorded(led: Ground, s
     words = led.advance((row, int(row[2]), next_ms))
 
     assert (["overlap"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
-    assert led.last.fields["rows"].endswith(" 0 r-1")
+    assert led.last.fields["moves"].endswith(" - r-1")
     assert "r-1" == led.schedule("r")["last"]
     assert 0 == led.redis.exists(f"rq:job:r-{row[2]}")
 
@@ -133,7 +133,7 @@ def test_a_previous_run_that_ended_or_is_gone_is_no_obstacle(led: Ground, status
     row = _with_previous(led, **({"status": status} if status else {}))
 
     assert ["fired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
-    assert led.last.fields["rows"].endswith(" -")
+    assert led.last.fields["moves"].endswith(" -")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_silent_or_forgotten_previous_run_is_judged_and_the_judgement_recorded
     row = _with_previous(led, **(job | times))
 
     assert [word] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
-    assert led.last.fields["rows"].endswith(f" {why}")
+    assert led.last.fields["moves"].endswith(f" {why}")
 
 
 def test_a_heartbeat_of_another_form_does_not_stop_the_batch(led: Ground) -> None:
@@ -182,7 +182,7 @@ def test_an_occurrence_before_the_doubt_that_must_not_run_twice_is_skipped(led: 
     words = led.advance((row, int(row[2]), next_ms))
 
     assert (["skipped"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
-    assert f"r skipped {row[2]} " in led.last.fields["rows"]
+    assert f"r skipped {row[2]} " in led.last.fields["moves"]
     assert "last" not in led.schedule("r")
 
 

@@ -183,7 +183,7 @@ def test_due_recurring_schedules_are_answered_and_stay(led: Ground) -> None:
 
     fired = led.fire()
 
-    assert [["r", "high", str(due_ms), version, "rule-1", str(anchor_ms), str(due_ms)]] == fired.recurring
+    assert [["r", "high", str(due_ms), version, "rule-1", str(anchor_ms), str(due_ms), None]] == fired.recurring
     assert (1, [run], {"r": f"high {due_ms}"}) == (fired.runs, led.queue(), led.places())
 
 

@@ -10,8 +10,8 @@ from zsched.storage.scripts import load
 JOB = "rq:job:a-1700000000000"
 
 
-def note(ground: Ground, text: str, seen: str = "") -> str:
-    word: bytes = ground.link.execute("EVAL", load("note").text, 1, JOB, seen, text)[1]
+def note(ground: Ground, text: str, seen: str = "", field: str = "zs_note") -> str:
+    word: bytes = ground.link.execute("EVAL", load("note").text, 1, JOB, field, seen, text)[1]
     return word.decode()
 
 
@@ -41,3 +41,10 @@ def test_a_job_that_is_gone_does_not_come_back(ground: Ground, there: str) -> No
 
     assert "GONE" == note(ground, "{}")
     assert before == ground.keyspace()
+
+
+def test_each_field_is_its_own(ground: Ground) -> None:
+    ground.redis.hset(JOB, mapping={"data": "call", "zs_note": '{"sent":1}'})
+
+    assert "noted" == note(ground, "a", field="zs_next")
+    assert {b"data": b"call", b"zs_note": b'{"sent":1}', b"zs_next": b"a"} == ground.redis.hgetall(JOB)

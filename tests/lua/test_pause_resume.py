@@ -9,7 +9,7 @@ import pytest
 from tests.lua.ground import HOUR_MS, Ground
 from zsched.core.clock import LAST_MS
 
-UNPLANNED = {"seen_due_ms": "", "planned_version": "", "next_ms": "", "from_ms": 0, "until_ms": 0,
+UNPLANNED = {"seen_due_ms": "", "planned_version": "", "next_ms": "", "from_ms": 0, "until_ms": 0, "jitter_ms": 0,
              "first_ms": "", "last_ms": "", "count": 0}  # fmt: skip
 
 

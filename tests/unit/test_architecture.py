@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "client":         (("errors", "core", "storage", "client"),            ()),
     "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job
     "daemon":         ((*SHARED, "core", "archive", "storage", "daemon"), ("structlog",)),
+    "testing":        ((*SHARED, "core", "storage", "client", "daemon", "testing"), ("fakeredis", "pytest", "redis", "rq", "structlog")),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),
     "bench":          (EVERYTHING,                                       ("click", "redis", "rq", "rq_scheduler")),
     "cli":            (EVERYTHING,                                       ("click", "structlog")),

@@ -19,6 +19,7 @@ from zsched.archive import live
 from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, Stored
 from zsched.core.log import (
     Advanced,
+    Backfilled,
     Enqueued,
     Entry,
     Position,
@@ -160,6 +161,16 @@ class Fold:
             self._open(id, run_id[len(id) + 1 :], None, t)
         return [id]
 
+    def _backfill(self, n: int, entry: Entry) -> list[str]:
+        id, run_ids = Backfilled.of(entry)
+        schedule = self._schedule(id)
+        if schedule is None:
+            self.unknown |= {(id, run_id[len(id) + 1 :]) for run_id in run_ids}
+        else:
+            for run_id in run_ids:
+                self._push(schedule, run_id, None, entry.position.t_us)
+        return [id]
+
     def _fire(self, n: int, entry: Entry) -> list[str]:
         fields, t = entry.fields(), entry.position.t_us
         bad = list(quarantined(fields.get(b"quarantined")))  # read to its end before anything is changed
@@ -170,6 +181,7 @@ class Fold:
             touched.append(id)
             self._open(id, run_id[len(id) + 1 :], "uncertain" if run_id in marked else None, t)
         gone = text(fields.get(b"skipped", b"")).split()
+        gone += text(fields.get(b"expired", b"")).split()
         gone += [line.partition("=")[0] for line in text(fields.get(b"cancelled", b"")).split()]
         for run_id in gone:
             id = schedule_of(run_id)
@@ -227,8 +239,8 @@ class Fold:
             return [id]
         schedule.place, schedule.note, schedule.due = (DUE if due_ms is not None else ENDED), None, due_ms
         schedule.t = entry.position.t_us
-        if b"count" in fields:
-            schedule.nominal = due_ms
+        if b"count" in fields:  # a log of before there was jitter says when it is due alone
+            schedule.nominal = milliseconds(fields.get(b"nominal")) or due_ms
         return [id]
 
     def _end(self, n: int, entry: Entry) -> list[str]:
@@ -339,6 +351,7 @@ _FOLDS: dict[str, Callable[[Fold, int, Entry], list[str]]] = {
     "put_recurring": Fold._put_recurring,
     "enqueue": Fold._enqueue,
     "run_now": Fold._run_now,
+    "backfill": Fold._backfill,
     "fire": Fold._fire,
     "advance": Fold._advance,
     "quarantine": Fold._quarantine,

@@ -57,7 +57,9 @@ class Originals(History):
             if push is None:
                 return Original(False)
             n, entry = push
-            is_by_rule = entry.kind == "advance" or (entry.kind == "run_now" and entry.fields()[b"last"] == b"1")
+            is_by_rule = entry.kind in ("advance", "backfill") or (
+                entry.kind == "run_now" and entry.fields()[b"last"] == b"1"
+            )
             return Original(True, self._record(id, run_id, n, is_by_rule))
 
     def _push(self, id: str, run_id: str, nominal_ms: int) -> tuple[int, Entry] | None:

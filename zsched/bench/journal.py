@@ -68,7 +68,7 @@ def fires(ground: Ground) -> Iterator[Fire]:
             if kind == "fire" and fields.get(b"runs"):
                 yield Fire(epoch, kind, t_us, fields[b"runs"].decode().split(" "))
             elif kind == "advance":
-                yield _advanced(epoch, t_us, fields[b"rows"].decode())
+                yield _advanced(epoch, t_us, fields[b"moves"].decode())
 
 
 class Ends:
@@ -144,11 +144,12 @@ def _runs(lines: str) -> Iterator[Run]:
 
 
 def _advanced(epoch: int, t_us: int, lines: str) -> Fire:
-    """An entry of advance.lua: lines "<id> <word> <nominal> <next> <next due> <first> <last> <count> <why>"."""
+    """An entry of advance.lua: lines "<id> <word> <nominal> <next> <next due> <passed> <why>"."""
     runs, coalesced = [], 0
     for line in lines.split("\n"):
-        id, word, nominal_ms, _, _, _, _, count, _ = line.split(" ", 8)
+        id, word, nominal_ms, _, _, passed, _ = line.split(" ", 6)
         if word in ("fired", "uncertain"):
             runs.append(f"{id}-{nominal_ms}")
-        coalesced += int(count)
+        if passed != "-":
+            coalesced += sum(int(one.rpartition(":")[2]) for one in passed.split(","))
     return Fire(epoch, "advance", t_us, runs, coalesced)

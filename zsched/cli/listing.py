@@ -17,10 +17,11 @@ from zsched.cli.program import Subcommand
 from zsched.cli.runs import table
 from zsched.cli.tables import lines, pairs
 from zsched.cli.times import due_text, local_text, relative_text
-from zsched.cli.values import duration_text, instant
+from zsched.cli.values import instant
 from zsched.client import Client
 from zsched.core.arguments import instant_ms
 from zsched.core.clock import SystemClock, from_ms, to_ms
+from zsched.core.durations import duration_text
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.sentences import shortened
 from zsched.core.triggers import TriggerKind

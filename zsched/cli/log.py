@@ -26,7 +26,7 @@ from zsched.core.changes import Change, What, changes
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
 from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.core.model import iso
-from zsched.core.sentences import local_text, sentence
+from zsched.core.sentences import local_text, sentence, told_together
 from zsched.errors import RedisUnavailable
 from zsched.storage.keys import Keys
 
@@ -168,7 +168,7 @@ class _Teller:
         elif self._id is None:
             yield self._line(entry, problem or _summary(entry, found, self._tz))
         else:
-            yield from (self._line(entry, sentence(change, self._tz)) for change in found)
+            yield from (self._line(entry, sentence(change, self._tz)) for change in told_together(found))
 
     def problem(self, text: str) -> str:
         """What goes to stderr."""
@@ -185,7 +185,7 @@ def _summary(entry: Entry, found: list[Change], tz: str) -> str:
         fields = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in _pairs(entry)}
         return f"daemon {fields.get('daemon', '?')} leads"
     if len({change.id for change in found}) == 1:
-        return f"{found[0].id}: " + "; ".join(sentence(change, tz) for change in found)
+        return f"{found[0].id}: " + "; ".join(sentence(change, tz) for change in told_together(found))
     by_what = sorted(found, key=lambda change: list(What).index(change.what))
     return "; ".join(_counted(what, list(some)) for what, some in groupby(by_what, lambda change: change.what))
 

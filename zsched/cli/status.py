@@ -12,9 +12,9 @@ from zsched.cli.invocation import Invocation, connect, pass_invocation
 from zsched.cli.program import Subcommand
 from zsched.cli.tables import pairs
 from zsched.cli.times import relative_text
-from zsched.cli.values import duration_text
 from zsched.config.redaction import redact
 from zsched.core.clock import LAST_MS
+from zsched.core.durations import duration_text
 from zsched.core.model import Priority, iso
 from zsched.storage.archivers import ArchiveState, Report
 from zsched.storage.reader import Overview

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import click
 
-_UNITS: Final = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
-_NUMBER: Final = re.compile(r"[+-]?\d{1,18}(\.\d{1,9})?", re.ASCII)
-_PARTS: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(ms|[wdhms])", re.ASCII)
+from zsched.core.durations import parse_duration
+
 _DATE: Final = re.compile(r"[\d-]+|\d{4}-?W\d\d(-?\d)?", re.ASCII)
 
 
@@ -32,21 +31,11 @@ def instant(text: str) -> datetime:
 
 
 def duration(text: str) -> timedelta:
-    """
-    Seconds, or numbers with w, d, h, m, s, ms: ``90``, ``5m``, ``1h30m``, ``500ms``.
-
-    Raises:
-        click.BadParameter: it is none.
-    """
+    """A duration as ``core.durations`` reads it. Raises click.BadParameter: it is none."""
     try:
-        if _NUMBER.fullmatch(text):
-            return _exactly(text, _UNITS["s"])
-        parts = _PARTS.findall(text)
-        if parts and "".join(number + unit for number, unit in parts) == text:
-            return sum((_exactly(number, _UNITS[unit]) for number, unit in parts), timedelta())
-    except OverflowError:
-        raise click.BadParameter(f"{text!r} is longer than any duration; give less") from None
-    raise click.BadParameter(f"{text!r} is no duration; give seconds, or 500ms, 5m, 1h30m, 2d")
+        return parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def json_array(text: str) -> list[Any]:
@@ -65,29 +54,11 @@ def json_object(text: str) -> dict[str, Any]:
     return value
 
 
-def duration_text(ms: int) -> str:
-    """*ms* as ``duration`` reads it, in the largest units: 5400000 is 1h30m."""
-    if ms == 0:
-        return "0s"
-    text, rest = "", ms
-    for unit, size in _UNITS.items():
-        if unit != "w" and rest >= size:
-            text, rest = f"{text}{rest // size}{unit}", rest % size
-    return text
-
-
 def _json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"{text!r} is not JSON ({error})") from None
-
-
-def _exactly(number: str, unit_ms: int) -> timedelta:
-    whole, _, fraction = number.partition(".")
-    microseconds = int(fraction.ljust(9, "0")) * unit_ms // 1_000_000 if fraction else 0
-    sign = -1 if whole.startswith("-") else 1
-    return timedelta(milliseconds=int(whole) * unit_ms) + sign * timedelta(microseconds=microseconds)
 
 
 def _refuse(constant: str) -> None:

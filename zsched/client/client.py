@@ -26,6 +26,7 @@ from zsched.core.options import define, define_now, define_trigger
 from zsched.core.preview import occurrences
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
+from zsched.core.urgency import Presets, merged
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
@@ -43,7 +44,8 @@ class Client(Lives):
 
     *redis* is a ``redis.Redis``, also ``Sentinel.master_for(…)`` (its settings are used, not its retries), or a Link.
     *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers.
-    *durable_timeout_s*: how long a ``durable=True`` waits for an archive.
+    *durable_timeout_s*: how long a ``durable=True`` waits for an archive. *urgencies* change the presets of
+    ``core.urgency``, or add to them.
     """
 
     def __init__(
@@ -54,10 +56,11 @@ class Client(Lives):
         serializer: str = "pickle",
         payload_limit: int = 262_144,
         durable_timeout_s: float = 5.0,
+        urgencies: Presets | None = None,
         clock: Clock | None = None,
     ) -> None:
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
-        self._clock = clock or SystemClock()
+        self._clock, self._urgencies = clock or SystemClock(), merged(urgencies or {})
         self._keys, self._encoder = Keys(namespace), Encoder(serializer, payload_limit)
         store, reader = Store(link, self._keys, self._encoder), Reader(link, self._keys, self._encoder)
         super().__init__(store, reader, Inquiry(link, self._keys), Reruns(link, self._keys))
@@ -89,13 +92,13 @@ class Client(Lives):
             NotArchived: ``durable=True``, and no archive has it on disk; ``is_in_redis`` says what that means.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
-        return self._put(define(func, options, fallback_id=new_id()))
+        return self._put(define(func, options, new_id(), self._urgencies))
 
     def enqueue(
         self, func: str | Callable[..., Any], args: Any = (), kwargs: Mapping[str, Any] | None = None, **options: Any
     ) -> Scheduled:
         """Put a run into its queue at once, through the same script and log. Raises as ``schedule``."""
-        definition = define_now(func, {"args": args, "kwargs": kwargs, **options}, fallback_id=new_id())
+        definition = define_now(func, {"args": args, "kwargs": kwargs, **options}, new_id(), self._urgencies)
         with named(definition.id, is_repeatable=False):
             answer = self._durably(definition, lambda: self._store.enqueue(definition, op=new_id()))
         self._expect(answer.word, definition.id)
@@ -116,7 +119,7 @@ class Client(Lives):
             NotArchived: as ``schedule``. RedisUnavailable: Redis was not reached.
         """
         noted = _Noted(rows, partial(self._durability.require, "no row that asks for it was written"))
-        many = put_rows(self._store, noted, self._put_at_once, new_id, on_progress or (lambda done: None))
+        many = put_rows(self._store, noted, self._put_at_once, self._define_row, on_progress or (lambda done: None))
         if noted.is_asked_for and many.done > len(many.errors):
             self._durability.wait_for_all(f"{many.done - len(many.errors)} rows")
         return many
@@ -218,6 +221,9 @@ class Client(Lives):
             answer = self._durably(definition, lambda: self._store.put(shape, row, op))
         return self._scheduled(definition, answer)
 
+    def _define_row(self, func: Any, options: Mapping[str, Any], id: str) -> Definition:
+        return define(func, options, id, self._urgencies)
+
     def _put_at_once(self, definition: Definition) -> Scheduled:
         """A row of many: all of them are waited for together."""
         return self._put(replace(definition, durable=False))
@@ -245,11 +251,11 @@ class Client(Lives):
         check(replace(spec, ends_ms=None), now_ms)  # what never fires is refused without Redis
         with named(definition.id):
             for _ in range(REPLANS):
-                plan = bracket.first(spec, now_ms)
+                plan = bracket.first(spec, now_ms, definition.id)
                 if plan.next is None:  # by our clock, or for ever: the server's decides
                     now_ms = self._reader.now_ms()
                     check(spec, now_ms)
-                    plan = bracket.first(spec, now_ms)
+                    plan = bracket.first(spec, now_ms, definition.id)
                 if plan.next is None:
                     raise InvalidSchedule("ends", spec.ends_ms, "no occurrence is left before it", "move it")
                 put = partial(self._store.put_recurring, record, spec, plan, op, seen_version)
@@ -265,7 +271,7 @@ class Client(Lives):
         stored, data = self._encoder.options(fields), bytes(fields.get("data", b""))  # type: ignore[arg-type]  # bytes
         if any(name in changes for name in PAYLOAD):
             _, stored["args"], stored["kwargs"] = self._encoder.open(data)
-        return revise(found.schedule, stored, data, changes)
+        return revise(found.schedule, stored, data, changes, self._urgencies)
 
     def _scheduled(self, definition: Definition, answer: Answer) -> Scheduled:
         when, due_ms = definition.when, None if answer.detail is None else int(answer.detail)

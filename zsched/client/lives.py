@@ -1,14 +1,19 @@
 """
 The part of the client that changes what is there: a schedule's life (cancel, pause, resume, run now) and a run's
-(retry, cancel).
+(retry, cancel); and what runs late on request (backfill).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
+
+from zsched.client.backfill import Filling
 from zsched.client.calls import named, new_id
 from zsched.client.past import Past
 from zsched.core import bracket
-from zsched.core.arguments import check_id, check_text, choice
+from zsched.core.arguments import check_id, check_text, choice, flag
+from zsched.core.backfill import Backfill
 from zsched.core.model import Missed, Schedule
 from zsched.errors import RedisUnavailable
 from zsched.storage.inquiry import Inquiry
@@ -100,6 +105,34 @@ class Lives(Past):
         with named(run_id):
             return self._reruns.cancel(run_id, op=new_id())
 
+    def backfill(
+        self,
+        id: str,
+        start: datetime,
+        end: datetime,
+        *,
+        dry_run: bool = False,
+        again: bool = False,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Backfill:
+        """
+        Run what a recurring schedule did not run in [*start*, *end*), the oldest first, at the back of its queue;
+        naive times are local in the schedule's zone. The runs have the ids that their occurrences would have had, and
+        what was pushed already is left out, unless *again* asks for an extra run of it (not of what is still open).
+        *dry_run* only says what would be done. *on_progress* is called with how many occurrences are done, and of how
+        many. The same call again goes on where a broken one stopped.
+
+        The occurrences are those of the rule as it is now, up to the next one. Overlap and catch_up do not matter
+        here; a paused or ended schedule can be backfilled. Its next occurrence and its last run stay as they are.
+
+        Raises:
+            ScheduleNotFound. InvalidSchedule: it is not recurring, or quarantined; *start* or *end* is bad, or in the
+            future; more than 100,000 occurrences. ArchiveError: what ran before some time is not known, without
+            *again*. RedisUnavailable, RedisRefused: what was pushed until then stays.
+        """
+        filling = Filling(self._store, self._inquiry, self._find, check_id(id), flag("again", again))
+        return filling.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
+
     # -- reading ------------------------------------------------------------------------------------
 
     def get(self, id: str) -> Schedule:
@@ -118,7 +151,7 @@ class Lives(Past):
             if old.trigger is None or old.nominal_ms is None or old.anchor_ms is None:
                 answer = self._store.resume(id, op, missed)  # replaced meanwhile
                 continue
-            passed, plan = bracket.after_missed(old.trigger, old.anchor_ms, old.nominal_ms, answer.now_ms)
+            passed, plan = bracket.after_missed(old.trigger, old.anchor_ms, old.nominal_ms, answer.now_ms, id)
             answer = self._store.resume(id, op, missed, old.next_ms, old.version or "", passed, plan)
         if answer.word != "AGAIN":
             return answer

@@ -15,9 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from zsched.client.calls import new_id
 from zsched.core.arguments import check_id, instant_ms, seconds_to_ms
+from zsched.core.jitter import delay_of
 from zsched.core.model import At, Definition, IfExists, Many, Scheduled
-from zsched.core.options import define
 from zsched.core.triggers import Fold, Gap, TriggerSpec
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
 from zsched.storage.refusals import refusal
@@ -27,6 +28,7 @@ from zsched.storage.store import Row, Shape, Store
 ROWS_PER_CALL = 200  # 1.5 ms of the server per call; larger ones make others wait (measured)
 BYTES_PER_CALL = 262_144  # of payloads
 
+Define = Callable[[Any, Mapping[str, Any], str], Definition]  # function, options, an id if they have none
 Read = tuple[Shape, Row] | Definition  # a one-shot ready to send, or a recurring schedule
 
 
@@ -39,6 +41,7 @@ class _Known:
     tz: str | None
     gap: Gap
     fold: Fold
+    jitter_ms: int
 
 
 @dataclass(slots=True)
@@ -65,8 +68,8 @@ class _Portion:
 class _RowReader:
     """Checks and encodes rows; remembers shapes."""
 
-    def __init__(self, store: Store, new_id: Callable[[], str]) -> None:
-        self._store, self._encoder, self._new_id = store, store.encoder, new_id
+    def __init__(self, store: Store, define: Define) -> None:
+        self._store, self._encoder, self._define = store, store.encoder, define
         self._known: dict[tuple[Any, ...], _Known] = {}
         self._shapes: dict[Shape, Shape] = {}
 
@@ -81,12 +84,14 @@ class _RowReader:
             known = None
         if known is None:
             return self._read_new(row, rest)
+        own_id = new_id() if id is None else check_id(id)
+        delay_ms = delay_of(own_id, known.jitter_ms) if known.jitter_ms else 0
         if at is not None:
-            due = str(instant_ms("at", at, known.tz, known.gap, known.fold))
+            due = str(instant_ms("at", at, known.tz, known.gap, known.fold) + delay_ms)
         else:
-            due = f"+{seconds_to_ms('after', after, 0)}"
+            due = f"+{seconds_to_ms('after', after, 0) + delay_ms}"
         return known.shape, (
-            self._new_id() if id is None else check_id(id),
+            own_id,
             due,
             self._encoder.call(known.path, () if args is None else args, kwargs),
         )
@@ -96,7 +101,7 @@ class _RowReader:
         if "func" not in options:
             raise InvalidSchedule("func", None, "the row has none", 'give "func": a dotted path or a function')
         func = options.pop("func")
-        definition = define(func, options, self._new_id())
+        definition = self._define(func, options, new_id())
         if isinstance(definition.when, TriggerSpec):
             return definition
         shape = self._store.shape(definition)
@@ -109,6 +114,7 @@ class _RowReader:
                 options.get("tz") if options.get("tz") is None else definition.tz,
                 Gap(options.get("gap") or Gap.SHIFT),
                 Fold(options.get("fold") or Fold.FIRST),
+                definition.jitter_ms,
             )
         return shape, own
 
@@ -120,19 +126,21 @@ def _key(options: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def due_text(definition: Definition) -> str:
     """A one-shot's time as put.lua takes it: ms, or + and ms from the server's now."""
-    when = definition.when
-    return str(when.due_ms) if isinstance(when, At) else f"+{when.delay_ms}"  # type: ignore[union-attr]  # a one-shot
+    when, delay_ms = definition.when, delay_of(definition.id, definition.jitter_ms)
+    if isinstance(when, At):
+        return str(when.due_ms + delay_ms)
+    return f"+{when.delay_ms + delay_ms}"  # type: ignore[union-attr]  # a one-shot
 
 
 def put_rows(
     store: Store,
     rows: Iterable[Mapping[str, Any]],
     put_recurring: Callable[[Definition], Scheduled],
-    new_id: Callable[[], str],
+    define: Define,
     on_progress: Callable[[int], None],
 ) -> Many:
-    """Put *rows*; see ``Client.schedule_many``. *put_recurring* puts one."""
-    return _Rows(store, put_recurring, new_id, on_progress).put(rows)
+    """Put *rows*; see ``Client.schedule_many``. *put_recurring* puts one, *define* checks one."""
+    return _Rows(store, put_recurring, define, on_progress).put(rows)
 
 
 class _Rows:
@@ -142,10 +150,10 @@ class _Rows:
         self,
         store: Store,
         put_recurring: Callable[[Definition], Scheduled],
-        new_id: Callable[[], str],
+        define: Define,
         on_progress: Callable[[int], None],
     ) -> None:
-        self._store, self._put_recurring, self._new_id, self._on_progress = store, put_recurring, new_id, on_progress
+        self._store, self._put_recurring, self._define, self._on_progress = store, put_recurring, define, on_progress
         self._many = Many()
         self._open: dict[int, _Portion] = {}  # by identity of the shape
         self._open_ids: set[str] = set()
@@ -162,7 +170,7 @@ class _Rows:
 
     def _calls(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Shape, list[Row], str | None]]:
         """Read the rows; hand out each portion when it is full, or must go before a row of the same id."""
-        reader, ids = _RowReader(self._store, self._new_id), self._many.ids
+        reader, ids = _RowReader(self._store, self._define), self._many.ids
         for number, row in enumerate(rows):
             ids.append(None)
             try:
@@ -191,7 +199,7 @@ class _Rows:
         del self._open[id(portion.shape)]
         self._open_ids.difference_update(row[0] for row in portion.rows)
         self._sent.append(portion)
-        return portion.shape, portion.rows, self._new_id() if portion.needs_op() else None
+        return portion.shape, portion.rows, new_id() if portion.needs_op() else None
 
     def _close_all(self) -> Iterator[tuple[Shape, list[Row], str | None]]:
         for portion in list(self._open.values()):

@@ -13,30 +13,36 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 
 from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.jitter import due_of
 from zsched.core.policy import Range
-from zsched.core.triggers import Fold, Gap, TriggerKind, TriggerSpec, build, resolve_local, zone
+from zsched.core.triggers import Fold, Gap, Trigger, TriggerKind, TriggerSpec, build, resolve_local, zone
 
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
     """
     ``next`` is the next occurrence, in ms as decimal text, or ``+<ms>`` from the server's TIME; it holds
-    while ``from_ms`` <= TIME < ``until_ms``. None: there is no occurrence any more.
+    while ``from_ms`` <= TIME < ``until_ms``. None: there is no occurrence any more. It is due ``jitter_ms`` later.
+    ``anchor_ms``: the rule's anchor; None: the server's TIME.
     """
 
     next: str | None
     from_ms: int
     until_ms: int
+    jitter_ms: int = 0
+    anchor_ms: int | None = None
 
 
-def first(spec: TriggerSpec, now_ms: int) -> Bracket:
+def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
     """
-    The first occurrence of a schedule created at about *now_ms*.
+    The first occurrence of schedule *id*, created at about *now_ms*.
 
     Raises:
         TriggerError: the trigger cannot produce a time.
     """
     if spec.kind is TriggerKind.EVERY and spec.starts_ms is None:  # the phase is TIME itself
+        if spec.jitter_ms:  # which depends on the time that comes, so that has to be known here
+            return _anchored(spec, now_ms, id)
         until_ms = LAST_MS if spec.ends_ms is None else spec.ends_ms - int(spec.expr) + 1
         return Bracket(f"+{spec.expr}" if now_ms < until_ms else None, 0, until_ms)
     next_ms = build(spec, now_ms).next_after(now_ms)
@@ -50,16 +56,31 @@ def first(spec: TriggerSpec, now_ms: int) -> Bracket:
         midnight_ms, end_ms = _day(spec.tz, now_ms)
         today = build(replace(endless, starts_ms=midnight_ms), now_ms)
         from_ms, until_ms = max(today.last_until(now_ms) or 0, midnight_ms), min(until_ms, end_ms)
-    return Bracket(None if next_ms is None else str(next_ms), from_ms, until_ms)
+    return _of(build(spec, now_ms), id, next_ms, from_ms, until_ms)
 
 
-def after_missed(spec: TriggerSpec, anchor_ms: int, nominal_ms: int, now_ms: int) -> tuple[Range, Bracket]:
+def after_missed(
+    spec: TriggerSpec, anchor_ms: int, nominal_ms: int, now_ms: int, id: str = ""
+) -> tuple[Range, Bracket]:
     """What passed from *nominal_ms* until about *now_ms*, and what comes next. Raises TriggerError."""
     trigger = build(spec, anchor_ms)
     next_ms = trigger.next_after(max(now_ms, nominal_ms))
     last_ms = max(trigger.last_until(now_ms) or nominal_ms, nominal_ms)
     passed = Range(nominal_ms, last_ms, 1 + trigger.count_between(nominal_ms, last_ms))
-    return passed, Bracket(None if next_ms is None else str(next_ms), last_ms, LAST_MS if next_ms is None else next_ms)
+    return passed, _of(trigger, id, next_ms, last_ms, LAST_MS if next_ms is None else next_ms)
+
+
+def _anchored(spec: TriggerSpec, now_ms: int, id: str) -> Bracket:
+    """The first of an interval that begins at *now_ms*, which the server's TIME has reached, just."""
+    trigger = build(spec, now_ms)
+    next_ms = trigger.next_after(now_ms)
+    return replace(_of(trigger, id, next_ms, now_ms, now_ms + int(spec.expr)), anchor_ms=now_ms)
+
+
+def _of(trigger: Trigger, id: str, next_ms: int | None, from_ms: int, until_ms: int) -> Bracket:
+    if next_ms is None:
+        return Bracket(None, from_ms, until_ms)
+    return Bracket(str(next_ms), from_ms, until_ms, due_of(trigger, id, next_ms) - next_ms)
 
 
 def _day(tz: str, now_ms: int) -> tuple[int, int]:

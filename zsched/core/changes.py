@@ -11,6 +11,7 @@ from typing import Any
 
 from zsched.core.clock import LAST_MS
 from zsched.core.log import (
+    Backfilled,
     Enqueued,
     Entry,
     PutRecurring,
@@ -27,6 +28,7 @@ from zsched.core.log import (
     text,
 )
 from zsched.core.model import iso
+from zsched.core.policy import Why
 from zsched.core.run_id import schedule_of
 
 
@@ -39,7 +41,8 @@ class What(Enum):
     RESUMED = "resumed"
     FIRED = "fired"  # a run was pushed to its queue at its time
     ENQUEUED = "enqueued"  # a run was pushed because somebody asked for it
-    SKIPPED = "skipped"  # an occurrence was not pushed: overlap, paused, uncertain
+    SKIPPED = "skipped"  # an occurrence was not pushed: overlap, paused, uncertain, missed, limit
+    EXPIRED = "expired"  # an occurrence was not pushed: later than its deadline
     COALESCED = "coalesced"  # occurrences were left out in favour of a later one
     DUPLICATE = "duplicate"  # its run was there already: not pushed again
     CANCELLED = "cancelled"
@@ -54,9 +57,12 @@ class What(Enum):
 
 # What can become of an occurrence or of a run that was asked for.
 OUTCOMES = (
-    What.FIRED, What.ENQUEUED, What.SKIPPED, What.COALESCED, What.DUPLICATE, What.CANCELLED, What.QUARANTINED,
-    What.PUSHED_AGAIN, What.WITHDRAWN,
+    What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED, What.COALESCED, What.DUPLICATE, What.CANCELLED,
+    What.QUARANTINED, What.PUSHED_AGAIN, What.WITHDRAWN,
 )  # fmt: skip
+
+
+BACKFILL = "backfill"  # why a run was enqueued whose occurrence had passed without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +91,8 @@ class Change:
 
     @property
     def late_ms(self) -> float | None:
-        """How long after its nominal time it was fired."""
-        if self.what is not What.FIRED or self.nominal_ms is None:
+        """How long after its nominal time it was fired, or found to be too late."""
+        if self.what not in (What.FIRED, What.EXPIRED) or self.nominal_ms is None:
             return None
         return (self.at_us - self.nominal_ms * 1000) / 1000  # of whole numbers: exact to the µs
 
@@ -178,10 +184,15 @@ def _run_now(entry: Entry, _: str) -> Iterator[Change]:
     yield _one(entry, text(fields[b"id"]), What.ENQUEUED, run_id=text(fields[b"run"]), why="run now")
 
 
+def _backfill(entry: Entry, _: str) -> Iterator[Change]:
+    for run_id in Backfilled.of(entry).run_ids:
+        yield _of_run(entry, run_id, What.ENQUEUED, BACKFILL)
+
+
 def _fire(entry: Entry, _: str) -> Iterator[Change]:
     fields = entry.fields()
     uncertain = set(text(fields.get(b"uncertain", b"")).split())
-    for what, name in ((What.FIRED, b"runs"), (What.SKIPPED, b"skipped")):
+    for what, name in ((What.FIRED, b"runs"), (What.SKIPPED, b"skipped"), (What.EXPIRED, b"expired")):
         for run in text(fields.get(name, b"")).split():
             why = "uncertain" if run in uncertain or what is What.SKIPPED else ""
             yield _of_run(entry, run, what, why)
@@ -194,21 +205,25 @@ def _fire(entry: Entry, _: str) -> Iterator[Change]:
 
 def _advance(entry: Entry, run_suffix: str) -> Iterator[Change]:
     for row in advanced(entry):
-        run_id = f"{row.id}-{row.nominal_ms}{run_suffix}"
-        if row.passed:
+        for one in row.passed:
+            is_coalesced = one.why is Why.COALESCED
             yield _one(
                 entry,
                 row.id,
-                What.COALESCED,
-                first_ms=row.first_ms,
-                last_ms=row.last_ms,
-                count=row.passed,
+                What.COALESCED if is_coalesced else What.SKIPPED,
+                first_ms=one.range.first_ms,
+                last_ms=one.range.last_ms,
+                count=one.range.count,
                 nominal_ms=row.nominal_ms,
+                next_ms=row.next_nominal_ms,
+                why="" if is_coalesced else one.why.value,
             )
-        what, why = _ADVANCED[row.word]
-        why = f"{why}: {row.why} was still open" if row.word == "overlap" else why or row.why
-        pushed = run_id if row.is_pushed or what is What.DUPLICATE else None
-        yield _one(entry, row.id, what, run_id=pushed, nominal_ms=row.nominal_ms, next_ms=row.next_nominal_ms, why=why)
+        what, why = _ADVANCED.get(row.word, (None, ""))
+        if what is not None:
+            why = why.format(row.why) or row.why
+            run_id = f"{row.id}-{row.nominal_ms}{run_suffix}" if row.is_pushed or what is What.DUPLICATE else None
+            nominal_ms, next_ms = row.nominal_ms, row.next_nominal_ms
+            yield _one(entry, row.id, what, run_id=run_id, nominal_ms=nominal_ms, next_ms=next_ms, why=why)
         if row.next_due_ms is None and what is not What.QUARANTINED:
             yield _one(entry, row.id, What.ENDED)
 
@@ -276,6 +291,7 @@ _READERS = {
     "put_recurring": _put_recurring,
     "enqueue": _enqueue,
     "run_now": _run_now,
+    "backfill": _backfill,
     "fire": _fire,
     "advance": _advance,
     "quarantine": _quarantine,
@@ -295,11 +311,13 @@ _RESTORED = {
     "gone": (What.WITHDRAWN, ""),
 }
 _OUTCOMES_OF_RESTORE = frozenset(place.encode() for place in _RESTORED)
-_ADVANCED = {
+_ADVANCED: dict[str, tuple[What, str]] = {  # words of advance.lua; "passed" says nothing but what passed
     "fired": (What.FIRED, ""),
     "uncertain": (What.FIRED, "uncertain"),
     "skipped": (What.SKIPPED, "uncertain"),
-    "overlap": (What.SKIPPED, "overlap"),
+    "overlap": (What.SKIPPED, "overlap: {} was still open"),
+    "deferred": (What.FIRED, "waits for {}"),
+    "expired": (What.EXPIRED, ""),
     "duplicate": (What.DUPLICATE, ""),
     "quarantined": (What.QUARANTINED, ""),
 }

@@ -17,6 +17,7 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from zsched.core.policy import Passed, Range, Why
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]
@@ -28,7 +29,7 @@ _QUARANTINED = re.compile(r"(.+?) (high|normal|low) (\S+) (.*)")  # a foreign ha
 # Every kind that a script of zsched/lua appends.
 KINDS = frozenset(
     "put put_recurring cancel pause resume enqueue run_now fire advance quarantine".split()
-    + "end again restore merged term".split()
+    + "backfill end again restore merged term".split()
 )
 
 
@@ -178,23 +179,35 @@ class Enqueued(NamedTuple):
 ENQUEUED_HEAD = 6  # texts before the pairs of an ``enqueue`` entry
 
 
+class Backfilled(NamedTuple):
+    """A ``backfill`` entry: runs of a recurring schedule for occurrences that passed."""
+
+    id: str
+    run_ids: list[str]
+
+    @classmethod
+    def of(cls, entry: Entry) -> Backfilled:
+        """Raises UnknownEntry."""
+        with reading(entry):
+            fields = entry.fields()
+            return cls(text(fields[b"id"]), text(fields[b"runs"]).split())
+
+
 class Advanced(NamedTuple):
-    """One row of an ``advance`` entry; see advance.lua, LOGS. ``passed`` occurrences, first to last, are coalesced."""
+    """One line of an ``advance`` entry; see advance.lua, LOGS. ``nominal_ms`` is None where no occurrence fires."""
 
     id: str
     word: str
-    nominal_ms: int
+    nominal_ms: int | None
     next_nominal_ms: int | None
     next_due_ms: int | None
-    first_ms: int | None
-    last_ms: int | None
-    passed: int
+    passed: tuple[Passed, ...]
     why: str
 
     @property
     def is_pushed(self) -> bool:
-        """Whether a run went to its queue."""
-        return self.word in ("fired", "uncertain")
+        """Whether a run went to its queue, or waits for the one before it to be over."""
+        return self.word in ("fired", "deferred", "uncertain")
 
 
 class Ended(NamedTuple):
@@ -291,12 +304,33 @@ def again(entry: Entry) -> Iterator[Again]:
 
 
 def advanced(entry: Entry) -> Iterator[Advanced]:
-    """The rows of an ``advance`` entry. Raises UnknownEntry."""
+    """The lines of an ``advance`` entry. Raises UnknownEntry."""
     with reading(entry):
-        for line in text(entry.fields()[b"rows"]).split("\n"):
-            id, word, nominal, next_nominal, next_due, first, last, count, why = line.split(" ", 8)
-            times = milliseconds(next_nominal), milliseconds(next_due), milliseconds(first), milliseconds(last)
-            yield Advanced(id, word, int(nominal), *times, int(count), "" if why == "-" else why)
+        fields = entry.fields()
+        if b"moves" not in fields:
+            yield from _advanced_before(text(fields[b"rows"]))
+            return
+        for line in text(fields[b"moves"]).split("\n"):
+            id, word, nominal, next_nominal, next_due, passed, why = line.split(" ", 6)
+            times = milliseconds(nominal), milliseconds(next_nominal), milliseconds(next_due)
+            yield Advanced(id, word, *times, _passed(passed), "" if why == "-" else why)
+
+
+def _advanced_before(lines: str) -> Iterator[Advanced]:
+    """The same from logs of before there were catch-up policies: what passed was coalesced."""
+    for line in lines.split("\n"):
+        id, word, nominal, next_nominal, next_due, first, last, count, why = line.split(" ", 8)
+        passed = _passed("-" if count == "0" else f"coalesced:{first}:{last}:{count}")
+        times = int(nominal), milliseconds(next_nominal), milliseconds(next_due)
+        yield Advanced(id, word, *times, passed, "" if why == "-" else why)
+
+
+def _passed(told: str) -> tuple[Passed, ...]:
+    """``<why>:<first ms>:<last ms>:<count>`` by commas."""
+    if told == "-":
+        return ()
+    parts = (one.split(":") for one in told.split(","))
+    return tuple(Passed(Why(why), Range(int(first), int(last), int(count))) for why, first, last, count in parts)
 
 
 def quarantined(lines: bytes | None) -> Iterator[tuple[str, str, int | None, str]]:

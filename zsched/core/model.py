@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Any
 
 from zsched.core.clock import from_ms, to_ms
+from zsched.core.policy import USUAL, Overlap, Policy
 from zsched.core.triggers import TriggerSpec
 
 
@@ -124,6 +125,9 @@ class Definition:
     on_uncertain: OnUncertain = OnUncertain.REFIRE
     on_lost: OnLost = OnLost.RETRY
     pause_after_failures: int | None = None  # recurring: so many failed or lost runs in a row pause it
+    policy: Policy = USUAL  # recurring
+    jitter_ms: int = 0  # one-shots; a recurring rule has its own
+    expires_ms: int | None = None  # a run that has not begun so long after it was due does not run
     tags: tuple[str, ...] = ()
     created_by: str | None = None
     managed_by: str | None = None
@@ -156,6 +160,9 @@ class Schedule:
     on_uncertain: OnUncertain = OnUncertain.REFIRE
     on_lost: OnLost = OnLost.RETRY
     pause_after_failures: int | None = None
+    policy: Policy = USUAL
+    jitter_ms: int = 0
+    expires_ms: int | None = None
     timeout_s: int | None = None
     result_ttl_s: int | None = None
     failure_ttl_s: int | None = None
@@ -179,7 +186,12 @@ class Schedule:
         return None if self.next_ms is None else from_ms(self.next_ms)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it: instants as ``iso`` writes them, enums as their values; the keys are a promise."""
+        """
+        As JSON can say it: instants as ``iso`` writes them, enums as their values; the keys are a promise. What only
+        recurring ones have is None of others.
+        """
+        policy = None if self.kind == "once" else self.policy
+        waits = policy is not None and policy.overlap is Overlap.QUEUE
         return {
             "id": self.id,
             "state": self.state.value,
@@ -198,6 +210,13 @@ class Schedule:
             "on_uncertain": self.on_uncertain.value,
             "on_lost": self.on_lost.value,
             "pause_after_failures": self.pause_after_failures,
+            "overlap": policy and policy.overlap.value,
+            "overlap_limit": policy.overlap_limit if policy and waits else None,
+            "catch_up": policy and policy.catch_up.value,
+            "catch_up_window_s": policy and policy.catch_up_window_ms / 1000,
+            "catch_up_limit": policy and policy.catch_up_limit,
+            "jitter_s": self.jitter_ms / 1000,
+            "expires_after_s": None if self.expires_ms is None else self.expires_ms / 1000,
             "timeout_s": self.timeout_s,
             "result_ttl_s": self.result_ttl_s,
             "failure_ttl_s": self.failure_ttl_s,
@@ -269,4 +288,5 @@ def _trigger_dict(spec: TriggerSpec) -> dict[str, Any]:
         "count": spec.count,
         "gap": spec.gap.value,
         "fold": spec.fold.value,
+        "jitter_s": spec.jitter_ms / 1000,
     }

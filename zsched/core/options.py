@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zsched.core.arguments import (
@@ -26,6 +26,7 @@ from zsched.core.arguments import (
     zone_name,
 )
 from zsched.core.model import After, At, Definition, IfExists, Now, OnLost, OnUncertain, Payload, Priority, When
+from zsched.core.policy_options import least_gap_ms, policy_of
 from zsched.core.triggers import (
     Fold,
     Gap,
@@ -35,26 +36,17 @@ from zsched.core.triggers import (
     parse_every,
     parse_rrule,
 )
-from zsched.errors import InvalidSchedule, NotYetBuilt
+from zsched.core.urgency import PRESETS, Presets, expanded
+from zsched.errors import InvalidSchedule
 
 TRIGGERS = ("at", "after", "every", "cron", "rrule")
 
 _PAYLOAD = ("timeout", "retry", "result_ttl", "failure_ttl", "meta", "on_success", "on_failure")
 _RULE = ("starts", "ends", "count")
 _PLACE = ("queue", "priority", "at_front", "description", "tags", "created_by", "managed_by")
-_POLICY = ("on_uncertain", "on_lost", "pause_after_failures")
+_POLICY = ("on_uncertain", "on_lost", "pause_after_failures", "expires_after", "jitter", "urgency")
+_RECURRING = ("overlap", "overlap_limit", "catch_up", "catch_up_window", "catch_up_limit")
 _PUT = ("id", "if_exists", "allow_past", "durable")
-
-# Options whose work is not built yet, with the values that mean "as it is now anyway".
-_LATER: dict[str, tuple[Any, ...]] = {
-    "jitter": (None,),
-    "expires_after": (None,),
-    "overlap": (None, "skip"),
-    "overlap_limit": (None,),
-    "catch_up": (None, "latest"),
-    "catch_up_window": (None, 86400),
-    "catch_up_limit": (None, 100),
-}
 
 # What other schedulers call it.
 _ELSEWHERE = {
@@ -86,9 +78,11 @@ _ELSEWHERE = {
 }
 
 SCHEDULE_OPTIONS = frozenset(
-    {"args", "kwargs", "tz", "gap", "fold", *TRIGGERS, *_RULE, *_PAYLOAD, *_PLACE, *_POLICY, *_PUT, *_LATER}
+    {"args", "kwargs", "tz", "gap", "fold", *TRIGGERS, *_RULE, *_PAYLOAD, *_PLACE, *_POLICY, *_RECURRING, *_PUT}
 )
-ENQUEUE_OPTIONS = SCHEDULE_OPTIONS - {*TRIGGERS, *_RULE, "tz", "gap", "fold", "allow_past"}
+ENQUEUE_OPTIONS = SCHEDULE_OPTIONS - {
+    *TRIGGERS, *_RULE, *_RECURRING, "tz", "gap", "fold", "allow_past", "jitter", "pause_after_failures"
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +94,25 @@ class _Rule:
     fold: Fold | None
 
 
-def define(func: Any, options: Mapping[str, Any], fallback_id: str) -> Definition:
+def define(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS) -> Definition:
     """
-    The definition of a schedule.
+    The definition of a schedule; *presets* are what ``urgency`` may name.
 
     *fallback_id* is used when ``id`` is absent: made before the first attempt, so that sending the
     same call again is safe.
 
     Raises:
-        InvalidSchedule: an option is unknown, missing or bad.
-        NotYetBuilt: an option belongs to work that this version does not have.
+        InvalidSchedule: an option is unknown, missing or bad, or two contradict each other.
     """
     _refuse_unknown(options, SCHEDULE_OPTIONS)
+    options = expanded(options, presets, SCHEDULE_OPTIONS)
     return _definition(func, options, fallback_id, _when(options))
 
 
-def define_now(func: Any, options: Mapping[str, Any], fallback_id: str) -> Definition:
+def define_now(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS) -> Definition:
     """The definition of a run that goes straight to its queue. Raises as ``define``."""
     _refuse_unknown(options, ENQUEUE_OPTIONS)
+    options = expanded(options, presets, ENQUEUE_OPTIONS)
     return _definition(func, options, fallback_id, Now())
 
 
@@ -137,15 +132,18 @@ def _refuse_unknown(options: Mapping[str, Any], known: frozenset[str]) -> None:
             near = [elsewhere] if elsewhere in known else difflib.get_close_matches(name, known, 1, 0.6)
             remedy = f"our option is {near[0]}=" if near else f"options are {', '.join(sorted(known))}"
             raise InvalidSchedule(name, value, "no such option here", remedy)
-        if name in _LATER and not any(value is usual or value == usual for usual in _LATER[name]):
-            raise NotYetBuilt(name, value, "this version does not have it yet", f"leave {name} out")
 
 
 def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: When) -> Definition:
     get = options.get
     given_id = get("id")
-    if get("overlap") is not None and not isinstance(when, TriggerSpec):
-        raise InvalidSchedule("overlap", get("overlap"), "a one-shot cannot overlap itself", "leave it out")
+    jitter_ms = 0 if get("jitter") is None else seconds_to_ms("jitter", get("jitter"), 0)
+    expires_ms = None if get("expires_after") is None else seconds_to_ms("expires_after", get("expires_after"), 1)
+    if expires_ms is not None and expires_ms < jitter_ms:
+        problem = f"shorter than jitter={get('jitter')!r}, so some would expire before they are due"
+        raise InvalidSchedule("expires_after", get("expires_after"), problem, "give a longer one, or less jitter")
+    if isinstance(when, TriggerSpec) and jitter_ms:
+        when = _with_jitter(when, jitter_ms, get("jitter"))
     failures = get("pause_after_failures")
     if failures is not None and not isinstance(when, TriggerSpec):
         problem = "a one-shot has one run, and no failures in a row"
@@ -168,6 +166,9 @@ def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: W
         on_uncertain=choice("on_uncertain", get("on_uncertain", "refire"), OnUncertain),
         on_lost=OnLost.RETRY if get("on_lost") is None else choice("on_lost", get("on_lost"), OnLost),
         pause_after_failures=None if failures is None else failures_in_a_row(failures),
+        policy=policy_of(options, isinstance(when, TriggerSpec)),
+        jitter_ms=0 if isinstance(when, TriggerSpec) else jitter_ms,
+        expires_ms=expires_ms,
         tags=check_tags(get("tags", ())),
         created_by=None if get("created_by") is None else check_text("created_by", get("created_by")),
         managed_by=None if get("managed_by") is None else check_text("managed_by", get("managed_by")),
@@ -176,6 +177,14 @@ def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: W
         has_own_id=given_id is not None,
         durable=flag("durable", get("durable", False)),
     )
+
+
+def _with_jitter(spec: TriggerSpec, jitter_ms: int, given: object) -> TriggerSpec:
+    gap_ms = least_gap_ms(spec)
+    if gap_ms is not None and jitter_ms > gap_ms:
+        problem = f"larger than the time from one occurrence to the next, {gap_ms / 1000:g} s"
+        raise InvalidSchedule("jitter", given, problem, "give less")
+    return replace(spec, jitter_ms=jitter_ms)
 
 
 def _when(options: Mapping[str, Any]) -> When:

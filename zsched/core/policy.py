@@ -1,16 +1,82 @@
 """
-What becomes of a recurring schedule that is due: the one pure decision of the tick.
+The policies of a recurring schedule, and what they make of one that is due: the one pure decision of the tick.
 
-Catch-up is ``latest``: a schedule that is late by several occurrences fires the latest one; those
-before it are coalesced into one ranged record, at a cost that does not grow with their number.
+What was not run at its time is *late*: nobody led, the schedule was paused, or Redis was away. Catch-up says what
+becomes of it, at a cost that does not grow with the number of occurrences. Whether the run before is still open
+(overlap) is decided by the script that pushes, against the worker's own words; here it is only carried.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any, Final
 
+from zsched.core.jitter import due_of
 from zsched.core.triggers import Trigger
 from zsched.errors import TriggerError
+
+ON_TIME_MS: Final = 5000  # with ``catch_up="none"`` so late is not late: a take-over takes half of it
+
+
+class CatchUp(Enum):
+    """What becomes of occurrences that passed while nobody could push them."""
+
+    LATEST = "latest"  # the latest fires, those before it are coalesced into it
+    ALL = "all"  # each fires, the oldest first
+    NONE = "none"  # they are recorded as missed
+
+
+class Overlap(Enum):
+    """What becomes of an occurrence whose predecessor's run is not over."""
+
+    SKIP = "skip"  # recorded as skipped
+    ALLOW = "allow"  # runs beside it
+    QUEUE = "queue"  # waits until it is over
+    CANCEL_PREVIOUS = "cancel_previous"  # the predecessor is cancelled, or stopped
+
+
+class Why(Enum):
+    """Why occurrences that passed are not pushed."""
+
+    COALESCED = "coalesced"  # in favour of a later one
+    MISSED = "missed"  # too late for ``catch_up_window``, or ``catch_up="none"``
+    LIMIT = "limit"  # more than ``catch_up_limit``
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """
+    How a recurring schedule meets reality.
+
+    Not later than ``catch_up_window_ms`` does an occurrence fire, and of ``catch_up="all"`` the ``catch_up_limit``
+    latest; of ``overlap="queue"`` at most ``overlap_limit`` runs wait.
+    """
+
+    catch_up: CatchUp = CatchUp.LATEST
+    catch_up_window_ms: int = 86_400_000
+    catch_up_limit: int = 100
+    overlap: Overlap = Overlap.SKIP
+    overlap_limit: int = 100
+
+    def to_text(self) -> str:
+        """Canonical JSON of what differs from the defaults; '' when nothing does."""
+        told = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
+        plain = {name: value.value if isinstance(value, Enum) else value for name, value in told.items()}
+        return json.dumps(plain, separators=(",", ":"), sort_keys=True) if plain else ""
+
+    @classmethod
+    def from_text(cls, text: str) -> Policy:
+        """The inverse of ``to_text``. Raises ValueError, KeyError or TypeError for foreign text."""
+        told: dict[str, Any] = json.loads(text) if text else {}
+        for name, enum in (("catch_up", CatchUp), ("overlap", Overlap)):
+            if name in told:
+                told[name] = enum(told[name])
+        return cls(**told)
+
+
+USUAL: Final = Policy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,31 +89,104 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """Occurrences that are recorded, not pushed."""
+
+    why: Why
+    range: Range
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """``fire_ms`` is pushed, ``coalesced`` recorded, ``next_ms`` comes then (None: the trigger is exhausted)."""
-
-    fire_ms: int
-    coalesced: Range | None
-    next_ms: int | None
-
-
-def plan(trigger: Trigger, nominal_ms: int, now_ms: int) -> Plan:
     """
-    Decide what becomes of a schedule whose next occurrence was *nominal_ms*, at *now_ms*.
+    The occurrence ``fire_ms``, due at ``due_ms``, is pushed (None: none is), ``passed`` recorded, oldest first.
 
-    Pure: same arguments, same plan. ``next_ms`` is strictly later than *now_ms*. The occurrence
-    *nominal_ms* was promised, so it fires even if the zone's rules have changed since.
+    ``next_ms`` comes then, due at ``next_due_ms`` (None: the trigger is exhausted). It has passed as well when there
+    is more to catch up.
+    """
+
+    fire_ms: int | None
+    due_ms: int | None
+    passed: tuple[Passed, ...]
+    next_ms: int | None
+    next_due_ms: int | None
+
+
+def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL, id: str = "") -> Plan:
+    """
+    Decide what becomes of schedule *id*, whose next occurrence was *nominal_ms*, at *now_ms*.
+
+    Pure: same arguments, same plan. An occurrence that is not pushed is in ``passed`` with its reason, never dropped
+    silently. The occurrence *nominal_ms* was promised, so it counts even if the zone's rules have changed since.
 
     Raises:
         TriggerError: the trigger cannot produce a time (evaluation bound reached).
     """
-    next_ms = trigger.next_after(max(now_ms, nominal_ms))
+    latest_ms = _latest_due(trigger, nominal_ms, now_ms, id)
+    if policy.catch_up is CatchUp.ALL:
+        fire_ms, passed = _each(trigger, nominal_ms, latest_ms, now_ms, policy)
+    else:
+        is_none = policy.catch_up is CatchUp.NONE
+        patience_ms = ON_TIME_MS if is_none else policy.catch_up_window_ms
+        fire_ms = latest_ms if now_ms - latest_ms <= patience_ms else None
+        why = Why.MISSED if is_none or fire_ms is None else Why.COALESCED
+        passed = _passed(why, trigger, nominal_ms, latest_ms, fire_ms is None)
+    next_ms = trigger.next_after(latest_ms if fire_ms is None else fire_ms)
     if next_ms is not None and next_ms <= nominal_ms:
         raise TriggerError(f"the trigger went back from {nominal_ms} to {next_ms}")
+    return Plan(
+        fire_ms,
+        None if fire_ms is None else due_of(trigger, id, fire_ms),
+        passed,
+        next_ms,
+        None if next_ms is None else due_of(trigger, id, next_ms),
+    )
+
+
+def _latest_due(trigger: Trigger, nominal_ms: int, now_ms: int, id: str) -> int:
+    """The latest occurrence that is due by now, by its jitter too; *nominal_ms* is."""
     latest_ms = trigger.last_until(now_ms)
-    if latest_ms is None or latest_ms <= nominal_ms:
-        return Plan(nominal_ms, None, next_ms)
-    between = trigger.count_between(nominal_ms, latest_ms)  # the latest is among them, nominal is not
-    last_ms = trigger.last_until(latest_ms - 1)
-    coalesced = Range(nominal_ms, nominal_ms if last_ms is None else max(last_ms, nominal_ms), between)
-    return Plan(latest_ms, coalesced, next_ms)
+    if latest_ms is not None and latest_ms > nominal_ms and due_of(trigger, id, latest_ms) > now_ms:
+        latest_ms = trigger.last_until(latest_ms - 1)
+    return nominal_ms if latest_ms is None else max(latest_ms, nominal_ms)
+
+
+def _each(
+    trigger: Trigger, nominal_ms: int, latest_ms: int, now_ms: int, policy: Policy
+) -> tuple[int | None, tuple[Passed, ...]]:
+    """The oldest that may still fire, and those before it: too old, or too many."""
+    first_ms = nominal_ms
+    passed: tuple[Passed, ...] = ()
+    oldest_ms = now_ms - policy.catch_up_window_ms
+    if first_ms < oldest_ms:
+        if latest_ms < oldest_ms:
+            return None, _passed(Why.MISSED, trigger, nominal_ms, latest_ms, True)
+        first_ms = trigger.next_after(oldest_ms - 1) or latest_ms
+        passed = _passed(Why.MISSED, trigger, nominal_ms, first_ms, False)
+    surplus = 1 + trigger.count_between(first_ms, latest_ms) - policy.catch_up_limit
+    if surplus > 0:
+        kept_ms = _after(trigger, first_ms, surplus, latest_ms)
+        passed += _passed(Why.LIMIT, trigger, first_ms, kept_ms, False)
+        first_ms = kept_ms
+    return first_ms, passed
+
+
+def _passed(why: Why, trigger: Trigger, first_ms: int, until_ms: int, with_it: bool) -> tuple[Passed, ...]:
+    """The occurrences from *first_ms* to *until_ms*, that one among them or not."""
+    count = 1 + trigger.count_between(first_ms, until_ms) - (not with_it) if until_ms > first_ms else int(with_it)
+    if count <= 0:
+        return ()
+    last_ms = until_ms if with_it else trigger.last_until(until_ms - 1)
+    return (Passed(why, Range(first_ms, first_ms if last_ms is None else max(last_ms, first_ms), count)),)
+
+
+def _after(trigger: Trigger, first_ms: int, number: int, until_ms: int) -> int:
+    """The occurrence that comes *number* after *first_ms*; by halves, not by steps. It is not later than *until_ms*."""
+    earlier_ms, later_ms = first_ms, until_ms
+    while later_ms - earlier_ms > 1:
+        middle_ms = (earlier_ms + later_ms) // 2
+        if trigger.count_between(first_ms, middle_ms) < number:
+            earlier_ms = middle_ms
+        else:
+            later_ms = middle_ms
+    return later_ms

@@ -9,15 +9,19 @@ from typing import Any
 
 from zsched.core.clock import from_ms
 from zsched.core.model import Definition, Schedule
-from zsched.core.options import TRIGGERS, define
+from zsched.core.options import SCHEDULE_OPTIONS, TRIGGERS, define
+from zsched.core.policy import USUAL, Policy
 from zsched.core.triggers import TriggerKind
+from zsched.core.urgency import PRESETS, Presets, expanded
 from zsched.errors import InvalidSchedule
 
 PAYLOAD = ("func", "args", "kwargs")
 _RECURRING = tuple(kind.value for kind in TriggerKind)
 
 
-def revise(old: Schedule, stored: Mapping[str, Any], data: bytes, changes: Mapping[str, Any]) -> Definition:
+def revise(
+    old: Schedule, stored: Mapping[str, Any], data: bytes, changes: Mapping[str, Any], presets: Presets = PRESETS
+) -> Definition:
     """
     The definition of *old* after *changes*. *stored* are its other options as RQ's fields say them, with
     args and kwargs if the payload changes; *data* is its payload, kept if it does not.
@@ -33,6 +37,7 @@ def revise(old: Schedule, stored: Mapping[str, Any], data: bytes, changes: Mappi
         if (name in _RECURRING) != (old.trigger is not None):
             problem = "an update keeps a one-shot a one-shot and a recurring schedule recurring"
             raise InvalidSchedule(name, changes[name], problem, f"schedule it again with id={old.id!r}")
+    changes = expanded(changes, presets, SCHEDULE_OPTIONS)
     options = {**options_of(old, stored, with_trigger=not kinds), **changes}
     definition = define(options.pop("func", old.func), options, old.id)
     if not any(name in changes for name in PAYLOAD):
@@ -53,6 +58,9 @@ def options_of(old: Schedule, stored: Mapping[str, Any], with_trigger: bool = Tr
         "on_uncertain": old.on_uncertain,
         "on_lost": old.on_lost,
         "pause_after_failures": old.pause_after_failures,
+        "jitter": timedelta(milliseconds=old.jitter_ms) if old.jitter_ms else None,
+        "expires_after": None if old.expires_ms is None else timedelta(milliseconds=old.expires_ms),
+        **_policies(old.policy),
         "tags": old.tags,
         "created_by": old.created_by,
         "managed_by": old.managed_by,
@@ -61,11 +69,25 @@ def options_of(old: Schedule, stored: Mapping[str, Any], with_trigger: bool = Tr
     }
 
 
+def _policies(policy: Policy) -> dict[str, Any]:
+    """Those that differ from the defaults: a default is no contradiction to anything."""
+    window = timedelta(milliseconds=policy.catch_up_window_ms)
+    return {
+        "overlap": None if policy.overlap is USUAL.overlap else policy.overlap,
+        "overlap_limit": None if policy.overlap_limit == USUAL.overlap_limit else policy.overlap_limit,
+        "catch_up": None if policy.catch_up is USUAL.catch_up else policy.catch_up,
+        "catch_up_window": None if policy.catch_up_window_ms == USUAL.catch_up_window_ms else window,
+        "catch_up_limit": None if policy.catch_up_limit == USUAL.catch_up_limit else policy.catch_up_limit,
+    }
+
+
 def _rule(old: Schedule, has_new_kind: bool) -> dict[str, Any]:
     """The options that say when *old* fires; without the trigger itself if a new one is given."""
     spec = old.trigger
     if spec is None:
-        return {"tz": old.tz} if has_new_kind or old.next_ms is None else {"tz": old.tz, "at": from_ms(old.next_ms)}
+        if has_new_kind or old.nominal_ms is None:
+            return {"tz": old.tz}
+        return {"tz": old.tz, "at": from_ms(old.nominal_ms)}
     bounds: dict[str, Any] = {
         "tz": spec.tz,
         "starts": None if spec.starts_ms is None else from_ms(spec.starts_ms),

@@ -40,6 +40,7 @@ OPEN: Final = frozenset(_OPEN)
 OVER: Final = frozenset(RunStatus) - OPEN
 BAD: Final = (RunStatus.FAILED, RunStatus.LOST)
 
+EXPIRED: Final = "it had not begun by its deadline (expires_after)"
 GONE: Final = "RQ's job is gone: somebody deleted it, or it ended and was forgotten before anybody looked"
 _STATUSES: Final = {
     "created": RunStatus.QUEUED,
@@ -51,6 +52,7 @@ _STATUSES: Final = {
     "failed": RunStatus.FAILED,
     "stopped": RunStatus.CANCELLED,
     "canceled": RunStatus.CANCELLED,
+    "expired": RunStatus.EXPIRED,  # not RQ's word: look.lua says so of a job that is gone
 }
 _ABANDONED: Final = "AbandonedJobError"  # what RQ writes of a job whose worker's heartbeat lapsed
 _LENGTH: Final = 27  # of a time as RQ writes it
@@ -185,7 +187,9 @@ def of_job(run_id: str, job: Job | None, fired_us: int | None, is_uncertain: boo
     if job is None:
         return Run(run_id, status, fired_us, error=GONE, is_uncertain=is_uncertain)
     error = job.error if status in BAD else ""
-    if status is RunStatus.FAILED and _ABANDONED in error:
+    if status is RunStatus.EXPIRED:
+        error = EXPIRED
+    elif status is RunStatus.FAILED and _ABANDONED in error:
         status = RunStatus.LOST
     elif job.status not in _STATUSES:
         error = f"a foreign hand changed its job: status {job.status[:40]!r}"

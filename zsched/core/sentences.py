@@ -8,11 +8,13 @@ one as it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from itertools import groupby
 from typing import Any, Final
 
-from zsched.core.changes import Change, What
+from zsched.core.changes import BACKFILL, Change, What
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.lookback import run_that_ended
 from zsched.core.model import Schedule, ScheduleState
@@ -28,6 +30,17 @@ def sentence(change: Change, tz: str, context: str = "") -> str:
     fire, why it was late.
     """
     return _WORDS[change.what](change, tz, context)
+
+
+def told_together(changes: Iterable[Change]) -> Iterator[Change]:
+    """*changes*, but those of a schedule's backfill that follow each other as one, of all their occurrences."""
+    for backfilled, some in groupby(changes, _backfilled):
+        first, *others = some
+        times = [one.nominal_ms for one in (first, *others) if one.nominal_ms is not None]
+        if backfilled is None or not others or not times:
+            yield from (first, *others)
+        else:
+            yield replace(first, run_id=None, first_ms=min(times), last_ms=max(times), count=len(times))
 
 
 def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
@@ -128,6 +141,8 @@ def _resumed(change: Change, tz: str, _: str) -> str:
 
 def _fired(change: Change, tz: str, context: str) -> str:
     late_ms, mark = max(change.late_ms or 0.0, 0.0), ""
+    if change.why.startswith("waits for "):
+        mark = f"; it {change.why}"
     if change.why == "uncertain":
         mark = "; uncertain: a lost Redis may have pushed this run already"
     for_when = "" if change.nominal_ms is None else f" for {_at(change.nominal_ms, tz)}"
@@ -136,8 +151,21 @@ def _fired(change: Change, tz: str, context: str) -> str:
 
 
 def _enqueued(change: Change, tz: str, _: str) -> str:
+    if change.why == BACKFILL:
+        which = _range(change, tz) if change.first_ms is not None else f"the occurrence of {_at(change.nominal_ms, tz)}"
+        return f"backfilled {which.rstrip(',')}" + (f"; run {change.run_id}" if change.run_id else "")
     what = f"{change.why}, on request" if change.why else "enqueued"  # run now; retry of <run id>
     return f"{what}{_by(change)}; run {change.run_id}"
+
+
+def _expired(change: Change, tz: str, _: str) -> str:
+    late = duration_text(max(change.late_ms or 0.0, 0.0))
+    return f"expired: the occurrence of {_at(change.nominal_ms, tz)} was {late} late, more than expires_after allows"
+
+
+def _backfilled(change: Change) -> str | None:
+    """The schedule of which an occurrence was backfilled; None when it is something else."""
+    return change.id if change.what is What.ENQUEUED and change.why == BACKFILL else None
 
 
 def _skipped(change: Change, tz: str, _: str) -> str:
@@ -201,6 +229,7 @@ _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.FIRED: _fired,
     What.ENQUEUED: _enqueued,
     What.SKIPPED: _skipped,
+    What.EXPIRED: _expired,
     What.COALESCED: _coalesced,
     What.DUPLICATE: _duplicate,
     What.CANCELLED: _cancelled,
@@ -213,7 +242,12 @@ _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.WITHDRAWN: _withdrawn,
 }
 _PLACES: Final = {"due": "active", "quarantine": "quarantined"}  # as people call them
-_SKIPPED: Final = {"uncertain": "a lost Redis may have pushed it already", "paused": "it was paused"}
+_SKIPPED: Final = {
+    "uncertain": "a lost Redis may have pushed it already",
+    "paused": "it was paused",
+    "missed": "missed, too late for its catch_up and catch_up_window",
+    "limit": "more had passed than catch_up_limit allows",
+}
 _ENDS: Final = {
     RunStatus.SUCCEEDED: "succeeded",
     RunStatus.FAILED: "failed",

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from zsched.core.changes import Change, What
+from zsched.core.changes import BACKFILL, Change, What
 from zsched.core.lookback import run_that_ended
 from zsched.core.model import Schedule, iso
 from zsched.core.runs import Run
-from zsched.core.sentences import local_text, sentence, standing, state_text
+from zsched.core.sentences import local_text, sentence, standing, state_text, told_together
 
 LATE_MS: Final = 1000.0  # a fire later than this is explained
 
@@ -119,7 +119,8 @@ class _Teller:
     def lines(self) -> Iterator[tuple[int, str]]:
         """A line per change, and one for those that were left out."""
         changes, left_out = self._chronicle.changes, self._chronicle.left_out
-        for change in changes:
+        first = [change for change in changes if left_out and change.entry == changes[0].entry]
+        for change in (*told_together(first), *told_together(changes[len(first) :])):
             if left_out and change.entry != changes[0].entry:
                 yield change.at_us // 1000, f"… {left_out:,} more changes lie before this …"
                 left_out = 0
@@ -167,12 +168,12 @@ class _Teller:
             self._is_recurring = change.run_id is None
         elif what in _ADVANCES and change.next_ms is not None:
             self._is_recurring = True
-        is_retry = what is What.ENQUEUED and change.why.startswith("retry")
-        if is_retry or what in (*_OF_RUNS, What.PUSHED_AGAIN) or (what is What.QUARANTINED and change.run_id):
+        is_of_run = what is What.ENQUEUED and change.why.startswith(("retry", BACKFILL))
+        if is_of_run or what in (*_OF_RUNS, What.PUSHED_AGAIN) or (what is What.QUARANTINED and change.run_id):
             return  # of a run: the schedule is where it was
         if what in (What.CANCELLED, What.WITHDRAWN) or (what is What.ENQUEUED and not change.why):
             self.is_there = False  # what is enqueued takes the place of what waited
-        elif what in (What.FIRED, What.ENQUEUED, What.SKIPPED) or (what is What.FOUND and change.why == "open"):
+        elif what in _OVER or (what is What.FOUND and change.why == "open"):
             self.is_there = self._is_recurring  # a one-shot goes with its run
         else:
             self.is_there = True
@@ -202,6 +203,7 @@ class _Teller:
         return local_text(us // 1000, self._tz)
 
 
+_OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # and a one-shot with it
 _OF_RUNS: Final = (What.RUN_ENDED, What.RUN_AGAIN)
 _LAST: Final = {
     What.FIRED: ": it fired",
@@ -212,10 +214,11 @@ _LAST: Final = {
     What.RUN_AGAIN: ": it had fired",
     What.CANCELLED: ": it was cancelled",
     What.SKIPPED: ": its occurrence was skipped",
+    What.EXPIRED: ": its occurrence was too late",
 }
 _PUSHES: Final = (What.FIRED, What.FOUND, What.ENQUEUED, What.PUSHED_AGAIN, *_OF_RUNS)  # and it was gone
 _LOST: Final = ": nothing here says why, so Redis lost it, or a foreign hand removed it"
-_ADVANCES: Final = (What.FIRED, What.SKIPPED, What.DUPLICATE)  # of a recurring one, with what comes next
+_ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)  # of a recurring one, with what comes next
 
 
 def _nothing(chronicle: Chronicle) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from zsched.core.log import (
+    Backfilled,
     Enqueued,
     Entry,
     Puts,
@@ -102,9 +103,15 @@ def _run_now(entry: Entry, _: str) -> Iterator[Key]:
     yield id, run_id[len(id) + 1 :]
 
 
+def _backfill(entry: Entry, _: str) -> Iterator[Key]:
+    id, run_ids = Backfilled.of(entry)
+    for run_id in run_ids:  # the schedule stays as it is
+        yield id, run_id[len(id) + 1 :]
+
+
 def _fire(entry: Entry, _: str) -> Iterator[Key]:
     fields = entry.fields()
-    for name in (b"runs", b"skipped", b"cancelled"):
+    for name in (b"runs", b"skipped", b"expired", b"cancelled"):
         for word in text(fields.get(name, b"")).split():
             yield from _of_run(word.partition("=")[0])
     for id, *_rest in quarantined(fields.get(b"quarantined")):
@@ -114,7 +121,8 @@ def _fire(entry: Entry, _: str) -> Iterator[Key]:
 def _advance(entry: Entry, suffix: str) -> Iterator[Key]:
     for row in advanced(entry):
         yield row.id, ""
-        yield row.id, f"{row.nominal_ms}{suffix}"
+        if row.nominal_ms is not None:
+            yield row.id, f"{row.nominal_ms}{suffix}"
 
 
 def _quarantine(entry: Entry, _: str) -> Iterator[Key]:
@@ -143,6 +151,7 @@ _KEYS: dict[str, Callable[[Entry, str], Iterator[Key]]] = {
     "put_recurring": _of_id,
     "enqueue": _enqueue,
     "run_now": _run_now,
+    "backfill": _backfill,
     "fire": _fire,
     "advance": _advance,
     "quarantine": _quarantine,

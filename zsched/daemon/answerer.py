@@ -17,7 +17,9 @@ import structlog
 
 from zsched.archive import History
 from zsched.archive.originals import Originals
+from zsched.archive.ran import Ran
 from zsched.archive.runs import Runs
+from zsched.core.backfill import packed
 from zsched.core.changes import Change
 from zsched.core.log import Entry, Position
 from zsched.core.lookback import Wanted
@@ -138,6 +140,16 @@ def _record(history: History, *, run_id: str) -> dict[str, Any]:
     return {"is_known": original.is_known, "record": record}
 
 
+def _ran(history: History, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> dict[str, Any]:
+    """
+    Occurrences of a schedule that ran, found in a part of the history: ``read_to`` says how far this archive, ``by``,
+    was read for them, None: to its end; whoever asks again gives it back, and those of other archives beside it.
+    """
+    with Ran.beside(history) as ran:
+        part = ran.of(id, int(start_ms), int(end_ms), {str(name): int(n) for name, n in read_to.items()})
+    return {"ran": packed(part.times_ms), "by": part.archive, "read_to": part.read_to}
+
+
 def _bounded(limit: int) -> int:
     return max(1, min(limit, _MOST))
 
@@ -167,4 +179,5 @@ _TOPICS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "runs": _runs,
     "entries": _entries,
     "record": _record,
+    "ran": _ran,
 }

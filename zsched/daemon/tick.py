@@ -17,18 +17,21 @@ import structlog
 
 from zsched.config import DaemonSettings
 from zsched.core.clock import Clock
-from zsched.core.policy import Plan
+from zsched.core.policy import Why
 from zsched.daemon.batch import Batch
 from zsched.daemon.native import Native
 from zsched.daemon.planner import Planner
 from zsched.daemon.server_clock import ServerClock
-from zsched.storage.dispatch import Dispatch, DueRecurring, Fired, Stopped, shown
+from zsched.storage.dispatch import Dispatch, DueRecurring, Fired, PlannedRun, Stopped, shown
 from zsched.storage.lease import Term
 
 log = structlog.get_logger(__name__)
 
 _TOLD = {  # what advance.lua answers, but for the usual "fired": level and event
+    "passed": (logging.DEBUG, "occurrences_passed"),  # each range of them is told besides
+    "deferred": (logging.DEBUG, "run_deferred"),
     "overlap": (logging.INFO, "run_skipped"),
+    "expired": (logging.WARNING, "run_expired"),
     "changed": (logging.DEBUG, "plan_outdated"),
     "uncertain": (logging.WARNING, "run_uncertain"),
     "skipped": (logging.WARNING, "run_skipped"),  # uncertain, and on_uncertain=skip
@@ -36,6 +39,7 @@ _TOLD = {  # what advance.lua answers, but for the usual "fired": level and even
     "quarantined": (logging.ERROR, "schedule_quarantined"),
 }
 _REASONS = {"skipped": "uncertain", "quarantined": "its template or its queue is broken"}
+_PASSED = {Why.COALESCED: "runs_coalesced", Why.MISSED: "runs_missed", Why.LIMIT: "runs_over_limit"}
 _RETRY_JUMPED_MS = 1.0  # TIME was only late in coming: look again at once
 _ADVANCE_SHARE = 0.5  # of a fire's batch: advancing costs two to three times as much per schedule
 
@@ -135,15 +139,15 @@ class Ticker:
             return Tick(wait_ms=float(max(next_ms - stopped.now_ms, 1)))
         return Tick(wait_ms=_RETRY_JUMPED_MS)
 
-    def _tell_advanced(self, part: Sequence[tuple[DueRecurring, Plan]], words: Sequence[str]) -> None:
-        for (one, plan), word in zip(part, words, strict=True):
+    def _tell_advanced(self, part: Sequence[PlannedRun], words: Sequence[str]) -> None:
+        for (one, plan, _), word in zip(part, words, strict=True):
             if word != "fired":
                 level, event = _TOLD[word]
                 log.log(
                     level, event, schedule_id=shown(one.id), nominal_ms=plan.fire_ms, reason=_REASONS.get(word, word)
                 )
-            if plan.coalesced:
-                log.warning("runs_coalesced", schedule_id=shown(one.id), count=plan.coalesced.count)
+            for passed in plan.passed:
+                log.warning(_PASSED[passed.why], schedule_id=shown(one.id), count=passed.range.count)
         log.debug("schedules_advanced", **Counter(words))
 
     def _tell(self, fired: Fired) -> None:
@@ -156,6 +160,8 @@ class Ticker:
             log.warning("runs_uncertain", count=fired.uncertain)
         for run in fired.skipped:
             log.warning("run_skipped", run_id=run, reason="uncertain")
+        for run in fired.expired:
+            log.warning("run_expired", run_id=run)
         for line in fired.cancelled:
             run, _, status = line.partition("=")
             log.info("run_cancelled", run_id=run, reason=f"RQ has it as {status}")

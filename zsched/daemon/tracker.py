@@ -1,10 +1,11 @@
 """
 The tracker: the leader finds out which runs are over, and writes it into the log, so that every archive learns it.
 
-It needs nothing in the worker and nothing where runs are fired. Two ways lead to a run that is over:
+It needs nothing in the worker and nothing where runs are fired. Three ways lead to a run that is over:
 
 - RQ's own registries say what ended since the last look (``endings``), which costs what ended and nothing else: so a
   million runs that wait, or a lost one at the head of its queue, keep nobody from being noticed;
+- the deadlines of runs that had one say which may have expired in their queues;
 - rounds through the archive's state, a part at a time, ask RQ about every run that is open: so it finds what was
   deleted or cancelled, what ended when nobody led, and what the registries do not show.
 
@@ -35,6 +36,7 @@ from zsched.core.runs import BAD, GONE, Job, Run, RunStatus, of_job, row_of
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
 from zsched.storage.connection import Wire
+from zsched.storage.deadlines import Deadlines
 from zsched.storage.dispatch import Dispatch, Over
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
@@ -77,7 +79,7 @@ class Tracker:
     def over(self, wire: Wire) -> Tracker:
         """The same, asking over *wire* from now on."""
         self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
-        self._registries = Registries(wire)
+        self._registries, self._deadlines = Registries(wire), Deadlines(wire, self._keys)
         return self
 
     def take_queued(self) -> list[tuple[OpenRun, Job]]:
@@ -102,6 +104,7 @@ class Tracker:
             return False
         is_first = self._of is None or self._of[0] != term.token  # what ended before it led was archived long ago
         self._note(self._endings.look(self._registries), 0 if is_first else _PATIENCE)
+        self._note(self._deadlines.passed(), _PATIENCE)
         self._until_round_ms -= self.every_ms
         self.every_ms = _EVERY_MS if self._ended else _SELDOM_MS
         is_round = self._until_round_ms <= 0
@@ -176,7 +179,7 @@ class Tracker:
         for one, job in zip(open, self._jobs.look([one.run_id for one in open]), strict=True):
             run = of_job(one.run_id, job, one.fired_us, one.is_uncertain)
             if run.is_over:
-                seen = "gone" if job is None else job.seen
+                seen = "gone" if job is None or run.status is RunStatus.EXPIRED else job.seen
                 over.append((run.ended_ms or 0, _over(run, seen)))
             elif job is not None and job.status == "queued":
                 self._queued.append((one, job))

@@ -13,11 +13,13 @@
 -- lost the reply that told it the token. Nor is a lease with more time left than its own length, or without
 -- end: it was written before the clock jumped back. Taking over is always safe, since every leader's script
 -- compares tokens. A changed server (restart, promotion, flush, first start) sets doubt and hold.
+-- OFFSET: the clock is a test's: moved (meta.offset_ms), or stopped (meta.frozen_ms) by somebody else than
+-- this candidate (meta.frozen_by). Firing by it would be early or late for everybody but that test.
 local lease_key, meta_key, log_key = unpack(KEYS)
 local daemon, nonce, server_id, lease_ms, gen = unpack(ARGV)
 -- include lib/meta.lua
 
-if meta[6] then
+if meta[6] or meta[7] and redis.call('HGET', meta_key, 'frozen_by') ~= daemon then
   return {'OFFSET'}
 end
 local held = redis.call('GET', lease_key)

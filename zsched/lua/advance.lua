@@ -1,20 +1,23 @@
 -- advance: fire planned occurrences of recurring schedules and set their next ones.
 --
--- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues
+-- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues chains deadlines
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        token expected_server        this term's
 --        lease_ms clock_from_ms clock_until_ms   as in fire
 --        patience_ms                  a run that waits longer than this no longer counts for overlap
---        ...   a text per schedule, words by single spaces: id, lane, due ms, version, nominal ms, next nominal
---              ms or -, next due ms or -, first and last coalesced ms or -, their count
--- RETURNS  OK, now ms, then per schedule a word: fired uncertain skipped overlap duplicate changed quarantined
+--        ...   a text per schedule, words by single spaces: id, lane, due ms, version, nominal ms or - (none fires), when
+--              that is due, overlap policy, most runs that wait, next nominal ms or -, when that is due, and what is
+--              recorded of those that passed: "<why>:<first ms>:<last ms>:<count>" by commas, or -
+-- RETURNS  OK, now ms, then per schedule a word: fired deferred uncertain skipped overlap expired passed duplicate
+--          changed quarantined
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
--- LOGS   advance: rows = lines "<id> <word> <nominal> <next nominal|-> <next due|-> <first> <last> <count> <why|->"
+-- LOGS   advance: moves = lines "<id> <word> <nominal|-> <next nominal|-> <next due|-> <passed|-> <why|->"
+--        end: rows, of runs that overlap=cancel_previous cancelled before they began
 --
 -- A schedule whose version or due time is not what was planned is left alone (changed): the score alone
 -- would let a plan of the old rule through when only the rule changed. An exhausted one is marked ended.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
-  rq_queues_key = unpack(KEYS)
+  rq_queues_key, chains_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, lease_ms, clock_from_ms,
   clock_until_ms, patience_ms = unpack(ARGV, 1, 9)
 lease_ms, clock_from_ms, clock_until_ms, patience_ms = tonumber(lease_ms), tonumber(clock_from_ms),
@@ -24,108 +27,128 @@ lease_ms, clock_from_ms, clock_until_ms, patience_ms = tonumber(lease_ms), tonum
 -- include lib/hold.lua
 -- include lib/iso.lua
 -- include lib/queues.lua
+-- include lib/deadline.lua
 
 local HEARTBEAT_MS = 120000  -- RQ workers beat at least every 90 s; a killed one leaves `started` for ever
 local lane_keys = {high = due_high_key, normal = due_normal_key, low = due_low_key}
-local dead_before, forgotten_before = iso(now_ms - HEARTBEAT_MS), iso(now_ms - patience_ms)
-local pending = {queued = true, started = true, deferred = true, scheduled = true}
+local silent_before, waits_before = iso(now_ms - HEARTBEAT_MS), iso(now_ms - patience_ms)
+-- include lib/overlap.lua
 
--- Is the previous run still waiting or running? Second value: why it no longer counts, when that is a judgement.
-local function is_open(run)
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'last_heartbeat', 'enqueued_at')
-  local status = job[1]
-  if not status or not pending[status] then
-    return false
+local IS_PUSHED = {fired = true, uncertain = true, deferred = true}
+local PLANNED = '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$'
+
+-- What becomes of an occurrence whose run is new: the word, why, and the deadline of its run.
+local function decide(one, template, schedule)
+  local flags, expires_ms = schedule[3] or '', tonumber(template[2] or '')
+  local deadline_ms = expires_ms and tonumber(one.run_due_ms) + expires_ms
+  if deadline_ms and deadline_ms <= now_ms then
+    return 'expired'
   end
-  if status == 'started' and job[2] and job[2] ~= '' and job[2] < dead_before then
-    return false, 'previous_worker_silent'
+  local is_doubtful = tonumber(one.nominal_ms) <= doubt_ms
+  if is_doubtful and string.find(flags, 's', 1, true) then
+    return 'skipped'
   end
-  if status ~= 'started' and job[3] and job[3] < forgotten_before then
-    return false, 'previous_waits_too_long'
+  local verdict, why = overlapping(one.id, one.mode, one.limit, schedule[2])
+  if verdict == 'overlap' then
+    return 'overlap', why
+  elseif verdict == 'deferred' then
+    local problem = defer_problem(one.run, one.queue, why)
+    if problem then
+      return 'quarantined', problem
+    end
+    return is_doubtful and 'uncertain' or 'deferred', why, deadline_ms, why
   end
-  return true
+  return is_doubtful and 'uncertain' or 'fired', why, deadline_ms
 end
 
-local reply, moves, rows, bad = {'OK', now_ms}, {}, {}, {}
+local reply, moves, lines, bad = {'OK', now_ms}, {}, {}, {}
 for i = 10, #ARGV do
-  local id, lane, due_ms, planned_version, nominal_ms, rest = string.match(ARGV[i], '^(%S+) (%S+) (%S+) (%S+) (%S+) (.+)$')
-  local run, why = id .. '-' .. nominal_ms .. run_suffix, nil
+  local id, lane, due_ms, planned_version, nominal_ms, run_due_ms, mode, limit, next_nominal_ms, next_due_ms, passed =
+    string.match(ARGV[i], PLANNED)
+  local one = {id = id, lane = lane, nominal_ms = nominal_ms, run_due_ms = run_due_ms, mode = mode, limit = tonumber(limit),
+    due_ms = due_ms, next_nominal_ms = next_nominal_ms, next_due_ms = next_due_ms, run = id .. '-' .. nominal_ms .. run_suffix}
   local schedule = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'last', 'flags')
-  local queue = redis.pcall('HGET', template_prefix .. id, 'origin')
-  local score = redis.call('ZSCORE', lane_keys[lane], id)
-  local word
+  local template = redis.pcall('HMGET', template_prefix .. id, 'origin', 'zs_expires')
+  local queue, score = template[1], redis.call('ZSCORE', lane_keys[lane], id)
   if score ~= due_ms or schedule[1] ~= planned_version then
-    word = 'changed'
+    one.word = 'changed'
   elseif type(queue) ~= 'string' then
-    word, why = 'quarantined', 'its template is gone or of the wrong type'
+    one.word, one.why = 'quarantined', 'its template is gone or of the wrong type'
   elseif not queue_accepts(queue) then
-    word, why = 'quarantined', 'wrong type at rq:queue:' .. queue
-  elseif redis.call('EXISTS', 'rq:job:' .. run) == 1 then
-    word = 'duplicate'
+    one.word, one.why = 'quarantined', 'wrong type at rq:queue:' .. queue
+  elseif nominal_ms == '-' then
+    one.word = 'passed'
+  elseif redis.call('EXISTS', 'rq:job:' .. one.run) == 1 then
+    one.word = 'duplicate'
   else
-    local flags, last = schedule[3] or '', schedule[2]
-    local open = false
-    if last then
-      open, why = is_open(last)
-    end
-    if open then
-      word, why = 'overlap', last
-    elseif tonumber(nominal_ms) > doubt_ms then
-      word = 'fired'
-    elseif string.find(flags, 's', 1, true) then
-      word = 'skipped'
-    else
-      word = 'uncertain'
-    end
-    if word == 'fired' or word == 'uncertain' then
-      push(queue, run, flags ~= '' and string.find(flags, 'f', 1, true))
+    one.queue = queue
+    one.word, one.why, one.deadline_ms, one.behind = decide(one, template, schedule)
+    if IS_PUSHED[one.word] and not one.behind then
+      push(queue, one.run, schedule[3] and string.find(schedule[3], 'f', 1, true))
     end
   end
-  reply[#reply + 1] = word
-  if word == 'quarantined' then
-    bad[#bad + 1] = {id = id, lane = lane, due_ms = due_ms, why = why}
-  elseif word ~= 'changed' then
-    local next_nominal_ms, next_due_ms = string.match(rest, '^(%S+) (%S+)')
-    moves[#moves + 1] = {id = id, lane = lane, word = word, run = run, next_nominal_ms = next_nominal_ms,
-      next_due_ms = next_due_ms}
+  reply[#reply + 1] = one.word
+  if one.word == 'quarantined' then
+    bad[#bad + 1] = one
+  elseif one.word ~= 'changed' then
+    moves[#moves + 1] = one
   end
-  if word ~= 'changed' then
-    rows[#rows + 1] = id .. ' ' .. word .. ' ' .. nominal_ms .. ' ' .. rest .. ' ' .. (why or '-')
+  if one.word ~= 'changed' then
+    lines[#lines + 1] = table.concat({id, one.word, nominal_ms, next_nominal_ms, next_due_ms, passed, one.why or '-'}, ' ')
   end
 end
-if #rows == 0 then
+if #lines == 0 then
   return reply
 end
 
-append('advance', {'rows', table.concat(rows, '\n')})
+append('advance', {'moves', table.concat(lines, '\n')})
 local now_iso, now_text = iso(now_ms), string.format('%.0f', now_ms)
-local returning = {high = {}, normal = {}, low = {}}
-for _, move in ipairs(moves) do
-  local schedule_key = schedule_prefix .. move.id
-  local is_pushed = move.word == 'fired' or move.word == 'uncertain'
-  if is_pushed then
-    local job_key = 'rq:job:' .. move.run
-    redis.call('COPY', template_prefix .. move.id, job_key)
+
+local function start(one)
+  local job_key = 'rq:job:' .. one.run
+  redis.call('COPY', template_prefix .. one.id, job_key)
+  if one.behind then
+    redis.call('HSET', job_key, 'created_at', now_iso)
+    defer(one.run, one.queue, one.behind)
+  else
     redis.call('HSET', job_key, 'created_at', now_iso, 'enqueued_at', now_iso)
-    if move.word == 'uncertain' then
-      redis.call('HSET', job_key, 'zs_uncertain', '1')
-    end
   end
-  if move.next_due_ms == '-' then
-    redis.call('ZREM', lane_keys[move.lane], move.id)
+  if one.word == 'uncertain' then
+    redis.call('HSET', job_key, 'zs_uncertain', '1')
+  end
+  if one.deadline_ms then
+    set_deadline(one.run, one.deadline_ms)
+  end
+  if one.mode == 'cancel_previous' then
+    cancel_previous(one.id)
+  end
+  if chains[one.id] then
+    follow(one.id, one.mode, one.run)
+  end
+end
+
+local returning = {high = {}, normal = {}, low = {}}
+for _, one in ipairs(moves) do
+  local schedule_key = schedule_prefix .. one.id
+  local is_pushed = IS_PUSHED[one.word]
+  if is_pushed then
+    start(one)
+  end
+  if one.next_due_ms == '-' then
+    redis.call('ZREM', lane_keys[one.lane], one.id)
     redis.call('HDEL', schedule_key, 'nominal')
     redis.call('HSET', schedule_key, 'ended_at', now_text)
     if is_pushed then
-      redis.call('HSET', schedule_key, 'last', move.run)
+      redis.call('HSET', schedule_key, 'last', one.run)
     end
   else
-    local lane = returning[move.lane]
-    lane[#lane + 1] = move.next_due_ms
-    lane[#lane + 1] = move.id
+    local lane = returning[one.lane]
+    lane[#lane + 1] = one.next_due_ms
+    lane[#lane + 1] = one.id
     if is_pushed then
-      redis.call('HSET', schedule_key, 'nominal', move.next_nominal_ms, 'last', move.run)
+      redis.call('HSET', schedule_key, 'nominal', one.next_nominal_ms, 'last', one.run)
     else
-      redis.call('HSET', schedule_key, 'nominal', move.next_nominal_ms)
+      redis.call('HSET', schedule_key, 'nominal', one.next_nominal_ms)
     end
   end
 end
@@ -138,5 +161,8 @@ push_all()
 for _, one in ipairs(bad) do
   redis.call('ZREM', lane_keys[one.lane], one.id)
   redis.call('HSET', quarantine_key, one.id, table.concat({one.lane, one.due_ms, now_text, one.why}, ' '))
+end
+if #ends > 0 then
+  append('end', {'rows', table.concat(ends, '\n')})
 end
 return reply

@@ -1,6 +1,6 @@
 -- enqueue: put one run into its RQ queue at once, through the same log as everything else.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake rq_queues op
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake rq_queues op deadlines
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        id
 --        if_exists       replace | keep | error
@@ -13,7 +13,7 @@
 --
 -- A waiting schedule of this id is replaced: it runs now and not again at its time.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, rq_queues_key, op_key = unpack(KEYS)
+  recurring_key, wake_key, rq_queues_key, op_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, if_exists, keep_op_ms, at_front = unpack(ARGV, 1, 7)
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/meta.lua
@@ -22,11 +22,14 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/find.lua
 -- include lib/place.lua
 -- include lib/queues.lua
+-- include lib/deadline.lua
 
-local job, queue = {unpack(ARGV, 8)}, nil
+local job, queue, expires_ms = {unpack(ARGV, 8)}, nil, nil
 for i = 1, #job, 2 do
   if job[i] == 'origin' then
     queue = job[i + 1]
+  elseif job[i] == 'zs_expires' then
+    expires_ms = tonumber(job[i + 1])
   end
 end
 local at = find({id})[1]
@@ -48,6 +51,9 @@ if at then
 end
 local now_iso = iso(now_ms)
 redis.call('HSET', 'rq:job:' .. run, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso, unpack(job))
+if expires_ms then
+  set_deadline(run, now_ms + expires_ms)
+end
 push(queue, run, at_front == '1')
 push_all()
 return answer({'OK', at and 'updated' or 'created', now_ms, put_version, run})

@@ -1,23 +1,23 @@
 -- fire: move due one-shots to their RQ queues; answer the due recurring ones for Python to plan.
 --
--- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues
+-- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues deadlines
 -- ARGV   schedule_prefix run_suffix   as in keys.py
 --        token expected_server        this term's
 --        lease_ms                     the lease's length
 --        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
 --        limit                        most schedules looked at
 -- RETURNS  OK, now ms, next due ms after this batch or '', number looked at, number pushed, lists of
---          skipped, cancelled and quarantined as in LOGS, number uncertain, and the due recurring
---          schedules, each a list: id, lane, due ms, version, trigger, anchor, nominal
+--          skipped, expired, cancelled and quarantined as in LOGS, number uncertain, and the due recurring
+--          schedules, each a list: id, lane, due ms, version, trigger, anchor, nominal, policy
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   fire: runs = run ids pushed · uncertain = those of them that a lost history may have pushed ·
---        skipped = uncertain and on_uncertain=skip · cancelled = <run id>=<RQ status> · quarantined = lines
---        "<id> <lane> <due ms> <reason>". Absent fields are empty.
+--        skipped = uncertain and on_uncertain=skip · expired = later than their deadlines ·
+--        cancelled = <run id>=<RQ status> · quarantined = lines "<id> <lane> <due ms> <reason>". Absent fields are empty.
 --
 -- Leaving the ZSET is the exactly-once; no payload is read. A waiting one-shot's `zs` says all that
--- is special about it: "1" nothing, f = at the front, s = skip when uncertain.
+-- is special about it: "1" nothing, f = at the front, s = skip when uncertain, e = it has a deadline.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
-  rq_queues_key = unpack(KEYS)
+  rq_queues_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, run_suffix, token, expected_server, lease_ms, clock_from_ms, clock_until_ms,
   limit = unpack(ARGV)
 lease_ms, clock_from_ms, clock_until_ms, limit = tonumber(lease_ms), tonumber(clock_from_ms),
@@ -27,12 +27,13 @@ lease_ms, clock_from_ms, clock_until_ms, limit = tonumber(lease_ms), tonumber(cl
 -- include lib/hold.lua
 -- include lib/iso.lua
 -- include lib/queues.lua
+-- include lib/deadline.lua
 
 local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of a foreign hand, and no integer
 
 local runs, job_keys = {}, {}  -- what is pushed, and where its hash is
-local uncertain, skipped, cancelled, quarantined, recurring = {}, {}, {}, {}, {}
-local marked, dropped, bad, leaving = {}, {}, {}, {}
+local uncertain, skipped, expired, cancelled, quarantined, recurring = {}, {}, {}, {}, {}, {}
+local marked, deadlines, dropped, bad, leaving = {}, {}, {}, {}, {}
 local pcall = redis.pcall
 
 local function take(run, job_key, queue, at_front)
@@ -48,9 +49,9 @@ local function take_special(id, lane, due_ms, run, job_key, job)
     if not string.find(id, '^[%w_-]+$') then  -- of a foreign hand; rows of advance are split at spaces
       return true, 'its id is none'
     end
-    local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal')
+    local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal', 'policy')
     if schedule[1] and string.match(schedule[1], '^%d+%-%d+$') then
-      recurring[#recurring + 1] = {id, lane, due_ms, schedule[1], schedule[2], schedule[3], schedule[4]}
+      recurring[#recurring + 1] = {id, lane, due_ms, unpack(schedule, 1, 5)}
       return false
     elseif flags and not job.err then
       cancelled[#cancelled + 1] = run .. '=' .. tostring(status)
@@ -62,6 +63,13 @@ local function take_special(id, lane, due_ms, run, job_key, job)
   elseif not queue_accepts(queue) then
     return true, 'wrong type at rq:queue:' .. tostring(queue)
   end
+  local expires_ms = string.find(flags, 'e', 1, true) and tonumber(redis.call('HGET', job_key, 'zs_expires') or '')
+  local deadline_ms = expires_ms and tonumber(due_ms) + expires_ms
+  if deadline_ms and deadline_ms <= now_ms then
+    expired[#expired + 1] = run
+    dropped[#dropped + 1] = job_key
+    return true
+  end
   local is_uncertain = tonumber(due_ms) <= doubt_ms
   if is_uncertain and string.find(flags, 's', 1, true) then
     skipped[#skipped + 1] = run
@@ -69,6 +77,7 @@ local function take_special(id, lane, due_ms, run, job_key, job)
     return true
   end
   take(run, job_key, queue, string.find(flags, 'f', 1, true))
+  deadlines[run] = deadline_ms
   if is_uncertain then
     uncertain[#uncertain + 1] = run
     marked[run] = true
@@ -117,6 +126,7 @@ if next(leaving) then
   field('runs', runs, ' ')
   field('uncertain', uncertain, ' ')
   field('skipped', skipped, ' ')
+  field('expired', expired, ' ')
   field('cancelled', cancelled, ' ')
   field('quarantined', quarantined, '\n')
   append('fire', fields)
@@ -131,6 +141,9 @@ if next(leaving) then
     if marked[runs[n]] then
       call('HSET', job_keys[n], 'zs_uncertain', '1')
     end
+  end
+  for run, deadline_ms in pairs(deadlines) do
+    set_deadline(run, deadline_ms)
   end
   push_all()
   if #dropped > 0 then
@@ -152,4 +165,4 @@ else
     end
   end
 end
-return {'OK', now_ms, next_ms, looked, #runs, skipped, cancelled, quarantined, #uncertain, recurring}
+return {'OK', now_ms, next_ms, looked, #runs, skipped, expired, cancelled, quarantined, #uncertain, recurring}

@@ -1,13 +1,19 @@
 -- look: what RQ's job hashes say of runs. Writes nothing.
 --
+-- KEYS   meta log deadlines
 -- ARGV   ...   run ids
 -- RETURNS  OK, then per run: - when RQ holds nothing of it (or its key is of another type), else joined by \0:
 --          status, enqueued_at, started_at, ended_at, last_heartbeat, worker_name, origin, retries_left, zs_retries,
 --          number_of_retries, zs_on_lost, of one that failed its newest result's exc_string, and zs_note
 -- LOGS   nothing
 --
+-- Of a job that is gone since it had not begun by its deadline the status is `expired`, and ended_at that deadline.
 -- A text per run and not a list: Redis before 7 sends a list of lists in pieces, and the reader wakes for each.
 -- RQ keeps a traceback in the stream rq:results:<id>, packed; Lua cannot open it, and does not have to.
+local meta_key, log_key, deadlines_key = unpack(KEYS)
+-- include lib/meta.lua
+-- include lib/iso.lua
+
 local MOST = 262144  -- bytes of a packed traceback; a longer one is left out
 
 local function newest_error(run)
@@ -21,6 +27,13 @@ local function newest_error(run)
   return ''
 end
 
+local function has_expired(run)
+  local deadline_ms = tonumber(redis.call('ZSCORE', deadlines_key, run) or '')
+  if deadline_ms and deadline_ms <= now_ms and redis.call('EXISTS', 'rq:executions:' .. run) == 0 then
+    return {'expired', '', '', iso(deadline_ms)}
+  end
+end
+
 local reply = {'OK'}
 for i = 1, #ARGV do
   local run = ARGV[i]
@@ -28,6 +41,9 @@ for i = 1, #ARGV do
     'worker_name', 'origin', 'retries_left', 'zs_retries', 'number_of_retries', 'zs_on_lost', 'zs_note')
   if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
     return job  -- not allowed to look, say: that tells nothing of the job
+  end
+  if not job[1] and not job.err then
+    job = has_expired(run) or job
   end
   if not job[1] then
     reply[i + 1] = '-'

@@ -8,7 +8,9 @@
 --        seen_version    what an update read, '' when this is none
 --        trigger         the rule's canonical text
 --        digest          of everything that the definition says
+--        anchor_ms       the rule's anchor, or '' for TIME
 --        next_ms         first nominal time: ms by the caller's plan, or +ms from TIME
+--        jitter_ms       how much later than that it is due
 --        from_ms until_ms   the plan holds while from_ms <= TIME < until_ms
 --        schedule_size   number of field/value texts for the schedule's hash
 --        ...             those, then the field/value texts of the template
@@ -16,13 +18,13 @@
 --        words: created updated unchanged kept EXISTS CHANGED WRONGTYPE
 -- LOGS   put_recurring: id, due, schedule n, its pairs, template n, its pairs; paused = 1 when it stays so
 --
--- The anchor (TIME at the rule's creation) and the due time stay as long as the trigger's text is
+-- The anchor (TIME at the rule's creation, or just before) and the due time stay as long as the trigger's text is
 -- the same, so a new payload neither moves nor repeats an occurrence. A put never resumes. Failures in a row are
 -- forgotten when pause_after changes; they are counted, not asked for, so the entry does not have them.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, schedule_key, template_key, op_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, lane, if_exists, keep_op_ms, seen_version,
-  trigger, digest, next_ms, from_ms, until_ms, schedule_size = unpack(ARGV, 1, 14)
+  trigger, digest, anchor_ms, next_ms, jitter_ms, from_ms, until_ms, schedule_size = unpack(ARGV, 1, 16)
 keep_op_ms, schedule_size = tonumber(keep_op_ms), tonumber(schedule_size)
 -- include lib/meta.lua
 -- include lib/op.lua
@@ -48,21 +50,24 @@ if old[3] == digest and at.place ~= 'quarantine' then
   return answer({'OK', 'unchanged', now_ms, old[1], at.due_ms or '-'})
 end
 
-local anchor_ms, nominal_ms, due_ms = string.format('%.0f', now_ms), next_ms, next_ms
+local nominal_ms, due_ms = next_ms, nil
+if anchor_ms == '' then
+  anchor_ms = string.format('%.0f', now_ms)
+end
 if old[2] == trigger and old[4] and (old[5] or at.place == 'ended') then
   anchor_ms, nominal_ms, due_ms = old[4], old[5], at.due_ms
 elseif now_ms < tonumber(from_ms) or now_ms >= tonumber(until_ms) then
   return {'AGAIN', now_ms}
 elseif string.sub(next_ms, 1, 1) == '+' then
   nominal_ms = string.format('%.0f', now_ms + tonumber(next_ms))
-  due_ms = nominal_ms
 end
+due_ms = due_ms or nominal_ms and string.format('%.0f', tonumber(nominal_ms) + tonumber(jitter_ms))
 
 local put_version = version()
 local schedule = {'version', put_version, 'trigger', trigger, 'digest', digest, 'anchor', anchor_ms,
   'lane', lane, 'updated_at', string.format('%.0f', now_ms), 'created_at', old[7] or string.format('%.0f', now_ms)}
 local pause_after = false
-for i = 15, 14 + schedule_size do
+for i = 17, 16 + schedule_size do
   schedule[#schedule + 1] = ARGV[i]
   if ARGV[i] == 'pause_after' and i % 2 == 1 then
     pause_after = ARGV[i + 1]
@@ -75,7 +80,7 @@ for field, value in pairs(kept) do
     schedule[#schedule + 1] = value
   end
 end
-local template = {unpack(ARGV, 15 + schedule_size)}
+local template = {unpack(ARGV, 17 + schedule_size)}
 
 local fields = {'id', id, 'due', due_ms or '-', 'schedule', #schedule / 2}
 for i = 1, #schedule do

@@ -1,6 +1,6 @@
 -- restore: put back what Redis lost, or take out what it should have lost.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake rq_queues
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake rq_queues deadlines
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
 --        hold_for_ms     > 0: nothing fires for so long, the restorer is not done yet
@@ -19,7 +19,7 @@
 -- not over (`open`) is pushed again here, marked uncertain; `skipped` records that it is not, as its schedule
 -- wishes. The entry keeps each row's old t, by which two archives that know different things agree (rule: LATEST_CHANGE).
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, rq_queues_key = unpack(KEYS)
+  recurring_key, wake_key, rq_queues_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, seen_entry, seen_t, hold_for_ms, reason, archive,
   row_count = unpack(ARGV, 1, 9)
 hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
@@ -29,6 +29,7 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/find.lua
 -- include lib/place.lua
 -- include lib/queues.lua
+-- include lib/deadline.lua
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
 
@@ -54,6 +55,8 @@ for n = 1, row_count do
         row.queue = ARGV[i + 1]
       elseif ARGV[i] == 'zs' or ARGV[i] == 'flags' then
         row.at_front = string.find(ARGV[i + 1], 'f', 1, true)
+      elseif ARGV[i] == 'zs_expires' then
+        row.expires_ms = tonumber(ARGV[i + 1])
       end
     end
     row.run_id = id .. '-' .. run
@@ -133,6 +136,9 @@ for n, row in ipairs(rows) do
   elseif row.place == 'open' then
     redis.call('HSET', 'rq:job:' .. row.run_id, 'status', 'queued', 'created_at', now_iso,
       'enqueued_at', now_iso, 'zs_uncertain', '1', unpack(ARGV, row.first, row.first_own - 1))
+    if row.expires_ms and tonumber(row.due_ms) then  -- long passed, perhaps: then no worker begins with it
+      set_deadline(row.run_id, tonumber(row.due_ms) + row.expires_ms)
+    end
     push(row.queue, row.run_id, row.at_front)
     pushed = pushed + 1
   end

@@ -7,16 +7,17 @@
 --        missed          fire: at its old due time, passed or not | skip: what passed is recorded, not fired
 --        seen_due_ms     '' or, for a recurring one whose due time passed and missed=skip, what was planned on:
 --        planned_version next_ms from_ms until_ms   its version, its next time, valid while from_ms <= TIME < until_ms
+--        jitter_ms       how much later than next_ms it is due
 --        first_ms last_ms count             the range of missed occurrences
 -- RETURNS  OK, word, now ms, due ms or -   |   AGAIN, now ms: read and plan once more
 --        words: resumed skipped unchanged NOTFOUND QUARANTINED ENDED
--- LOGS   resume: id, lane, due, missed; of a skip also first, last, count
+-- LOGS   resume: id, lane, due, missed; of a skip also first, last, count, and of a recurring one nominal
 --
 -- Failures in a row are counted anew from here.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, schedule_key, op_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, keep_op_ms, missed, seen_due_ms, planned_version, next_ms,
-  from_ms, until_ms, first_ms, last_ms, count = unpack(ARGV)
+  from_ms, until_ms, jitter_ms, first_ms, last_ms, count = unpack(ARGV)
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/meta.lua
 -- include lib/op.lua
@@ -49,15 +50,16 @@ else
     or now_ms < tonumber(from_ms) or now_ms >= tonumber(until_ms) then
     return {'AGAIN', now_ms}
   end
-  append('resume', {'id', id, 'lane', at.lane, 'due', next_ms == '' and '-' or next_ms, 'missed', 'skip',
-    'first', first_ms, 'last', last_ms, 'count', count})
+  local next_due_ms = next_ms == '' and '-' or string.format('%.0f', tonumber(next_ms) + tonumber(jitter_ms))
+  append('resume', {'id', id, 'lane', at.lane, 'due', next_due_ms, 'missed', 'skip',
+    'first', first_ms, 'last', last_ms, 'count', count, 'nominal', next_ms == '' and '-' or next_ms})
   if next_ms == '' then
     leave(id, at)
     redis.call('HSET', schedule_key, 'ended_at', string.format('%.0f', now_ms))
     redis.call('HDEL', schedule_key, 'nominal')
     return answer({'OK', 'skipped', now_ms, '-'})
   end
-  due_ms = next_ms
+  due_ms = next_due_ms
   redis.call('HSET', schedule_key, 'nominal', next_ms)
 end
 if type(failures) == 'string' then

@@ -1,6 +1,6 @@
 -- retry: run once more what is over, as an extra run of the same occurrence.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule rq_queues op
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule rq_queues op deadlines
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        id              its schedule's
 --        run             the run that is over
@@ -14,9 +14,10 @@
 --
 -- The new run's number is that of the entry which tells of it, so that no id comes twice in a history, whatever RQ
 -- forgot. Schedules stay as they are, also the one of this id; a recurring one's last run too. What RQ or a task wrote
--- into the job while it ran is left out, but for meta, of which only that is known; retries are as many as at first.
+-- into the job while it ran is left out, but for meta, of which only that is known; retries are as many as at first, and
+-- its deadline counts from now.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, schedule_key, rq_queues_key, op_key = unpack(KEYS)
+  recurring_key, wake_key, schedule_key, rq_queues_key, op_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, run, nominal_ms, keep_op_ms = unpack(ARGV, 1, 7)
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/meta.lua
@@ -25,6 +26,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/find.lua
 -- include lib/place.lua
 -- include lib/queues.lua
+-- include lib/deadline.lua
 
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 local OPEN = {created = true, queued = true, deferred = true, scheduled = true, started = true}
@@ -37,7 +39,7 @@ local NUMBERS = {  -- a worker dies of one that is none
   timeout = true, result_ttl = true, failure_ttl = true, retries_left = true, success_callback_timeout = true,
   failure_callback_timeout = true, stopped_callback_timeout = true,
 }
-local OF_RUN = {zs_uncertain = true, zs_note = true, zs_gone = true}  -- those of ours that do not say what was asked for
+local OF_RUN = {zs_uncertain = true, zs_note = true, zs_gone = true, zs_deadline = true}  -- those of ours that do not say what was asked for
 
 local texts = redis.pcall('HGETALL', 'rq:job:' .. run)
 if texts.err then
@@ -107,6 +109,10 @@ append('enqueue', fields)
 local now_iso = iso(now_ms)
 redis.call('HSET', 'rq:job:' .. again, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso,
   unpack(its_texts))
+local expires_ms = tonumber(job.zs_expires or '')
+if expires_ms then
+  set_deadline(again, now_ms + expires_ms)
+end
 push(job.origin, again, is_front)
 push_all()
 return answer({'OK', 'retried', now_ms, again})

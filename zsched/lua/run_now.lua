@@ -1,6 +1,6 @@
 -- run_now: push a run of a schedule at once.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule template rq_queues op
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule template rq_queues op deadlines
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        id
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
@@ -9,9 +9,10 @@
 -- LOGS   run_now: id, run, last = 1 when the schedule is recurring and goes on
 --
 -- A one-shot runs now instead of at its time, and keeps the run id of that time. A recurring
--- schedule gets an extra run, and its next occurrence stays; paused or ended it stays so too.
+-- schedule gets an extra run, and its next occurrence stays; paused or ended it stays so too. Its deadline counts from
+-- now, and overlap is not asked about: somebody wants it.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, schedule_key, template_key, rq_queues_key, op_key = unpack(KEYS)
+  recurring_key, wake_key, schedule_key, template_key, rq_queues_key, op_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, keep_op_ms = unpack(ARGV)
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/meta.lua
@@ -20,6 +21,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/find.lua
 -- include lib/place.lua
 -- include lib/queues.lua
+-- include lib/deadline.lua
 
 local at = find({id})[1]
 if not at then
@@ -32,7 +34,7 @@ else
   run = id .. '-' .. at.due_ms .. run_suffix
   source = run_key(id, at.due_ms)
 end
-local job = redis.pcall('HMGET', source, 'data', 'origin', 'status', 'zs')
+local job = redis.pcall('HMGET', source, 'data', 'origin', 'status', 'zs', 'zs_expires')
 local flags = at.recurring and redis.pcall('HGET', schedule_key, 'flags') or job[4]
 if type(flags) == 'table' then
   return answer({'OK', 'WRONGTYPE', now_ms, '-'})
@@ -53,6 +55,10 @@ if at.recurring then
 else
   leave(id, at)
   redis.call('HSET', source, 'status', 'queued', 'enqueued_at', now_iso)
+end
+local expires_ms = tonumber(job[5] or '')
+if expires_ms then
+  set_deadline(run, now_ms + expires_ms)
 end
 push(job[2], run, type(flags) == 'string' and string.find(flags, 'f', 1, true))
 push_all()

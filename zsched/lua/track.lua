@@ -1,6 +1,6 @@
 -- track: record which runs are over, and pause a schedule whose runs fail one after the other.
 --
--- KEYS   lease meta log due_high due_normal due_low paused quarantine recurring wake
+-- KEYS   lease meta log due_high due_normal due_low paused quarantine recurring wake deadlines
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        token expected_server        this term's
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
@@ -15,7 +15,7 @@
 -- LOST: the log does not contain that entry, so this Redis may never have heard of the runs; that their jobs
 -- are not here says nothing then. A job that is not as it was seen any more is left for another look.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key = unpack(KEYS)
+  recurring_key, wake_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen_entry, seen_t = unpack(ARGV, 1, 7)
 -- include lib/meta.lua
 -- include lib/fence.lua
@@ -28,7 +28,7 @@ if not seen or seen[2][4] ~= seen_t then
   return {'LOST'}
 end
 
-local rows = {}
+local rows, runs = {}, {}
 for i = 8, #ARGV, 5 do
   local id, run, seen_as, verdict, row = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'ended_at')
@@ -37,6 +37,7 @@ for i = 8, #ARGV, 5 do
   end
   if (job[1] and job[1] .. ' ' .. (job[2] or '') or 'gone') == seen_as then
     rows[#rows + 1] = row
+    runs[#runs + 1] = run
     count(id, run, verdict)
   end
 end
@@ -45,4 +46,5 @@ if #rows == 0 then
 end
 decide_pauses()
 local entry = append('end', {'rows', table.concat(rows, '\n')})
+redis.call('ZREM', deadlines_key, unpack(runs))
 return {'OK', now_ms, entry, t, #rows, pause_failing()}

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from zsched.core.log import Position
-from zsched.core.policy import Plan
+from zsched.core.policy import Plan, Policy
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -38,13 +38,23 @@ class DueRecurring(NamedTuple):
     trigger: bytes
     anchor_ms: bytes
     nominal_ms: bytes
+    policy: bytes | None = None  # as ``Policy.to_text``
+
+
+class PlannedRun(NamedTuple):
+    """A schedule that is due, what becomes of it, and by which policies."""
+
+    due: DueRecurring
+    plan: Plan
+    policy: Policy
 
 
 @dataclass(frozen=True, slots=True)
 class Fired:
     """
     What one fire did. ``next_ms``: when to fire again, None when nothing waits. ``looked``: schedules looked
-    at. ``quarantined``: lines "<id> <lane> <due ms> <reason>"; ``cancelled``: "<run id>=<RQ status>".
+    at. ``skipped``, ``expired``: run ids; ``quarantined``: lines "<id> <lane> <due ms> <reason>"; ``cancelled``:
+    "<run id>=<RQ status>".
     """
 
     now_ms: int
@@ -53,6 +63,7 @@ class Fired:
     runs: int
     uncertain: int
     skipped: list[str]
+    expired: list[str]
     cancelled: list[str]
     quarantined: list[str]
     recurring: list[DueRecurring]
@@ -128,7 +139,7 @@ class Dispatch:
         reply = self._scripts.call("fire", limit=limit, **_guard(term, window))
         if isinstance(reply[0], str):
             return Stopped(reply[0], int(reply[1]), int(reply[2]) if len(reply) > 2 else None)
-        now_ms, next_ms, looked, runs, skipped, cancelled, quarantined, uncertain, recurring = reply
+        now_ms, next_ms, looked, runs, skipped, expired, cancelled, quarantined, uncertain, recurring = reply
         return Fired(
             now_ms=now_ms,
             next_ms=int(next_ms) if next_ms != b"" else None,
@@ -136,21 +147,22 @@ class Dispatch:
             runs=runs,
             uncertain=uncertain,
             skipped=_texts(skipped),
+            expired=_texts(expired),
             cancelled=_texts(cancelled),
             quarantined=_texts(quarantined),
             recurring=[DueRecurring._make(row) for row in recurring],
         )
 
     def advance(
-        self, term: Term, window: Window, patience_ms: int, planned: Sequence[tuple[DueRecurring, Plan]]
+        self, term: Term, window: Window, patience_ms: int, planned: Sequence[PlannedRun]
     ) -> list[str] | Stopped:
         """
-        Fire planned occurrences and set the next ones. A word per schedule: fired, uncertain, skipped,
-        overlap, duplicate, changed, quarantined.
+        Fire planned occurrences and set the next ones. A word per schedule: fired, deferred, uncertain, skipped,
+        overlap, expired, passed, duplicate, changed, quarantined.
         """
         rows = [
-            b"%b %b %b %b %d %b" % (due.id, due.lane, due.due_ms, due.version, plan.fire_ms, _tail(plan))
-            for due, plan in planned
+            b"%b %b %b %b %b" % (due.id, due.lane, due.due_ms, due.version, _tail(plan, policy))
+            for due, plan, policy in planned
         ]
         reply = self._scripts.call("advance", patience_ms=patience_ms, rows=rows, **_guard(term, window))
         if isinstance(reply[0], str):
@@ -204,12 +216,14 @@ def _guard(term: Term, window: Window) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=10_000)
-def _tail(plan: Plan) -> bytes:
-    """What advance.lua logs of a plan: next nominal and due time, and the coalesced range."""
-    next_ms = "-" if plan.next_ms is None else plan.next_ms
-    passed = plan.coalesced
-    coalesced = f"{passed.first_ms} {passed.last_ms} {passed.count}" if passed else "- - 0"
-    return f"{next_ms} {next_ms} {coalesced}".encode()
+def _tail(plan: Plan, policy: Policy) -> bytes:
+    """What advance.lua is told of a plan."""
+    times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.fire_ms, plan.due_ms))
+    next_times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.next_ms, plan.next_due_ms))
+    ranges = ((one.why.value, one.range) for one in plan.passed)
+    passed = ",".join(f"{why}:{one.first_ms}:{one.last_ms}:{one.count}" for why, one in ranges)
+    words = (*times, policy.overlap.value, str(policy.overlap_limit), *next_times, passed or "-")
+    return " ".join(words).encode()
 
 
 def shown(value: bytes) -> str:

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from zsched.core.backfill import MOST, ran_at, unpacked
 from zsched.core.changes import Change, changes
 from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.core.lookback import KINDS, Lookback, Occurrence, Wanted, kept
-from zsched.core.runs import Run, as_seen
+from zsched.core.runs import Run, RunStatus, as_seen
 from zsched.core.story import LATE_MS, Chronicle, Source
 from zsched.errors import ArchiveError
 from zsched.storage.connection import Link
@@ -89,6 +90,29 @@ class Inquiry:
                 for entry in self._later_than(after.t_us):
                     after = entry.position
                     yield entry
+
+    def ran(self, id: str, start_ms: int, end_ms: int) -> tuple[set[int], Source]:
+        """
+        The occurrences of schedule *id* in [start_ms, end_ms) that ran, by their nominal times; see ``core.backfill``.
+        """
+        ran, read_to = set[int](), dict[str, int]()
+        while True:
+            answer, source = self._ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
+            if answer is None:
+                found, source = self._ran_by_log(id, start_ms, source.problem)
+                return {ms for ms in ran | found if start_ms <= ms < end_ms}, source
+            ran.update(answer["ran"])
+            by, behind = answer["by"], answer["read_to"]
+            if behind is None:
+                return ran, source
+            if behind <= read_to.get(by, -1):
+                raise ArchiveError(f"the archive of {source.archive} does not get on in its history: ask again")
+            read_to[by] = behind  # parts may be of different archives: each goes on in its own
+
+    def held(self, run_ids: Sequence[str]) -> dict[str, bool]:
+        """Those of *run_ids* that RQ has, and whether each is over."""
+        jobs = zip(run_ids, self._jobs.look(run_ids), strict=True)
+        return {id: as_seen(Run(id, RunStatus.QUEUED), job).is_over for id, job in jobs if job is not None}
 
     def last(self) -> Position | None:
         """The position of the log's newest entry."""
@@ -173,6 +197,16 @@ class Inquiry:
                 break
         return lookback.found(), self._redis(oldest, problem)
 
+    def _ran_by_log(self, id: str, start_ms: int, problem: str) -> tuple[set[int], Source]:
+        """As ``ran``; no run is pushed before its time."""
+        ran = set[int]()
+        oldest: Entry | None = None
+        for oldest in self._back():
+            if oldest.position.t_us < start_ms * 1000:
+                break
+            ran.update(ms for each in self._read(oldest) if each.id == id and (ms := ran_at(each)) is not None)
+        return ran, self._redis(oldest, problem)
+
     def _back(self, most: int = _LOOKED_AT) -> Iterator[Entry]:
         """The log from its end, as far as is looked."""
         last, left = "+", most
@@ -194,6 +228,9 @@ def _understood(answer: dict[str, Any]) -> dict[str, Any]:
         values["changes"] = [Change.of_dict(change) for change in answer["changes"]]
     if "occurrences" in answer:
         values["occurrences"] = [Occurrence.of_dict(one) for one in answer["occurrences"]]
+    if "ran" in answer:
+        values["ran"] = unpacked(answer["ran"], MOST)
+        values["by"], values["read_to"] = str(answer["by"]), answer["read_to"] and int(answer["read_to"])
     if "entries" in answer:
         values["entries"] = [_entry(*entry) for entry in answer["entries"]]
     return values

@@ -33,7 +33,7 @@ class Keys:
         return f"{self.prefix}lease"
 
     def meta(self) -> str:
-        """HASH: gen, epoch, seq, server, hold, doubt, serializer; offset_ms in tests only."""
+        """HASH: gen, epoch, seq, server, hold, doubt, serializer, tzdata (all is planned by it); offset_ms in tests only."""
         return f"{self.prefix}meta"
 
     def log(self) -> str:
@@ -64,6 +64,14 @@ class Keys:
         """HASH: id → ``<lane> <due ms> <since ms> <reason>``."""
         return f"{self.prefix}quarantine"
 
+    def chains(self) -> str:
+        """HASH: id → ``<overlap policy> <run id> …``: runs that may be open, oldest first; see lua/lib/overlap.lua."""
+        return f"{self.prefix}chains"
+
+    def deadlines(self) -> str:
+        """ZSET: run id → when it expires in its queue, until its end is recorded; see lua/lib/deadline.lua."""
+        return f"{self.prefix}deadlines"
+
     def recurring(self) -> str:
         """SET: ids of recurring schedules, so that nobody scans lanes of millions for them."""
         return f"{self.prefix}recurring"
@@ -93,7 +101,7 @@ class Keys:
     def schedule(self, id: str) -> str:
         """
         HASH, recurring only: version, trigger, anchor, nominal, digest, lane, flags, last, func, tags,
-        created_by, managed_by, created_at, updated_at, ended_at, pause_after, failures.
+        policy, created_by, managed_by, created_at, updated_at, ended_at, pause_after, failures.
         """
         return self.schedule_prefix() + id
 

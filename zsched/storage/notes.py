@@ -19,7 +19,7 @@ _TRIES: Final = 100  # when other threads of the task note something at the same
 
 class Notes:
     """
-    The note of one run; *client* is a ``redis.Redis``.
+    What is noted in the job of one run, field by field; *client* is a ``redis.Redis``.
 
     Raises:
         RedisUnavailable: not reached. RedisRefused: an error reply.
@@ -32,16 +32,20 @@ class Notes:
         """What the job's hash says; None when it is gone."""
         return Jobs(self, self._keys).look([self._run_id])[0]
 
-    def change(self, change: Callable[[str], str]) -> None:
-        """Write what *change* makes of the note that is there; nothing when the job is gone."""
+    def read(self, field: str) -> str:
+        """The text in *field* of the job's hash; '' when there is none."""
+        return bytes(self.execute("HGET", self._keys.job(self._run_id), field) or b"").decode(errors="replace")
+
+    def change(self, field: str, change: Callable[[str], str]) -> None:
+        """Write what *change* makes of the text that is in *field*; nothing when the job is gone."""
         job_key, script = self._keys.job(self._run_id), load("note").text
         for _ in range(_TRIES):
-            seen = self.execute("HGET", job_key, "zs_note") or b""
-            note = change(seen.decode(errors="replace"))
-            _, word = self.execute("EVAL", script, 1, job_key, seen, note)
+            seen = self.execute("HGET", job_key, field) or b""
+            text = change(seen.decode(errors="replace"))
+            _, word = self.execute("EVAL", script, 1, job_key, field, seen, text)
             if word != b"AGAIN":
                 return
-        raise RedisUnavailable(f"the note of run {self._run_id!r} was changed by others at every attempt; try again")
+        raise RedisUnavailable(f"{field} of run {self._run_id!r} was changed by others at every attempt; try again")
 
     def execute(self, *command: Any) -> Any:
         """The reply to *command*."""

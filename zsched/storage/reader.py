@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from zsched.core.clock import LAST_MS
+from zsched.core.jitter import delay_of
 from zsched.core.log import Entry, Position
 from zsched.core.model import OnLost, OnUncertain, Priority, Schedule, ScheduleState
+from zsched.core.policy import USUAL, Policy
 from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec
 from zsched.errors import InvalidSchedule
@@ -20,6 +22,7 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
+from zsched.storage.store import Record
 
 _PAGE = 200  # schedules read by one script
 _LOG_PAGE, _LOG_PAGES = 200, 10  # entries of the log that `has_fired` looks at: pages, newest first
@@ -33,11 +36,15 @@ _PLACES = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A schedule, with what an update must see unchanged: the waiting job's texts as read."""
+    """
+    A schedule, with what an update must see unchanged: the waiting job's texts as read. ``digest`` is that of the put
+    that made a recurring one.
+    """
 
     schedule: Schedule
     job: list[bytes]
     now_ms: int
+    digest: str | None = None
 
     @property
     def fields(self) -> dict[str, str | bytes]:
@@ -83,9 +90,11 @@ class Reader:
         self._scripts = Scripts(link, keys)
 
     def now_ms(self) -> int:
-        """The server's time."""
+        """The server's time, as scripts see it: a test may have moved or stopped it (lua/lib/meta.lua)."""
         seconds, micros = self._link.execute("TIME")
-        offset_ms = self._link.execute("HGET", self._keys.meta(), "offset_ms")
+        offset_ms, frozen_ms = self._link.execute("HMGET", self._keys.meta(), "offset_ms", "frozen_ms")
+        if frozen_ms:
+            return int(frozen_ms)
         return int(seconds) * 1000 + int(micros) // 1000 + int(offset_ms or 0)
 
     def find(self, id: str) -> Found | None:
@@ -99,11 +108,17 @@ class Reader:
             now_ms, _, _, *rows = self._scripts.call("get", rows=page)
             for id, row in zip(page, rows, strict=True):
                 if row:
-                    yield Found(self._schedule(id, row), row[7], int(now_ms))
+                    yield Found(self._schedule(id, row), row[7], int(now_ms), _decoded(row[6]).get("digest"))
 
     def schedules(self, ids: Iterable[str]) -> Iterator[Schedule]:
         """Those of *ids* that exist, in their order."""
         return (found.schedule for found in self.find_many(ids))
+
+    def expected(self, record: Record, spec: TriggerSpec) -> Found:
+        """What ``find`` would give of *record* once it was put by the rule *spec*: its place and times are empty."""
+        own = _bytes({**record.own, "trigger": spec.to_text()})
+        row: list[Any] = [b"due", record.lane.value.encode(), b"", b"", b"", 1, own, _bytes(record.template)]
+        return Found(self._schedule(record.id, row), row[7], 0, record.digest(spec))
 
     def active(
         self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
@@ -208,6 +223,7 @@ class Reader:
         spec = _spec(own.get("trigger"))
         flags = own.get("flags", "") if recurring else job.get("zs", "")
         state = _PLACES[place]
+        jitter_ms = spec.jitter_ms if spec else _int(job.get("zs_jitter")) or 0
         func = labels.get("func") or job.get("description", "")
         args, kwargs = self._arguments(row[7])
         return Schedule(
@@ -221,7 +237,7 @@ class Reader:
             tz=spec.tz if spec else labels.get("tz", "UTC"),
             trigger=spec,
             anchor_ms=_int(own.get("anchor")),
-            nominal_ms=_int(own.get("nominal")) if recurring else _score(due_ms),
+            nominal_ms=_int(own.get("nominal")) if recurring else _score(due_ms) - delay_of(id, jitter_ms),
             version=own.get("version"),
             last_run_id=own.get("last"),
             args=args,
@@ -230,6 +246,9 @@ class Reader:
             on_uncertain=OnUncertain.SKIP if "s" in flags else OnUncertain.REFIRE,
             on_lost=OnLost.FAIL if job.get("zs_on_lost") == OnLost.FAIL.value else OnLost.RETRY,
             pause_after_failures=_int(own.get("pause_after")),
+            policy=_policy(own.get("policy")),
+            jitter_ms=jitter_ms,
+            expires_ms=_int(job.get("zs_expires")),
             timeout_s=_int(job.get("timeout")),
             result_ttl_s=_int(job.get("result_ttl")),
             failure_ttl_s=_int(job.get("failure_ttl")),
@@ -253,6 +272,12 @@ class Reader:
         except InvalidSchedule:
             return None, None
         return list(args), kwargs
+
+
+def _bytes(fields: Mapping[str, str | bytes]) -> list[bytes]:
+    """Names and texts of a hash, flat, as Redis gives them."""
+    texts = (text for field in fields.items() for text in field)
+    return [text if isinstance(text, bytes) else text.encode() for text in texts]
 
 
 def _decoded(pairs: list[bytes]) -> dict[str, str]:
@@ -281,6 +306,13 @@ def _spec(text: str | None) -> TriggerSpec | None:
         return TriggerSpec.from_text(text) if text else None
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _policy(text: str | None) -> Policy:
+    try:
+        return Policy.from_text(text or "")
+    except (ValueError, KeyError, TypeError):
+        return USUAL
 
 
 def _tags(text: str | None) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from zsched.errors import InvalidSchedule, NotImportable
 DEFAULT_TIMEOUT_S = 180  # RQ's own
 _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (measured)
 _SHORTEST_RESULT_TTL_S = 60  # RQ deletes a job of ttl 0 before anybody can see that it finished
+_CALLBACK_TIMEOUT_S = 60  # RQ's own
 _LONGEST_TTL_S = 100 * 366 * 86400
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
@@ -115,6 +116,10 @@ class Encoder:
         pairs |= _ttl("result_ttl", payload.result_ttl, _SHORTEST_RESULT_TTL_S)
         pairs |= _ttl("failure_ttl", payload.failure_ttl, 0)
         pairs |= _retry(payload.retry)
+        if definition.expires_ms is not None:
+            pairs["zs_expires"] = str(definition.expires_ms)
+        if definition.jitter_ms:
+            pairs["zs_jitter"] = str(definition.jitter_ms)
         if definition.on_lost is not OnLost.RETRY:
             pairs["zs_on_lost"] = definition.on_lost.value
         pairs |= _callback("on_success", "success", payload.on_success)
@@ -160,8 +165,9 @@ class Encoder:
 
 
 def flags(definition: Definition) -> str:
-    """What the scripts must know of a run: ``f`` pushed at the front, ``s`` skipped when uncertain."""
-    return "f" * definition.at_front + "s" * (definition.on_uncertain is OnUncertain.SKIP)
+    """What the scripts must know of a run: ``f`` pushed at the front, ``s`` skipped when uncertain, ``e`` expires."""
+    is_skipped, expires = definition.on_uncertain is OnUncertain.SKIP, definition.expires_ms is not None
+    return "f" * definition.at_front + "s" * is_skipped + "e" * expires
 
 
 def labels(definition: Definition) -> dict[str, str]:
@@ -206,6 +212,20 @@ def function_path(func: str | Function[..., Any]) -> str:
     return f"{module}.{name}"
 
 
+def plain(value: object) -> object:
+    """RQ's Retry or Callback as a number, path or dict that the encoder takes as well; anything else as it is."""
+    if isinstance(value, Retry):
+        told: dict[str, object] = {"max": value.max}
+        if list(value.intervals) != [0]:
+            told["interval"] = list(value.intervals)
+        if value.enqueue_at_front:
+            told["enqueue_at_front"] = True
+        return told if len(told) > 1 else value.max
+    if isinstance(value, Callback):
+        return value.name if value.timeout == _CALLBACK_TIMEOUT_S else {"func": value.name, "timeout": value.timeout}
+    return value
+
+
 def timeout_s(timeout: object) -> int:
     """
     Seconds that a run may take; -1: no limit. Accepts what RQ's own parser does ("90", "23m", "1h"), and
@@ -244,7 +264,9 @@ def _retry(retry: object) -> Pairs:
         return {}
     if isinstance(retry, int) and not isinstance(retry, bool) and retry >= 1:
         retry = Retry(max=retry)
-    if not isinstance(retry, Retry):
+    elif isinstance(retry, dict):
+        retry = _made("retry", Retry, retry, "give max, interval and enqueue_at_front as rq.Retry takes them")
+    if not isinstance(retry, Retry) or type(retry.max) is not int:
         raise InvalidSchedule(
             "retry", retry, "not a number of retries", "give a whole number from 1, or rq.Retry(max=…)"
         )
@@ -267,11 +289,21 @@ def _is_interval(given: object) -> bool:
 def _callback(field: str, stem: str, callback: object) -> Pairs:
     if callback is None:
         return {}
+    if isinstance(callback, dict):
+        callback = _made(field, Callback, callback, "give func, a dotted path, and timeout")
     try:
         given = callback if isinstance(callback, Callback) else Callback(function_path(callback))  # type: ignore[arg-type]  # checked there
         return {f"{stem}_callback_name": function_path(given.func), f"{stem}_callback_timeout": str(given.timeout)}
     except NotImportable as error:
         raise NotImportable(field, callback, error.problem, error.remedy) from error
+
+
+def _made(field: str, kind: Function[..., Any], given: dict[Any, Any], remedy: str) -> Any:
+    """RQ's Retry or Callback of the arguments that a dict names. Raises InvalidSchedule."""
+    try:
+        return kind(**given)
+    except Exception as error:  # RQ raises TypeError, ValueError or its own
+        raise InvalidSchedule(field, given, f"RQ refuses it ({error})", remedy) from None
 
 
 def _refuse_reshaping(field: str, value: Any) -> None:

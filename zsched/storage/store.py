@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from zsched.core.bracket import Bracket
 from zsched.core.model import Definition, IfExists, Missed, Priority
@@ -23,6 +23,7 @@ from zsched.storage.rqjob import Encoder, Pairs, flags, labels
 from zsched.storage.scripts import Scripts
 
 KEEP_OP_MS = 600_000  # how long a call that is sent again is recognised
+BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
 
 _WRITTEN = ("created", "updated")  # words of a put that wrote something
 
@@ -49,6 +50,14 @@ class Record:
     template: Pairs
     if_exists: IfExists
 
+    def digest(self, spec: TriggerSpec) -> str:
+        """Of all that a put of this by the rule *spec* says: one whose digest is held already changes nothing."""
+        digest = hashlib.blake2b(digest_size=12)
+        for text in (spec.to_text(), self.lane.value, *_flat(self.own), *_flat(self.template)):
+            digest.update(text if isinstance(text, bytes) else text.encode())
+            digest.update(b"\0")
+        return digest.hexdigest()
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -63,6 +72,13 @@ class Answer:
     now_ms: int
     detail: str | None = None
     entry: str | None = None
+
+
+class Refilled(NamedTuple):
+    """What came of a backfill: a word, and per occurrence its run id, None where it has one already, or it is open."""
+
+    word: str
+    run_ids: list[str | None]
 
 
 class Store:
@@ -134,6 +150,8 @@ class Store:
         shared = self.encoder.shared(definition)
         func = str(shared.pop("zs_func", shared["description"]))
         own = {"flags": flags(definition), "func": func, **labels(definition)}
+        if policy := definition.policy.to_text():
+            own["policy"] = policy
         if definition.pause_after_failures is not None:
             own["pause_after"] = str(definition.pause_after_failures)
         template = shared | {"data": self.encoder.data(definition.payload), "status": "queued"}
@@ -143,11 +161,7 @@ class Store:
         self, record: Record, spec: TriggerSpec, bracket: Bracket, op: str | None, seen_version: str = ""
     ) -> Answer:
         """Put one recurring schedule by a plan; AGAIN when the server's time is outside of its bracket."""
-        trigger, own, template = spec.to_text(), _flat(record.own), _flat(record.template)
-        digest = hashlib.blake2b(digest_size=12)
-        for text in (trigger, record.lane.value, *own, *template):
-            digest.update(text if isinstance(text, bytes) else text.encode())
-            digest.update(b"\0")
+        own, template = _flat(record.own), _flat(record.template)
         self.check_serializer()
         reply = self._scripts.call(
             "put_recurring",
@@ -157,9 +171,11 @@ class Store:
             op=op or "-",
             keep_op_ms=KEEP_OP_MS if op else 0,
             seen_version=seen_version,
-            trigger=trigger,
-            digest=digest.hexdigest(),
+            trigger=spec.to_text(),
+            digest=record.digest(spec),
+            anchor_ms="" if bracket.anchor_ms is None else bracket.anchor_ms,
             next_ms=bracket.next,
+            jitter_ms=bracket.jitter_ms,
             from_ms=bracket.from_ms,
             until_ms=bracket.until_ms,
             schedule_size=len(own),
@@ -195,6 +211,17 @@ class Store:
         word, now_ms, run_id = self._scripts.call("run_now", id=id, op=op, keep_op_ms=KEEP_OP_MS)
         return Answer(_text(word), int(now_ms), _detail(run_id))
 
+    def backfill(self, id: str, version: str, occurrences: Iterable[tuple[int, bool]], op: str) -> Refilled:
+        """
+        Push runs of a recurring schedule for up to ``BACKFILLED_AT_ONCE`` *occurrences*: nominal ms, and whether it ran
+        and is to run again. backfilled, NOTFOUND, CHANGED (it has not this *version*), QUARANTINED or WRONGTYPE.
+        """
+        texts = [text for ms, is_again in occurrences for text in (str(ms), "again" if is_again else "once")]
+        word, _, *run_ids = self._scripts.call(
+            "backfill", id=id, planned_version=version, op=op, keep_op_ms=KEEP_OP_MS, rows=texts
+        )
+        return Refilled(_text(word), [_detail(run_id) for run_id in run_ids])
+
     # -- life cycle -------------------------------------------------------------------------------
 
     def cancel(self, id: str, op: str) -> Answer:
@@ -223,6 +250,7 @@ class Store:
             next_ms=bracket.next or "" if bracket else "",
             from_ms=bracket.from_ms if bracket else 0,
             until_ms=bracket.until_ms if bracket else 0,
+            jitter_ms=bracket.jitter_ms if bracket else 0,
             first_ms=passed.first_ms if passed else "",
             last_ms=passed.last_ms if passed else "",
             count=passed.count if passed else 0,

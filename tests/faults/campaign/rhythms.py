@@ -83,9 +83,10 @@ def _follow(rhythms: dict[str, Rhythm], entry: Entry, covered: dict[tuple[str, i
         for row in advanced(entry):
             rhythm = rhythms.get(row.id)
             if rhythm is not None and row.word != "quarantined":
-                first_ms = row.first_ms if row.passed and row.first_ms is not None else row.nominal_ms
-                yield from _told(rhythm, rhythm.take(first_ms, row.nominal_ms, row.next_nominal_ms))
-                covered.setdefault(rhythm.key, set()).update(range(first_ms, row.nominal_ms + 1, rhythm.every_ms))
+                times = [*(one.range.first_ms for one in row.passed), *(one.range.last_ms for one in row.passed)]
+                times += [] if row.nominal_ms is None else [row.nominal_ms]
+                yield from _told(rhythm, rhythm.take(min(times), max(times), row.next_nominal_ms))
+                covered.setdefault(rhythm.key, set()).update(range(min(times), max(times) + 1, rhythm.every_ms))
     elif entry.kind == "resume" and b"count" in entry.fields():
         fields = entry.fields()
         rhythm = rhythms.get(fields[b"id"].decode())

@@ -1,0 +1,135 @@
+"""
+Recurring schedules kept as somebody wrote them down: what Redis holds, what it would hold, and putting the difference.
+
+Both sides are told as options of ``client.schedule``, the wanted one by way of the very fields that a put of it would
+write, so neither side knows an option that the other does not. Whether something changes is decided as the put script
+does, by digest; a call or a ``meta`` that is the same as the one held keeps the bytes that are held, because equal
+values can be pickled in more than one way.
+
+A put here is conditional: of a schedule that is as it was seen, or of one that was not there. Not guaranteed: that
+several of them happen together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from zsched.client.calls import new_id
+from zsched.client.client import Client
+from zsched.core.exact import is_same
+from zsched.core.model import Definition, IfExists, Schedule, Scheduled, ScheduleState
+from zsched.core.revision import PAYLOAD, options_of
+from zsched.core.triggers import TriggerSpec, check
+from zsched.errors import InvalidSchedule, ScheduleExists
+from zsched.storage.reader import Found
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """
+    A schedule with its options, func, args and kwargs among them. ``unreadable`` says why those are not, else "".
+    """
+
+    schedule: Schedule
+    options: Mapping[str, Any]
+    data: bytes
+    digest: str | None
+    unreadable: str = ""
+
+    @property
+    def is_recurring(self) -> bool:
+        """Whether it is no one-shot; its rule may be broken."""
+        return self.schedule.kind != "once"
+
+
+class Keeper:
+    """What keeps recurring schedules as they are written down, through *client*."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._reader, self._store, self._encoder = client._reader, client._store, client._encoder
+
+    def define(self, func: str, options: Mapping[str, Any]) -> Definition:
+        """
+        The definition of a recurring schedule, checked in all that needs no Redis.
+
+        Raises:
+            InvalidSchedule, TriggerError: as ``client.schedule``; that ``ends`` has passed is no error here.
+        """
+        definition = self._client._define_row(func, options, new_id())
+        self._store.record(definition)
+        check(replace(_rule(definition), ends_ms=None), self._client._clock.now_ms())
+        return definition
+
+    def now_ms(self) -> int:
+        """The server's time. Raises InvalidSchedule when the namespace uses another serializer."""
+        self._store.check_serializer()
+        return self._reader.now_ms()
+
+    def held(self, ids: Iterable[str]) -> Iterator[Held]:
+        """Those of *ids* that Redis holds, one-shots too. With pickle their payloads are opened, as by an update."""
+        self._store.check_serializer()  # before any payload is opened
+        return (self._of(found) for found in self._reader.find_many(ids))
+
+    def recurring(self) -> Iterator[Schedule]:
+        """All recurring schedules by id; no payload is opened."""
+        return self._reader.schedules(self._reader.recurring())
+
+    def wanted(self, definition: Definition, held: Held | None) -> tuple[Definition, Held]:
+        """*definition* with what it may keep of *held*, and what Redis would hold of it."""
+        found = self._reader.expected(self._store.record(definition), _rule(definition))
+        wanted = self._of(found)
+        if held is None or held.unreadable:
+            return definition, wanted
+        payload = definition.payload
+        if all(is_same(held.options.get(name), wanted.options.get(name)) for name in PAYLOAD):
+            payload = replace(payload, data=held.data)
+        if is_same(held.options.get("meta"), wanted.options.get("meta")):
+            payload = replace(payload, meta=held.options.get("meta"))
+        definition = replace(definition, payload=payload)
+        digest = self._store.record(definition).digest(_rule(definition))
+        return definition, replace(wanted, digest=digest)
+
+    def is_unchanged(self, held: Held, wanted: Held) -> bool:
+        """Whether a put of *wanted* would change nothing: what put_recurring.lua decides."""
+        return held.digest == wanted.digest and held.schedule.state is not ScheduleState.QUARANTINED
+
+    def put(self, definition: Definition, held: Held | None) -> Scheduled | None:
+        """
+        Put *definition* if Redis still holds *held*, or nothing of its id where that is None; None: it does not.
+
+        Raises:
+            InvalidSchedule: no occurrence is left. RedisUnavailable, RedisRefused.
+        """
+        if held is None:
+            definition = replace(definition, if_exists=IfExists.ERROR)
+        version = "" if held is None else held.schedule.version or ""  # without one it is broken: put in any case
+        answer = self._client._put_recurring(definition, _rule(definition), new_id(), version)
+        if answer.word == "CHANGED":
+            return None
+        try:
+            return self._client._scheduled(definition, answer)
+        except ScheduleExists:
+            return None
+
+    def _of(self, found: Found) -> Held:
+        schedule, data, unreadable = found.schedule, bytes(found.fields.get("data", b"")), ""  # type: ignore[arg-type]  # bytes
+        stored: dict[str, Any] = {"func": schedule.func}
+        try:
+            stored |= self._encoder.options(found.fields)
+            stored["func"], args, stored["kwargs"] = self._encoder.open(data)
+            stored["args"] = list(args)
+        except InvalidSchedule as error:
+            unreadable = f"{error.problem} ({error.__cause__})" if error.__cause__ else error.problem
+        except Exception as error:  # fields that a foreign hand wrote, or a pickle of a class that is gone
+            unreadable = f"its fields cannot be read ({type(error).__name__}: {error})"
+        return Held(schedule, options_of(schedule, stored), data, found.digest, unreadable)
+
+
+def _rule(definition: Definition) -> TriggerSpec:
+    """The rule of a recurring *definition*. Raises InvalidSchedule for a one-shot."""
+    if not isinstance(definition.when, TriggerSpec):
+        raise InvalidSchedule("at", definition.when, "a one-shot has no rule", "give every, cron or rrule")
+    return definition.when

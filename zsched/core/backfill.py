@@ -1,0 +1,167 @@
+"""
+What a backfill is about: the occurrences of a schedule in a stretch of the past, and which of them ran. Pure.
+
+**Occurrences** are those of the rule as it is now. Of a cron rule without ``starts`` and ``count`` any time is one or
+none, so also those before the schedule was created; ``every`` and rrule are counted from their anchor, and begin there.
+What is not before the schedule's next occurrence is left to its rule.
+
+**Ran** is what was pushed: fired, backfilled, retried, found to be open, or held by RQ already. So is what was skipped
+because a lost Redis may have pushed it. What was skipped for another reason, coalesced, missed or expired did not run.
+
+Not guaranteed: that what was pushed also came to its end; a run that was cancelled or failed ran, and can be retried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from zsched.core.changes import Change, What
+from zsched.core.lookback import is_push
+from zsched.core.model import Schedule, iso
+from zsched.core.run_id import RunId
+from zsched.core.story import Source
+from zsched.core.triggers import Trigger, TriggerKind, TriggerSpec, build
+
+MOST: Final = 100_000  # occurrences in one call: as many jobs in a queue at once are 50 MB of Redis, and half a minute
+
+Steps = tuple[int, int, int]  # first ms, ms from one to the next, how many
+
+
+class Filled(NamedTuple):
+    """An occurrence that was pushed; without a run id when it only would be, as one that ran once more."""
+
+    nominal_ms: int
+    run_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """
+    What ``client.backfill`` did, or with ``is_dry_run`` would do, in [start_ms, end_ms).
+
+    ``runs`` were pushed, the oldest first. Left out were ``ran`` occurrences that ran already, or are open, and
+    ``pending`` that the schedule fires anyway. ``source`` says who told what ran, and since when that is complete.
+    """
+
+    schedule_id: str
+    tz: str
+    start_ms: int
+    end_ms: int
+    runs: tuple[Filled, ...]
+    ran: int
+    pending: int
+    source: Source
+    is_dry_run: bool
+
+    @property
+    def run_ids(self) -> list[str]:
+        """Of what was pushed."""
+        return [one.run_id for one in self.runs if one.run_id is not None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it; the keys are a promise."""
+        return {
+            "schedule_id": self.schedule_id,
+            "start": iso(self.start_ms),
+            "end": iso(self.end_ms),
+            "dry_run": self.is_dry_run,
+            "runs": [{"run_id": one.run_id, "nominal_at": iso(one.nominal_ms)} for one in self.runs],
+            "ran": self.ran,
+            "pending": self.pending,
+            "source": self.source.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The occurrences of *trigger* in [start_ms, until_ms); ``pending`` more in what was asked for are left to it."""
+
+    trigger: Trigger
+    start_ms: int
+    until_ms: int
+    pending: int
+
+    @classmethod
+    def of(cls, schedule: Schedule, start_ms: int, end_ms: int) -> Stretch:
+        """
+        Those of a recurring *schedule* in [start_ms, end_ms).
+
+        Raises:
+            InvalidSchedule, TriggerError: its rule cannot be evaluated here.
+        """
+        assert schedule.trigger is not None
+        trigger = _rule(schedule.trigger, schedule.anchor_ms or 0, start_ms)
+        until_ms = end_ms if schedule.nominal_ms is None else max(min(end_ms, schedule.nominal_ms), start_ms)
+        return cls(trigger, start_ms, until_ms, trigger.count_between(until_ms - 1, end_ms - 1))
+
+    @property
+    def count(self) -> int:
+        """How many; the cost does not grow with their number."""
+        return self.trigger.count_between(self.start_ms - 1, self.until_ms - 1)
+
+    def times(self) -> Iterator[int]:
+        """Their nominal times, in order."""
+        at_ms = self.trigger.next_after(self.start_ms - 1)
+        while at_ms is not None and at_ms < self.until_ms:
+            yield at_ms
+            at_ms = self.trigger.next_after(at_ms)
+
+    def nth(self, number: int) -> int:
+        """The nominal time of occurrence *number*, from 1 and not more than there are; by halves, not by steps."""
+        earlier_ms, later_ms = self.start_ms - 1, self.until_ms - 1
+        while later_ms - earlier_ms > 1:
+            middle_ms = (earlier_ms + later_ms) // 2
+            if self.trigger.count_between(self.start_ms - 1, middle_ms) < number:
+                earlier_ms = middle_ms
+            else:
+                later_ms = middle_ms
+        return later_ms
+
+
+def _rule(spec: TriggerSpec, anchor_ms: int, start_ms: int) -> Trigger:
+    is_timeless = spec.kind is TriggerKind.CRON and spec.starts_ms is None and spec.count is None
+    return build(spec, min(anchor_ms, start_ms - 1) if is_timeless else anchor_ms)
+
+
+def ran_at(change: Change) -> int | None:
+    """The occurrence, by its nominal time, that ran by the word of *change*; None when it tells of none."""
+    if change.what is What.SKIPPED and change.why == "uncertain":
+        return change.nominal_ms
+    if change.run_id is None or not (is_push(change) or change.what is What.DUPLICATE):
+        return None
+    parts = RunId.parse(change.run_id)
+    if parts is None or (parts.rerun and change.why == "run now"):  # that one has no occurrence
+        return None
+    return parts.nominal_ms
+
+
+def packed(times: Iterable[int]) -> list[Steps]:
+    """Ascending *times* as few numbers, where they are regular; ``unpacked`` is the inverse."""
+    found: list[Steps] = []
+    for at_ms in times:
+        first_ms, step_ms, count = found[-1] if found else (at_ms, 0, 0)
+        if count == 1:
+            found[-1] = first_ms, at_ms - first_ms, 2
+        elif count and at_ms == first_ms + step_ms * count:
+            found[-1] = first_ms, step_ms, count + 1
+        else:
+            found.append((at_ms, 0, 1))
+    return found
+
+
+def unpacked(steps: Iterable[Iterable[int]], most: int) -> list[int]:
+    """
+    The times that ``packed`` took.
+
+    Raises:
+        ValueError, TypeError: they are no steps, or of more than *most* times.
+    """
+    times: list[int] = []
+    for each in steps:
+        first_ms, step_ms, count = map(int, each)
+        if not 0 <= count <= most - len(times):
+            raise ValueError(f"more than {most} times")
+        times += (first_ms + step_ms * n for n in range(count))
+    return times

@@ -1,0 +1,64 @@
+"""
+The rules of the zones that this machine has: which version of the tz database ``zoneinfo`` reads, and from where.
+
+``zoneinfo`` looks for a zone in the folders of its path first (the system's, or those of PYTHONTZPATH), and only then in
+the package tzdata of PyPI: Debian's data shadows a newer package. So the first folder that has zones says which version
+counts. A process keeps the zones that it has read, so what counts for it is what was there when it started.
+
+Not guaranteed: that all zones are of that version, where the folders of the path are of several, or where the data is
+exchanged under a running process: it reads a zone when that is first asked for.
+"""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+PACKAGE: Final = "the package tzdata"
+_FILES: Final = ("tzdata.zi", "+VERSION")  # whose first line says the version: IANA's and Debian's, BSD's and Apple's
+_ZONES: Final = ("UTC", "Etc/UTC")  # which every folder of zones has
+_VERSION: Final = re.compile(r"(?:# version )?([0-9]{4}[0-9a-zA-Z._+-]{1,40})\s*")
+_LINE: Final = 200  # characters that are read
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneRules:
+    """One version of the tz database, as ``2025b``, and where it is; None: ``source`` does not say which it is."""
+
+    version: str | None
+    source: str
+
+    def __str__(self) -> str:
+        """``2025b, from /usr/share/zoneinfo``."""
+        return f"{self.version or 'of an unknown version'}, from {self.source}"
+
+
+def installed(folders: Iterable[str] | None = None) -> ZoneRules:
+    """The rules that a process which starts now plans by; *folders*: where zoneinfo looks, unless given."""
+    for folder in map(Path, zoneinfo.TZPATH if folders is None else folders):
+        files = [folder / name for name in _FILES]
+        if any(path.is_file() for path in (*files, *(folder / name for name in _ZONES))):
+            return ZoneRules(next((found for path in files if (found := _version_in(path))), None), str(folder))
+    try:
+        package = import_module("tzdata")
+    except ImportError:
+        return ZoneRules(None, "nowhere")
+    return ZoneRules(_version(str(getattr(package, "IANA_VERSION", ""))), PACKAGE)
+
+
+def _version_in(path: Path) -> str | None:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return _version(file.readline(_LINE))
+    except OSError:
+        return None
+
+
+def _version(line: str) -> str | None:
+    found = _VERSION.fullmatch(line)
+    return found[1] if found else None

@@ -1,0 +1,212 @@
+"""
+Making Redis hold what a file says.
+
+    compare   every entry with what is held: a step each (created, updated, unchanged), and all that forbids it
+    put       the steps that change something, each on condition that its schedule is still as it was compared
+    remove    schedules that the file owned once and does not say any more, if that is asked for
+
+Nothing is written before everything was compared. Which steps change something is decided by what decides it in the
+put script (``client.keeper``), so a dry run, which ends after comparing, and the real one agree. A schedule that
+somebody changes in between is compared again, never overwritten unseen.
+
+Not guaranteed: that all happens at once. Between two steps others see some of the changes; and when the connection is
+lost in the middle, what was put stays. Applying the same file again goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from zsched.client import Client
+from zsched.client.keeper import Held, Keeper
+from zsched.core.clock import to_ms
+from zsched.core.model import Definition, Schedule, ScheduleState, iso
+from zsched.core.triggers import TriggerSpec, check
+from zsched.errors import InvalidSchedule, RedisUnavailable, ZschedError
+from zsched.files.difference import Change, changes
+from zsched.files.reading import STDIN, Entry, ScheduleFile
+
+_RECOMPARED: Final = 5  # times that a schedule may change under our hands
+CREATED: Final = "created"
+UPDATED: Final = "updated"
+UNCHANGED: Final = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """
+    What is to become of an entry. ``definition`` is what is put if ``writes``; then it is paused (``pauses`` True) or
+    resumed (False). ``held`` is what was compared with.
+    """
+
+    entry: Entry
+    outcome: str
+    changes: tuple[Change, ...]
+    definition: Definition
+    held: Held | None
+    writes: bool
+    pauses: bool | None
+    next_ms: int | None = None  # once it was put
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it."""
+        return {
+            "id": self.entry.id,
+            "line": self.entry.line,
+            "outcome": self.outcome,
+            "changes": [change.to_dict() for change in self.changes],
+            "next_at": iso(self.next_ms),
+        }
+
+
+@dataclass(slots=True)
+class Applied:
+    """What was done, or in a dry run would be. ``stale``: ids that the file owns and does not say, not removed."""
+
+    steps: list[Step] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    errors: list[tuple[str, ZschedError]] = field(default_factory=list)
+
+    def count(self, outcome: str) -> int:
+        """How many steps came out so."""
+        return sum(step.outcome == outcome for step in self.steps)
+
+
+class Application:
+    """One file on its way into Redis, through *client*. *takes_over*: schedules of other owners become the file's."""
+
+    def __init__(self, client: Client, file: ScheduleFile, *, takes_over: bool = False) -> None:
+        self._client, self._keeper = client, Keeper(client)
+        self._file, self._takes_over = file, takes_over
+
+    def compare(self) -> list[Step]:
+        """
+        A step for each entry, in the order of the file. Nothing is written.
+
+        Raises:
+            InvalidFile: some entries cannot be applied: another owner's, a one-shot's id, or no occurrence is left.
+            InvalidSchedule: the namespace uses another serializer.
+        """
+        now_ms = self._keeper.now_ms()
+        held = {one.schedule.id: one for one in self._keeper.held(entry.definition.id for entry in self._file.entries)}
+        steps, complaints = [], []
+        for entry in self._file.entries:
+            try:
+                steps.append(self._step(entry, held.pop(entry.id, None), now_ms))
+            except ZschedError as error:
+                complaints.append(entry.complaint(str(error)))
+        if complaints:
+            raise self._file.refusal(complaints)
+        return steps
+
+    def stale(self) -> list[str]:
+        """Ids of recurring schedules that the file owns and does not say, sorted."""
+        said = {entry.id for entry in self._file.entries}
+        return [one.id for one in self._keeper.recurring() if self._is_own(one) and one.id not in said]
+
+    def run(self, steps: Iterable[Step], removals: Iterable[str], on_progress: Callable[[int], None]) -> Applied:
+        """
+        Do *steps*, then remove *removals* unless a step failed. *on_progress* is told how many are done.
+
+        Raises:
+            RedisUnavailable: in the middle; the message says how far it came.
+        """
+        steps, removals, applied = list(steps), list(removals), Applied()
+        done, total = 0, len(steps) + len(removals)
+        try:
+            for step in steps:
+                try:
+                    applied.steps.append(self._done(step))
+                except RedisUnavailable:
+                    raise
+                except ZschedError as error:  # of this one: it must not stop the others
+                    applied.errors.append((step.entry.id, error))
+                done += 1
+                on_progress(done)
+            for id in removals:
+                if applied.errors:
+                    applied.stale.append(id)
+                elif self._is_removed(id):
+                    applied.removed.append(id)
+                done += 1
+                on_progress(done)
+        except RedisUnavailable as error:
+            message = f"{error}; {done:,} of {total:,} schedules were done, and the same command goes on from there"
+            raise RedisUnavailable(message, may_have_been_applied=error.may_have_been_applied) from error
+        return applied
+
+    # -- how ----------------------------------------------------------------------------------------
+
+    def _step(self, entry: Entry, held: Held | None, now_ms: int) -> Step:
+        """What is to become of *entry*, where Redis holds *held*. Raises InvalidSchedule."""
+        if held is not None:
+            self._refuse_others(held)
+        definition, wanted = self._keeper.wanted(entry.definition, held)
+        writes = held is None or not self._keeper.is_unchanged(held, wanted)
+        if writes and isinstance(definition.when, TriggerSpec):
+            check(definition.when, now_ms)  # ends may have passed, which is no matter where nothing changes
+        found = () if held is None else tuple(changes(held, wanted))
+        pauses = _pausing(entry, held, writes)
+        if pauses is not None and held is not None:
+            found += (Change("paused", str(not pauses).lower(), str(pauses).lower()),)
+        if held is None:
+            outcome = CREATED
+        else:
+            outcome = UPDATED if writes or pauses is not None else UNCHANGED
+        return Step(entry, outcome, found, definition, held, writes, pauses)
+
+    def _refuse_others(self, held: Held) -> None:
+        """Raises InvalidSchedule when *held* is not the file's to change."""
+        schedule, owner = held.schedule, self._file.owner
+        if not held.is_recurring:
+            remedy = "cancel that one first, or give another id"
+            raise InvalidSchedule("id", schedule.id, "a one-shot of this id exists", remedy)
+        if self._is_own(schedule) or self._takes_over:
+            return
+        whose = "nobody" if schedule.managed_by is None else repr(schedule.managed_by)
+        problem = f"it exists and is managed by {whose}, not by {owner!r}"
+        raise InvalidSchedule("id", schedule.id, problem, "--take-over makes it this file's, or give another id")
+
+    def _is_own(self, schedule: Schedule) -> bool:
+        return schedule.managed_by == self._file.owner
+
+    def _done(self, step: Step) -> Step:
+        """*step* after it was done. One whose schedule has changed since is compared again."""
+        for _ in range(_RECOMPARED):
+            if not step.writes:
+                return self._paused(step, None if step.held is None else step.held.schedule.next_ms)
+            scheduled = self._keeper.put(step.definition, step.held)
+            if scheduled is not None:
+                return self._paused(step, None if scheduled.next_at is None else to_ms(scheduled.next_at))
+            held = next(self._keeper.held([step.entry.id]), None)
+            step = self._step(step.entry, held, self._keeper.now_ms())
+        raise ZschedError(f"schedule {step.entry.id!r} was changed by others at every attempt; apply again")
+
+    def _paused(self, step: Step, next_ms: int | None) -> Step:
+        """After its put, and pausing or resuming it."""
+        id = step.entry.id
+        if step.pauses is True and next_ms is not None:  # one that has ended is at rest anyway
+            where = "standard input" if self._file.name == STDIN else self._file.name
+            self._client.pause(id, "".join(filter(str.isprintable, f"paused in {where}"))[:200])
+        elif step.pauses is False:
+            resumed = self._client.resume(id)
+            next_ms = next_ms if resumed is None else resumed.next_ms
+        return Step(
+            step.entry, step.outcome, step.changes, step.definition, step.held, step.writes, step.pauses, next_ms
+        )
+
+    def _is_removed(self, id: str) -> bool:
+        """Cancel *id*, if it is still the file's."""
+        held: Iterator[Held] = self._keeper.held([id])
+        return any(self._is_own(one.schedule) and self._client.cancel(id) == "cancelled" for one in held)
+
+
+def _pausing(entry: Entry, held: Held | None, writes: bool) -> bool | None:
+    """True to pause, False to resume, None to leave it."""
+    state = ScheduleState.ACTIVE if held is None else held.schedule.state
+    if entry.paused is None or (state is ScheduleState.ENDED and not writes):
+        return None
+    return None if entry.paused == (state is ScheduleState.PAUSED) else entry.paused

@@ -1,0 +1,107 @@
+"""Options as a file says them, and what differs between two sets of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, Final
+
+from zsched.client.keeper import Held
+from zsched.core.durations import duration_text
+from zsched.core.exact import is_same
+from zsched.core.triggers import TriggerKind, zone
+from zsched.files.reading import DURATIONS
+from zsched.files.toml import toml_text
+from zsched.storage.rqjob import plain
+
+# Options in the order in which people think of them; those that are not here come behind, by name.
+_ORDER: Final = (
+    *("func", *(kind.value for kind in TriggerKind), "tz", "starts", "ends", "count"),
+    *("args", "kwargs", "queue", "priority", "description", "tags"),
+)
+_SHOWN: Final = 100  # characters of a value in a difference
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An option that differs: as texts, None where it is not set."""
+
+    option: str
+    old: str | None
+    new: str | None
+
+    def to_dict(self) -> dict[str, str | None]:
+        """As JSON can say it."""
+        return {"option": self.option, "old": self.old, "new": self.new}
+
+    def text(self) -> str:
+        """For people: ``cron: 0 9 * * * → 0 10 * * *``."""
+        return f"{self.option}: {_cut(self.old)} → {_cut(self.new)}"
+
+
+def told(held: Held) -> dict[str, Any]:
+    """
+    The options of *held* that are set, plain values as a file has them, in the order of a file. Without the id, and
+    without args and kwargs that are empty.
+    """
+    tz, options = str(held.options.get("tz") or "UTC"), held.options
+    if held.schedule.trigger is None:  # a broken one: what is left of it reads as a one-shot
+        options = {name: value for name, value in options.items() if name != "at"}
+    said = {name: _plain(name, value, tz) for name, value in options.items() if name != "id" and value is not None}
+    names = [name for name in _ORDER if name in said] + sorted(set(said) - set(_ORDER))
+    return {name: said[name] for name in names if name not in ("args", "kwargs", "tags") or said[name]}
+
+
+def changes(old: Held, new: Held) -> Iterator[Change]:
+    """What a put of *new* changes in *old*."""
+    before, after = told(old), told(new)
+    for name in dict.fromkeys((*after, *before)):
+        if old.unreadable and name in ("args", "kwargs", "meta") and name not in before:
+            if name in after:
+                yield Change(name, f"? ({old.unreadable})", _shown(after[name]))
+        elif not is_same(before.get(name), after.get(name)):
+            yield Change(name, _shown(before.get(name)), _shown(after.get(name)))
+
+
+def _plain(name: str, value: Any, tz: str) -> Any:
+    """A value of ``options_of`` as a file says it."""
+    value = plain(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, timedelta):
+        value = value / timedelta(seconds=1)
+    if name in DURATIONS and isinstance(value, int | float) and value >= 0:
+        return duration_text(round(value * 1000))
+    if isinstance(value, datetime) and name in ("starts", "ends"):
+        local = value.astimezone(zone(tz))
+        offset = local.utcoffset() or timedelta()
+        return value if offset % timedelta(minutes=1) else local  # TOML has no seconds in an offset
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _shown(value: Any) -> str | None:
+    """A value as people read it: a text without quotes, else TOML, else Python's own."""
+    if value is None or (isinstance(value, str) and value.isprintable()):
+        return value
+    try:
+        return toml_text(_fixed(value))
+    except ValueError:
+        try:
+            return json.dumps(value, ensure_ascii=False)
+        except (TypeError, ValueError, RecursionError):
+            return repr(value)
+
+
+def _fixed(value: Any) -> Any:
+    """An instant with its offset alone, which is all that TOML keeps of a zone."""
+    from_zone = isinstance(value, datetime) and value.utcoffset() is not None
+    return datetime.fromisoformat(value.isoformat()) if from_zone else value
+
+
+def _cut(text: str | None) -> str:
+    if text is None:
+        return "-"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -1,0 +1,320 @@
+"""
+A file of schedules: from its text to checked entries, or to all that is wrong with it.
+
+    owner = "billing"                  # managed_by of its schedules; default: file:<name of the file>
+    [defaults]                         # options that its schedules share
+    tz = "Asia/Seoul"
+    [schedules.digest]                 # the id
+    func = "app.tasks.digest"
+    cron = "0 9 * * 1-5"
+
+An entry's keys are the options of ``client.schedule``, and ``paused``. Durations are seconds or texts (``"5m"``);
+what TOML cannot say of arguments, such as null, is JSON in ``args_json``, ``kwargs_json`` and ``meta_json``.
+
+Pure: what a function's path may be, and what its options mean, the caller's *check* decides. An entry with a mistake
+is checked on without it, so that one reading tells all; a mistake that could cause others takes them with it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Final
+
+from zsched.core.arguments import check_text
+from zsched.core.durations import parse_duration
+from zsched.core.model import Definition
+from zsched.core.options import TRIGGERS
+from zsched.core.triggers import TriggerKind
+from zsched.core.triggers.every import LONGEST_MS
+from zsched.errors import InvalidFile, InvalidSchedule, ZschedError
+from zsched.files.lines import Lines
+from zsched.files.toml import key_text
+
+Check = Callable[[str | None, Mapping[str, Any]], Definition]
+
+STDIN: Final = "-"
+DURATIONS: Final = frozenset("every jitter expires_after catch_up_window timeout result_ttl failure_ttl".split())
+_TIMES: Final = ("starts", "ends")
+JSON_KEYS: Final = ("args", "kwargs", "meta")  # options that may be given as JSON text, under their name and _json
+
+_TOP: Final = ("owner", "defaults", "schedules")
+_REFUSED: Final = {
+    "id": ("the table's name is the id", "write [schedules.<id>]"),
+    "managed_by": ("the file owns its schedules", "write owner = at the top of the file"),
+    "if_exists": ("a file says what is to be", "leave it out"),
+    "durable": ("it belongs to one call, not to a schedule", "leave it out"),
+    "allow_past": ("it belongs to one time, and these recur", "leave it out"),
+} | dict.fromkeys(
+    ("at", "after"),
+    (
+        "a time of its own passes, and the next apply would meet it in the past",
+        "use zsched add, or starts= and count=1",
+    ),
+)
+_NOT_SHARED: Final = ("func", *TRIGGERS)
+_RULES: Final = tuple(kind.value for kind in TriggerKind)
+_FAR: Final = LONGEST_MS // 1000  # seconds; as ``every`` it stands in for a bad rule, and nothing is too long for it
+# Options that are judged together: what is said of one, when another of them is bad, may be wrong.
+_TOGETHER: Final = (
+    frozenset({"overlap", "overlap_limit", "catch_up", "catch_up_window", "catch_up_limit"}),
+    frozenset({"jitter", "expires_after", "urgency"}),
+    frozenset({"starts", "ends", "count", "tz"}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """One thing that is wrong with a file. ``where`` is the table: ``[schedules.digest]``, or ""."""
+
+    line: int
+    where: str
+    problem: str
+
+    def text(self, name: str) -> str:
+        """The line for people, as compilers write theirs."""
+        return f"{name}:{self.line}: {self.where}{': ' if self.where else ''}{self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One schedule of a file. ``paused``: what it is to be, None: as it is."""
+
+    id: str
+    line: int
+    definition: Definition
+    paused: bool | None = None
+
+    def complaint(self, problem: str) -> Complaint:
+        """Something that is wrong with it."""
+        return Complaint(self.line, _where(self.id), problem)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFile:
+    """What a file says, checked; ``name`` is as the caller gave it."""
+
+    name: str
+    owner: str
+    entries: tuple[Entry, ...]
+
+    def refusal(self, complaints: list[Complaint]) -> InvalidFile:
+        """The error of all *complaints*."""
+        return _refusal(self.name, complaints)
+
+
+def read(name: str, raw: bytes, check: Check) -> ScheduleFile:
+    """
+    The schedules in *raw*, the content of file *name* (``-``: of no name).
+
+    *check* gives the definition of a function's path and options, ``id`` and ``managed_by`` among them; without a
+    path, when that was found to be bad, it checks the options alone.
+
+    Raises:
+        InvalidFile: with everything that is wrong.
+    """
+    try:
+        text = raw.decode()
+        found = tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        problem = f"byte {error.start} is not UTF-8 text; write the file in UTF-8"
+        raise _refusal(name, [Complaint(raw[: error.start].count(b"\n") + 1, "", problem)]) from None
+    except (ValueError, RecursionError) as error:  # tomllib's own errors are ValueErrors; so is a number of 5000 digits
+        raise _refusal(name, [_not_toml(error, raw)]) from None
+    return _Reading(name, found, Lines(text), check).file()
+
+
+class _Reading:
+    """One file on its way from parsed TOML to entries; complaints are collected."""
+
+    def __init__(self, name: str, found: dict[str, Any], lines: Lines, check: Check) -> None:
+        self._name, self._found, self._lines, self._check = name, found, lines, check
+        self._complaints: list[Complaint] = []
+
+    def file(self) -> ScheduleFile:
+        for key in self._found:
+            if key not in _TOP:
+                near = difflib.get_close_matches(key, _TOP, 1, 0.6)
+                remedy = f"write {near[0]}" if near else "a file has owner, [defaults] and [schedules.<id>]"
+                self._complain((key,), f"{key}: no such key here; {remedy}")
+        owner, shared = self._owner(), self._shared()
+        tables = self._found.get("schedules")
+        if not isinstance(tables, dict):
+            problem = "there is no [schedules.<id>]; a file that is to have no schedules says so with [schedules]"
+            self._complain(("schedules",), problem)
+            tables = {}
+        entries = [self._entry(id, table, owner, shared) for id, table in tables.items()]
+        if self._complaints:
+            raise _refusal(self._name, self._complaints)
+        return ScheduleFile(self._name, owner, tuple(entry for entry in entries if entry is not None))
+
+    # -- what a file has once -----------------------------------------------------------------------
+
+    def _owner(self) -> str:
+        owner = self._found.get("owner")
+        if owner is None and self._name == STDIN:
+            problem = "standard input has no name that could own the schedules; write owner = at its top"
+            self._complaints.append(Complaint(1, "", problem))
+            return ""
+        try:
+            return check_text("owner", f"file:{PurePath(self._name).name}" if owner is None else owner)
+        except InvalidSchedule as error:
+            self._complain(("owner",), str(error))
+            return ""
+
+    def _shared(self) -> dict[str, Any]:
+        table = self._found.get("defaults", {})
+        if not isinstance(table, dict):
+            self._complain(("defaults",), "defaults is not a table; write [defaults] and options below it")
+            return {}
+        shared = self._plain(("defaults",), table)
+        for name in _NOT_SHARED:
+            if name in shared:
+                self._complain(("defaults", name), f"{name}: each schedule has its own; write it there")
+                del shared[name]
+        return shared
+
+    # -- an entry -----------------------------------------------------------------------------------
+
+    def _entry(self, id: str, table: Any, owner: str, shared: Mapping[str, Any]) -> Entry | None:
+        path = ("schedules", id)
+        if not isinstance(table, dict):
+            self._complain(path, f"not a table; write [schedules.{key_text(id)}] and options below it")
+            return None
+        before = len(self._complaints)
+        options = {**shared, **self._plain(path, table)}
+        func, paused = options.pop("func", None), options.pop("paused", None)
+        if paused is not None and not isinstance(paused, bool):
+            self._complain(self._place(path, "paused"), f"paused={paused!r}: not a yes or no; give true or false")
+        if not isinstance(func, str):
+            problem = "there is none" if "func" not in table else f"{func!r} is not a dotted path"
+            self._complain((*path, "func"), f'func: {problem}; give one such as "app.tasks.digest"')
+            func = None
+        rules = [name for name in _RULES if name in options]
+        if len(rules) != 1:
+            problem = "more than one rule" if rules else "no rule"
+            self._complain(path, f"{' and '.join(rules) or 'cron'}: {problem}; give exactly one of {', '.join(_RULES)}")
+            options = {name: value for name, value in options.items() if name not in rules} | {"every": _FAR}
+        definition = self._definition(path, func, {**options, "id": id, "managed_by": owner or "unknown"})
+        if definition is None or len(self._complaints) > before:
+            return None
+        return Entry(id, self._lines.of(*path), definition, paused)
+
+    def _definition(self, path: tuple[str, ...], func: str | None, options: dict[str, Any]) -> Definition | None:
+        """The definition, if all is well; else everything that is wrong in it is complained of."""
+        is_good = True
+        while True:
+            try:
+                definition = self._check(func, options)
+            except InvalidSchedule as error:
+                is_good, field = False, "func" if error.field == func else error.field
+                self._complain(self._place(path, field), str(error))
+                if field == "func":
+                    func = None
+                elif not _take_out(options, field):
+                    return None
+            except ZschedError as error:  # a rule that cannot be evaluated
+                self._complain(path, str(error))
+                return None
+            else:
+                return definition if is_good else None
+
+    def _plain(self, path: tuple[str, ...], table: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that *table* says, durations and JSON texts read; those that cannot stand here complained of."""
+        options: dict[str, Any] = {}
+        for key, value in table.items():
+            name = key.removesuffix("_json") if key.removesuffix("_json") in JSON_KEYS else key
+            if key in _REFUSED:
+                problem, remedy = _REFUSED[key]
+                self._complain((*path, key), f"{key}: {problem}; {remedy}")
+                continue
+            if name != key and name in table:
+                self._complain((*path, key), f"{key}: {name} stands there too; give one of the two")
+                continue
+            try:
+                options[name] = _from_json(key, value) if name != key else _given(name, value)
+            except ValueError as error:
+                self._complain((*path, key), f"{key}: {error}")
+        return options
+
+    # -- complaints ---------------------------------------------------------------------------------
+
+    def _place(self, path: tuple[str, ...], field: str) -> tuple[str, ...]:
+        """Where option *field* of the entry at *path* is said: there, or among the defaults; else the entry."""
+        for table in (path, ("defaults",)):
+            found: Any = self._found
+            for part in table:
+                found = found.get(part, {})
+            for key in (field, f"{field}_json"):
+                if key in found:
+                    return (*table, key)
+        return path
+
+    def _complain(self, path: tuple[str, ...], problem: str) -> None:
+        is_entry = path[0] == "schedules" and len(path) > 1
+        where = _where(path[1]) if is_entry else "[defaults]" if path[0] == "defaults" else ""
+        complaint = Complaint(self._lines.of(*path), where, problem)
+        if complaint not in self._complaints:  # a bad default is met once per entry
+            self._complaints.append(complaint)
+
+
+def _take_out(options: dict[str, Any], field: str) -> bool:
+    """Take the bad option *field* out, and what may be judged wrongly without it; False: it is not there."""
+    if field not in options or options[field] == _FAR:
+        return False
+    if field in _RULES:
+        del options[field]
+        options["every"] = _FAR
+        return True
+    for name in next((group for group in _TOGETHER if field in group), {field}):
+        options.pop(name, None)
+    return True
+
+
+def _given(name: str, value: Any) -> Any:
+    """What TOML says of option *name*, as the client takes it. Raises ValueError."""
+    if isinstance(value, str) and name in DURATIONS:
+        return parse_duration(value)
+    if isinstance(value, str) and name in _TIMES:
+        raise ValueError(f"{value!r} is a text; write the time without quotes, such as 2026-12-24T18:00:00Z")
+    return value
+
+
+def _from_json(key: str, value: Any) -> Any:
+    """The value of a JSON text. Raises ValueError."""
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text; write JSON in quotes, or {key.removesuffix('_json')} = in TOML")
+    try:
+        return json.loads(value, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON ({error}); write it like '[1, null]'") from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not in JSON")
+
+
+def _not_toml(error: Exception, raw: bytes) -> Complaint:
+    """tomllib's complaint; it says the line in its message."""
+    said = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error), re.DOTALL)
+    if said is None:
+        return Complaint(1, "", f"not TOML: {error}")
+    message, line, column = said.groups()
+    if line is None:
+        return Complaint(max(len(raw.rstrip().splitlines()), 1), "", f"not TOML: {message} at the end")
+    return Complaint(int(line), "", f"not TOML: {message} at column {column}")
+
+
+def _where(id: str) -> str:
+    return f"[schedules.{key_text(id)}]"
+
+
+def _refusal(name: str, complaints: list[Complaint]) -> InvalidFile:
+    shown = "standard input" if name == STDIN else name
+    ordered = sorted(complaints, key=lambda complaint: complaint.line)
+    return InvalidFile(shown, tuple(complaint.text(shown) for complaint in ordered))

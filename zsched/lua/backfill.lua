@@ -1,0 +1,82 @@
+-- backfill: push runs of a recurring schedule for occurrences that passed without one.
+--
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule template rq_queues op
+-- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+--        id
+--        planned_version  of the schedule as it was read; its rule says which occurrences there were
+--        keep_op_ms       op holds the reply that long, and a call sent again gets it
+--        ...              two texts per occurrence, each once: nominal ms; once, or again when it ran and is to run anew
+-- RETURNS  OK, word, now ms, then of a backfill the run id per occurrence, - where its run is there (once) or open (again)
+--        words: backfilled NOTFOUND CHANGED (it has another version) QUARANTINED WRONGTYPE
+-- LOGS   backfill: id, runs = run ids by spaces
+--
+-- A run has the id that its occurrence would have had; of one that runs anew an extra one, numbered by the entry that
+-- tells of it, as in retry. They go to the back of their queue, whatever the schedule's at_front, overlap and catch_up
+-- say; their deadline counts from now. The schedule stays as it is: its next occurrence, and which run was its last.
+local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
+  recurring_key, wake_key, schedule_key, template_key, rq_queues_key, op_key = unpack(KEYS)
+local schedule_prefix, template_prefix, run_suffix, id, planned_version, keep_op_ms = unpack(ARGV, 1, 6)
+keep_op_ms = tonumber(keep_op_ms)
+-- include lib/meta.lua
+-- include lib/op.lua
+-- include lib/iso.lua
+-- include lib/find.lua
+-- include lib/place.lua
+-- include lib/queues.lua
+-- include lib/deadline.lua
+
+local OPEN = {created = true, queued = true, deferred = true, scheduled = true, started = true}
+
+local at = find({id})[1]
+if not at then
+  return answer({'OK', 'NOTFOUND', now_ms})
+end
+local held_version = redis.pcall('HGET', schedule_key, 'version')
+if type(held_version) == 'table' then
+  return answer({'OK', 'WRONGTYPE', now_ms})
+end
+if not at.recurring or held_version ~= planned_version then
+  return answer({'OK', 'CHANGED', now_ms})
+end
+local template = redis.pcall('HMGET', template_key, 'data', 'origin', 'zs_expires')
+if at.place == 'quarantine' or template.err or not template[1] then
+  return answer({'OK', 'QUARANTINED', now_ms})
+end
+local queue, expires_ms = template[2], tonumber(template[3] or '')
+if not queue_accepts(queue) then
+  return answer({'OK', 'WRONGTYPE', now_ms})
+end
+
+-- The run of an occurrence; nothing when there is to be none.
+local function new_run(nominal_ms, how)
+  local plain = id .. '-' .. nominal_ms .. run_suffix
+  if redis.call('EXISTS', 'rq:job:' .. plain) == 0 then
+    return how == 'again' and free_run(id, tonumber(nominal_ms), seq + 1) or plain
+  elseif how == 'again' and not OPEN[redis.pcall('HGET', 'rq:job:' .. plain, 'status')] then
+    return free_run(id, tonumber(nominal_ms), seq + 1)
+  end
+end
+
+local reply, runs = {'OK', 'backfilled', now_ms}, {}
+for i = 7, #ARGV, 2 do
+  local run = new_run(ARGV[i], ARGV[i + 1])
+  reply[#reply + 1] = run or '-'
+  runs[#runs + 1] = run
+end
+if #runs == 0 then
+  return answer(reply)
+end
+
+append('backfill', {'id', id, 'runs', table.concat(runs, ' ')})
+local now_iso = iso(now_ms)
+for _, run in ipairs(runs) do
+  local job_key = 'rq:job:' .. run
+  redis.call('COPY', template_key, job_key)
+  redis.call('HSET', job_key, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso)
+  if expires_ms then
+    set_deadline(job_key, now_ms + expires_ms)
+  end
+  push(queue, run)
+end
+push_all()
+return answer(reply)

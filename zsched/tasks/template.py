@@ -1,0 +1,76 @@
+"""
+Ids made of payloads: ``"reminder-{event_id}"`` gives the same event the same schedule, however often it is put.
+
+Not guaranteed: that different payloads have different ids. ``"{a}-{b}"`` says ``1-2-3`` of (1, 2-3) and of (1-2, 3);
+put something between them that no value has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+from string import Formatter
+from typing import Any, Final
+
+from zsched.core.arguments import check_id
+from zsched.errors import InvalidSchedule, InvalidTask
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]*")  # what a part of an id may be
+_ALLOWED: Final = "A-Z, a-z, 0-9, _ and -"
+
+
+class Template:
+    """
+    The id of the schedules of task *path*, with a ``{name}`` for each parameter in it.
+
+    Raises:
+        InvalidTask: no text, a name that is no parameter, a format or a conversion, or a sign that no id has.
+    """
+
+    def __init__(self, path: str, text: object, parameters: Container[str]) -> None:
+        if not isinstance(text, str):
+            raise InvalidTask(path, text, "its id is no text", 'give id="reminder-{event_id}", for example')
+        try:
+            parts = list(Formatter().parse(text))
+        except ValueError as error:
+            raise InvalidTask(path, text, f"its id is no template ({error})", "give plain {name}s") from error
+        for literal, name, form, conversion in parts:
+            if not _PLAIN.fullmatch(literal):
+                raise InvalidTask(path, text, f"its id has {literal!r} in it", f"give {_ALLOWED}, and {{name}}s")
+            if name is None:
+                continue
+            if form or conversion or not name.isidentifier():
+                raise InvalidTask(path, text, "its id has more than plain names in braces", "give plain {name}s")
+            if name not in parameters:
+                raise InvalidTask(path, text, f"its id names {name}, which is no parameter", "name one that there is")
+        self._path, self.text = path, text
+        self._parts = [(literal, name) for literal, name, _, _ in parts]
+        self.names = tuple(dict.fromkeys(name for _, name in self._parts if name is not None))
+        if not self.names:
+            try:
+                check_id(text)
+            except InvalidSchedule as error:
+                raise InvalidTask(path, text, f"its id is {error.problem}", error.remedy) from error
+
+    def fill(self, payload: Mapping[str, Any]) -> str:
+        """
+        The id for *payload*, which has all of ``names``.
+
+        Raises:
+            InvalidSchedule: it would be no id; ``field`` is the parameter whose value is to blame.
+        """
+        texts = {name: self._text(name, payload[name]) for name in self.names}
+        id = "".join(literal + (texts[name] if name is not None else "") for literal, name in self._parts)
+        try:
+            return check_id(id)
+        except InvalidSchedule as error:  # too long, or nothing at all
+            name = max(texts, key=lambda one: len(texts[one]))
+            problem = f"with it the id of task {self._path} has {len(id)} characters"
+            raise InvalidSchedule(name, payload[name], problem, "ids have 1 to 128; give id= itself") from error
+
+    def _text(self, name: str, value: object) -> str:
+        text = str(value)
+        if value is None or not _PLAIN.fullmatch(text):
+            problem = f"it cannot be part of an id, which task {self._path} makes of {self.text!r}"
+            raise InvalidSchedule(name, value, problem, f"give {_ALLOWED}, or id= itself")
+        return text

@@ -1,0 +1,33 @@
+"""
+Which runs are over, once they were executed here: written into the log as the leader's tracker does, so that ``why``
+and ``runs`` tell it, and ``pause_after_failures`` counts it.
+"""
+
+from __future__ import annotations
+
+from zsched.core.runs import BAD, Run, RunStatus, of_job, row_of
+from zsched.storage.connection import Wire
+from zsched.storage.dispatch import Dispatch, Over
+from zsched.storage.jobs import Jobs
+from zsched.storage.keys import Keys
+from zsched.storage.lease import Term
+from zsched.testing.pushes import Pushes
+
+
+class Endings:
+    """Of one namespace's runs; RQ's own jobs are told, and not written down."""
+
+    def __init__(self, wire: Wire, keys: Keys, pushes: Pushes) -> None:
+        self._dispatch, self._jobs, self._pushes = Dispatch(wire, keys), Jobs(wire, keys), pushes
+
+    def of(self, run_id: str, went_well: bool, term: Term) -> Run:
+        """The run that was just executed: over, or queued for its next attempt. RQ may have forgotten it already."""
+        [job] = self._jobs.look([run_id])
+        if job is None:
+            return Run(run_id, RunStatus.SUCCEEDED if went_well else RunStatus.FAILED)
+        fired_us, seen = self._pushes.fired_us.get(run_id), self._pushes.last
+        run = of_job(run_id, job, fired_us)
+        if run.is_over and fired_us is not None and seen is not None:
+            counts = "!" if run.status in BAD else "+" if run.status is RunStatus.SUCCEEDED else "-"
+            self._dispatch.track(term, seen, [Over(run.schedule_id, run_id, job.seen, counts, row_of(run))])
+        return run

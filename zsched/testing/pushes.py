@@ -1,0 +1,90 @@
+"""What was pushed, as the log tells it: the runs that a test is given, and when each was fired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from zsched.core.changes import Change, What, changes
+from zsched.core.clock import from_ms
+from zsched.core.log import Position
+from zsched.storage.connection import Wire
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log
+from zsched.storage.rqjob import Encoder
+
+_PUSHES: Final = (What.FIRED, What.ENQUEUED)
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """
+    A run that went to its queue because its time had come. ``id``: RQ's job id. ``func``: the dotted path. The instants
+    are aware, in UTC; ``at`` is when it was pushed, which is later than ``nominal_at`` only for what was missed, or has
+    jitter.
+    """
+
+    id: str
+    schedule_id: str
+    func: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    queue: str
+    nominal_at: datetime
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """A run that was pushed, by its time or by somebody. ``deadline_ms``: by when it must begin, or None."""
+
+    change: Change
+    run_id: str
+    queue: str
+    data: bytes
+    deadline_ms: int | None
+
+
+@dataclass
+class Pushes:
+    """Reads the log on from where it came to. ``last``: its newest entry; ``fired_us``: by run, when it was pushed."""
+
+    wire: Wire
+    keys: Keys
+    last: Position | None = None
+    fired_us: dict[str, int] = field(default_factory=dict)
+
+    def new(self) -> Iterator[Push]:
+        """What was pushed since the last call, in order."""
+        found: list[Change] = []
+        for entry in Log(self.wire, self.keys).entries("-" if self.last is None else f"({self.last.id}"):
+            found += [change for change in changes(entry, self.keys.run_suffix) if change.what in _PUSHES]
+            self.last = entry.position
+        for change in found:
+            run_id = change.run_id or ""
+            self.fired_us[run_id] = change.at_us
+            job = self.wire.execute("HMGET", self.keys.job(run_id), "origin", "data", "zs_deadline")
+            queue, data, deadline_ms = job
+            yield Push(change, run_id, (queue or b"").decode(), data or b"", int(deadline_ms) if deadline_ms else None)
+
+
+def fired(pushes: Sequence[Push], encoder: Encoder) -> list[Fired]:
+    """Those of *pushes* whose time had come."""
+    return [_fired(push, encoder) for push in pushes if push.change.what is What.FIRED]
+
+
+def _fired(push: Push, encoder: Encoder) -> Fired:
+    change = push.change
+    func, args, kwargs = encoder.open(push.data)
+    return Fired(
+        id=push.run_id,
+        schedule_id=change.id,
+        func=func,
+        args=args,
+        kwargs=kwargs,
+        queue=push.queue,
+        nominal_at=from_ms(change.nominal_ms or 0),
+        at=from_ms(change.at_us // 1000),
+    )

@@ -1,0 +1,263 @@
+"""
+A scheduler that a test turns by hand.
+
+``advance`` goes from one due time to the next: the clock is set to it, the leader's own pass fires what is due, and so
+on until the target. An hourly schedule that is advanced by three hours fires three times, each at its own time. With
+``work=True`` what was fired is executed before time goes on, so a task that schedules the next one finds it fired at
+its time.
+
+The daemon began long enough before ``start`` that no hold is left, and that nothing is in doubt. It holds the
+namespace's one lease, like any other.
+
+Not guaranteed: that what calls the machine's clock sees this one (``zsched.Client``s of the product do, since Redis
+tells them); see ``frozen``, ``deadlines`` and ``worker`` for the rest of what time does not reach.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Final, Self
+
+import structlog
+
+from zsched.client import Client
+from zsched.config import DaemonSettings
+from zsched.core.arguments import instant_ms
+from zsched.core.clock import LAST_MS, ManualClock, from_ms
+from zsched.core.model import Priority
+from zsched.core.runs import Run
+from zsched.daemon.native import Native
+from zsched.daemon.tick import Ticker
+from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError
+from zsched.storage.dispatch import Dispatch
+from zsched.storage.keys import Keys
+from zsched.storage.lease import Busy, Lease, Term
+from zsched.storage.native import NativeJobs
+from zsched.storage.rqjob import Encoder
+from zsched.storage.server import Server
+from zsched.testing import ground
+from zsched.testing.deadlines import Deadlines
+from zsched.testing.delayed import Delayed
+from zsched.testing.endings import Endings
+from zsched.testing.frozen import ClientClock, FrozenClock
+from zsched.testing.pushes import Fired, Push, Pushes, fired
+from zsched.testing.worker import Worker
+
+_LEASE_MS: Final = 86_400_000  # it lapses by the machine's clock: longer than anybody looks at a breakpoint
+_HEARD_EVERY_MS: Final = 1_800_000  # a leader that hears nothing of TIME for over an hour takes it for a jump
+_MOST_PASSES: Final = 10_000  # at one instant; more is a task that schedules itself for now
+
+
+class ManualScheduler:
+    """
+    zsched in a test: ``client`` schedules, ``advance`` fires, ``work`` executes.
+
+    *redis*: a ``redis.Redis`` on an empty database; None: a new fakeredis. *start*: an aware datetime, where the clock
+    stands; None: 2026-01-01T00:00Z. It is a context manager; outside of ``with`` call ``close``.
+
+    *overlap_patience_s*: for how long a run that nobody executes keeps the next one back, by its ``overlap``. 0: not at
+    all, so that ``advance`` without ``work`` fires everything; the daemon's is 3600, for a test of what overlap does.
+
+    Raises:
+        ConfigError: the Redis is in use, or fakeredis is missing. InvalidSchedule: *start* is naive.
+    """
+
+    def __init__(
+        self,
+        redis: Any = None,
+        namespace: str = "default",
+        *,
+        start: datetime | None = None,
+        serializer: str = "pickle",
+        overlap_patience_s: int = 0,
+    ) -> None:
+        start_ms = ManualClock().now_ms() if start is None else instant_ms("start", start, None)
+        self._keys, self._encoder = Keys(namespace), Encoder(serializer)
+        self.redis = ground.fake() if redis is None else redis
+        self._link = link = ground.link_to(self.redis)
+        ground.demand_empty(link, self._keys)
+        self._owner = f"manual{uuid.uuid4().hex}"
+        self._wire = wire = link.open()
+        self._clock = FrozenClock(wire, self._keys, self._owner, start_ms - _LEASE_MS)
+        never = Native(NativeJobs(wire, self._keys), False, self._clock)  # RQ's own jobs are `delayed`'s
+        self._delayed = Delayed(wire, self._keys)
+        settings = DaemonSettings(overlap_patience_s=overlap_patience_s)
+        self._ticker = Ticker(Dispatch(wire, self._keys), never, settings, self._clock)
+        self._pushes, self._deadlines = Pushes(wire, self._keys), Deadlines(wire, self._keys)
+        self._endings = Endings(wire, self._keys, self._pushes)
+        self._worker = Worker(ground.plain_client(self.redis), self._clock, serializer)
+        self.client = Client(link, namespace, serializer=serializer, clock=ClientClock(self._clock))
+        server = Server(self._owner, "", "master", 0, "noeviction")  # fakeredis has no INFO to ask
+        self._lease = Lease(wire, self._keys, server, self._clock, self._owner, _LEASE_MS)
+        self._term = self._lead()
+        self._move_to(start_ms)
+
+    # -- time -----------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> datetime:
+        """What time it is for schedules: aware, in UTC. It stands still between calls."""
+        return from_ms(self._clock.now_ms())
+
+    def advance(
+        self,
+        by: timedelta = timedelta(0),
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        work: bool = False,
+        raises: bool = False,
+    ) -> list[Fired]:
+        """
+        Let so much time pass; the runs that were fired, each at its time, in order. As ``advance_to``.
+
+        Raises:
+            InvalidSchedule: less than nothing. With *raises*, what a task raised.
+        """
+        whole = by + timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        return self.advance_to(self.now + whole, work=work, raises=raises)
+
+    def advance_to(self, when: datetime, *, work: bool = False, raises: bool = False) -> list[Fired]:
+        """
+        Let time pass until *when* (aware), stopping wherever something is due, that instant included; the runs that
+        were fired.
+
+        With *work* the queues are worked empty at every stop, before time goes on. With *raises* a task's exception is
+        raised here; the clock stands at its time then.
+
+        Raises:
+            InvalidSchedule: *when* is naive, or has passed.
+            ZschedError: what is executed schedules more for the same instant, without end.
+        """
+        until_ms = instant_ms("when", when, None)
+        if until_ms < self._clock.now_ms():
+            raise InvalidSchedule("when", when, f"it is {self.now.isoformat()} already", "time does not go back here")
+        found: list[Fired] = []
+        while True:
+            now_fired, due_ms = self._settle(work, raises)
+            found += now_fired
+            if due_ms > until_ms:
+                self._move_to(until_ms)
+                return found
+            self._move_to(due_ms)
+
+    def tick(self) -> list[Fired]:
+        """Fire what is due at this moment, without letting time pass; the runs that were fired."""
+        return self._fire()[0]
+
+    # -- work -----------------------------------------------------------------------------------------
+
+    def work(self, *queues: str, raises: bool = False) -> list[Run]:
+        """
+        Execute what is in RQ's *queues*, the first before the others, or in all that RQ knows, in this process; the
+        runs as they ended, in order, one that is tried again at once several times.
+
+        A task's exception makes a failed run, as in any worker; with *raises* the first one is raised here, and what
+        comes behind it stays queued. Time stands still meanwhile.
+        """
+        self._look()
+        names = queues or tuple(self._delayed.queues())
+        worked: list[Run] = []
+        if any(self._wire.execute("LLEN", f"rq:queue:{name}") for name in names):
+            self._worker.work(names, lambda run_id, went_well: worked.append(self._ended(run_id, went_well)), raises)
+        return worked
+
+    # -- how ------------------------------------------------------------------------------------------
+
+    def _lead(self) -> Term:
+        """A term that began a lease ago. Raises ConfigError."""
+        self._clock.freeze()
+        won = self._lease.acquire()
+        if isinstance(won, Busy):  # it began between our look and our stopping the clock
+            self._clock.thaw()
+            raise ConfigError(
+                f"namespace={self._keys.namespace!r}: a daemon leads there; give each test a Redis of its own"
+            )
+        self._ticker.begin(won)
+        return won
+
+    def _move_to(self, at_ms: int) -> None:
+        """Time passes, and the leader hears of it now and then, as with every renewal of its lease."""
+        while self._clock.now_ms() < at_ms:
+            self._clock.move_to(min(at_ms, self._clock.now_ms() + _HEARD_EVERY_MS))
+            self._ticker.observe(self._clock.now_ms(), self._clock.monotonic_ms())
+        self._clock.tell()
+
+    def _settle(self, work: bool, raises: bool) -> tuple[list[Fired], int]:
+        """Fire, and work, until this instant has nothing more; the runs that were fired, and what is due next."""
+        found: list[Fired] = []
+        for _ in range(_MOST_PASSES):
+            now_fired, due_ms = self._fire()
+            found += now_fired
+            if not work or not self.work(raises=raises):
+                return found, due_ms
+        problem = f"{_MOST_PASSES} times what was executed left more to do at this instant"
+        raise ZschedError(f"{self.now.isoformat()}: {problem}; does a task schedule itself for now?")
+
+    def _fire(self) -> tuple[list[Fired], int]:
+        """Fire what is due now; the runs that were fired, and when something is due next."""
+        self._look()
+        now_ms = self._clock.now_ms()
+        while (due_ms := min(self._lanes_due_ms(), self._delayed.due_ms())) <= now_ms:
+            if self._lanes_due_ms() <= now_ms:
+                with _warnings_only():
+                    self._ticker.tick(self._term)
+            else:
+                self._delayed.move(self._term)
+        return fired(self._look(), self._encoder), due_ms
+
+    def _look(self) -> list[Push]:
+        """What was pushed since the last look; and what is beyond its deadline is gone."""
+        pushes = list(self._pushes.new())
+        self._deadlines.note(pushes)
+        self._deadlines.pass_(self._clock.now_ms())
+        return pushes
+
+    def _ended(self, run_id: str, went_well: bool) -> Run:
+        self._look()  # a task may have pushed more
+        return self._endings.of(run_id, went_well, self._term)
+
+    def _lanes_due_ms(self) -> int:
+        """When the first schedule is due; after the end of time when none is."""
+        heads = [self._wire.execute("ZRANGE", self._keys.due(lane), 0, 0, "WITHSCORES") for lane in Priority]
+        return min((int(float(head[1])) for head in heads if head), default=LAST_MS + 1)
+
+    # -- end ------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Give the lease up. The namespace stays as it is and its clock stopped, so nothing ever fires there."""
+        if not self._wire.is_broken:
+            with suppress(Stale, RedisUnavailable):  # somebody emptied it meanwhile
+                self._delayed.release(self._term)
+                self._lease.release(self._term)
+            self._wire.close()
+        self._worker.close()
+        self._link.pool.disconnect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@contextmanager
+def _warnings_only() -> Iterator[None]:
+    """Where nobody set structlog up it prints everything, here each fire: in a test only what is wrong is of interest."""
+    if structlog.is_configured():
+        yield
+        return
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()

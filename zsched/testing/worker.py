@@ -1,0 +1,108 @@
+"""
+RQ's own worker in the test's process, by the frozen clock.
+
+What it does with a job is RQ's: status, registries, results, callbacks, retries, dependents. The loop is that of
+``SimpleWorker.work(burst=True)`` without what belongs to a process: no signal handlers, no thread that listens for
+commands, no log handlers, no process title. While it works, RQ's clock is the test's: a job starts and ends at the
+frozen time, ``Retry(interval=60)`` comes a frozen minute later, and as no time passes no task is too slow.
+
+Not guaranteed: that what RQ keeps for a while (``result_ttl``) lapses by the frozen clock; those are Redis' own times.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+from unittest.mock import patch
+
+import redis
+import rq.utils
+from rq import SimpleWorker
+from rq.job import Job
+from rq.serializers import DefaultSerializer, JSONSerializer
+from rq.timeouts import BaseDeathPenalty
+
+from zsched.core.clock import Clock, from_ms
+
+
+class Worker:
+    """Executes what is queued; *serializer* is "pickle" or "json"."""
+
+    def __init__(self, client: redis.Redis, clock: Clock, serializer: str) -> None:
+        self._client, self._clock = client, clock
+        self._serializer = JSONSerializer if serializer == "json" else DefaultSerializer
+        self._raised: list[BaseException] = []  # by the job that is being executed
+
+    def work(self, queues: Sequence[str], ended: Callable[[str, bool], None], raises: bool) -> None:
+        """
+        Execute jobs of *queues*, the first ones first, until none is queued. *ended* is told each job's id, and whether
+        it went well.
+
+        Raises:
+            Exception: with *raises*, what the first task raised that failed; the rest stays queued.
+            KeyboardInterrupt, SystemExit: as a task raised it, in any case.
+        """
+        with _rq_reads(self._clock):
+            worker = _InProcess(
+                list(queues), connection=self._client, serializer=self._serializer, exception_handlers=[self._note]
+            )
+            worker.register_birth()  # type: ignore[no-untyped-call]  # RQ's
+            try:
+                while (taken := worker.dequeue_job_and_maintain_ttl(None)) is not None:
+                    job, queue = taken
+                    self._raised.clear()
+                    worker.execute_job(job, queue)
+                    ended(job.id, not self._raised)
+                    for raised in self._raised:
+                        if raises or isinstance(raised, KeyboardInterrupt | SystemExit):
+                            raise raised
+            finally:
+                worker.register_death()  # type: ignore[no-untyped-call]  # RQ's
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.connection_pool.disconnect()
+
+    def _note(
+        self, job: Job, kind: type[BaseException], raised: BaseException, traceback: TracebackType | None
+    ) -> bool:
+        """RQ's exception handler; True: RQ goes on with what it does itself."""
+        self._raised.append(raised)
+        return True
+
+
+class _NoTimeout(BaseDeathPenalty):
+    """RQ's own takes SIGALRM, which may be the test runner's, and works in the main thread alone."""
+
+    def setup_death_penalty(self) -> None:
+        pass
+
+    def cancel_death_penalty(self) -> None:
+        pass
+
+
+class _InProcess(SimpleWorker):
+    death_penalty_class = _NoTimeout
+
+    def procline(self, message: str) -> None:
+        pass
+
+
+@contextmanager
+def _rq_reads(clock: Clock) -> Iterator[None]:
+    """Inside the block RQ reads *clock*: its modules have ``now`` from rq.utils, each under its own name."""
+
+    def now() -> datetime:
+        return from_ms(clock.now_ms())
+
+    machines = rq.utils.now
+    modules: list[Any] = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "rq"]
+    with ExitStack() as stack:
+        for module in modules:
+            if vars(module).get("now") is machines:
+                stack.enter_context(patch.object(module, "now", now))
+        yield
