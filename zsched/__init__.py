@@ -7,6 +7,7 @@ from zsched.current import CurrentRun, current_run
 from zsched.errors import (
     ConfigError,
     InvalidSchedule,
+    InvalidTask,
     NotArchived,
     NotImportable,
     PayloadGone,
@@ -20,6 +21,8 @@ from zsched.errors import (
     TriggerError,
     ZschedError,
 )
+from zsched.tasks.chaining import Next
+from zsched.tasks.task import Task, task
 
 __version__ = "0.1.0"
 
@@ -28,7 +31,9 @@ __all__ = [
     "ConfigError",
     "CurrentRun",
     "InvalidSchedule",
+    "InvalidTask",
     "Many",
+    "Next",
     "NotArchived",
     "NotImportable",
     "PayloadGone",
@@ -43,7 +48,9 @@ __all__ = [
     "ScheduleInPast",
     "ScheduleNotFound",
     "Scheduled",
+    "Task",
     "TriggerError",
     "ZschedError",
     "current_run",
+    "task",
 ]

@@ -59,11 +59,13 @@ class CurrentRun:
         self._notes.change(_FIELD, lambda there: _text_of(_noted(there) | counters, counters))
 
 
-def current_job() -> Job | None:
-    """RQ's job that is being executed here, if it is a run of zsched's. Asks nobody."""
+def current_job() -> tuple[Job, RunId] | None:
+    """RQ's job that is being executed here, and what its id says, if it is a run of zsched's. Asks nobody."""
     job = get_current_job()
     parts = None if job is None else RunId.parse(job.id)
-    return None if job is None or parts is None or RunId.ours(job.id, parts.namespace) is None else job
+    if job is None or parts is None or RunId.ours(job.id, parts.namespace) is None:
+        return None
+    return job, parts
 
 
 def current_run() -> CurrentRun | None:
@@ -72,10 +74,10 @@ def current_run() -> CurrentRun | None:
 
     Asks Redis once. Raises RedisUnavailable, RedisRefused.
     """
-    job = current_job()
-    parts = None if job is None else RunId.parse(job.id)
-    if job is None or parts is None:
+    found = current_job()
+    if found is None:
         return None
+    job, parts = found
     notes = Notes(job.connection, Keys(parts.namespace), job.id)
     seen = notes.job()
     nominal_at = from_ms(parts.nominal_ms)

@@ -45,8 +45,8 @@ def fired(client: redis.Redis) -> list[tuple[str, int]]:
         if entry.kind == "fire":
             runs += [(run, entry.t) for run in entry.fields.get("runs", "").split()]
         elif entry.kind == "advance":
-            rows = [line.split(" ") for line in entry.fields["rows"].splitlines()]
-            runs += [(f"{row[0]}-{row[2]}", entry.t) for row in rows if row[1] in ("fired", "uncertain")]
+            rows = [line.split(" ") for line in entry.fields["moves"].splitlines()]
+            runs += [(f"{row[0]}-{row[2]}", entry.t) for row in rows if row[1] in ("fired", "deferred", "uncertain")]
         elif entry.kind in ("enqueue", "run_now"):
             runs.append((entry.fields["run"], entry.t))
     return runs

@@ -287,7 +287,7 @@ def test_history_knows_its_words(zsched: Zsched) -> None:
     assert USAGE == zsched("history", "--status", "paused").exit_code
     assert USAGE == zsched("history", "--limit", "1001").exit_code
     assert USAGE == zsched("history", "--tz", "Nowhere").exit_code
-    assert "fired|enqueued|skipped|coalesced|duplicate|cancelled|quarantined" in zsched("history", "-h").output
+    assert "fired|enqueued|skipped|expired|coalesced|duplicate|cancelled|quarantined" in zsched("history", "-h").output
 
 
 # -- log ----------------------------------------------------------------------------------------------

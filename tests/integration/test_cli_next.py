@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import pytest
 from click.testing import CliRunner, Result
@@ -99,6 +100,32 @@ def test_a_one_shot_has_one_next_time(zsched: Callable[..., Result]) -> None:
 
     assert [{"utc": "2030-12-31T14:59:00Z", "local": "2030-12-31T23:59:00+09:00"}] == json.loads(before.stdout)
     assert [] == json.loads(behind.stdout)
+
+
+def test_a_schedule_with_jitter_shows_when_it_is_due_and_its_nominal_times(zsched: Callable[..., Result]) -> None:
+    rule = ("--cron", "30 1 * * *", *NEW_YORK, "--jitter", "1h")
+    zsched("add", "digest", FUNC, *rule)
+    asked = ("next", "digest", "--from", "2030-10-31T12:00Z", "-n", "3")
+
+    times = json.loads(zsched(*asked, "--json").stdout)
+    head, *rows = zsched(*asked).stdout.splitlines()
+
+    nominal = ["2030-11-01T05:30:00Z", "2030-11-02T05:30:00Z", "2030-11-03T05:30:00Z"]
+    assert nominal == [one["nominal"] for one in times]
+    dues = [datetime.fromisoformat(one["utc"]) for one in times]
+    late = [due - datetime.fromisoformat(at) for due, at in zip(dues, nominal, strict=True)]
+    assert all(timedelta() < one <= timedelta(hours=1) for one in late)
+    assert dues == [datetime.fromisoformat(one["local"]) for one in times]
+    assert ["LOCAL", "UTC", "NOMINAL"] == head.split()
+    assert all("01:30:00-04:00" in row for row in rows)
+
+
+def test_a_one_shot_with_jitter_shows_the_time_that_was_asked_for(zsched: Callable[..., Result]) -> None:
+    zsched("add", "a", FUNC, "--at", "2030-12-24T18:00", "--tz", "Asia/Seoul", "--jitter", "1h")
+
+    [told] = json.loads(zsched("next", "a", "--json").stdout)
+
+    assert "2030-12-24T09:00:00Z" == told["nominal"] < told["utc"]
 
 
 def test_a_schedule_that_does_not_exist_is_not_found(zsched: Callable[..., Result]) -> None:

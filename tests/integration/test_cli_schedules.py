@@ -85,7 +85,9 @@ def test_every_option_arrives(zsched: Zsched) -> None:
         *("--on-lost", "fail", "--pause-after-failures", "3"),
         *("--result-ttl", "5m", "--failure-ttl", "-1", "--meta", '{"team": 7}', "--on-success", "app.done"),
         *("--on-failure", "app.failed", "--description", "The digest", "--tag", "b", "--tag", "a"),
-        *("--created-by", "me", "--managed-by", "terraform"),
+        *("--created-by", "me", "--managed-by", "terraform", "--jitter", "5m", "--expires-after", "1h30m"),
+        *("--overlap", "queue", "--overlap-limit", "7", "--catch-up", "all", "--catch-up-window", "2d"),
+        *("--catch-up-limit", "9"),
     )
 
     shown = zsched.json("show", "digest")
@@ -99,11 +101,12 @@ def test_every_option_arrives(zsched: Zsched) -> None:
         "count": 9,
         "gap": "skip",
         "fold": "second",
+        "jitter_s": 300.0,
     }
     expected = {
         "state": "active",
         "kind": "cron",
-        "next_at": "2030-01-01T14:00:00.000Z",
+        "nominal_at": "2030-01-01T14:00:00.000Z",
         "tz": "America/New_York",
         "trigger": trigger,
         "func": FUNC,
@@ -115,6 +118,13 @@ def test_every_option_arrives(zsched: Zsched) -> None:
         "on_uncertain": "skip",
         "on_lost": "fail",
         "pause_after_failures": 3,
+        "overlap": "queue",
+        "overlap_limit": 7,
+        "catch_up": "all",
+        "catch_up_window_s": 172_800.0,
+        "catch_up_limit": 9,
+        "jitter_s": 300.0,
+        "expires_after_s": 5400.0,
         "timeout_s": 3600,
         "result_ttl_s": 300,
         "failure_ttl_s": -1,
@@ -166,7 +176,16 @@ def test_durations_have_units(zsched: Zsched, text: str, ms: int) -> None:
         (("--every", "5", "--priority", "urgent"), "urgent"),
         (("--every", "5", "--queue", "a b"), "queue"),
         (("--every", "5", "--retry", "0"), "retry"),
-        (("--every", "5", "--jitter", "5"), "--jitter"),
+        (("--every", "5", "--jitter", "5001ms"), "jitter="),
+        (("--every", "5", "--jitter", "soon"), "--jitter"),
+        (("--every", "5", "--catch-up", "all"), "catch_up="),
+        (("--every", "5", "--catch-up", "some"), "latest"),
+        (("--every", "5", "--overlap", "wait"), "cancel_previous"),
+        (("--every", "5", "--overlap-limit", "2"), "overlap_limit="),
+        (("--every", "5", "--catch-up-limit", "many"), "--catch-up-limit"),
+        (("--after", "5", "--overlap", "allow"), "overlap="),
+        (("--after", "5", "--jitter", "1h", "--expires-after", "1m"), "expires_after="),
+        (("--every", "5", "--urgency", "soon"), "time_sensitive"),
         (("--rrule", "FREQ=SECONDLY"), "rrule"),
     ],
 )
@@ -388,6 +407,63 @@ def test_run_pushes_at_once_and_prints_the_run_id(some: Zsched, redis_client: re
 
 def test_run_of_an_unknown_schedule_is_not_found(zsched: Zsched) -> None:
     assert NOT_FOUND == zsched("run", "nobody").exit_code
+
+
+def _policies(zsched: Zsched) -> dict[str, Any]:
+    names = ("overlap", "overlap_limit", "catch_up", "catch_up_window_s", "catch_up_limit", "jitter_s")
+    told = zsched.json("show", "beat")
+    return {name: told[name] for name in (*names, "expires_after_s")}
+
+
+def test_policies_jitter_and_expiry_are_set_and_unset(zsched: Zsched) -> None:
+    zsched("add", "beat", FUNC, "--every", "1h")
+    usual = _policies(zsched)
+
+    zsched("set", "beat", "--overlap", "queue", "--overlap-limit", "3", "--jitter", "10m", "--expires-after", "30m")
+    zsched("set", "beat", "--catch-up", "all", "--catch-up-window", "90s", "--catch-up-limit", "4")
+    changed = _policies(zsched)
+    options = ("overlap", "overlap-limit", "catch-up", "catch-up-window", "catch-up-limit", "jitter", "expires-after")
+    zsched("set", "beat", *(word for option in options for word in ("--unset", option)))
+
+    assert ["queue", 3, "all", 90.0, 4, 600.0, 1800.0] == [*changed.values()]
+    assert usual == _policies(zsched)
+    assert ["skip", None, "latest", 86_400.0, 100, 0.0, None] == [*usual.values()]
+
+
+def test_an_urgency_is_the_options_it_names_but_for_those_that_are_given(zsched: Zsched) -> None:
+    zsched("add", "beat", FUNC, "--every", "1h", "--urgency", "digest", "--expires-after", "2h")
+    first = zsched.json("show", "beat")
+    zsched("set", "beat", "--urgency", "asap")
+    then = zsched.json("show", "beat")
+
+    assert ("low", False, 600.0, 7200.0) == (
+        first["priority"], first["at_front"], first["jitter_s"], first["expires_after_s"],
+    )  # fmt: skip
+    assert ("high", True, 600.0, 7200.0) == (
+        then["priority"], then["at_front"], then["jitter_s"], then["expires_after_s"],
+    )  # fmt: skip
+
+
+def test_show_tells_people_of_policies_that_are_not_the_default(zsched: Zsched) -> None:
+    zsched("add", "plain", FUNC, "--every", "1h")
+    zsched("add", "beat", FUNC, "--every", "1h", "--catch-up", "all", "--overlap", "queue", "--jitter", "10m")
+    zsched("set", "beat", "--expires-after", "90m", "--catch-up-window", "0", "--overlap-limit", "3")
+
+    plain, told = (zsched("show", id).stdout.splitlines() for id in ("plain", "beat"))
+
+    def policies(lines: list[str]) -> list[list[str]]:
+        words = ("overlap", "catch_up", "jitter", "expires_after")
+        return [line.split() for line in lines if line.lstrip().startswith(words)]
+
+    assert [] == policies(plain)
+    assert [
+        ["overlap", "queue"],
+        ["overlap_limit", "3"],
+        ["catch_up", "all"],
+        ["catch_up_window", "0s"],
+        ["jitter", "10m"],
+        ["expires_after", "1h30m"],
+    ] == policies(told)
 
 
 def test_a_limit_of_failures_is_set_and_unset(zsched: Zsched) -> None:

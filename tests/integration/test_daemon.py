@@ -84,7 +84,7 @@ def test_recurring_ones_fire_at_every_occurrence_and_never_early(
         client.schedule(FUNC, id="tick", every=0.1, count=8)
         eventually(lambda: client.get("tick").state.value == "ended")
 
-    rows = [line.split() for entry in entries(redis_client, "advance") for line in entry.fields["rows"].splitlines()]
+    rows = [line.split() for entry in entries(redis_client, "advance") for line in entry.fields["moves"].splitlines()]
     nominals = [int(row[2]) for row in rows]
     assert [nominals[0] + 100 * n for n in range(8)] == _with_coalesced(rows)
     assert sorted(set(nominals)) == nominals
@@ -96,7 +96,8 @@ def _with_coalesced(rows: list[list[str]]) -> list[int]:
     found = []
     for row in rows:
         if row[5] != "-":
-            found += range(int(row[5]), int(row[6]) + 1, 100)
+            _, first, last, _ = row[5].split(":")
+            found += range(int(first), int(last) + 1, 100)
         found.append(int(row[2]))
     return found
 
@@ -156,8 +157,9 @@ def test_a_schedule_late_by_several_occurrences_fires_the_latest_and_records_the
     with DaemonThread(redis_url) as daemon:
         run = wait_for_runs(redis_client, 1)[0]
 
-    _, word, nominal, _, _, first, last, count, _ = entries(redis_client, "advance")[0].fields["rows"].split()
-    assert "fired" == word
+    _, word, nominal, _, _, passed, _ = entries(redis_client, "advance")[0].fields["moves"].splitlines()[0].split()
+    why, first, last, count = passed.split(":")
+    assert ("fired", "coalesced") == (word, why)
     assert run == f"tick-{nominal}"
     assert str(first_ms) == first
     assert int(nominal) - 50 == int(last)

@@ -14,9 +14,9 @@ from tests.faults.processes import eventually
 from tests.faults.threads import know
 from zsched import Client
 from zsched.core.clock import from_ms
-from zsched.core.policy import Plan
+from zsched.core.policy import USUAL, Plan
 from zsched.errors import Stale
-from zsched.storage.dispatch import DueRecurring
+from zsched.storage.dispatch import DueRecurring, PlannedRun
 from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.redis
@@ -170,7 +170,8 @@ def test_a_plan_for_a_schedule_that_ended_takes_it_out(
     due_ms, _ = due_at(client, redis_client)
     due, _ = fire_when_due(leader)
 
-    assert ["fired"] == leader.dispatch.advance(leader.term, ALWAYS, HOUR_MS, [(due[0], Plan(due_ms, None, None))])
+    last = PlannedRun(due[0], Plan(due_ms, due_ms, (), None, None), USUAL)
+    assert ["fired"] == leader.dispatch.advance(leader.term, ALWAYS, HOUR_MS, [last])
     assert "ended" == client.get("tick").state.value
     assert 0 == redis_client.zcard(LANE)
 

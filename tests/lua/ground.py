@@ -8,6 +8,7 @@ from typing import Any
 import redis
 
 from zsched.core.clock import LAST_MS
+from zsched.core.model import Priority
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts
@@ -85,18 +86,29 @@ class Ground:
         self.redis.set(self.keys.lease(), TOKEN, px=600_000)
 
     def places(self) -> dict[str, str]:
-        """Where every id is, with its due time: "normal 17…", "paused low 17…", "quarantine …", "recurring"."""
+        """Where every id is, with its due time: "normal 17…", "normal:email 17…" aside, "paused low 17…"."""
         found: dict[str, str] = {}
-        for lane in ("high", "normal", "low"):
-            for member, score in self.redis.zrange(f"{self.keys.prefix}due:{lane}", 0, -1, withscores=True):
+        lanes, aside = [lane.value for lane in Priority], self.aside()
+        named = {f"{self.keys.prefix}due:{word}" for word in [*lanes, *aside]}
+        there = {key.decode() for key in self.redis.keys(f"{self.keys.prefix}due:*".replace("{", r"\{"))}
+        assert there <= named  # who looks for what stands aside finds all of it
+        for word in [*lanes, *aside]:
+            for member, score in self.redis.zrange(f"{self.keys.prefix}due:{word}", 0, -1, withscores=True):
                 assert member.decode() not in found
-                found[member.decode()] = f"{lane} {score:.0f}"
+                found[member.decode()] = f"{word} {score:.0f}"
         for place in ("paused", "quarantine"):
             for member, value in self.redis.hgetall(f"{self.keys.prefix}{place}").items():
                 assert member.decode() not in found
                 lane, due_ms = value.decode().split(" ")[:2]
                 found[member.decode()] = f"{place} {lane} {due_ms}"
         return found
+
+    def aside(self) -> list[str]:
+        """The words of the ZSETs besides the lanes that may hold something."""
+        return (self.redis.hget(self.keys.meta(), "aside") or b"").decode().split()
+
+    def limits(self) -> dict[str, str]:
+        return _texts(self.redis.hgetall(self.keys.limits()))
 
     def job(self, run: str) -> dict[str, str]:
         return _texts(self.redis.hgetall(self.keys.job(run)))
@@ -207,6 +219,11 @@ class Ground:
             words = (*row[:4], fire, fire, overlap, overlap_limit, then, then, told)
             rows.append(" ".join(map(str, words)))
         return self.call("advance", rows, **({"patience_ms": HOUR_MS} | self._guard() | over))[1:]
+
+    def limit(self, **per_second: float) -> None:
+        """Let these be the limits of queues."""
+        rows = [text for queue, rate in per_second.items() for text in (queue, f"{rate:g}")]
+        self.call("limits", rows, token=TOKEN, expected_server=SERVER)
 
     def report(self, archive: str = "archive-1", entry: Entry | None = None, **over: Any) -> int:
         """An archive's report that it has all up to *entry* on its disk; TIME."""

@@ -18,14 +18,15 @@ STEPS = 250
 class Storm:
     """Random calls, and the check of what must hold after any of them."""
 
-    def __init__(self, ground: Ground, seed: int) -> None:
-        self.ground, self.random = ground, random.Random(seed)
-        self.ops = 0
+    def __init__(self, ground: Ground, seed: int, *, is_limited: bool) -> None:
+        self.ground, self.random, self.is_limited = ground, random.Random(seed), is_limited
+        self.ops = self.stood_aside = 0
 
     def step(self) -> None:
         verbs = [self.put, self.put, self.rule, self.rule, self.pause, self.resume, self.skip, self.cancel]
         verbs += [
             self.run_now,
+            self.backfill,
             self.enqueue,
             self.tick,
             self.tick,
@@ -34,6 +35,7 @@ class Storm:
             self.lose_hash,
             self.wait,
         ]
+        verbs += [self.limit] if self.is_limited else []
         self.random.choice(verbs)()
 
     def put(self) -> None:
@@ -75,6 +77,13 @@ class Storm:
         for op in [self._op() or "op-now"] * self.random.randint(1, 2):  # sent again
             self.ground.call("run_now", id=self._id(), op=op, keep_op_ms=60_000)
 
+    def backfill(self) -> None:
+        id, at_ms = self._id(), self.ground.now_ms - 60_000
+        rows = [text for n in range(3) for text in (str(at_ms + n), self.random.choice(["once", "again"]))]
+        version = self.ground.schedule(id).get("version", "")
+        for op in [self._op() or "op-backfill"] * self.random.randint(1, 2):  # sent again
+            self.ground.call("backfill", rows, id=id, planned_version=version, op=op, keep_op_ms=60_000)
+
     def enqueue(self) -> None:
         texts = [text for pair in TEMPLATE.items() for text in pair]
         arguments = {"if_exists": self._if_exists(), "keep_op_ms": 60_000, "at_front": self.random.randint(0, 1)}
@@ -97,6 +106,10 @@ class Storm:
         if self.random.random() < 0.3:
             for run in self._waiting()[:1]:
                 self.ground.redis.delete(f"rq:job:{run}")
+
+    def limit(self) -> None:
+        """Another limit of the one queue; no limit at all is one of them."""
+        self.ground.limit(**self.random.choice([{"default": 0.01}, {"default": 0.02}, {"default": 1}, {"other": 1}]))
 
     def wait(self) -> None:
         self.ground.pass_time(self.random.choice([1, 60, 5000]))
@@ -123,7 +136,8 @@ class Storm:
 
     def check(self) -> None:
         ground = self.ground
-        places = ground.places()  # asserts that no id has two
+        places = ground.places()  # asserts that no id has two, nor is where nobody looks
+        assert {word.partition(":")[2] for word in ground.aside()} <= ground.limits().keys()
         recurring = {member.decode() for member in ground.redis.smembers(ground.keys.recurring())}
         for prefix in (ground.keys.schedule_prefix(), ground.keys.template_prefix()):
             held = {key.decode().removeprefix(prefix) for key in ground.redis.keys(prefix.replace("{", r"\{") + "*")}
@@ -149,7 +163,7 @@ class Storm:
         """Every run that the log says was pushed."""
         runs: list[str] = []
         for entry in self.ground.entries():
-            fields = entry.fields if entry.kind in ("fire", "run_now", "advance") else {}
+            fields = entry.fields if entry.kind in ("fire", "run_now", "backfill", "advance") else {}
             runs += fields.get("runs", "").split()
             runs += [fields["run"]] if entry.kind == "run_now" else []
             runs += [entry.texts[1]] if entry.kind == "enqueue" else []
@@ -159,14 +173,18 @@ class Storm:
         return sorted(runs)
 
 
+@pytest.mark.parametrize("is_limited", [False, True], ids=["unlimited", "limited"])
 @pytest.mark.parametrize("seed", range(6))
-def test_every_schedule_has_one_place_and_every_run_is_pushed_once(led: Ground, seed: int) -> None:
-    storm = Storm(led, seed)
+def test_every_schedule_has_one_place_and_every_run_is_pushed_once(led: Ground, seed: int, is_limited: bool) -> None:
+    storm = Storm(led, seed, is_limited=is_limited)
+    led.limit(**({"default": 0.01} if is_limited else {}))
 
     for n in range(STEPS):
         storm.step()
+        storm.stood_aside += any(":" in place for place in led.places().values())
         if n % 25 == 0:
             storm.check()
 
     storm.check()
     assert len(led.queue()) > 10
+    assert (storm.stood_aside > 10) == is_limited

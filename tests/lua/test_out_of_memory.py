@@ -48,6 +48,9 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
         "enqueue", [text for pair in TEMPLATE.items() for text in pair],
         id="later", op="op", keep_op_ms=1000, if_exists="replace", at_front=0,
     ),
+    "backfill": lambda g: g.call(
+        "backfill", [_DUE, "once"], id="rule", planned_version=g.schedule("rule")["version"], op="op", keep_op_ms=1000
+    ),
     "quarantine": lambda g: g.call(
         "quarantine", [*_due_row(g), "why"], token=TOKEN, expected_server=SERVER
     ),

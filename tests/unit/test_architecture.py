@@ -27,6 +27,8 @@ EVERYTHING = (
     "storage",
     "daemon",
     "client",
+    "files",
+    "tasks",
     "cli",
     "demo",
     "bench",
@@ -34,7 +36,7 @@ EVERYTHING = (
 
 # row                 zsched's rows it may import                         packages from outside
 MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "":               (("client", "core", "current", "errors"),          ()),
+    "":               (("client", "core", "current", "errors", "tasks"), ()),
     "errors":         ((),                                               ()),
     "config":         (("errors", "config"),                             ()),
     "events":         (("errors",),                                      ("structlog",)),
@@ -45,6 +47,10 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "storage.rqjob":  (("errors", "core", "storage"),                    ("redis", "rq")),
     "client":         (("errors", "core", "storage", "client"),            ()),
     "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job
+    "tasks":          (("errors", "core", "storage", "client", "current", "tasks"), ()),
+    "tasks.signature": (("errors", "core"),                              ("typeguard",)),
+    "tasks.chaining": (("errors", "core", "storage", "client", "current"), ("rq",)),
+    "files":          (("errors", "core", "storage", "client", "files"), ()),
     "daemon":         ((*SHARED, "core", "archive", "storage", "daemon"), ("structlog",)),
     "testing":        ((*SHARED, "core", "storage", "client", "daemon", "testing"), ("fakeredis", "pytest", "redis", "rq", "structlog")),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),

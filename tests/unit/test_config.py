@@ -3,15 +3,20 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from zsched.config import Settings, load, variable_of
+from zsched.config import QueueSettings, Settings, load, variable_of
 from zsched.config.redaction import redact
-from zsched.errors import ConfigError
+from zsched.config.tables import QUEUES, URGENCY
+from zsched.core.arguments import check_queue
+from zsched.core.urgency import OPTIONS, merged
+from zsched.errors import ConfigError, InvalidSchedule
 
 OF_SENTINELS = [("redis", "master"), ("redis", "sentinel_password_file")]  # not allowed without Sentinels
+NAMED = ("queues", "urgencies")  # of tables under names of the user's: in a file only
 SHIPPED = Path(__file__).parents[2] / "config" / "zsched.toml"
 
 
@@ -26,6 +31,8 @@ def keys() -> list[tuple[str, str]]:
     found = []
     for field in dataclasses.fields(Settings):
         value = getattr(Settings(), field.name)
+        if field.name in NAMED:
+            continue
         if dataclasses.is_dataclass(value):
             found += [(field.name, inner.name) for inner in dataclasses.fields(value)]
         else:
@@ -46,9 +53,12 @@ def test_the_shipped_file_changes_nothing() -> None:
 
 
 def test_the_shipped_file_documents_every_key_with_its_default() -> None:
-    uncommented = re.sub(r"(?m)^#(?=[a-z_]+ = )", "", SHIPPED.read_text())
+    uncommented = re.sub(r"(?m)^#(?=[a-z_]+ = |\[)", "", SHIPPED.read_text())
 
     documented = tomllib.loads(uncommented)
+    queues, urgencies = documented.pop("queues"), documented.pop("urgency")
+    assert {"email": {"max_per_second": 100}} == queues
+    assert set(OPTIONS) == urgencies["newsletter"].keys() == URGENCY.keys.keys()
 
     flat = {("", key): value for key, value in documented.items() if not isinstance(value, dict)}
     flat |= {(section, key): v for section, t in documented.items() if isinstance(t, dict) for key, v in t.items()}
@@ -131,6 +141,28 @@ def test_the_environment_writes_values_as_text(variable: str, text: str, expecte
         ("namespace = 'Big'", "namespace='Big': use 1 to 32 of a-z, 0-9 and _"),
         ("namespace = ", "configuration file"),
         ("[redis]\npassword_file = ''", "password_file='': write the path of a file"),
+        (
+            "[queues.email]\nmax_per_second = 0",
+            "[queues.email] max_per_second=0: write a number above 0, at most 1000000",
+        ),
+        ("[queues.email]\nmax_per_second = -1", "max_per_second=-1: write a number above 0"),
+        ("[queues.email]\nmax_per_second = 1000001", "max_per_second=1000001: write a number above 0"),
+        ("[queues.email]\nmax_per_second = true", "max_per_second=True: write a number above 0"),
+        ("[queues.email]\nmax_per_second = inf", "max_per_second=inf: write a number above 0"),
+        (
+            "[queues.email]\nmax_per_minute = 6",
+            "[queues.email] max_per_minute is no setting; did you mean max_per_second?",
+        ),
+        ("[queues]\nmax_per_second = 6", "[queues] max_per_second=6: is in no table; write [queues.<name>]"),
+        ("queues = 5", "queues is a heading: write [queues.<name>] and its keys below"),
+        ("[queues.'two words']\nmax_per_second = 6", "[queues.'two words']: no usable name; write 1 to 128 printable"),
+        ("[qeues.email]\nmax_per_second = 6", "[qeues] is no section; did you mean queues?"),
+        ("[urgency.asap]\npriority = 'urgent'", "[urgency.asap] priority='urgent': write one of: high, normal, low"),
+        ("[urgency.asap]\nat_front = 1", "at_front=1: write true or false"),
+        ("[urgency.asap]\nexpires_after = 0", "[urgency.asap] expires_after=0: write a number from 0.001"),
+        ("[urgency.asap]\njitter = -1", "[urgency.asap] jitter=-1: write a number from 0"),
+        ("[urgency.asap]\nqueue = 'q'", "[urgency.asap] queue is no setting; there are: priority, at_front"),
+        ("[urgency.'a b']\njitter = 1", "[urgency.'a b']: no usable name; write 1 to 64 of A-Z"),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_its_place_and_remedy(tmp_path: Path, text: str, message: str) -> None:
@@ -147,6 +179,8 @@ def test_a_mistake_in_the_file_is_named_with_its_place_and_remedy(tmp_path: Path
     ("env", "message"),
     [
         ({"ZSCHED_REDIS_URI": "redis://h"}, "ZSCHED_REDIS_URI in the environment is no setting; did you mean"),
+        ({"ZSCHED_QUEUES_EMAIL_MAX_PER_SECOND": "5"}, "is no setting; [queues.<name>] stands in a file only"),
+        ({"ZSCHED_URGENCY_ASAP_JITTER": "5"}, "is no setting; [urgency.<name>] stands in a file only"),
         ({"ZSCHED_REDIS_PORT": "6379"}, "ZSCHED_REDIS_PORT in the environment is no setting"),
         ({"ZSCHED_DAEMON_BATCH_MAX": "many"}, "ZSCHED_DAEMON_BATCH_MAX='many': write a whole number"),
         ({"ZSCHED_DAEMON_LEASE_MS": "900"}, "ZSCHED_DAEMON_LEASE_MS: renew_ms=500 must be less than half"),
@@ -162,6 +196,45 @@ def test_a_mistake_in_the_environment_is_named(env: dict[str, str], message: str
         load(env=env)
 
     assert message in str(caught.value)
+
+
+def test_tables_of_queues_and_urgencies_are_read_by_name(tmp_path: Path) -> None:
+    text = """
+        [queues.email]
+        max_per_second = 100
+        [queues."mail:bulk"]
+        max_per_second = 0.5
+        [queues.free]
+        [urgency.digest]
+        jitter = 30
+        [urgency.slow]
+        priority = "low"
+        at_front = true
+        expires_after = 0.5
+    """
+
+    settings = load(write(tmp_path, text), env={})
+
+    assert {"email": QueueSettings(100.0), "mail:bulk": QueueSettings(0.5), "free": QueueSettings()} == settings.queues
+    assert {"email": 100.0, "mail:bulk": 0.5} == settings.runs_per_second
+    expected = {"digest": {"jitter": 30.0}, "slow": {"priority": "low", "at_front": True, "expires_after": 0.5}}
+    assert expected == settings.urgencies
+    presets = merged(settings.urgencies)
+    assert {"priority": "low", "expires_after": 24 * 3600, "jitter": 30.0} == presets["digest"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a", "mail:bulk", "ü" * 64, "ü" * 65, "x" * 128, "x" * 129, "", "-a", "a b", "a\t", "q:intermediate", "\u200b"],
+)
+def test_a_table_of_a_queue_may_have_the_names_that_queues_may_have(name: str) -> None:
+    def is_good(check: Callable[[object], object]) -> bool:
+        try:
+            return bool(check(name))
+        except (InvalidSchedule, ValueError):
+            return False
+
+    assert is_good(check_queue) == is_good(QUEUES.name)
 
 
 def test_a_mistake_in_a_flag_names_the_flag() -> None:

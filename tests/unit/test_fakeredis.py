@@ -56,6 +56,16 @@ def test_every_operation_of_the_client_works_on_fakeredis(client: Client, kind: 
     assert OPERATIONS[operation](client)
 
 
+def test_a_rule_is_backfilled_on_fakeredis(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zsched.storage.questions.WAIT_S", 0.01)
+    client.schedule("app.task", id="a", cron="0 * * * *")
+    now = datetime.now(UTC)
+
+    done = client.backfill("a", now - timedelta(days=1), now)
+
+    assert 24 == len(done.run_ids)
+
+
 def test_an_unknown_schedule_is_not_found_on_fakeredis_either(client: Client) -> None:
     with pytest.raises(ScheduleNotFound):
         client.get("a")

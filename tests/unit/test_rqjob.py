@@ -27,7 +27,7 @@ from zsched.core.clock import from_ms
 from zsched.core.model import Definition, Now, OnLost, OnUncertain, Payload
 from zsched.core.options import define, define_now
 from zsched.errors import InvalidSchedule, NotImportable
-from zsched.storage.rqjob import Encoder, flags, function_path, labels, timeout_s
+from zsched.storage.rqjob import Encoder, flags, function_path, labels, plain, timeout_s
 
 SERIALIZERS = {"pickle": DefaultSerializer, "json": JSONSerializer}
 
@@ -487,3 +487,43 @@ def test_flags_and_labels_say_what_rq_does_not_know() -> None:
 
 def test_the_status_words_that_scripts_write_are_rqs() -> None:
     assert {"queued", "scheduled", "started", "deferred"} <= {status.value for status in JobStatus}
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "said"),
+    [
+        ("retry", Retry(3), 3),
+        ("retry", Retry(2, 60), {"max": 2, "interval": [60]}),
+        ("retry", Retry(3, [1, 2], enqueue_at_front=True), {"max": 3, "interval": [1, 2], "enqueue_at_front": True}),
+        ("on_success", Callback("app.done"), "app.done"),
+        ("on_failure", Callback("app.done", 5), {"func": "app.done", "timeout": 5}),
+    ],
+)
+def test_rqs_own_objects_can_be_said_as_plain_values(option: str, given: object, said: object) -> None:
+    told = plain(given)
+
+    assert said == told
+    assert Encoder().shared(_definition(**{option: given})) == Encoder().shared(_definition(**{option: told}))
+
+
+@pytest.mark.parametrize(
+    ("option", "given"),
+    [
+        ("retry", {}),
+        ("retry", {"max": 0}),
+        ("retry", {"max": 2.5}),
+        ("retry", {"max": True}),
+        ("retry", Retry(2.5)),  # type: ignore[arg-type]  # a worker would die of it
+        ("retry", {"max": 1, "interval": "x"}),
+        ("retry", {"maximum": 1}),
+        ("retry", {1: 2}),
+        ("on_success", {"func": "nodots"}),
+        ("on_success", {"func": "app.done", "timeout": "1x"}),
+        ("on_success", {"path": "app.done"}),
+    ],
+)
+def test_plain_values_that_rq_would_refuse_are_refused(option: str, given: object) -> None:
+    with pytest.raises(InvalidSchedule) as caught:
+        Encoder().shared(_definition(**{option: given}))
+
+    assert option == caught.value.field

@@ -31,6 +31,8 @@ from zsched.core.log import (
     milliseconds,
     quarantined,
     reading,
+    released,
+    replanned,
     require_known,
     restored,
     text,
@@ -243,6 +245,15 @@ class Fold:
             schedule.nominal = milliseconds(fields.get(b"nominal")) or due_ms
         return [id]
 
+    def _replan(self, n: int, entry: Entry) -> list[str]:
+        rows = list(replanned(entry))
+        for row in rows:
+            schedule = self._schedule(row.id)
+            if schedule is not None:
+                schedule.nominal, schedule.due = row.new_nominal_ms, row.new_due_ms
+                schedule.t = entry.position.t_us
+        return [row.id for row in rows]
+
     def _end(self, n: int, entry: Entry) -> list[str]:
         touched = []
         for row in ended(entry):
@@ -253,6 +264,9 @@ class Fold:
 
     def _again(self, n: int, entry: Entry) -> list[str]:
         return [schedule_of(row.run_id) for row in again(entry)]
+
+    def _unblock(self, n: int, entry: Entry) -> list[str]:
+        return [schedule_of(row.run_id) for row in released(entry)]
 
     def _restore(self, n: int, entry: Entry) -> list[str]:
         rows = [row for _, row in restored(entry)]
@@ -358,7 +372,9 @@ _FOLDS: dict[str, Callable[[Fold, int, Entry], list[str]]] = {
     "cancel": Fold._cancel,
     "pause": Fold._pause,
     "resume": Fold._resume,
+    "replan": Fold._replan,
     "end": Fold._end,
     "again": Fold._again,
+    "unblock": Fold._unblock,
     "restore": Fold._restore,
 }

@@ -24,7 +24,7 @@ from zsched.archive.live import OPEN, Live
 from zsched.archive.records import Arguments, Given, Record, reader, with_arguments
 from zsched.core.clock import Clock
 from zsched.core.held import Held
-from zsched.core.log import Entry, Position, UnknownEntry
+from zsched.core.log import Entry, Position, UnknownEntry, replanned
 from zsched.core.recovery import Known, Mine
 from zsched.core.touches import Key, Touch, touches
 from zsched.errors import ArchiveCorrupt, ArchiveError
@@ -100,17 +100,30 @@ class Recall:
     def told_ms(self, id: str) -> int:
         """
         The latest time of the newest entries that concern schedule *id*, whatever was done to the server's clock; but
-        for those that tell the end of a run.
+        for those that tell the end of a run. One that moved its occurrence, when its zone's rules changed, tells of all
+        times up to the new one: the new rules may have others before it, at which nothing was to fire.
         """
         key = crc32(id.encode())
         with converted(self._path):
             last_segment = self._db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0
             query = (
-                "SELECT max(t) FROM entry WHERE kind NOT IN ('end', 'again') AND n IN"
+                "SELECT max(t) FROM entry WHERE kind NOT IN ('end', 'again', 'unblock') AND n IN"
                 " (SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?)"
             )
             told = (self._db.execute(query, (segment, key, _TOLD)).fetchone()[0] for segment in range(last_segment + 1))
-            return max((t_us for t_us in told if t_us is not None), default=0) // 1000
+            latest_ms = max((t_us for t_us in told if t_us is not None), default=0) // 1000
+            return max([latest_ms, *self._replanned_to(id, key, last_segment)])
+
+    def _replanned_to(self, id: str, key: int, last_segment: int) -> Iterator[int]:
+        """The new times of the newest entries that moved the occurrence of schedule *id*, of touches *key*."""
+        query = (
+            f"SELECT {body.COLUMNS} FROM entry WHERE kind = 'replan' AND n IN"
+            " (SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?)"
+        )
+        for segment in range(last_segment + 1):
+            for row in self._db.execute(query, (segment, key, _TOLD)):
+                with suppress(UnknownEntry):
+                    yield from (one.new_nominal_ms for one in replanned(body.entry_of(row)) if one.id == id)
 
     def absent(self, ids: Sequence[str]) -> list[str]:
         """Those of *ids* that the state has no schedule of."""

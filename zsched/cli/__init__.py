@@ -8,6 +8,8 @@ values (what people write), then the commands. Results go to stdout, everything 
 
 from __future__ import annotations
 
+from zsched.cli.backfill import backfill
+from zsched.cli.files import apply, export
 from zsched.cli.history import history, why
 from zsched.cli.listing import ls, show
 from zsched.cli.lives import cancel, cancel_run, pause, resume, retry, run
@@ -18,13 +20,14 @@ from zsched.cli.puts import add, set_
 from zsched.cli.recover import recover
 from zsched.cli.rules import next_
 from zsched.cli.status import status
+from zsched.cli.tasks import tasks
 from zsched.cli.up import up
 
 __all__ = ["main", "program"]
 
 _COMMANDS = (
-    *(add, set_, ls, show, cancel, pause, resume, run, retry, cancel_run, next_, why, history, log),
-    *(status, recover, daemon, up, bench),
+    *(add, set_, ls, show, cancel, pause, resume, run, retry, cancel_run, backfill, next_, why, history, log),
+    *(tasks, apply, export, status, recover, daemon, up, bench),
 )
 for _command in _COMMANDS:
     program.add_command(_command)

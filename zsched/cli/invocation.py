@@ -56,6 +56,7 @@ def connect(settings: Settings) -> Client:
         password=redis.read_password(),
         serializer=settings.rq.serializer,
         payload_limit=settings.limits.payload_bytes,
+        urgencies=settings.urgencies,
     )
 
 

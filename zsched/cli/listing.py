@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
@@ -23,6 +24,7 @@ from zsched.core.arguments import instant_ms
 from zsched.core.clock import SystemClock, from_ms, to_ms
 from zsched.core.durations import duration_text
 from zsched.core.model import Schedule, ScheduleState
+from zsched.core.policy import USUAL
 from zsched.core.sentences import shortened
 from zsched.core.triggers import TriggerKind
 from zsched.errors import ScheduleNotFound
@@ -32,6 +34,8 @@ PAGE: Final = 50  # schedules shown on a terminal unless --limit says otherwise
 _TRIGGER_WIDTH: Final = 44  # characters
 _HEADER: Final = ("ID", "STATE", "NEXT", "", "TRIGGER", "FUNC", "QUEUE", "PRIORITY")
 _INSTANTS: Final = ("next_at", "anchor_at", "nominal_at", "created_at", "since")
+_DURATIONS: Final = ("catch_up_window_s", "jitter_s", "expires_after_s")  # as the command line takes them
+_POLICIES: Final = ("overlap", "overlap_limit", "catch_up", "catch_up_window_s", "catch_up_limit")
 
 
 @click.command(cls=Subcommand)
@@ -145,9 +149,14 @@ def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
 
 
 def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """Names and texts for people, of what is set."""
+    """Names and texts for people, of what is set; of policies, of what differs from the defaults."""
+    usual = replace(schedule, policy=USUAL).to_dict()
     for name, value in schedule.to_dict().items():
-        if name in _INSTANTS:
+        if name in _POLICIES and value == usual[name]:
+            continue
+        if name in _DURATIONS and (value or name in _POLICIES):
+            yield name.removesuffix("_s"), duration_text(round(value * 1000))
+        elif name in _INSTANTS:
             ms = getattr(schedule, "since_ms" if name == "since" else name.replace("_at", "_ms"))
             if ms is not None:
                 yield name, due_text(ms, schedule.tz)
@@ -156,7 +165,7 @@ def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:
             yield from (
                 (f"  {part}", str(text))
                 for part, text in value.items()
-                if text is not None and part not in ("kind", "expr")
+                if text is not None and part not in ("kind", "expr", "jitter_s")
             )
         elif value not in (None, [], {}, False):
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

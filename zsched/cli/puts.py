@@ -15,14 +15,18 @@ import click
 
 from zsched.cli.invocation import Invocation, connect, pass_invocation
 from zsched.cli.program import Subcommand
+from zsched.cli.tasks import importing
 from zsched.cli.times import due_text
 from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.client import Client
 from zsched.config import Settings
+from zsched.core.arguments import zone_name
 from zsched.core.clock import to_ms
 from zsched.core.model import IfExists, OnLost, OnUncertain, Priority, Scheduled
+from zsched.core.policy import CatchUp, Overlap
 from zsched.core.triggers import Fold, Gap
 from zsched.errors import InvalidSchedule
+from zsched.tasks.lookup import options_for
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,6 +51,18 @@ _TRIGGERS: Final = (
     click.option("--count", type=int, metavar="N", help="How many occurrences a rule has in all."),
     click.option("--gap", type=_words(Gap), help="For a local time that summer time skips."),
     click.option("--fold", type=_words(Fold), help="For a local time that winter time repeats."),
+)
+_POLICY: Final = (
+    click.option("--jitter", type=duration, metavar="DURATION", help="Due up to so much later, spread over the ids."),
+    click.option(
+        "--expires-after", type=duration, metavar="DURATION", help="A run not begun so long after its time never is."
+    ),
+    click.option("--urgency", metavar="NAME", help="A preset: asap, time_sensitive, digest, or one of [urgency]."),
+    click.option("--overlap", type=_words(Overlap), help="When a rule's run before is not over; default skip."),
+    click.option("--overlap-limit", type=int, metavar="N", help="How many runs of --overlap queue wait; default 100."),
+    click.option("--catch-up", type=_words(CatchUp), help="For a rule's times that were missed; default latest."),
+    click.option("--catch-up-window", type=duration, metavar="DURATION", help="Nothing later is run; default 1d."),
+    click.option("--catch-up-limit", type=int, metavar="N", help="How many --catch-up all runs; default 100."),
 )
 _PAYLOAD: Final = (
     click.option("--args", type=json_array, metavar="JSON", help="Positional arguments, a JSON array."),
@@ -77,12 +93,13 @@ _PAYLOAD: Final = (
 )
 _CLEARABLE: Final = tuple(
     "args kwargs starts ends count gap fold pause-after-failures timeout retry result-ttl failure-ttl meta on-success "
-    "on-failure description tag created-by managed-by".split()
+    "on-failure description tag created-by managed-by jitter expires-after overlap overlap-limit catch-up "
+    "catch-up-window catch-up-limit".split()
 )
 
 
 def _options(command: F) -> F:
-    return functools.reduce(lambda inner, option: option(inner), reversed(_TRIGGERS + _PAYLOAD), command)
+    return functools.reduce(lambda inner, option: option(inner), reversed(_TRIGGERS + _POLICY + _PAYLOAD), command)
 
 
 @click.command(cls=Subcommand)
@@ -96,7 +113,8 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     Schedule FUNC, a dotted path that the workers can import, under the name ID.
 
     Give exactly one of --at, --after, --every, --cron and --rrule. A schedule of that id is replaced, unless
-    --if-exists says otherwise; the same command again changes nothing.
+    --if-exists says otherwise; the same command again changes nothing. If FUNC is a task, and can be imported from
+    here, its arguments are checked and its own options count where none are given.
 
     \b
     Examples:
@@ -105,11 +123,13 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
       zsched add beat app.tasks.beat --every 30s --tag ops
     """
     settings = invocation.settings()
-    options = _only_given(given)
+    options = {"id": id, **_only_given(given)}
+    check_allowed(settings, func, options)
+    with importing():
+        options = options_for(func, options)
     _refuse_naive(options)
-    _check_allowed(settings, func, options)
     options.setdefault("created_by", _who())
-    _tell(invocation, connect(settings).schedule(func, id=id, **options), options.get("tz"))
+    _tell(invocation, connect(settings).schedule(func, **options), zone_name(options.get("tz")))
 
 
 @click.command("set", cls=Subcommand)
@@ -136,7 +156,7 @@ def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: An
     if not changes:
         raise click.UsageError("nothing to change; give at least one option")
     client = connect(settings)
-    _check_allowed(settings, changes.get("func") or _func_of(client, id, settings), changes)
+    check_allowed(settings, changes.get("func") or _func_of(client, id, settings), changes)
     _tell(invocation, client.update(id, **changes), changes.get("tz"))
 
 
@@ -153,7 +173,7 @@ def _refuse_naive(options: Mapping[str, Any]) -> None:
             raise InvalidSchedule(name, value.isoformat(), "a local time without a zone names no instant", remedy)
 
 
-def _check_allowed(settings: Settings, func: str, options: Mapping[str, Any]) -> None:
+def check_allowed(settings: Settings, func: str | None, options: Mapping[str, Any]) -> None:
     """Hold every function that is named against ``[rq] allow_callables``. Raises InvalidSchedule."""
     patterns = settings.rq.allow_callables
     named = {"func": func, "on_success": options.get("on_success"), "on_failure": options.get("on_failure")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,7 +14,9 @@ from zsched.cli.tables import lines
 from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import instant_ms
-from zsched.core.clock import from_ms
+from zsched.core.clock import from_ms, to_ms
+from zsched.core.model import Schedule
+from zsched.core.preview import nominal_of
 from zsched.core.triggers import zone
 
 _RULES: Final = ("every", "cron", "rrule")
@@ -43,7 +45,8 @@ def next_(invocation: Invocation, /, id: str | None, number: int, start: datetim
     """
     Show the next times of schedule ID, or of a rule. A rule needs no Redis.
 
-    With --json an array of {"utc", "local"}, in order.
+    With --json an array of {"utc", "local"}, in order; of a schedule with jitter each also has its "nominal" time in
+    UTC, and "utc" and "local" are when it is due.
 
     \b
     Examples:
@@ -55,27 +58,52 @@ def next_(invocation: Invocation, /, id: str | None, number: int, start: datetim
         raise click.UsageError("give either a schedule's ID or one of --cron, --rrule, --every")
     if id is None:
         # A rule is computed here: the Redis of this client is never asked, and its settings don't matter.
-        found = list(Client.from_url("redis://localhost").preview(n=number, start=start, **rule))
+        found = [(at, None) for at in Client.from_url("redis://localhost").preview(n=number, start=start, **rule)]
     else:
-        found = _of_schedule(invocation.client(), id, number, start, rule.get("tz"))
-    shown = [(_text(at), _text(at.astimezone(UTC))) for at in found]
+        found = list(_of_schedule(invocation.client(), id, number, start, rule.get("tz")))
     if invocation.wants_json:
-        echo_array({"utc": utc.replace("+00:00", "Z"), "local": local} for local, utc in shown)
+        echo_array(_told(at, nominal) for at, nominal in found)
         return
-    for line in lines(("LOCAL", "UTC"), _readable(shown)):
+    header = ("LOCAL", "UTC", "NOMINAL") if any(nominal for _, nominal in found) else ("LOCAL", "UTC")
+    for line in lines(header, (_row(at, nominal) for at, nominal in found)):
         click.echo(line)
 
 
-def _of_schedule(client: Client, id: str, number: int, start: datetime | None, tz: str | None) -> list[datetime]:
-    """The next times of schedule *id*, in its own zone or in *tz*; a local *start* is read in the same one."""
-    chosen = tz or client.get(id).tz
-    after = None if start is None else from_ms(instant_ms("from", start, chosen))
-    return [at.astimezone(zone(chosen)) for at in client.preview(id, n=number, start=after)]
+def _of_schedule(
+    client: Client, id: str, number: int, start: datetime | None, tz: str | None
+) -> Iterator[tuple[datetime, datetime | None]]:
+    """
+    When schedule *id* is due, in its own zone or in *tz*, and the nominal times if it has jitter; a local *start* is
+    read in the same zone.
+    """
+    schedule = client.get(id)
+    place = zone(tz or schedule.tz)
+    after = None if start is None else from_ms(instant_ms("from", start, place.key))
+    for at in client.preview(id, n=number, start=after):
+        yield at.astimezone(place), _nominal(schedule, at).astimezone(place) if schedule.jitter_ms else None
+
+
+def _nominal(schedule: Schedule, due: datetime) -> datetime:
+    """The time of which *due* is the jittered one."""
+    due_ms = to_ms(due)
+    if schedule.trigger is None:
+        return from_ms(due_ms if schedule.nominal_ms is None else schedule.nominal_ms)
+    return from_ms(nominal_of(schedule.trigger, schedule.anchor_ms or 0, due_ms))
+
+
+def _told(at: datetime, nominal: datetime | None) -> dict[str, str]:
+    told = {"utc": _utc(at), "local": _text(at)}
+    return told if nominal is None else told | {"nominal": _utc(nominal)}
+
+
+def _row(at: datetime, nominal: datetime | None) -> tuple[str, ...]:
+    texts = (_text(at), _utc(at)) if nominal is None else (_text(at), _utc(at), _text(nominal))
+    return tuple(text.replace("T", " ") for text in texts)
+
+
+def _utc(at: datetime) -> str:
+    return _text(at.astimezone(UTC)).replace("+00:00", "Z")
 
 
 def _text(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds" if at.microsecond else "seconds")
-
-
-def _readable(shown: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
-    return ((local.replace("T", " "), utc.replace("T", " ").replace("+00:00", "Z")) for local, utc in shown)

@@ -17,6 +17,7 @@ from zsched.core.clock import LAST_MS
 from zsched.core.durations import duration_text
 from zsched.core.model import Priority, iso
 from zsched.storage.archivers import ArchiveState, Report
+from zsched.storage.limits import HeldBack
 from zsched.storage.reader import Overview
 
 LATE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
@@ -154,6 +155,12 @@ def _audit_text(audit: dict[str, int], overview: Overview) -> str:
     return f"{relative_text(audit['at'], overview.now_ms)}, of {audit['checked']:,} schedules: {found}"
 
 
+def _held_back_text(held: HeldBack) -> str:
+    if held.per_second is None:
+        return f"{held.waiting:,}, by a limit of queue {held.queue} that has ended: they go now"
+    return f"{held.waiting:,}, by [queues.{held.queue}] max_per_second = {held.per_second:g}"
+
+
 # -- all of it ----------------------------------------------------------------------------------------
 
 
@@ -169,6 +176,10 @@ def _to_dict(overview: Overview, problems: list[str]) -> dict[str, Any]:
         "overdue": {lane.value: overview.overdue[lane] for lane in Priority},
         "oldest_due_at": iso(overview.oldest_due_ms),
         "late_ms": _late_ms(overview),
+        "held_back": [
+            {"queue": held.queue, "max_per_second": held.per_second, "waiting": held.waiting}
+            for held in overview.held_back
+        ],
         "recurring": overview.recurring,
         "paused": overview.paused,
         "quarantined": overview.quarantined,
@@ -186,6 +197,8 @@ def _fields(overview: Overview, problems: list[str]) -> Iterator[tuple[str, str]
     yield "leader", leader
     for lane in Priority:
         yield f"{lane.value} lane", f"{overview.waiting[lane]:,} waiting, {overview.overdue[lane]:,} of them due"
+    for held in overview.held_back:
+        yield "held back", _held_back_text(held)
     late_ms = _late_ms(overview)
     yield "late", duration_text(late_ms) if late_ms else "nothing is overdue"
     yield (

@@ -20,6 +20,7 @@ third run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -34,25 +35,34 @@ from zsched.errors import ArchiveError, InvalidSchedule, RedisUnavailable
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import Found
 from zsched.storage.refusals import refusal
-from zsched.storage.store import BACKFILLED_AT_ONCE, Store
+from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store
 
-_REPLANS: Final = 5  # times that the schedule may change under the call before it gives up
+_REPLANS: Final = 5  # times in a row that the schedule may be another than was read, before the call gives up
+_SKEW_MS: Final = 60_000  # by which the caller's now may be later than the server's; what comes is never pushed anyway
+_NOTHING: Final = Refilled("backfilled", [])  # there was nothing to push
 
 
-class _Planned(NamedTuple):
-    """An occurrence, and what is to become of it: a first run, one more, or none (both False)."""
+class _Occurrence(NamedTuple):
+    """An occurrence, and what is to become of it: a run, of one that ran an extra one, or none."""
 
     nominal_ms: int
     is_wanted: bool
     is_again: bool
 
 
-class Filling:
-    """One backfill of schedule *id*; *again*: what ran runs once more. *find* reads a schedule, or raises."""
+@dataclass(slots=True)
+class _Plan:
+    """What is to be done with each occurrence of *stretch*, by *schedule* as it was read."""
 
-    def __init__(
-        self, store: Store, inquiry: Inquiry, find: Callable[[str], Found], id: str, is_again: bool
-    ) -> None:
+    schedule: Schedule
+    stretch: Stretch
+    occurrences: list[_Occurrence]
+
+
+class Filling:
+    """One backfill of schedule *id*; *is_again*: what ran runs once more. *find* reads a schedule, or raises."""
+
+    def __init__(self, store: Store, inquiry: Inquiry, find: Callable[[str], Found], id: str, is_again: bool) -> None:
         self._store, self._inquiry, self._find = store, inquiry, find
         self._id, self._is_again = id, is_again
         self._ran: set[int] = set()
@@ -65,79 +75,69 @@ class Filling:
         schedule = _recurring(found.schedule)
         start_ms, end_ms = _range(start, end, schedule.tz, found.now_ms)
         stretch = _bounded(schedule, start_ms, end_ms)
-        with named(self._id, is_repeatable=True):
+        with named(self._id, is_repeatable=not self._is_again):
             self._ran, source = self._inquiry.ran(self._id, start_ms, end_ms)
             if not self._is_again:
                 self._require(source, start_ms, schedule.tz)
-            planned = self._plan(stretch)
-        if is_dry_run:
-            runs = [self._foreseen(one) for one in planned if one.is_wanted]
-        else:
-            with named(self._id, is_repeatable=not self._is_again):
-                runs, planned, stretch = self._push(schedule, planned, stretch, end_ms, on_progress)
-        ran, times = len(planned) - len(runs), (start_ms, end_ms)
-        return Backfill(self._id, schedule.tz, *times, tuple(runs), ran, stretch.pending, source, is_dry_run)
+            plan = _Plan(schedule, stretch, self._occurrences(stretch))
+            runs = self._foreseen(plan) if is_dry_run else list(self._push(plan, end_ms, on_progress))
+        ran, times = len(plan.occurrences) - len(runs), (start_ms, end_ms)
+        return Backfill(self._id, schedule.tz, *times, tuple(runs), ran, plan.stretch.pending, source, is_dry_run)
 
     def _require(self, source: Source, start_ms: int, tz: str) -> None:
         """What ran must be known, or it could run twice. Raises ArchiveError."""
         since_ms = source.complete_since_ms
         if since_ms is None or since_ms <= start_ms:
             return
-        why = source.problem or "its archive" if source.archive else f"{source.problem}, and Redis' log"
+        who = "the archive" if source.archive else f"{source.problem}, and the log in Redis"
         raise ArchiveError(
-            f"backfill of {self._id!r}: what ran before {_shown(since_ms, tz)} is not known ({why} goes back no"
-            " further), and must not run twice; give a later start, run a daemon whose archive has it, or again=True"
+            f"backfill of {self._id!r}: what ran before {_shown(since_ms, tz)} is not known ({who} goes back no"
+            " further); give a later start, run a daemon whose archive has it, or run all of it: again=True, --again"
         )
 
-    def _plan(self, stretch: Stretch) -> list[_Planned]:
-        times = list(stretch.times())
-        run_ids = {ms: self._store.keys.run_id(self._id, ms) for ms in times if self._is_again or ms not in self._ran}
-        held = self._inquiry.held(list(run_ids.values()))
-        is_over = {ms: held[run_id] for ms, run_id in run_ids.items() if run_id in held}
-        planned = []
+    def _occurrences(self, stretch: Stretch) -> list[_Occurrence]:
+        """Those of *stretch*, by what ran and what RQ has."""
+        times, run_id = list(stretch.times()), self._store.keys.run_id
+        looked_at = {run_id(self._id, ms): ms for ms in times if self._is_again or ms not in self._ran}
+        is_over = {looked_at[id]: is_over for id, is_over in self._inquiry.held(list(looked_at)).items()}
+        found = []
         for ms in times:
-            is_again = ms in self._ran or ms in is_over
-            is_wanted = not is_again or (self._is_again and is_over.get(ms, True))
-            planned.append(_Planned(ms, is_wanted, is_again and is_wanted))
-        return planned
+            has_run = ms in self._ran or ms in is_over
+            is_again = has_run and self._is_again and is_over.get(ms, True)  # what is open is left to run
+            found.append(_Occurrence(ms, not has_run or is_again, is_again))
+        return found
 
-    def _push(
-        self,
-        schedule: Schedule,
-        planned: list[_Planned],
-        stretch: Stretch,
-        end_ms: int,
-        on_progress: Callable[[int, int], None],
-    ) -> tuple[list[Filled], list[_Planned], Stretch]:
-        """Push what is wanted; all that was pushed, and the plan and stretch that it came to."""
-        runs: list[Filled] = []
-        at, replans = 0, 0
-        while at < len(planned):
-            chunk = planned[at : at + BACKFILLED_AT_ONCE]
-            wanted = [one for one in chunk if one.is_wanted]
-            word = "backfilled"
-            if wanted:
-                rows = [(one.nominal_ms, one.is_again) for one in wanted]
-                word, run_ids = self._store.backfill(self._id, schedule.version or "", rows, new_id())
-                pushed = zip(wanted, run_ids, strict=word == "backfilled")
-                runs += [Filled(one.nominal_ms, run_id) for one, run_id in pushed if run_id is not None]
-            if word == "CHANGED":
+    def _foreseen(self, plan: _Plan) -> list[Filled]:
+        """What would be pushed; the id of an extra run is given when it is."""
+        run_id = self._store.keys.run_id
+        wanted = (one for one in plan.occurrences if one.is_wanted)
+        return [Filled(one.nominal_ms, None if one.is_again else run_id(self._id, one.nominal_ms)) for one in wanted]
+
+    def _push(self, plan: _Plan, end_ms: int, on_progress: Callable[[int, int], None]) -> Iterator[Filled]:
+        """Push what *plan* wants, and change it when its schedule was; what was pushed."""
+        at = replans = 0
+        while at < len(plan.occurrences):
+            some = plan.occurrences[at : at + BACKFILLED_AT_ONCE]
+            wanted = [one for one in some if one.is_wanted]
+            rows = [(one.nominal_ms, one.is_again) for one in wanted]
+            answer = self._store.backfill(self._id, plan.schedule.version or "", rows, new_id()) if wanted else _NOTHING
+            if answer.word == "CHANGED":
                 replans += 1
-                if replans > _REPLANS:
-                    raise RedisUnavailable("it was changed by others at every attempt", may_have_been_applied=True)
-                schedule = _recurring(self._find(self._id).schedule)
-                stretch = _bounded(schedule, chunk[0].nominal_ms, end_ms)
-                planned = planned[:at] + self._plan(stretch)
+                self._replan(plan, at, end_ms, replans)
                 continue
-            self._expect(word)
-            at += len(chunk)
-            on_progress(at, len(planned))
-        return runs, planned, stretch
+            self._expect(answer.word)
+            pushed = zip(wanted, answer.run_ids, strict=True)
+            yield from (Filled(one.nominal_ms, run_id) for one, run_id in pushed if run_id is not None)
+            at, replans = at + len(some), 0
+            on_progress(at, len(plan.occurrences))
 
-    def _foreseen(self, one: _Planned) -> Filled:
-        """The id of an extra run is given when it is pushed."""
-        run_id = None if one.is_again else self._store.keys.run_id(self._id, one.nominal_ms)
-        return Filled(one.nominal_ms, run_id)
+    def _replan(self, plan: _Plan, at: int, end_ms: int, number: int) -> None:
+        """What comes from occurrence *at* on is planned by the schedule as it is now."""
+        if number > _REPLANS:
+            raise RedisUnavailable("it was changed by others at every attempt", may_have_been_applied=True)
+        plan.schedule = _recurring(self._find(self._id).schedule)
+        plan.stretch = _bounded(plan.schedule, plan.occurrences[at].nominal_ms, end_ms)
+        plan.occurrences[at:] = self._occurrences(plan.stretch)
 
     def _expect(self, word: str) -> None:
         error = refusal(word, self._id, namespace=self._store.keys.namespace)
@@ -151,9 +151,12 @@ def _recurring(schedule: Schedule) -> Schedule:
         error = refusal("QUARANTINED", schedule.id)
         assert error is not None
         raise error
-    if schedule.trigger is None:
+    if schedule.kind == "once":
         problem = "it is a one-shot, so has no past occurrences"
         raise InvalidSchedule("id", schedule.id, problem, "run it now, or retry its run")
+    if schedule.trigger is None or schedule.anchor_ms is None:
+        problem = "its rule or anchor cannot be read: a foreign hand changed it"
+        raise InvalidSchedule("id", schedule.id, problem, "schedule it again")
     return schedule
 
 
@@ -162,7 +165,7 @@ def _range(start: datetime, end: datetime, tz: str, now_ms: int) -> tuple[int, i
     start_ms, end_ms = instant_ms("start", start, tz), instant_ms("end", end, tz)
     if end_ms <= start_ms:
         raise InvalidSchedule("end", end, f"not later than start={_shown(start_ms, tz)}", "swap them, or move one")
-    if end_ms > now_ms:
+    if end_ms > now_ms + _SKEW_MS:
         problem = f"it is {_shown(now_ms, tz)} on the Redis server, and what comes is scheduled already"
         raise InvalidSchedule("end", end, problem, "give a time up to now")
     return start_ms, end_ms
@@ -174,7 +177,7 @@ def _bounded(schedule: Schedule, start_ms: int, end_ms: int) -> Stretch:
     if stretch.count > MOST:
         last = _shown(stretch.nth(MOST + 1), schedule.tz)
         problem = f"{stretch.count:,} occurrences lie between start and end, more than {MOST:,} in one call"
-        remedy = f"give end={last}, which is the first {MOST:,}, and go on from there"
+        remedy = f"end at {last}, which is the first {MOST:,}, and go on from there"
         raise InvalidSchedule("end", _shown(end_ms, schedule.tz), problem, remedy)
     return stretch
 

@@ -1,13 +1,39 @@
-"""What every call of the client shares: ids made before the first attempt, and what is said of a lost one."""
+"""What calls of the client share: typed functions, ids made before the first attempt, what is said of a lost one."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from zsched.core.model import After, Definition, IfExists
 from zsched.errors import RedisUnavailable
+
+
+class Typed(ABC):
+    """A function that knows what it takes and where it goes: a task, of ``zsched.tasks``, which is above the client."""
+
+    options: dict[str, Any]
+
+    @abstractmethod
+    def complete_options(self, options: Mapping[str, Any], *, at_once: bool = False) -> dict[str, Any]:
+        """
+        *options* of one call, of ``schedule`` or *at_once* of ``enqueue``, with its own beside them.
+
+        Raises:
+            InvalidSchedule: the payload does not fit.
+        """
+
+    @abstractmethod
+    def checked_id(self, given: Any, args: Any, kwargs: Any) -> Any:
+        """The id *given*, or the one that this payload has; None when it has none. Raises as ``complete_options``."""
+
+
+def completed(func: Any, options: Mapping[str, Any], *, at_once: bool = False) -> Mapping[str, Any]:
+    """*options* as *func* completes them, if it is typed. Raises InvalidSchedule: its payload does not fit."""
+    return func.complete_options(options, at_once=at_once) if isinstance(func, Typed) else options
 
 
 def new_id() -> str:

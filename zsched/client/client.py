@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from zsched.client.calls import named, new_id, op_of
+from zsched.client.calls import Typed, completed, named, new_id, op_of
 from zsched.client.lives import REPLANS, Lives
 from zsched.client.many import due_text, put_rows
 from zsched.core import bracket
@@ -92,13 +92,18 @@ class Client(Lives):
             NotArchived: ``durable=True``, and no archive has it on disk; ``is_in_redis`` says what that means.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
-        return self._put(define(func, options, new_id(), self._urgencies))
+        return self._put(self._define(func, completed(func, options), new_id()))
+
+    def schedule_as(self, op: str, func: str | Callable[..., Any], /, **options: Any) -> Scheduled:
+        """``schedule`` as the operation *op*: for ten minutes another call of the same operation does nothing."""
+        return self._put(self._define(func, completed(func, options), new_id()), op)
 
     def enqueue(
         self, func: str | Callable[..., Any], args: Any = (), kwargs: Mapping[str, Any] | None = None, **options: Any
     ) -> Scheduled:
         """Put a run into its queue at once, through the same script and log. Raises as ``schedule``."""
-        definition = define_now(func, {"args": args, "kwargs": kwargs, **options}, new_id(), self._urgencies)
+        options = {"args": args, "kwargs": kwargs, **options}
+        definition = define_now(func, completed(func, options, at_once=True), new_id(), self._urgencies)
         with named(definition.id, is_repeatable=False):
             answer = self._durably(definition, lambda: self._store.enqueue(definition, op=new_id()))
         self._expect(answer.word, definition.id)
@@ -119,7 +124,7 @@ class Client(Lives):
             NotArchived: as ``schedule``. RedisUnavailable: Redis was not reached.
         """
         noted = _Noted(rows, partial(self._durability.require, "no row that asks for it was written"))
-        many = put_rows(self._store, noted, self._put_at_once, self._define_row, on_progress or (lambda done: None))
+        many = put_rows(self._store, noted, self._put_at_once, self._define, on_progress or (lambda done: None))
         if noted.is_asked_for and many.done > len(many.errors):
             self._durability.wait_for_all(f"{many.done - len(many.errors)} rows")
         return many
@@ -181,12 +186,13 @@ class Client(Lives):
         self, id: str | None = None, *, n: int = 10, start: datetime | None = None, **trigger: Any
     ) -> Sequence[datetime]:
         """
-        The next *n* occurrences strictly after *start* (default: now), aware, in the schedule's zone.
+        When the next *n* occurrences are due, strictly after *start* (default: now), aware, in the schedule's zone.
 
-        Of a schedule's id, or of trigger options (every, cron, rrule, tz …), which need no Redis.
+        Of a schedule's id, by its jitter; or of trigger options (every, cron, rrule, tz …), which need no Redis.
 
         Raises:
-            InvalidSchedule: both or neither given, or a bad rule. ScheduleNotFound.
+            InvalidSchedule: both or neither given, a bad rule, or a rule with jitter, which depends on the id.
+            ScheduleNotFound.
         """
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 100_000:
             raise InvalidSchedule("n", n, "not a number of occurrences", "give 1 to 100000")
@@ -201,11 +207,13 @@ class Client(Lives):
             return [at for at in due if to_ms(at) > start_ms]
         spec = define_trigger(trigger) if schedule is None else schedule.trigger
         assert spec is not None  # a schedule without one was answered above
-        start_ms = self._clock.now_ms() if start is None else instant_ms("start", start, spec.tz)
-        anchor_ms = start_ms if schedule is None else schedule.anchor_ms or start_ms
+        now_ms = self._clock.now_ms()
+        start_ms = now_ms if start is None else instant_ms("start", start, spec.tz)
         if schedule is None:
-            check(spec, anchor_ms)
-        return occurrences(spec, anchor_ms, start_ms, n)
+            check(spec, start_ms)
+            return occurrences(spec, start_ms, start_ms, n)
+        first_ms = schedule.nominal_ms if start_ms >= now_ms else None
+        return occurrences(spec, schedule.anchor_ms or start_ms, start_ms, n, schedule.id, first_ms or 0)
 
     def overview(self) -> Overview:
         """Counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
@@ -213,15 +221,16 @@ class Client(Lives):
 
     # -- how ----------------------------------------------------------------------------------------
 
-    def _put(self, definition: Definition) -> Scheduled:
+    def _put(self, definition: Definition, op: str | None = None) -> Scheduled:
+        op = op_of(definition) if op is None else op
         if isinstance(definition.when, TriggerSpec):
-            return self._scheduled(definition, self._put_recurring(definition, definition.when, op_of(definition)))
-        shape, row, op = self._store.shape(definition), self._row(definition), op_of(definition)
+            return self._scheduled(definition, self._put_recurring(definition, definition.when, op))
+        shape, row = self._store.shape(definition), self._row(definition)
         with named(definition.id, is_repeatable=not isinstance(definition.when, After)):
             answer = self._durably(definition, lambda: self._store.put(shape, row, op))
         return self._scheduled(definition, answer)
 
-    def _define_row(self, func: Any, options: Mapping[str, Any], id: str) -> Definition:
+    def _define(self, func: Any, options: Mapping[str, Any], id: str) -> Definition:
         return define(func, options, id, self._urgencies)
 
     def _put_at_once(self, definition: Definition) -> Scheduled:
@@ -290,7 +299,13 @@ class _Noted:
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         for row in self._rows:
-            if not self.is_asked_for and isinstance(row, Mapping) and row.get("durable") is True:
+            if not self.is_asked_for and isinstance(row, Mapping) and _is_durable(row):
                 self._require()
                 self.is_asked_for = True
             yield row
+
+
+def _is_durable(row: Mapping[str, Any]) -> bool:
+    func = row.get("func")
+    own = func.options.get("durable") if isinstance(func, Typed) else None
+    return row.get("durable", own) is True

@@ -28,9 +28,7 @@ from zsched.storage.reader import Found
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """
-    A schedule with its options, func, args and kwargs among them. ``unreadable`` says why those are not, else "".
-    """
+    """A schedule with its options, func, args and kwargs among them; ``unreadable`` says why some are not, else ""."""
 
     schedule: Schedule
     options: Mapping[str, Any]
@@ -58,7 +56,7 @@ class Keeper:
         Raises:
             InvalidSchedule, TriggerError: as ``client.schedule``; that ``ends`` has passed is no error here.
         """
-        definition = self._client._define_row(func, options, new_id())
+        definition = self._client._define(func, options, new_id())
         self._store.record(definition)
         check(replace(_rule(definition), ends_ms=None), self._client._clock.now_ms())
         return definition

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from zsched.client.calls import new_id
+from zsched.client.calls import Typed, completed, new_id
 from zsched.core.arguments import check_id, instant_ms, seconds_to_ms
 from zsched.core.jitter import delay_of
 from zsched.core.model import At, Definition, IfExists, Many, Scheduled
@@ -42,6 +42,7 @@ class _Known:
     gap: Gap
     fold: Fold
     jitter_ms: int
+    typed: Typed | None
 
 
 @dataclass(slots=True)
@@ -84,6 +85,8 @@ class _RowReader:
             known = None
         if known is None:
             return self._read_new(row, rest)
+        if known.typed is not None:
+            id = known.typed.checked_id(id, args, kwargs)
         own_id = new_id() if id is None else check_id(id)
         delay_ms = delay_of(own_id, known.jitter_ms) if known.jitter_ms else 0
         if at is not None:
@@ -101,6 +104,7 @@ class _RowReader:
         if "func" not in options:
             raise InvalidSchedule("func", None, "the row has none", 'give "func": a dotted path or a function')
         func = options.pop("func")
+        options = dict(completed(func, options))
         definition = self._define(func, options, new_id())
         if isinstance(definition.when, TriggerSpec):
             return definition
@@ -115,6 +119,7 @@ class _RowReader:
                 Gap(options.get("gap") or Gap.SHIFT),
                 Fold(options.get("fold") or Fold.FIRST),
                 definition.jitter_ms,
+                func if isinstance(func, Typed) else None,
             )
         return shape, own
 

@@ -1,7 +1,8 @@
 """
 Settings: defaults < TOML file < environment < flags; each key checked, each password hidden.
 
-``settings`` has the keys and reads them, ``parsing`` checks single values, ``redaction`` hides passwords.
+``settings`` has the keys and reads them, ``tables`` those under names of the user's, ``parsing`` checks single values,
+``redaction`` hides passwords.
 """
 
 from zsched.config.redaction import has_password, redact
@@ -16,12 +17,14 @@ from zsched.config.settings import (
     load,
     variable_of,
 )
+from zsched.config.tables import QueueSettings
 
 __all__ = [
     "ArchiveSettings",
     "DaemonSettings",
     "LimitSettings",
     "LogSettings",
+    "QueueSettings",
     "RedisSettings",
     "RqSettings",
     "Settings",

@@ -9,9 +9,10 @@ its parser to a field of a settings dataclass.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +27,13 @@ _URL_SCHEMES = ("redis", "rediss", "unix")
 def setting(default: Any, parse: Parser) -> Any:
     """A dataclass field with its default and the parser of what users write. (Any: as ``dataclasses.field``.)"""
     return dataclasses.field(default=default, metadata={"parse": parse})
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """What somebody who wrote *name* may have meant, for a message."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]}?" if close else f"there are: {', '.join(names)}"
 
 
 def integer(low: int, high: int) -> Parser:

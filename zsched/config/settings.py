@@ -4,7 +4,8 @@ Settings: defaults < TOML file < environment < flags.
 Every key, its default and its bounds stand in the dataclasses below and nowhere else;
 ``config/zsched.toml`` repeats them for people, and a test holds the two equal. A key ``[redis] url``
 is ``ZSCHED_REDIS_URL`` in the environment and ``--redis-url`` as a flag; ``namespace`` stands above
-the sections. There is no search for files: one is read if ``-c`` or ``ZSCHED_CONFIG`` names it.
+the sections. Tables with names of the user's (``config.tables``) stand in a file only. There is no search for files:
+one is read if ``-c`` or ``ZSCHED_CONFIG`` names it.
 
 An unknown key or a bad value is a ConfigError that says where it stands and what to do. Values are
 shown redacted.
@@ -13,7 +14,6 @@ shown redacted.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import re
 import tomllib
@@ -23,10 +23,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zsched.config.parsing import addresses, boolean, choice, integer, number, path, redis_url, setting, text, words
+from zsched.config.parsing import (
+    addresses,
+    boolean,
+    choice,
+    integer,
+    number,
+    path,
+    redis_url,
+    setting,
+    suggest,
+    text,
+    words,
+)
 from zsched.config.passwords import read_password_file
 from zsched.config.redaction import has_password, redact
 from zsched.config.sentinels import MASTER, SentinelUrl, is_sentinel_url, join, with_password_file
+from zsched.config.tables import QUEUES, URGENCY, QueueSettings
 from zsched.errors import ConfigError, show
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
@@ -134,6 +147,14 @@ class Settings:
     rq: RqSettings = dataclasses.field(default_factory=RqSettings)
     limits: LimitSettings = dataclasses.field(default_factory=LimitSettings)
     log: LogSettings = dataclasses.field(default_factory=LogSettings)
+    queues: Mapping[str, QueueSettings] = dataclasses.field(default_factory=dict)
+    urgencies: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def runs_per_second(self) -> dict[str, float]:
+        """The limits of queues that have one."""
+        rates = {name: queue.max_per_second for name, queue in self.queues.items()}
+        return {name: rate for name, rate in rates.items() if rate is not None}
 
 
 Key = tuple[str, str]  # (section, name); the section of a top-level key is ""
@@ -166,8 +187,11 @@ def load(
     """
     file = file or env.get(FILE_VARIABLE) or None
     given: dict[Key, _Given] = {}
+    tables: dict[str, Any] = {}
     if file is not None:
-        given.update(_from_file(Path(file)))
+        read = _read(Path(file))
+        tables = _named_tables(Path(file), read)
+        given.update(_from_file(Path(file), read))
     given.update(_from_environment(env))
     given.update(_from_flags(flags or {}))
     parsed = {key: _parse(key, value) for key, value in given.items()}
@@ -175,17 +199,29 @@ def load(
         section: kind(**{name: value for (inside, name), value in parsed.items() if inside == section})
         for section, kind in _SECTIONS.items()
     }
-    settings = Settings(**{name: value for (inside, name), value in parsed.items() if not inside}, **sections)
+    settings = Settings(**{name: value for (inside, name), value in parsed.items() if not inside}, **sections, **tables)
     _check_together(settings, given)
     return dataclasses.replace(settings, redis=_with_sentinels(settings.redis, given))
 
 
-def _from_file(file: Path) -> Iterator[tuple[Key, _Given]]:
+def _read(file: Path) -> dict[str, Any]:
     try:
-        tables = tomllib.loads(file.read_text("utf-8"))
+        return tomllib.loads(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"configuration file {file}: {_reason(error)}") from error
+
+
+def _named_tables(file: Path, tables: Mapping[str, Any]) -> dict[str, Any]:
+    """What becomes of the tables under names of the user's."""
+    queues = QUEUES.read(file, tables.get(QUEUES.heading, {}))
+    urgencies = URGENCY.read(file, tables.get(URGENCY.heading, {}))
+    return {"queues": {name: QueueSettings(**values) for name, values in queues.items()}, "urgencies": urgencies}
+
+
+def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[Key, _Given]]:
     for name, value in tables.items():
+        if name in _NAMED:
+            continue
         if name in _SECTIONS and not isinstance(value, dict):
             raise ConfigError(f"{file}: {name} is a section: write [{name}] and its keys below")
         if name in _SECTIONS:
@@ -193,7 +229,7 @@ def _from_file(file: Path) -> Iterator[tuple[Key, _Given]]:
                 place = f"{file}: [{name}] {inner}"
                 yield _known((name, inner), place), _Given(place, inner_value)
         elif isinstance(value, dict):
-            raise ConfigError(f"{file}: [{name}] is no section; {_suggest(name, _SECTIONS)}")
+            raise ConfigError(f"{file}: [{name}] is no section; {suggest(name, [*_SECTIONS, *_NAMED])}")
         else:
             yield _known(("", name), f"{file}: {name}"), _Given(f"{file}: {name}", value)
 
@@ -206,7 +242,11 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[Key, _Given]]:
         elif variable.startswith(_PREFIX) and variable not in _OTHER_VARIABLES and not variable.startswith(_OF_TESTS):
             if _FROM_KUBERNETES.match(f"{variable}={value}"):
                 continue
-            raise ConfigError(f"{variable} in the environment is no setting; {_suggest(variable, names)}")
+            heading = next(
+                (heading for heading in _NAMED if variable.startswith(variable_of((heading, "")) + "_")), None
+            )
+            hint = f"[{heading}.<name>] stands in a file only" if heading else suggest(variable, names)
+            raise ConfigError(f"{variable} in the environment is no setting; {hint}")
 
 
 def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[Key, _Given]]:
@@ -230,12 +270,7 @@ def _known(key: Key, place: str) -> Key:
         home = f"in section [{elsewhere}]" if elsewhere else "above the first section"
         raise ConfigError(f"{place} is no setting; it belongs {home}")
     names = [name for section, name in _PARSERS if section == key[0]] + ([] if key[0] else list(_SECTIONS))
-    raise ConfigError(f"{place} is no setting; {_suggest(key[1], names)}")
-
-
-def _suggest(name: str, known: Mapping[str, object] | list[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}"
+    raise ConfigError(f"{place} is no setting; {suggest(key[1], names)}")
 
 
 def _parse(key: Key, given: _Given) -> Any:
@@ -298,10 +333,11 @@ def _reason(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
+_NAMED = (QUEUES.heading, URGENCY.heading)
 _SECTIONS: dict[str, Any] = {
     field.name: field.default_factory
     for field in dataclasses.fields(Settings)
-    if field.default_factory is not dataclasses.MISSING
+    if dataclasses.is_dataclass(field.default_factory)
 }
 _PARSERS = {
     (section, field.name): field.metadata["parse"]

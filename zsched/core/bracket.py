@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
+from typing import Final
 
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.jitter import due_of
-from zsched.core.policy import Range
+from zsched.core.policy import Range, latest_due
 from zsched.core.triggers import Fold, Gap, Trigger, TriggerKind, TriggerSpec, build, resolve_local, zone
+
+_JUST_MS: Final = 5000  # so much before TIME an anchor may lie: longer than a reply takes, shorter than clocks go wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +67,18 @@ def after_missed(
 ) -> tuple[Range, Bracket]:
     """What passed from *nominal_ms* until about *now_ms*, and what comes next. Raises TriggerError."""
     trigger = build(spec, anchor_ms)
-    next_ms = trigger.next_after(max(now_ms, nominal_ms))
-    last_ms = max(trigger.last_until(now_ms) or nominal_ms, nominal_ms)
+    last_ms = latest_due(trigger, nominal_ms, now_ms, id)
+    next_ms = trigger.next_after(last_ms)
     passed = Range(nominal_ms, last_ms, 1 + trigger.count_between(nominal_ms, last_ms))
-    return passed, _of(trigger, id, next_ms, last_ms, LAST_MS if next_ms is None else next_ms)
+    until_ms = LAST_MS if next_ms is None else due_of(trigger, id, next_ms)
+    return passed, _of(trigger, id, next_ms, due_of(trigger, id, last_ms), until_ms)
 
 
 def _anchored(spec: TriggerSpec, now_ms: int, id: str) -> Bracket:
     """The first of an interval that begins at *now_ms*, which the server's TIME has reached, just."""
     trigger = build(spec, now_ms)
     next_ms = trigger.next_after(now_ms)
-    return replace(_of(trigger, id, next_ms, now_ms, now_ms + int(spec.expr)), anchor_ms=now_ms)
+    return replace(_of(trigger, id, next_ms, now_ms, now_ms + min(int(spec.expr), _JUST_MS)), anchor_ms=now_ms)
 
 
 def _of(trigger: Trigger, id: str, next_ms: int | None, from_ms: int, until_ms: int) -> Bracket:

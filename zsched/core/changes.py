@@ -23,6 +23,8 @@ from zsched.core.log import (
     milliseconds,
     quarantined,
     reading,
+    released,
+    replanned,
     require_known,
     restored,
     text,
@@ -39,6 +41,7 @@ class What(Enum):
     FOUND = "found"  # an archive began here and read it from Redis
     PAUSED = "paused"
     RESUMED = "resumed"
+    REPLANNED = "replanned"  # the rules of its zone changed: what waits is at another time
     FIRED = "fired"  # a run was pushed to its queue at its time
     ENQUEUED = "enqueued"  # a run was pushed because somebody asked for it
     SKIPPED = "skipped"  # an occurrence was not pushed: overlap, paused, uncertain, missed, limit
@@ -50,6 +53,7 @@ class What(Enum):
     ENDED = "ended"  # its rule gives no more occurrences
     RUN_ENDED = "run_ended"  # a run is over: why is its status, record the rest
     RUN_AGAIN = "run_again"  # a run's worker died: it is in its queue again
+    RELEASED = "released"  # a run that waited for others is in its queue, as RQ would never put it there
     RESTORED = "restored"  # Redis had lost it, and holds it again
     PUSHED_AGAIN = "pushed_again"  # Redis had lost a run that was not over: it is in its queue again
     WITHDRAWN = "withdrawn"  # a Redis that went back held it again: taken out, as it was over
@@ -218,7 +222,7 @@ def _advance(entry: Entry, run_suffix: str) -> Iterator[Change]:
                 next_ms=row.next_nominal_ms,
                 why="" if is_coalesced else one.why.value,
             )
-        what, why = _ADVANCED.get(row.word, (None, ""))
+        what, why = _ADVANCED[row.word]
         if what is not None:
             why = why.format(row.why) or row.why
             run_id = f"{row.id}-{row.nominal_ms}{run_suffix}" if row.is_pushed or what is What.DUPLICATE else None
@@ -264,6 +268,14 @@ def _resume(entry: Entry, _: str) -> Iterator[Change]:
         yield _one(entry, id, What.ENDED)
 
 
+def _replan(entry: Entry, _: str) -> Iterator[Change]:
+    """``nominal_ms`` is the time that it had, ``next_ms`` the one that it has now."""
+    fields = entry.fields()
+    why = f"tzdata {text(fields[b'old']) or 'unknown'} → {text(fields[b'new'])}"
+    for row in replanned(entry):
+        yield _one(entry, row.id, What.REPLANNED, nominal_ms=row.nominal_ms, next_ms=row.new_nominal_ms, why=why)
+
+
 def _end(entry: Entry, _: str) -> Iterator[Change]:
     for row in ended(entry):
         yield replace(_of_run(entry, row.run_id, What.RUN_ENDED, row.status), record=row.facts)
@@ -272,6 +284,11 @@ def _end(entry: Entry, _: str) -> Iterator[Change]:
 def _again(entry: Entry, _: str) -> Iterator[Change]:
     for row in again(entry):
         yield replace(_of_run(entry, row.run_id, What.RUN_AGAIN, row.why), count=row.attempt)
+
+
+def _unblock(entry: Entry, _: str) -> Iterator[Change]:
+    for row in released(entry):
+        yield _of_run(entry, row.run_id, What.RELEASED, row.why)
 
 
 def _restore(entry: Entry, _: str, places: Container[bytes] | None = None) -> Iterator[Change]:
@@ -298,8 +315,10 @@ _READERS = {
     "cancel": _cancel,
     "pause": _pause,
     "resume": _resume,
+    "replan": _replan,
     "end": _end,
     "again": _again,
+    "unblock": _unblock,
     "restore": _restore,
     "merged": _nothing,
     "term": _nothing,
@@ -311,7 +330,8 @@ _RESTORED = {
     "gone": (What.WITHDRAWN, ""),
 }
 _OUTCOMES_OF_RESTORE = frozenset(place.encode() for place in _RESTORED)
-_ADVANCED: dict[str, tuple[What, str]] = {  # words of advance.lua; "passed" says nothing but what passed
+_ADVANCED: dict[str, tuple[What | None, str]] = {  # words of advance.lua
+    "passed": (None, ""),  # says nothing but what passed
     "fired": (What.FIRED, ""),
     "uncertain": (What.FIRED, "uncertain"),
     "skipped": (What.SKIPPED, "uncertain"),

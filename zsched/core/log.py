@@ -29,7 +29,7 @@ _QUARANTINED = re.compile(r"(.+?) (high|normal|low) (\S+) (.*)")  # a foreign ha
 # Every kind that a script of zsched/lua appends.
 KINDS = frozenset(
     "put put_recurring cancel pause resume enqueue run_now fire advance quarantine".split()
-    + "backfill end again restore merged term".split()
+    + "backfill replan end again unblock restore merged term".split()
 )
 
 
@@ -226,6 +226,22 @@ class Again(NamedTuple):
     why: str
 
 
+class Released(NamedTuple):
+    """One row of an ``unblock`` entry: a run that waited for others (``overlap="queue"``) is in its queue."""
+
+    run_id: str
+    why: str
+
+
+class Replanned(NamedTuple):
+    """One row of a ``replan`` entry: an occurrence that waits is at another time by the new rules of its zone."""
+
+    id: str
+    nominal_ms: int
+    new_nominal_ms: int
+    new_due_ms: int
+
+
 class Restored(NamedTuple):
     """
     One row of a ``restore`` entry; see restore.lua. A schedule and what it became, or a run: ``open`` (pushed again),
@@ -301,6 +317,21 @@ def again(entry: Entry) -> Iterator[Again]:
         for line in text(entry.fields()[b"rows"]).split("\n"):
             run_id, attempt, why = line.split(" ", 2)
             yield Again(run_id, int(attempt), why)
+
+
+def released(entry: Entry) -> Iterator[Released]:
+    """The rows of an ``unblock`` entry. Raises UnknownEntry."""
+    with reading(entry):
+        for line in text(entry.fields()[b"rows"]).split("\n"):
+            yield Released(*line.split(" ", 1))
+
+
+def replanned(entry: Entry) -> Iterator[Replanned]:
+    """The rows of a ``replan`` entry. Raises UnknownEntry."""
+    with reading(entry):
+        for line in text(entry.fields()[b"rows"]).split("\n"):
+            id, nominal, new_nominal, new_due = line.split(" ")
+            yield Replanned(id, int(nominal), int(new_nominal), int(new_due))
 
 
 def advanced(entry: Entry) -> Iterator[Advanced]:

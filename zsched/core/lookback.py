@@ -21,7 +21,9 @@ from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_as, of_row, pushe
 
 MOST_OPEN: Final = 1000  # runs that may have become what is wanted, for RQ to be asked
 # Kinds of entries that tell of occurrences or runs; ``scan`` stands in archives only. The others need not be read.
-KINDS: Final = frozenset("fire advance enqueue run_now backfill end again restore quarantine cancel resume scan".split())
+KINDS: Final = frozenset(
+    "fire advance enqueue run_now backfill end again restore quarantine cancel resume scan".split()
+)
 
 _UNREADABLE: Final = "what was recorded of its end cannot be read"
 _PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN})

@@ -118,7 +118,10 @@ def define_now(func: Any, options: Mapping[str, Any], fallback_id: str, presets:
 
 def define_trigger(options: Mapping[str, Any]) -> TriggerSpec:
     """The recurring rule in *options* alone, for a preview. Raises as ``define``."""
-    _refuse_unknown(options, frozenset({"tz", "gap", "fold", "every", "cron", "rrule", *_RULE}))
+    _refuse_unknown(options, frozenset({"tz", "gap", "fold", "every", "cron", "rrule", "jitter", *_RULE}))
+    if options.get("jitter") is not None:
+        problem = "when an occurrence is due within its jitter depends on the schedule's id"
+        raise InvalidSchedule("jitter", options["jitter"], problem, "leave it out, or preview a schedule by its id")
     when = _when(options)
     if not isinstance(when, TriggerSpec):  # the option names above leave no other
         raise InvalidSchedule("at", when, "a single instant has no preview", "give every, cron or rrule")

@@ -17,7 +17,7 @@ from zsched.core.jitter import due_of
 from zsched.core.triggers import Trigger
 from zsched.errors import TriggerError
 
-ON_TIME_MS: Final = 5000  # with ``catch_up="none"`` so late is not late: a take-over takes half of it
+ON_TIME_MS: Final = 5000  # so late is not late, whatever the window: a take-over takes half of it
 
 
 class CatchUp(Enum):
@@ -50,8 +50,8 @@ class Policy:
     """
     How a recurring schedule meets reality.
 
-    Not later than ``catch_up_window_ms`` does an occurrence fire, and of ``catch_up="all"`` the ``catch_up_limit``
-    latest; of ``overlap="queue"`` at most ``overlap_limit`` runs wait.
+    No later than ``catch_up_window_ms`` after it was due does an occurrence fire, and of ``catch_up="all"`` the
+    ``catch_up_limit`` latest; of ``overlap="queue"`` at most ``overlap_limit`` runs wait.
     """
 
     catch_up: CatchUp = CatchUp.LATEST
@@ -59,6 +59,11 @@ class Policy:
     catch_up_limit: int = 100
     overlap: Overlap = Overlap.SKIP
     overlap_limit: int = 100
+
+    @property
+    def patience_ms(self) -> int:
+        """How long after it was due an occurrence still fires."""
+        return ON_TIME_MS if self.catch_up is CatchUp.NONE else max(self.catch_up_window_ms, ON_TIME_MS)
 
     def to_text(self) -> str:
         """Canonical JSON of what differs from the defaults; '' when nothing does."""
@@ -122,14 +127,12 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
     Raises:
         TriggerError: the trigger cannot produce a time (evaluation bound reached).
     """
-    latest_ms = _latest_due(trigger, nominal_ms, now_ms, id)
+    latest_ms = latest_due(trigger, nominal_ms, now_ms, id)
     if policy.catch_up is CatchUp.ALL:
-        fire_ms, passed = _each(trigger, nominal_ms, latest_ms, now_ms, policy)
+        fire_ms, passed = _each(trigger, nominal_ms, latest_ms, now_ms, policy, id)
     else:
-        is_none = policy.catch_up is CatchUp.NONE
-        patience_ms = ON_TIME_MS if is_none else policy.catch_up_window_ms
-        fire_ms = latest_ms if now_ms - latest_ms <= patience_ms else None
-        why = Why.MISSED if is_none or fire_ms is None else Why.COALESCED
+        fire_ms = latest_ms if now_ms - due_of(trigger, id, latest_ms) <= policy.patience_ms else None
+        why = Why.MISSED if policy.catch_up is CatchUp.NONE or fire_ms is None else Why.COALESCED
         passed = _passed(why, trigger, nominal_ms, latest_ms, fire_ms is None)
     next_ms = trigger.next_after(latest_ms if fire_ms is None else fire_ms)
     if next_ms is not None and next_ms <= nominal_ms:
@@ -143,7 +146,7 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
     )
 
 
-def _latest_due(trigger: Trigger, nominal_ms: int, now_ms: int, id: str) -> int:
+def latest_due(trigger: Trigger, nominal_ms: int, now_ms: int, id: str) -> int:
     """The latest occurrence that is due by now, by its jitter too; *nominal_ms* is."""
     latest_ms = trigger.last_until(now_ms)
     if latest_ms is not None and latest_ms > nominal_ms and due_of(trigger, id, latest_ms) > now_ms:
@@ -152,16 +155,16 @@ def _latest_due(trigger: Trigger, nominal_ms: int, now_ms: int, id: str) -> int:
 
 
 def _each(
-    trigger: Trigger, nominal_ms: int, latest_ms: int, now_ms: int, policy: Policy
+    trigger: Trigger, nominal_ms: int, latest_ms: int, now_ms: int, policy: Policy, id: str
 ) -> tuple[int | None, tuple[Passed, ...]]:
     """The oldest that may still fire, and those before it: too old, or too many."""
     first_ms = nominal_ms
     passed: tuple[Passed, ...] = ()
-    oldest_ms = now_ms - policy.catch_up_window_ms
-    if first_ms < oldest_ms:
-        if latest_ms < oldest_ms:
+    oldest_ms = now_ms - policy.patience_ms  # that it may have been due
+    if due_of(trigger, id, first_ms) < oldest_ms:
+        if due_of(trigger, id, latest_ms) < oldest_ms:
             return None, _passed(Why.MISSED, trigger, nominal_ms, latest_ms, True)
-        first_ms = trigger.next_after(oldest_ms - 1) or latest_ms
+        first_ms = _due_from(trigger, id, nominal_ms, oldest_ms, latest_ms)
         passed = _passed(Why.MISSED, trigger, nominal_ms, first_ms, False)
     surplus = 1 + trigger.count_between(first_ms, latest_ms) - policy.catch_up_limit
     if surplus > 0:
@@ -169,6 +172,14 @@ def _each(
         passed += _passed(Why.LIMIT, trigger, first_ms, kept_ms, False)
         first_ms = kept_ms
     return first_ms, passed
+
+
+def _due_from(trigger: Trigger, id: str, after_ms: int, oldest_ms: int, latest_ms: int) -> int:
+    """The first occurrence after *after_ms* that is due at *oldest_ms* or later, as *latest_ms* is."""
+    before_ms = trigger.last_until(oldest_ms - 1)  # those before that were due before it
+    if before_ms is not None and before_ms > after_ms and due_of(trigger, id, before_ms) >= oldest_ms:
+        return before_ms
+    return trigger.next_after(oldest_ms - 1) or latest_ms
 
 
 def _passed(why: Why, trigger: Trigger, first_ms: int, until_ms: int, with_it: bool) -> tuple[Passed, ...]:

@@ -12,10 +12,10 @@ from zsched.errors import InvalidSchedule
 
 _MOST: Final = 10_000  # runs that wait, or are caught up: each costs a look
 _SAMPLE: Final = 12  # gaps between occurrences that are looked at
-_USUAL: Final = {
-    "overlap": USUAL.overlap,
-    "catch_up": USUAL.catch_up,
-    "overlap_limit": USUAL.overlap_limit,
+_USUAL: Final = {  # the defaults of the signature: a one-shot may say these
+    "overlap": None,
+    "catch_up": None,
+    "overlap_limit": None,
     "catch_up_window": USUAL.catch_up_window_ms / 1000,
     "catch_up_limit": USUAL.catch_up_limit,
 }

@@ -2,11 +2,11 @@
 Re-planning: where an occurrence that waits goes when the rules of its zone have changed. Pure.
 
 When a schedule is due next was computed once, by the rules that its zone had then. By other rules the same occurrence
-is at another time: daily at 09:00 is an hour earlier in a country that gave up winter time. All that is known of the old
-rules is what came of them: *nominal*, the time of the occurrence that waits, and the last one that fired. So the one
-that waits is the occurrence of the new rules that is nearest to it, and later than what fired; what comes after that
-follows from the rule. It is moved, not made anew: one that fired at 09:00 as that was then is not repeated when the new
-rules make it 10:00, nor is the next one left out. Doing it once more changes nothing, so it may begin again anywhere.
+is at another time: daily at 09:00 is an hour earlier in a country that gave up winter time. All that is known of the
+old rules is what came of them: *nominal*, the time of the occurrence that waits, and the last one that fired. So the
+one that waits is the occurrence of the new rules that is nearest to it, and later than what fired; what comes after
+that follows from the rule. It is moved, not made anew: one that fired at 09:00 as that was then is not repeated when
+the new rules make it 10:00, nor is the next one left out. Doing it once more changes nothing, so it may begin again.
 
 A new time that has passed is due at once, and fires late. A time that the new rules do not have (a gap with
 ``gap="skip"``) gives way to the next one; where no more comes, the one that was promised stays.
@@ -40,8 +40,14 @@ class Move(NamedTuple):
     new_due_ms: int
 
 
-def is_of_zone(spec: TriggerSpec) -> bool:
-    """Whether rules of a zone decide when it is due."""
+def is_of_zone(trigger: bytes) -> bool:
+    """
+    Whether a zone's rules decide when *trigger*, as it is stored, is due.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is a foreign hand's.
+    """
+    spec = _spec(trigger)
     return spec.kind is not TriggerKind.EVERY and spec.tz != "UTC"
 
 
@@ -50,15 +56,14 @@ def move_of(held: Held) -> Move | None:
     Where the occurrence of *held* goes; None when it stays.
 
     Raises:
-        TriggerError, InvalidSchedule, ValueError, KeyError, TypeError: its rule, or what else is stored of it, is broken.
+        TriggerError, InvalidSchedule, ValueError, KeyError, TypeError: what is stored of it is broken.
     """
     if held.run or held.place not in _PLACES or held.nominal_ms is None or held.due_ms is None:
         return None
     own = held.split()[1]
-    spec = _spec(own["trigger"])
-    if not is_of_zone(spec):
+    if not is_of_zone(own["trigger"]):
         return None
-    trigger = build(spec, int(own["anchor"]))
+    trigger = build(_spec(own["trigger"]), int(own["anchor"]))
     last = RunId.parse(held.last) if held.last else None
     fired_ms = last.nominal_ms if last is not None and not last.rerun else None  # an extra run is no occurrence
     new_ms = moved(trigger, held.nominal_ms, fired_ms)

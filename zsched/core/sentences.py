@@ -139,6 +139,11 @@ def _resumed(change: Change, tz: str, _: str) -> str:
     return f"resumed; {'it was due' if has_passed else 'next'} {_at(change.nominal_ms, tz)}"
 
 
+def _replanned(change: Change, tz: str, _: str) -> str:
+    instead = f"next {_at(change.next_ms, tz)} instead of {_at(change.nominal_ms, tz)}"
+    return f"its zone's rules changed ({change.why}): {instead}"
+
+
 def _fired(change: Change, tz: str, context: str) -> str:
     late_ms, mark = max(change.late_ms or 0.0, 0.0), ""
     if change.why.startswith("waits for "):
@@ -203,6 +208,10 @@ def _run_again(change: Change, tz: str, _: str) -> str:
     return f"run {change.run_id}: {change.why or 'its worker died'}: pushed again, attempt {change.count}"
 
 
+def _released(change: Change, tz: str, _: str) -> str:
+    return f"run {change.run_id} waits no more for those before it, and is in its queue: {change.why}"
+
+
 def _restored(change: Change, tz: str, _: str) -> str:
     when = "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}"
     if change.why == "audit":
@@ -226,6 +235,7 @@ _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.FOUND: _found,
     What.PAUSED: _paused,
     What.RESUMED: _resumed,
+    What.REPLANNED: _replanned,
     What.FIRED: _fired,
     What.ENQUEUED: _enqueued,
     What.SKIPPED: _skipped,
@@ -237,6 +247,7 @@ _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.ENDED: _ended,
     What.RUN_ENDED: _run_ended,
     What.RUN_AGAIN: _run_again,
+    What.RELEASED: _released,
     What.RESTORED: _restored,
     What.PUSHED_AGAIN: _pushed_again,
     What.WITHDRAWN: _withdrawn,

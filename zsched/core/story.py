@@ -115,6 +115,7 @@ class _Teller:
         self._is_recurring = False
         self._put_us: int | None = None
         self._resumed_us: int | None = None
+        self._replanned_us: int | None = None
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """A line per change, and one for those that were left out."""
@@ -162,14 +163,16 @@ class _Teller:
             self._put_us, self._is_recurring = change.at_us, change.run_id is None
         elif what is What.RESUMED:
             self._resumed_us = change.at_us
+        elif what is What.REPLANNED:
+            self._replanned_us, self._is_recurring = change.at_us, True
         elif what is What.FOUND:
             self._is_recurring = self._is_recurring or change.run_id is None
         elif what is What.RESTORED:
             self._is_recurring = change.run_id is None
-        elif what in _ADVANCES and change.next_ms is not None:
+        elif (what in _ADVANCES and change.next_ms is not None) or (what is What.ENQUEUED and change.why == BACKFILL):
             self._is_recurring = True
-        is_of_run = what is What.ENQUEUED and change.why.startswith(("retry", BACKFILL))
-        if is_of_run or what in (*_OF_RUNS, What.PUSHED_AGAIN) or (what is What.QUARANTINED and change.run_id):
+        is_retry = what is What.ENQUEUED and change.why.startswith("retry")
+        if is_retry or what in (*_OF_RUNS, What.PUSHED_AGAIN) or (what is What.QUARANTINED and change.run_id):
             return  # of a run: the schedule is where it was
         if what in (What.CANCELLED, What.WITHDRAWN) or (what is What.ENQUEUED and not change.why):
             self.is_there = False  # what is enqueued takes the place of what waited
@@ -189,6 +192,9 @@ class _Teller:
         """It has to be there, not paused, and somebody has to lead; else it was held up behind others."""
         due_us = (change.nominal_ms or 0) * 1000
         put_us, resumed_us = self._put_us or 0, self._resumed_us or 0
+        replanned_us = self._replanned_us or 0
+        if replanned_us > max(due_us, put_us, resumed_us):
+            return f"its zone's new rules came only {self._at(replanned_us)}, when its time had passed"
         term_us = self._chronicle.terms.get(change.entry, 0)
         if term_us > max(due_us, put_us, resumed_us):
             since = "then" if max(put_us, resumed_us) <= due_us else self._at(max(put_us, resumed_us))
@@ -204,7 +210,7 @@ class _Teller:
 
 
 _OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # and a one-shot with it
-_OF_RUNS: Final = (What.RUN_ENDED, What.RUN_AGAIN)
+_OF_RUNS: Final = (What.RUN_ENDED, What.RUN_AGAIN, What.RELEASED)
 _LAST: Final = {
     What.FIRED: ": it fired",
     What.FOUND: ": it had fired",
@@ -212,6 +218,7 @@ _LAST: Final = {
     What.PUSHED_AGAIN: ": it was pushed again",
     What.RUN_ENDED: ": it had fired",
     What.RUN_AGAIN: ": it had fired",
+    What.RELEASED: ": it had fired",
     What.CANCELLED: ": it was cancelled",
     What.SKIPPED: ": its occurrence was skipped",
     What.EXPIRED: ": its occurrence was too late",

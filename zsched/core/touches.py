@@ -22,6 +22,8 @@ from zsched.core.log import (
     milliseconds,
     quarantined,
     reading,
+    released,
+    replanned,
     require_known,
     restored,
     text,
@@ -130,6 +132,11 @@ def _quarantine(entry: Entry, _: str) -> Iterator[Key]:
         yield id, ""
 
 
+def _replan(entry: Entry, _: str) -> Iterator[Key]:
+    for row in replanned(entry):
+        yield row.id, ""
+
+
 def _end(entry: Entry, _: str) -> Iterator[Key]:
     for row in ended(entry):
         id = schedule_of(row.run_id)
@@ -138,6 +145,12 @@ def _end(entry: Entry, _: str) -> Iterator[Key]:
 
 def _again(entry: Entry, _: str) -> Iterator[Key]:
     for row in again(entry):
+        id = schedule_of(row.run_id)
+        yield id, row.run_id[len(id) + 1 :]
+
+
+def _unblock(entry: Entry, _: str) -> Iterator[Key]:
+    for row in released(entry):
         id = schedule_of(row.run_id)
         yield id, row.run_id[len(id) + 1 :]
 
@@ -158,8 +171,10 @@ _KEYS: dict[str, Callable[[Entry, str], Iterator[Key]]] = {
     "cancel": _cancel,
     "pause": _of_id,
     "resume": _of_id,
+    "replan": _replan,
     "end": _end,
     "again": _again,
+    "unblock": _unblock,
     "merged": _nothing,
     "term": _nothing,
 }

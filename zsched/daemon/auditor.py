@@ -83,6 +83,7 @@ class Pass:
     repaired: int = 0
     said: int = 0
     overdue: list[tuple[int, str]] = field(default_factory=list)  # that should have fired, and wait; due ms, id
+    aside: int = 0  # that wait for room in their queues, which is no alarm
 
 
 class Auditor:
@@ -186,7 +187,8 @@ class Auditor:
             due_ms, id = min(done.overdue)
             done.alarms += 1
             if self._overdue != id:
-                count = len(done.overdue) if done.due <= _OLDEST else done.due  # a backlog: all that the archive has
+                is_backlog = done.due > _OLDEST and not done.aside  # then it is all that the archive has
+                count = done.due if is_backlog else len(done.overdue)
                 expected, found = f"fired {iso(due_ms)}", "waiting"
                 log.error(Event.OVERDUE.value, schedule_id=id, expected=expected, found=found, overdue=count)
             self._overdue = id
@@ -223,8 +225,11 @@ class Auditor:
             restoring = Restoring(self._wire, self._keys, recall.archive, "audit", 0)
         wrong = {alarm.id for alarm in alarms}
         waiting = [one.held for id in quiet if id not in wrong and (one := known[id]) is not None]
+        going.aside += sum(look.is_aside(held.id) for held in waiting)
         going.overdue += [
-            (held.due_ms or 0, held.id) for held in waiting if is_overdue(held, self._since_ms, look.now_ms)
+            (held.due_ms or 0, held.id)
+            for held in waiting
+            if is_overdue(held, self._since_ms, look.now_ms) and not look.is_aside(held.id)
         ]
         going.checked, going.now_ms = going.checked + len(ids), look.now_ms
         for id in quiet:

@@ -20,17 +20,19 @@ from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.answerer import Answerer
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.auditor import Auditor
+from zsched.daemon.chains import ChainKeeper
 from zsched.daemon.elector import Elector
 from zsched.daemon.lost import LostRuns
 from zsched.daemon.native import Native
+from zsched.daemon.replan import Replanner, ReplanningDispatch
 from zsched.daemon.tick import Tick, Ticker
 from zsched.daemon.tracker import Tracker
 from zsched.daemon.trimmer import Trimmer
 from zsched.daemon.waker import Waker
 from zsched.daemon.warden import Warden
+from zsched.daemon.zone_rules import installed
 from zsched.errors import RedisRefused, RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link
-from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease
 from zsched.storage.log import Log
@@ -52,6 +54,7 @@ class Session:
     server: Server
     elector: Elector
     ticker: Ticker
+    replanner: Replanner
     trimmer: Trimmer
 
 
@@ -62,13 +65,17 @@ class Daemon:
         self.id = uuid.uuid4().hex
         self._settings, self._link, self._clock = settings, link, clock or SystemClock()
         self._keys = Keys(settings.namespace)
+        self._zone_rules = installed()  # at the start: what a process has read of a zone it keeps
         self._waker = Waker(link, self._keys, self._clock)
         self._archiver = Archiver(settings, link, self._clock, self.id)
         self._answerer = Answerer(self._archiver, link, self._keys)
         tracker = Tracker(self._archiver, self._keys)
         lost = LostRuns(self._archiver, self._keys, tracker)
         auditor = Auditor(self._archiver, self._keys, self._clock)
-        self._warden = Warden(link, self._archiver, self._clock, [tracker.over, lost.over, auditor.over])
+        chains = ChainKeeper(self._keys, self._clock)
+        self._warden = Warden(
+            link, self._archiver, self._clock, [tracker.over, lost.over, auditor.over], without_archive=[chains.over]
+        )
         self._is_stopping = False
         self._trouble: str | None = None  # what was said last of Redis, until it is well
         self._pause_ms = _FIRST_PAUSE_MS
@@ -117,11 +124,12 @@ class Daemon:
             server = Server.of(wire)
             lease = Lease(wire, self._keys, server, self._clock, self.id, settings.lease_ms)
             elector = Elector(lease, self._clock, settings.renew_ms)
-            dispatch = Dispatch(wire, self._keys)
+            replanner = Replanner(wire, self._keys, self._zone_rules, self._clock)
+            dispatch = ReplanningDispatch(wire, self._keys, replanner)
             native = Native(NativeJobs(wire, self._keys), self._settings.rq.native, self._clock)
-            ticker = Ticker(dispatch, native, settings, self._clock)
+            ticker = Ticker(dispatch, native, settings, self._clock, self._settings.runs_per_second)
             trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
-            yield Session(server, elector, ticker, trimmer)
+            yield Session(server, elector, ticker, replanner, trimmer)
 
     def _serve(self, session: Session) -> None:
         """Lead whenever possible, until stopped or until the connection is lost."""
@@ -165,12 +173,14 @@ class Daemon:
                 session.trimmer.trim_if_due(elector.term, renewed_at_ms)
             try:
                 tick = ticker.tick(elector.term)
+                has_moved = session.replanner.step_if_free(elector.term, tick)
             except RedisRefused as error:  # out of memory, a key of ours of a wrong type: lead on, it may be mended
                 self._say_once("redis_refused", str(error))
-                tick = Tick(wait_ms=_REFUSED_PAUSE_MS)
+                tick, has_moved = Tick(wait_ms=_REFUSED_PAUSE_MS), False
             else:
                 self._say_well()
-            self._sleep(tick, elector.ms_until_renewal())
+            if not has_moved:
+                self._sleep(tick, elector.ms_until_renewal())
 
     def _sleep(self, tick: Tick, renewal_ms: float) -> None:
         most_ms = min(renewal_ms, self._settings.daemon.idle_ms)

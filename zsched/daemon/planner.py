@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from zsched.core.policy import ON_TIME_MS, CatchUp, Plan, Policy, plan
+from zsched.core.policy import CatchUp, Plan, Policy, plan
 from zsched.core.triggers import TriggerKind, TriggerSpec, build
-from zsched.storage.dispatch import DueRecurring, PlannedRun
+from zsched.storage.dispatch import DueRecurring, PlannedRun, told
 
 _REMEMBERED = 100_000  # (rule, policies, nominal time); each is about 250 bytes
 
@@ -28,9 +28,14 @@ class Planned:
 
 
 class _Known(NamedTuple):
-    """A plan that holds up to ``until_ms``: then another occurrence is due, or this one is too late."""
+    """
+    A plan, and the same in Lua's words; it holds from ``from_ms``, when its occurrence was due, to ``until_ms``: then
+    another one is, or this one is too late.
+    """
 
     plan: Plan
+    told: bytes
+    from_ms: int
     until_ms: int
 
 
@@ -38,35 +43,36 @@ class Planner:
     """Plans with a memory; one per connection."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, bytes, bytes], _Known] = {}
+        self._known: dict[tuple[bytes, bytes | None, bytes], _Known] = {}
 
     def plan(self, due: Iterable[DueRecurring], now_ms: int) -> Planned:
         """Plan each; one bad schedule never stops the others."""
         planned = Planned()
         for one in due:
             try:
-                policy = _policy(one.policy or b"")
-                planned.good.append(PlannedRun(one, self._plan(one, policy, now_ms), policy))
+                known = self._known.get((one.trigger, one.policy, one.nominal_ms))
+                if known is None or not known.from_ms <= now_ms <= known.until_ms:
+                    known = self._plan(one, now_ms)
+                planned.good.append(PlannedRun(one, known.plan, known.told))
             except Exception as error:  # whatever a stored rule can make Python raise is that schedule's problem
                 reason = f"cannot be planned: {type(error).__name__}: {error}"[:300].replace("\n", " ")
                 planned.bad.append((one, reason.encode(errors="backslashreplace")))
         return planned
 
-    def _plan(self, due: DueRecurring, policy: Policy, now_ms: int) -> Plan:
-        key = (due.trigger, due.policy or b"", due.nominal_ms)
-        known = self._known.get(key)
-        if known is not None and now_ms <= known.until_ms:
-            return known.plan
-        spec, nominal_ms = _spec(due.trigger), int(due.nominal_ms)
+    def _plan(self, due: DueRecurring, now_ms: int) -> _Known:
+        spec, policy, nominal_ms = _spec(due.trigger), _policy(due.policy or b""), int(due.nominal_ms)
         made = plan(build(spec, int(due.anchor_ms)), nominal_ms, now_ms, policy, due.id.decode())
-        is_plain = made.fire_ms == nominal_ms and not made.passed and not spec.jitter_ms
-        if is_plain and spec.kind is TriggerKind.CRON and spec.count is None:
+        from_ms = nominal_ms if made.fire_ms is None else made.fire_ms
+        until_ms = from_ms + policy.patience_ms
+        if made.next_ms is not None:
+            until_ms = min(until_ms, made.next_ms - 1)
+        known = _Known(made, told(made, policy), from_ms, until_ms)
+        is_shared = spec.kind is TriggerKind.CRON and spec.count is None and not spec.jitter_ms
+        if is_shared and made.fire_ms is not None and (policy.catch_up is not CatchUp.ALL or not made.passed):
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            late_ms = nominal_ms + (ON_TIME_MS if policy.catch_up is CatchUp.NONE else policy.catch_up_window_ms)
-            until_ms = late_ms if made.next_ms is None else min(late_ms, made.next_ms - 1)
-            self._known[key] = _Known(made, until_ms)
-        return made
+            self._known[due.trigger, due.policy, due.nominal_ms] = known
+        return known
 
 
 @lru_cache(maxsize=50_000)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -60,8 +60,17 @@ class Tick:
 class Ticker:
     """The passes of one connection's terms; keeps batch sizes, plans and the server's clock."""
 
-    def __init__(self, dispatch: Dispatch, native: Native, settings: DaemonSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        native: Native,
+        settings: DaemonSettings,
+        clock: Clock,
+        limits: Mapping[str, float] | None = None,
+    ) -> None:
+        """*limits*: by queue, the most runs per second that fire."""
         self._dispatch, self._native, self._clock = dispatch, native, clock
+        self._limits, self._is_limited = limits or {}, False  # whether Redis has them, in this term
         self._patience_ms = settings.overlap_patience_s * 1000
         self._fire_batch = Batch(settings.batch_max, settings.script_target_ms)
         self._advance_batch = Batch(max(int(settings.batch_max * _ADVANCE_SHARE), 1), settings.script_target_ms)
@@ -72,6 +81,7 @@ class Ticker:
         """A term was won: its reply is the first look at the server's clock."""
         self.observe(term.now_ms, term.trusted_until_ms - term.lease_ms)
         self._native.begin()
+        self._is_limited = False
 
     def end(self, term: Term) -> None:
         """The daemon stops while its term is on. Raises RedisUnavailable."""
@@ -88,6 +98,9 @@ class Ticker:
         unsteady_ms = self._server_clock.steady_in_ms()
         if unsteady_ms:
             return Tick(wait_ms=unsteady_ms)
+        if not self._is_limited:
+            self._dispatch.limit(term, self._limits)
+            self._is_limited = True
         sent_ms = self._clock.monotonic_ms()
         fired = self._dispatch.fire(term, self._server_clock.window(), self._fire_batch.size)
         self.observe(fired.now_ms, sent_ms)

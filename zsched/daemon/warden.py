@@ -1,9 +1,9 @@
 """
 The warden: a thread beside the daemon's that does what a leader does besides firing, from what its archive knows.
 
-The daemon hands it the term; it opens a wire of its own and does its chores in turn, each in small steps, while
-the archive follows. Nothing that fires waits for it. What it writes goes through leader's scripts, so a term that
-is over stops it (the fence), and it waits for the next one.
+The daemon hands it the term; it opens a wire of its own and does its chores in turn, each in small steps: those that
+need the archive while it follows, the others always. Nothing that fires waits for it. What it writes goes through
+leader's scripts, so a term that is over stops it (the fence), and it waits for the next one.
 
 The fence compares ``meta.server`` with the server on which the term was won. That says nothing of the server at the
 other end of *this* wire: a replica that was promoted a moment ago holds the same meta and the same lease. So the
@@ -53,10 +53,21 @@ class Chore(Protocol):
 
 
 class Warden:
-    """Does chores from ``start`` to ``stop``, while the daemon is ``serving`` a term and the archive follows."""
+    """
+    Does *chores* from ``start`` to ``stop``, while the daemon is ``serving`` a term and the archive follows; and those
+    *without_archive* whether it does or not.
+    """
 
-    def __init__(self, link: Link, archiver: Archiver, clock: Clock, chores: Sequence[Callable[[Wire], Chore]]) -> None:
-        self._link, self._archiver, self._clock, self._makers = link, archiver, clock, chores
+    def __init__(
+        self,
+        link: Link,
+        archiver: Archiver,
+        clock: Clock,
+        chores: Sequence[Callable[[Wire], Chore]],
+        without_archive: Sequence[Callable[[Wire], Chore]] = (),
+    ) -> None:
+        self._link, self._archiver, self._clock = link, archiver, clock
+        self._makers, self._needing = (*without_archive, *chores), len(without_archive)  # these need it, from there on
         self._term: Term | None = None
         self._changing = threading.Lock()  # of the term
         self._is_stopping, self._news = False, threading.Event()
@@ -113,12 +124,10 @@ class Warden:
         next_ms = [self._clock.monotonic_ms()] * len(chores)
         self._say_well("warden")
         while not self._is_stopping and self._term is term:
-            if not self._archiver.is_healthy:
-                self._wait(_HEALTH_MS)
-                continue
+            is_healthy = self._archiver.is_healthy
             for number, chore in enumerate(chores):
                 if self._clock.monotonic_ms() >= next_ms[number]:
-                    pause_ms = self._do(chore, term)
+                    pause_ms = self._do(chore, term) if is_healthy or number < self._needing else _HEALTH_MS
                     next_ms[number] = self._clock.monotonic_ms() + pause_ms
             self._wait(min(next_ms, default=float("inf")) - self._clock.monotonic_ms())
 

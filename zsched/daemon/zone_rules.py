@@ -1,9 +1,9 @@
 """
 The rules of the zones that this machine has: which version of the tz database ``zoneinfo`` reads, and from where.
 
-``zoneinfo`` looks for a zone in the folders of its path first (the system's, or those of PYTHONTZPATH), and only then in
-the package tzdata of PyPI: Debian's data shadows a newer package. So the first folder that has zones says which version
-counts. A process keeps the zones that it has read, so what counts for it is what was there when it started.
+``zoneinfo`` looks for a zone in the folders of its path first (the system's, or those of PYTHONTZPATH), and only then
+in the package tzdata of PyPI: Debian's data shadows a newer package. So the first folder that has zones says which
+version counts. A process keeps the zones that it has read, so what counts for it is what was there when it started.
 
 Not guaranteed: that all zones are of that version, where the folders of the path are of several, or where the data is
 exchanged under a running process: it reads a zone when that is first asked for.

@@ -1,1 +1,16 @@
-""
+"""
+Schedules as a file: reading one, comparing it with Redis, putting the difference, and writing one.
+
+A file says which recurring schedules there are, and owns them: ``managed_by`` of each is the file's ``owner``, and a
+schedule of another owner is never touched. What stands in the file is checked as a whole before anything is written,
+and every complaint names its line.
+
+Reading order: ``reading`` (what may stand in a file), ``lines`` (where it stood), ``applying`` (what becomes of it),
+``difference`` (what changes, as people read it), ``toml`` and ``writing`` (the way back).
+"""
+
+from zsched.files.applying import Application, Applied, Step
+from zsched.files.reading import Complaint, Entry, ScheduleFile, read
+from zsched.files.writing import Written, write
+
+__all__ = ["Application", "Applied", "Complaint", "Entry", "ScheduleFile", "Step", "Written", "read", "write"]

@@ -16,7 +16,7 @@ lost in the middle, what was put stays. Applying the same file again goes on fro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from zsched.client import Client
@@ -152,10 +152,7 @@ class Application:
         pauses = _pausing(entry, held, writes)
         if pauses is not None and held is not None:
             found += (Change("paused", str(not pauses).lower(), str(pauses).lower()),)
-        if held is None:
-            outcome = CREATED
-        else:
-            outcome = UPDATED if writes or pauses is not None else UNCHANGED
+        outcome = CREATED if held is None else UPDATED if writes or pauses is not None else UNCHANGED
         return Step(entry, outcome, found, definition, held, writes, pauses)
 
     def _refuse_others(self, held: Held) -> None:
@@ -194,9 +191,7 @@ class Application:
         elif step.pauses is False:
             resumed = self._client.resume(id)
             next_ms = next_ms if resumed is None else resumed.next_ms
-        return Step(
-            step.entry, step.outcome, step.changes, step.definition, step.held, step.writes, step.pauses, next_ms
-        )
+        return replace(step, next_ms=next_ms)
 
     def _is_removed(self, id: str) -> bool:
         """Cancel *id*, if it is still the file's."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -59,11 +59,11 @@ def changes(old: Held, new: Held) -> Iterator[Change]:
     """What a put of *new* changes in *old*."""
     before, after = told(old), told(new)
     for name in dict.fromkeys((*after, *before)):
-        if old.unreadable and name in ("args", "kwargs", "meta") and name not in before:
-            if name in after:
-                yield Change(name, f"? ({old.unreadable})", _shown(after[name]))
-        elif not is_same(before.get(name), after.get(name)):
-            yield Change(name, _shown(before.get(name)), _shown(after.get(name)))
+        one, other = before.get(name), after.get(name)
+        if old.unreadable and one is None:
+            yield Change(name, f"? ({old.unreadable})", _shown(other))
+        elif not (is_same(one, other) or (isinstance(one, datetime) and one == other)):  # an instant, whatever the zone
+            yield Change(name, _shown(one), _shown(other))
 
 
 def _plain(name: str, value: Any, tz: str) -> Any:
@@ -78,7 +78,8 @@ def _plain(name: str, value: Any, tz: str) -> Any:
     if isinstance(value, datetime) and name in ("starts", "ends"):
         local = value.astimezone(zone(tz))
         offset = local.utcoffset() or timedelta()
-        return value if offset % timedelta(minutes=1) else local  # TOML has no seconds in an offset
+        said = value if offset % timedelta(minutes=1) else local  # TOML has no seconds in an offset
+        return datetime.fromisoformat(said.isoformat())  # all that TOML keeps of a zone
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -87,18 +88,12 @@ def _shown(value: Any) -> str | None:
     if value is None or (isinstance(value, str) and value.isprintable()):
         return value
     try:
-        return toml_text(_fixed(value))
+        return toml_text(value)
     except ValueError:
         try:
             return json.dumps(value, ensure_ascii=False)
         except (TypeError, ValueError, RecursionError):
             return repr(value)
-
-
-def _fixed(value: Any) -> Any:
-    """An instant with its offset alone, which is all that TOML keeps of a zone."""
-    from_zone = isinstance(value, datetime) and value.utcoffset() is not None
-    return datetime.fromisoformat(value.isoformat()) if from_zone else value
 
 
 def _cut(text: str | None) -> str:

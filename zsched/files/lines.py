@@ -21,6 +21,7 @@ _TOKEN: Final = re.compile(
 )
 
 
+_BARE: Final = re.compile(r"[\w.-]+[ \t]*", re.ASCII)  # most names: no quotes, no spaces around the dots
 _OPENING: Final = frozenset("[{")
 _CLOSING: Final = frozenset("]}")
 
@@ -69,6 +70,8 @@ class Lines:
 
 def _path(name: str) -> Path:
     """The parts of a dotted name: ``a."b.c"`` is a and b.c."""
+    if _BARE.fullmatch(name):
+        return tuple(name.strip().split("."))
     path: list[str] = []
     inner: object = tomllib.loads(f"{name} = 0")
     while isinstance(inner, dict):

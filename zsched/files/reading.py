@@ -44,7 +44,7 @@ _TIMES: Final = ("starts", "ends")
 JSON_KEYS: Final = ("args", "kwargs", "meta")  # options that may be given as JSON text, under their name and _json
 
 _TOP: Final = ("owner", "defaults", "schedules")
-_REFUSED: Final = {
+REFUSED: Final = {
     "id": ("the table's name is the id", "write [schedules.<id>]"),
     "managed_by": ("the file owns its schedules", "write owner = at the top of the file"),
     "if_exists": ("a file says what is to be", "leave it out"),
@@ -52,13 +52,11 @@ _REFUSED: Final = {
     "allow_past": ("it belongs to one time, and these recur", "leave it out"),
 } | dict.fromkeys(
     ("at", "after"),
-    (
-        "a time of its own passes, and the next apply would meet it in the past",
-        "use zsched add, or starts= and count=1",
-    ),
+    ("its time passes, and the next apply would meet it in the past", "use zsched add, or a rule with count = 1"),
 )
 _NOT_SHARED: Final = ("func", *TRIGGERS)
 _RULES: Final = tuple(kind.value for kind in TriggerKind)
+_ONE_RULE: Final = f"give exactly one of {', '.join(_RULES)}"
 _FAR: Final = LONGEST_MS // 1000  # seconds; as ``every`` it stands in for a bad rule, and nothing is too long for it
 # Options that are judged together: what is said of one, when another of them is bad, may be wrong.
 _TOGETHER: Final = (
@@ -195,10 +193,11 @@ class _Reading:
             problem = "there is none" if "func" not in table else f"{func!r} is not a dotted path"
             self._complain((*path, "func"), f'func: {problem}; give one such as "app.tasks.digest"')
             func = None
+        if "at" in table or "after" in table:  # complained of already
+            options.setdefault("every", _FAR)
         rules = [name for name in _RULES if name in options]
-        if len(rules) != 1:
-            problem = "more than one rule" if rules else "no rule"
-            self._complain(path, f"{' and '.join(rules) or 'cron'}: {problem}; give exactly one of {', '.join(_RULES)}")
+        if len(rules) > 1:
+            self._complain(path, f"{' and '.join(rules)}: more than one rule; {_ONE_RULE}")
             options = {name: value for name, value in options.items() if name not in rules} | {"every": _FAR}
         definition = self._definition(path, func, {**options, "id": id, "managed_by": owner or "unknown"})
         if definition is None or len(self._complaints) > before:
@@ -213,8 +212,11 @@ class _Reading:
                 definition = self._check(func, options)
             except InvalidSchedule as error:
                 is_good, field = False, "func" if error.field == func else error.field
-                self._complain(self._place(path, field), str(error))
-                if field == "func":
+                has_no_rule = field == "at" and not any(name in options for name in _RULES)  # nor has its typed task
+                self._complain(self._place(path, field), f"no rule; {_ONE_RULE}" if has_no_rule else str(error))
+                if has_no_rule:
+                    options["every"] = _FAR
+                elif field == "func" and func is not None:
                     func = None
                 elif not _take_out(options, field):
                     return None
@@ -229,8 +231,8 @@ class _Reading:
         options: dict[str, Any] = {}
         for key, value in table.items():
             name = key.removesuffix("_json") if key.removesuffix("_json") in JSON_KEYS else key
-            if key in _REFUSED:
-                problem, remedy = _REFUSED[key]
+            if key in REFUSED:
+                problem, remedy = REFUSED[key]
                 self._complain((*path, key), f"{key}: {problem}; {remedy}")
                 continue
             if name != key and name in table:

@@ -56,7 +56,7 @@ def json_text(value: Any) -> str:
         raise ValueError(f"JSON cannot say it: {error}") from None
     if not is_same(read, value):
         raise ValueError(f"JSON would make {read!r} of it"[:200])
-    return toml_text(text)
+    return toml_text(text) if "'" in text else f"'{text}'"  # ASCII without control characters, as json writes it
 
 
 def _text(value: Any) -> str:

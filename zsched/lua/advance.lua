@@ -5,9 +5,9 @@
 --        token expected_server        this term's
 --        lease_ms clock_from_ms clock_until_ms   as in fire
 --        patience_ms                  a run that waits longer than this no longer counts for overlap
---        ...   a text per schedule, words by single spaces: id, lane, due ms, version, nominal ms or - (none fires), when
---              that is due, overlap policy, most runs that wait, next nominal ms or -, when that is due, and what is
---              recorded of those that passed: "<why>:<first ms>:<last ms>:<count>" by commas, or -
+--        ...   a text per schedule, words by single spaces: id, word of lib/lanes, due ms, version, nominal ms or -
+--              (none fires), when that is due, overlap policy, most runs that wait, next nominal ms or -, when that is
+--              due, and what is recorded of those that passed: "<why>:<first ms>:<last ms>:<count>" by commas, or -
 -- RETURNS  OK, now ms, then per schedule a word: fired deferred uncertain skipped overlap expired passed duplicate
 --          changed quarantined
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
@@ -28,10 +28,11 @@ lease_ms, clock_from_ms, clock_until_ms, patience_ms = tonumber(lease_ms), tonum
 -- include lib/iso.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/lanes.lua
 
 local HEARTBEAT_MS = 120000  -- RQ workers beat at least every 90 s; a killed one leaves `started` for ever
-local lane_keys = {high = due_high_key, normal = due_normal_key, low = due_low_key}
 local silent_before, waits_before = iso(now_ms - HEARTBEAT_MS), iso(now_ms - patience_ms)
+-- include lib/chain.lua
 -- include lib/overlap.lua
 
 local IS_PUSHED = {fired = true, uncertain = true, deferred = true}
@@ -48,28 +49,24 @@ local function decide(one, template, schedule)
   if is_doubtful and string.find(flags, 's', 1, true) then
     return 'skipped'
   end
-  local verdict, why = overlapping(one.id, one.mode, one.limit, schedule[2])
+  local verdict, why, before = overlapping(one, schedule[2])
   if verdict == 'overlap' then
     return 'overlap', why
-  elseif verdict == 'deferred' then
-    local problem = defer_problem(one.run, one.queue, why)
-    if problem then
-      return 'quarantined', problem
-    end
-    return is_doubtful and 'uncertain' or 'deferred', why, deadline_ms, why
+  elseif verdict == 'broken' then
+    return 'quarantined', why
   end
-  return is_doubtful and 'uncertain' or 'fired', why, deadline_ms
+  return is_doubtful and 'uncertain' or verdict == 'free' and 'fired' or 'deferred', why, deadline_ms, before
 end
 
 local reply, moves, lines, bad = {'OK', now_ms}, {}, {}, {}
 for i = 10, #ARGV do
-  local id, lane, due_ms, planned_version, nominal_ms, run_due_ms, mode, limit, next_nominal_ms, next_due_ms, passed =
+  local id, word, due_ms, planned_version, nominal_ms, run_due_ms, mode, limit, next_nominal_ms, next_due_ms, passed =
     string.match(ARGV[i], PLANNED)
-  local one = {id = id, lane = lane, nominal_ms = nominal_ms, run_due_ms = run_due_ms, mode = mode, limit = tonumber(limit),
-    due_ms = due_ms, next_nominal_ms = next_nominal_ms, next_due_ms = next_due_ms, run = id .. '-' .. nominal_ms .. run_suffix}
+  local one = {id = id, lane = lane_of(word), key = key_of(word), due_ms = due_ms, nominal_ms = nominal_ms,
+    run_due_ms = run_due_ms, mode = mode, limit = tonumber(limit), next_nominal_ms = next_nominal_ms, next_due_ms = next_due_ms, run = id .. '-' .. nominal_ms .. run_suffix}
   local schedule = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'last', 'flags')
   local template = redis.pcall('HMGET', template_prefix .. id, 'origin', 'zs_expires')
-  local queue, score = template[1], redis.call('ZSCORE', lane_keys[lane], id)
+  local queue, score = template[1], redis.call('ZSCORE', one.key, id)
   if score ~= due_ms or schedule[1] ~= planned_version then
     one.word = 'changed'
   elseif type(queue) ~= 'string' then
@@ -81,10 +78,10 @@ for i = 10, #ARGV do
   elseif redis.call('EXISTS', 'rq:job:' .. one.run) == 1 then
     one.word = 'duplicate'
   else
-    one.queue = queue
-    one.word, one.why, one.deadline_ms, one.behind = decide(one, template, schedule)
-    if IS_PUSHED[one.word] and not one.behind then
-      push(queue, one.run, schedule[3] and string.find(schedule[3], 'f', 1, true))
+    one.queue, one.at_front = queue, schedule[3] and string.find(schedule[3], 'f', 1, true)
+    one.word, one.why, one.deadline_ms, one.before = decide(one, template, schedule)
+    if IS_PUSHED[one.word] and not one.before then
+      push(queue, one.run, one.at_front)
     end
   end
   reply[#reply + 1] = one.word
@@ -107,9 +104,9 @@ local now_iso, now_text = iso(now_ms), string.format('%.0f', now_ms)
 local function start(one)
   local job_key = 'rq:job:' .. one.run
   redis.call('COPY', template_prefix .. one.id, job_key)
-  if one.behind then
+  if one.before then
     redis.call('HSET', job_key, 'created_at', now_iso)
-    defer(one.run, one.queue, one.behind)
+    defer(one.run, one.queue, one.before, one.at_front)
   else
     redis.call('HSET', job_key, 'created_at', now_iso, 'enqueued_at', now_iso)
   end
@@ -120,7 +117,7 @@ local function start(one)
     set_deadline(one.run, one.deadline_ms)
   end
   if one.mode == 'cancel_previous' then
-    cancel_previous(one.id)
+    chains[one.id] = cancel(chains[one.id])
   end
   if chains[one.id] then
     follow(one.id, one.mode, one.run)
@@ -135,7 +132,7 @@ for _, one in ipairs(moves) do
     start(one)
   end
   if one.next_due_ms == '-' then
-    redis.call('ZREM', lane_keys[one.lane], one.id)
+    redis.call('ZREM', one.key, one.id)
     redis.call('HDEL', schedule_key, 'nominal')
     redis.call('HSET', schedule_key, 'ended_at', now_text)
     if is_pushed then
@@ -143,6 +140,9 @@ for _, one in ipairs(moves) do
     end
   else
     local lane = returning[one.lane]
+    if one.key ~= lane_keys[one.lane] then
+      redis.call('ZREM', one.key, one.id)
+    end
     lane[#lane + 1] = one.next_due_ms
     lane[#lane + 1] = one.id
     if is_pushed then
@@ -159,7 +159,7 @@ for lane, members in pairs(returning) do
 end
 push_all()
 for _, one in ipairs(bad) do
-  redis.call('ZREM', lane_keys[one.lane], one.id)
+  redis.call('ZREM', one.key, one.id)
   redis.call('HSET', quarantine_key, one.id, table.concat({one.lane, one.due_ms, now_text, one.why}, ' '))
 end
 if #ends > 0 then

@@ -1,6 +1,6 @@
 -- backfill: push runs of a recurring schedule for occurrences that passed without one.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule template rq_queues op
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule template rq_queues op deadlines
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        id
 --        planned_version  of the schedule as it was read; its rule says which occurrences there were
@@ -14,7 +14,7 @@
 -- tells of it, as in retry. They go to the back of their queue, whatever the schedule's at_front, overlap and catch_up
 -- say; their deadline counts from now. The schedule stays as it is: its next occurrence, and which run was its last.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, schedule_key, template_key, rq_queues_key, op_key = unpack(KEYS)
+  recurring_key, wake_key, schedule_key, template_key, rq_queues_key, op_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, planned_version, keep_op_ms = unpack(ARGV, 1, 6)
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/meta.lua
@@ -70,11 +70,10 @@ end
 append('backfill', {'id', id, 'runs', table.concat(runs, ' ')})
 local now_iso = iso(now_ms)
 for _, run in ipairs(runs) do
-  local job_key = 'rq:job:' .. run
-  redis.call('COPY', template_key, job_key)
-  redis.call('HSET', job_key, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso)
+  redis.call('COPY', template_key, 'rq:job:' .. run)
+  redis.call('HSET', 'rq:job:' .. run, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso)
   if expires_ms then
-    set_deadline(job_key, now_ms + expires_ms)
+    set_deadline(run, now_ms + expires_ms)
   end
   push(queue, run)
 end

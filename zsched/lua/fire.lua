@@ -1,14 +1,14 @@
 -- fire: move due one-shots to their RQ queues; answer the due recurring ones for Python to plan.
 --
--- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues deadlines
--- ARGV   schedule_prefix run_suffix   as in keys.py
+-- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues deadlines limits
+-- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        token expected_server        this term's
 --        lease_ms                     the lease's length
 --        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
 --        limit                        most schedules looked at
 -- RETURNS  OK, now ms, next due ms after this batch or '', number looked at, number pushed, lists of
 --          skipped, expired, cancelled and quarantined as in LOGS, number uncertain, and the due recurring
---          schedules, each a list: id, lane, due ms, version, trigger, anchor, nominal, policy
+--          schedules, each a list: id, word of lib/lanes, due ms, version, trigger, anchor, nominal, policy
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   fire: runs = run ids pushed · uncertain = those of them that a lost history may have pushed ·
 --        skipped = uncertain and on_uncertain=skip · expired = later than their deadlines ·
@@ -16,9 +16,12 @@
 --
 -- Leaving the ZSET is the exactly-once; no payload is read. A waiting one-shot's `zs` says all that
 -- is special about it: "1" nothing, f = at the front, s = skip when uncertain, e = it has a deadline.
+--
+-- What is due and finds no room in its queue (lib/room.lua) stands aside, so that it is never in front of others, and
+-- is looked at before its lane when there is room again. That is no change of the schedule, so nothing is logged.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
-  rq_queues_key, deadlines_key = unpack(KEYS)
-local schedule_prefix, run_suffix, token, expected_server, lease_ms, clock_from_ms, clock_until_ms,
+  rq_queues_key, deadlines_key, limits_key = unpack(KEYS)
+local schedule_prefix, template_prefix, run_suffix, token, expected_server, lease_ms, clock_from_ms, clock_until_ms,
   limit = unpack(ARGV)
 lease_ms, clock_from_ms, clock_until_ms, limit = tonumber(lease_ms), tonumber(clock_from_ms),
   tonumber(clock_until_ms), tonumber(limit)
@@ -28,12 +31,14 @@ lease_ms, clock_from_ms, clock_until_ms, limit = tonumber(lease_ms), tonumber(cl
 -- include lib/iso.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/lanes.lua
+-- include lib/room.lua
 
 local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of a foreign hand, and no integer
 
 local runs, job_keys = {}, {}  -- what is pushed, and where its hash is
 local uncertain, skipped, expired, cancelled, quarantined, recurring = {}, {}, {}, {}, {}, {}
-local marked, deadlines, dropped, bad, leaving = {}, {}, {}, {}, {}
+local marked, deadlines, dropped, bad, leaving, stepping = {}, {}, {}, {}, {}, {}
 local pcall = redis.pcall
 
 local function take(run, job_key, queue, at_front)
@@ -42,8 +47,21 @@ local function take(run, job_key, queue, at_front)
   push(queue, run, at_front)
 end
 
--- What is not a plain waiting one-shot. True when it leaves the lane; second value: why it is quarantined.
-local function take_special(id, lane, due_ms, run, job_key, job)
+-- Its queue has no room: it waits aside. True when it is not there yet.
+local function step_aside(id, word, due_ms, queue)
+  local to = lane_of(word) .. ':' .. queue
+  local members = stepping[to] or {}
+  if to ~= word then
+    stepping[to] = members
+    members[#members + 1] = due_ms
+    members[#members + 1] = id
+  end
+  return to ~= word
+end
+
+-- What is not a plain waiting one-shot of an unlimited queue. True when it leaves the ZSET that *word* names; second
+-- value: why it is quarantined.
+local function take_special(id, word, due_ms, run, job_key, job)
   local queue, status, flags = job[1], job[2], job[3]
   if job.err or not flags or status ~= 'scheduled' then
     if not string.find(id, '^[%w_-]+$') then  -- of a foreign hand; rows of advance are split at spaces
@@ -51,7 +69,12 @@ local function take_special(id, lane, due_ms, run, job_key, job)
     end
     local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal', 'policy')
     if schedule[1] and string.match(schedule[1], '^%d+%-%d+$') then
-      recurring[#recurring + 1] = {id, lane, due_ms, unpack(schedule, 1, 5)}
+      queue = is_limited and pcall('HGET', template_prefix .. id, 'origin')
+      if room[queue] == 0 then
+        return step_aside(id, word, due_ms, queue)
+      end
+      spend(queue)
+      recurring[#recurring + 1] = {id, word, due_ms, unpack(schedule, 1, 5)}
       return false
     elseif flags and not job.err then
       cancelled[#cancelled + 1] = run .. '=' .. tostring(status)
@@ -76,6 +99,10 @@ local function take_special(id, lane, due_ms, run, job_key, job)
     dropped[#dropped + 1] = job_key
     return true
   end
+  if room[queue] == 0 then
+    return step_aside(id, word, due_ms, queue)
+  end
+  spend(queue)
   take(run, job_key, queue, string.find(flags, 'f', 1, true))
   deadlines[run] = deadline_ms
   if is_uncertain then
@@ -85,23 +112,24 @@ local function take_special(id, lane, due_ms, run, job_key, job)
   return true
 end
 
-local lanes = {{'high', due_high_key}, {'normal', due_normal_key}, {'low', due_low_key}}
 local looked = 0
-for _, lane in ipairs(lanes) do
-  local name, lane_key, gone = lane[1], lane[2], {}
-  local due = looked < limit
-    and redis.call('ZRANGEBYSCORE', lane_key, '-inf', now_ms, 'WITHSCORES', 'LIMIT', 0, limit - looked) or {}
+
+-- Take what is due in one ZSET, at most *most*, past the first *passed*; how many were looked at.
+local function look_at(word, most, passed)
+  local key, name = key_of(word), lane_of(word)
+  local gone = leaving[key] or {}
+  local due = redis.call('ZRANGEBYSCORE', key, '-inf', now_ms, 'WITHSCORES', 'LIMIT', passed, most)
   local is_doubtful = due[2] and tonumber(due[2]) <= doubt_ms  -- the oldest, so perhaps others
   for i = 1, #due, 2 do
     local id, due_ms = due[i], due[i + 1]
     local run = id .. '-' .. due_ms .. run_suffix
     local job_key = 'rq:job:' .. run
     local job = pcall('HMGET', job_key, 'origin', 'status', 'zs')
-    if job[3] == '1' and job[2] == 'scheduled' and not is_doubtful and queue_accepts(job[1]) then
+    if job[3] == '1' and job[2] == 'scheduled' and not is_doubtful and not room[job[1]] and queue_accepts(job[1]) then
       take(run, job_key, job[1], false)
       gone[#gone + 1] = id
     else
-      local leaves, problem = take_special(id, name, due_ms, run, job_key, job)
+      local leaves, problem = take_special(id, word, due_ms, run, job_key, job)
       if leaves then
         gone[#gone + 1] = id
       end
@@ -111,29 +139,60 @@ for _, lane in ipairs(lanes) do
       end
     end
   end
+  leaving[key] = #gone > 0 and gone or nil
   looked = looked + #due / 2
-  leaving[lane_key] = #gone > 0 and gone or nil
+  return #due / 2
 end
 
-if next(leaving) then
-  local fields = {}
-  local function field(name, values, separator)
-    if #values > 0 then
-      fields[#fields + 1] = name
-      fields[#fields + 1] = table.concat(values, separator)
+-- What stands aside of one lane and queue, as far as there is room: what expired there takes none.
+local function look_aside(word, queue)
+  local passed = 0
+  repeat
+    local most = math.min(room[queue] or 0, limit - looked)
+    local seen = most > 0 and look_at(word, most, passed) or 0
+    passed = passed + seen
+  until seen == 0
+end
+
+for _, lane in ipairs(lanes) do
+  for queue in pairs(room) do
+    if aside[lane .. ':' .. queue] then
+      look_aside(lane .. ':' .. queue, queue)
     end
   end
-  field('runs', runs, ' ')
-  field('uncertain', uncertain, ' ')
-  field('skipped', skipped, ' ')
-  field('expired', expired, ' ')
-  field('cancelled', cancelled, ' ')
-  field('quarantined', quarantined, '\n')
-  append('fire', fields)
-
-  for lane_key, gone in pairs(leaving) do
-    redis.call('ZREM', lane_key, unpack(gone))
+  if looked < limit then
+    look_at(lane, limit - looked, 0)
   end
+end
+
+local fields = {}
+local function field(name, values, separator)
+  if #values > 0 then
+    fields[#fields + 1] = name
+    fields[#fields + 1] = table.concat(values, separator)
+  end
+end
+field('runs', runs, ' ')
+field('uncertain', uncertain, ' ')
+field('skipped', skipped, ' ')
+field('expired', expired, ' ')
+field('cancelled', cancelled, ' ')
+field('quarantined', quarantined, '\n')
+if #fields > 0 then
+  append('fire', fields)
+end
+
+local AT_ONCE = 4000  -- texts of one command; unpack fails near 8,000
+for word, members in pairs(stepping) do
+  for first = 1, #members, AT_ONCE do
+    redis.call('ZADD', key_of(word), unpack(members, first, math.min(first + AT_ONCE - 1, #members)))
+  end
+  aside[word] = true
+end
+for key, gone in pairs(leaving) do
+  redis.call('ZREM', key, unpack(gone))
+end
+if #fields > 0 then
   local now_iso = iso(now_ms)
   local call = redis.call
   for n = 1, #runs do
@@ -154,15 +213,32 @@ if next(leaving) then
   end
 end
 
-local next_ms = ''
-if looked >= limit then
-  next_ms = now_ms
-else
-  for _, lane in ipairs(lanes) do
-    local head = redis.call('ZRANGEBYSCORE', lane[2], '(' .. string.format('%.0f', now_ms), LAST_MS, 'WITHSCORES', 'LIMIT', 0, 1)
-    if head[2] and (next_ms == '' or tonumber(head[2]) < next_ms) then
-      next_ms = tonumber(head[2])
-    end
+local next_ms = looked >= limit and now_ms or ''
+local function note_next(at_ms)
+  if next_ms == '' or at_ms < next_ms then
+    next_ms = at_ms
+  end
+end
+
+for word in pairs(aside) do
+  local head = redis.call('ZRANGE', key_of(word), 0, 0, 'WITHSCORES')
+  local queue, due_ms = string.match(word, ':(.*)$'), tonumber(head[2])
+  if not due_ms then
+    aside[word] = nil
+  elseif due_ms > now_ms then  -- the clock was set back
+    note_next(due_ms)
+  else
+    note_next(room[queue] == 0 and room_again_ms(queue) or now_ms)
+  end
+end
+if is_limited then
+  note_room()
+end
+for _, lane in ipairs(next_ms == now_ms and {} or lanes) do
+  local head = redis.call('ZRANGEBYSCORE', lane_keys[lane], '(' .. string.format('%.0f', now_ms), LAST_MS, 'WITHSCORES',
+    'LIMIT', 0, 1)
+  if head[2] then
+    note_next(tonumber(head[2]))
   end
 end
 return {'OK', now_ms, next_ms, looked, #runs, skipped, expired, cancelled, quarantined, #uncertain, recurring}

@@ -3,28 +3,29 @@
 -- KEYS   lease meta log due_high due_normal due_low quarantine
 -- ARGV   schedule_prefix              as in keys.py
 --        token expected_server        this term's
---        ...   per schedule: id, lane, due ms, version, reason
+--        ...   per schedule: id, word of lib/lanes, due ms, version, reason
 -- RETURNS  OK, now ms, number taken out  |  STALE  |  SERVER
 -- LOGS   quarantine: rows = lines "<id> <lane> <due ms> <reason>"
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key = unpack(KEYS)
 local schedule_prefix, token, expected_server = unpack(ARGV, 1, 3)
 -- include lib/meta.lua
 -- include lib/fence.lua
+-- include lib/lanes.lua
 
-local lane_keys = {high = due_high_key, normal = due_normal_key, low = due_low_key}
 local rows, taken = {}, {}
 for i = 4, #ARGV, 5 do
-  local id, lane, due_ms, planned_version, reason = unpack(ARGV, i, i + 4)
-  if redis.call('ZSCORE', lane_keys[lane], id) == due_ms
+  local id, word, due_ms, planned_version, reason = unpack(ARGV, i, i + 4)
+  local lane, key = lane_of(word), key_of(word)
+  if redis.call('ZSCORE', key, id) == due_ms
     and redis.call('HGET', schedule_prefix .. id, 'version') == planned_version then
     rows[#rows + 1] = table.concat({id, lane, due_ms, reason}, ' ')
-    taken[#taken + 1] = {id, lane, table.concat({lane, due_ms, string.format('%.0f', now_ms), reason}, ' ')}
+    taken[#taken + 1] = {id, key, table.concat({lane, due_ms, string.format('%.0f', now_ms), reason}, ' ')}
   end
 end
 if #rows > 0 then
   append('quarantine', {'rows', table.concat(rows, '\n')})
   for _, one in ipairs(taken) do
-    redis.call('ZREM', lane_keys[one[2]], one[1])
+    redis.call('ZREM', one[2], one[1])
     redis.call('HSET', quarantine_key, one[1], one[3])
   end
 end

@@ -45,7 +45,7 @@ for _, one in ipairs(moves) do
   local at = one.at
   redis.call('HSET', schedule_prefix .. one.id, 'nominal', one.nominal_ms)
   if at.place == 'due' then
-    redis.call('ZADD', lane_keys[at.lane], one.due_ms, one.id)
+    redis.call('ZADD', at.key, one.due_ms, one.id)
   else
     redis.call('HSET', paused_key, one.id, table.concat({at.lane, one.due_ms, at.since_ms, at.note}, ' '))
   end

@@ -11,6 +11,7 @@ from zsched.core.model import Priority
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
+from zsched.storage.limits import asides
 from zsched.storage.scripts import Scripts
 
 _SCANNED: Final = 200  # members in one reply, about
@@ -20,7 +21,7 @@ _SCANNED: Final = 200  # members in one reply, about
 class Look:
     """
     What one look told, at ``now_ms`` of the server, when the log ended with ``tail``. By id: ``places``, every one that
-    it is in; ``statuses``, RQ's of its waiting run, '' for none.
+    it is in, "<lane>:<queue>" where it stands aside; ``statuses``, RQ's of its waiting run, '' for none.
     """
 
     now_ms: int
@@ -28,6 +29,10 @@ class Look:
     tail: Position | None
     places: dict[str, list[str]]
     statuses: dict[str, str]
+
+    def is_aside(self, id: str) -> bool:
+        """Whether its queue has no room for it, by its limit: it is late as it should be."""
+        return any(":" in place for place in self.places[id])
 
     def is_held(self, term: Term) -> bool:
         """Whether nothing fires now; a hold further away was written before the clock jumped (lib/hold.lua)."""
@@ -62,14 +67,20 @@ class Audit:
     def ids(self) -> Iterator[list[str]]:
         """Ids in all places, in pages; some twice, and what moves meanwhile may be missed."""
         keys = self._keys
-        places = [("ZSCAN", keys.due(lane)) for lane in Priority]
-        for command, key in [*places, ("HSCAN", keys.paused()), ("HSCAN", keys.quarantine())]:
-            cursor: Any = b"0"
-            while True:
-                cursor, flat = self._wire.execute(command, key, cursor, "COUNT", _SCANNED)
-                yield [text(member) for member in flat[::2]]
-                if cursor == b"0":
-                    break
+        for lane in Priority:
+            yield from self._scan("ZSCAN", keys.due(lane))
+        for aside in asides(self._wire, keys):
+            yield from self._scan("ZSCAN", aside.key(keys))
+        yield from self._scan("HSCAN", keys.paused())
+        yield from self._scan("HSCAN", keys.quarantine())
+
+    def _scan(self, command: str, key: str) -> Iterator[list[str]]:
+        cursor: Any = b"0"
+        while True:
+            cursor, flat = self._wire.execute(command, key, cursor, "COUNT", _SCANNED)
+            yield [text(member) for member in flat[::2]]
+            if cursor == b"0":
+                return
 
 
 def _fence(term: Term) -> dict[str, Any]:

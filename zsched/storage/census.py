@@ -13,6 +13,7 @@ from zsched.core.run_id import RunId
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
+from zsched.storage.limits import asides
 from zsched.storage.scripts import Scripts
 
 _PAGE = 200  # schedules read by one script, runs by one pipeline
@@ -29,11 +30,14 @@ class Census:
 
     def ids(self) -> Iterator[str]:
         """
-        Ids of all schedules, some twice. One that moves while this runs may be missed: its move is in the log.
+        Ids of all schedules, some twice. One that moves while this runs may be missed: its move is in the log, or it
+        stepped aside from its lane, and what stands aside is read after the lanes.
         """
         keys = self._keys
         for lane in Priority:
             yield from self._scan("ZSCAN", keys.due(lane), 2)
+        for aside in asides(self._wire, keys):
+            yield from self._scan("ZSCAN", aside.key(keys), 2)
         yield from self._scan("HSCAN", keys.paused(), 2)
         yield from self._scan("HSCAN", keys.quarantine(), 2)
         yield from self._scan("SSCAN", keys.recurring(), 1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from zsched.core.log import Position
 from zsched.core.policy import Plan, Policy
+from zsched.core.replan import Move
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -27,8 +27,8 @@ class Window:
 
 class DueRecurring(NamedTuple):
     """
-    A recurring schedule that is due: where it stands and what its hash says of the rule. Bytes as Redis
-    holds them: a foreign hand may have written anything.
+    A recurring schedule that is due: where it stands ("<lane>", or "<lane>:<queue>" if it stood aside) and what its
+    hash says of the rule. Bytes as Redis holds them: a foreign hand may have written anything.
     """
 
     id: bytes
@@ -42,11 +42,11 @@ class DueRecurring(NamedTuple):
 
 
 class PlannedRun(NamedTuple):
-    """A schedule that is due, what becomes of it, and by which policies."""
+    """A schedule that is due, what becomes of it, and what advance.lua is told of that (``told``)."""
 
     due: DueRecurring
     plan: Plan
-    policy: Policy
+    told: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +128,23 @@ class Lost(NamedTuple):
     paused: list[str]
 
 
+class Replanned(NamedTuple):
+    """*before*: the version that all was planned by until now, '' if nobody said; *moved*: what was as it was seen."""
+
+    before: str
+    moved: list[Move]
+
+
 class Dispatch:
     """Leader's operations over the one wire that carries all of them. Every call raises Stale or ServerChanged."""
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._scripts = Scripts(wire, keys)
+
+    def limit(self, term: Term, per_second: Mapping[str, float]) -> None:
+        """Let *per_second* be the limits of queues from now on, and no others."""
+        rows = [text for queue, rate in per_second.items() for text in (queue, f"{rate:.12g}")]
+        self._scripts.call("limits", rows=rows, **_fence(term))
 
     def fire(self, term: Term, window: Window, limit: int) -> Fired | Stopped:
         """Push the due one-shots among the first *limit* due schedules; answer the recurring ones among them."""
@@ -160,10 +172,7 @@ class Dispatch:
         Fire planned occurrences and set the next ones. A word per schedule: fired, deferred, uncertain, skipped,
         overlap, expired, passed, duplicate, changed, quarantined.
         """
-        rows = [
-            b"%b %b %b %b %b" % (due.id, due.lane, due.due_ms, due.version, _tail(plan, policy))
-            for due, plan, policy in planned
-        ]
+        rows = [b"%b %b %b %b %b" % (due.id, due.lane, due.due_ms, due.version, told) for due, _, told in planned]
         reply = self._scripts.call("advance", patience_ms=patience_ms, rows=rows, **_guard(term, window))
         if isinstance(reply[0], str):
             return Stopped(reply[0], int(reply[1]), int(reply[2]) if len(reply) > 2 else None)
@@ -205,6 +214,16 @@ class Dispatch:
         reply = self._scripts.call("trim", first_kept=first_kept, limit=limit, silent_ms=_SILENT_MS, **_fence(term))
         return int(reply[0])
 
+    def replan(self, term: Term, tzdata: str, moves: Sequence[Move] = (), *, is_done: bool = False) -> Replanned:
+        """
+        Move what waits to where the zones' rules of version *tzdata* have it; *is_done*: all schedules are planned by
+        these now. Without *moves* it only asks.
+        """
+        rows = [each for move in moves for each in move]
+        reply = self._scripts.call("replan", tzdata=tzdata, is_done=int(is_done), rows=rows, **_fence(term))
+        words = zip(moves, reply[2:], strict=True)
+        return Replanned(shown(reply[1]), [move for move, word in words if word == b"moved"])
+
 
 def _fence(term: Term) -> dict[str, Any]:
     return {"token": term.token, "expected_server": term.server_id}
@@ -215,8 +234,7 @@ def _guard(term: Term, window: Window) -> dict[str, Any]:
     return _fence(term) | timing
 
 
-@lru_cache(maxsize=10_000)
-def _tail(plan: Plan, policy: Policy) -> bytes:
+def told(plan: Plan, policy: Policy) -> bytes:
     """What advance.lua is told of a plan."""
     times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.fire_ms, plan.due_ms))
     next_times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.next_ms, plan.next_due_ms))

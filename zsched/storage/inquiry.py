@@ -6,7 +6,7 @@ Every answer says which of the two it is, since when nothing is missing in it, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -94,20 +94,28 @@ class Inquiry:
     def ran(self, id: str, start_ms: int, end_ms: int) -> tuple[set[int], Source]:
         """
         The occurrences of schedule *id* in [start_ms, end_ms) that ran, by their nominal times; see ``core.backfill``.
+
+        An archive tells them part by part; parts may be of different archives, and each goes on in its own. What Redis
+        has behind its last entry, for it may be late, is read here.
+
+        Raises:
+            ArchiveError: an archive gives the same part again and again.
         """
         ran, read_to = set[int](), dict[str, int]()
-        while True:
-            answer, source = self._ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
-            if answer is None:
-                found, source = self._ran_by_log(id, start_ms, source.problem)
-                return {ms for ms in ran | found if start_ms <= ms < end_ms}, source
+        answer, source = self._ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
+        while answer is not None and answer["read_to"] is not None:
             ran.update(answer["ran"])
-            by, behind = answer["by"], answer["read_to"]
-            if behind is None:
-                return ran, source
-            if behind <= read_to.get(by, -1):
-                raise ArchiveError(f"the archive of {source.archive} does not get on in its history: ask again")
-            read_to[by] = behind  # parts may be of different archives: each goes on in its own
+            if answer["read_to"] <= read_to.get(answer["by"], -1):
+                raise ArchiveError(f"archive {source.archive} does not get on with its history: ask again")
+            read_to[answer["by"]] = answer["read_to"]
+            answer, source = self._ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
+        if answer is None:
+            told, source = self._ran_by_log(id, start_ms, source.problem)
+            ran.update(told)
+        else:
+            later = self._log.entries(f"({source.as_of}", _PAGE) if source.as_of else iter(())
+            ran.update(answer["ran"], self._told_ran(islice(later, _LOOKED_AT), id))
+        return {ms for ms in ran if start_ms <= ms < end_ms}, source
 
     def held(self, run_ids: Sequence[str]) -> dict[str, bool]:
         """Those of *run_ids* that RQ has, and whether each is over."""
@@ -197,15 +205,20 @@ class Inquiry:
                 break
         return lookback.found(), self._redis(oldest, problem)
 
-    def _ran_by_log(self, id: str, start_ms: int, problem: str) -> tuple[set[int], Source]:
-        """As ``ran``; no run is pushed before its time."""
-        ran = set[int]()
+    def _ran_by_log(self, id: str, start_ms: int, problem: str) -> tuple[list[int], Source]:
+        """As ``ran``, of any time; no run is pushed before its time."""
+        ran: list[int] = []
         oldest: Entry | None = None
         for oldest in self._back():
             if oldest.position.t_us < start_ms * 1000:
                 break
-            ran.update(ms for each in self._read(oldest) if each.id == id and (ms := ran_at(each)) is not None)
+            ran += self._told_ran([oldest], id)
         return ran, self._redis(oldest, problem)
+
+    def _told_ran(self, entries: Iterable[Entry], id: str) -> Iterator[int]:
+        """The occurrences of schedule *id* that ran by the word of *entries*."""
+        told = (ran_at(change) for entry in entries for change in self._read(entry) if change.id == id)
+        return (ms for ms in told if ms is not None)
 
     def _back(self, most: int = _LOOKED_AT) -> Iterator[Entry]:
         """The log from its end, as far as is looked."""

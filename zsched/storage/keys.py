@@ -33,7 +33,7 @@ class Keys:
         return f"{self.prefix}lease"
 
     def meta(self) -> str:
-        """HASH: gen, epoch, seq, server, hold, doubt, serializer, tzdata (all is planned by it); offset_ms in tests only."""
+        """HASH: gen, epoch, seq, server, hold, doubt, serializer, tzdata (version), aside; offset_ms in tests only."""
         return f"{self.prefix}meta"
 
     def log(self) -> str:
@@ -55,6 +55,17 @@ class Keys:
     def due_low(self) -> str:
         """ZSET: drained last."""
         return self.due(Priority.LOW)
+
+    def aside(self, lane: Priority, queue: str) -> str:
+        """
+        ZSET, as a lane: what was due and found no room in its queue, by the queue's limit. ``meta.aside`` says, as
+        words "<lane>:<queue>", which of these there may be; see lua/lib/lanes.lua.
+        """
+        return f"{self.due(lane)}:{queue}"
+
+    def limits(self) -> str:
+        """HASH: queue → ``<runs per second> <µs>``, by the leader's settings; ``- 0``: no more. See lua/lib/room.lua."""
+        return f"{self.prefix}limits"
 
     def paused(self) -> str:
         """HASH: id → ``<lane> <due ms> <since ms> <note>``."""

@@ -20,6 +20,7 @@ from zsched.errors import InvalidSchedule
 from zsched.storage.archivers import Report, reports_of
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.limits import HeldBack, asides, held_back
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import Record
@@ -57,6 +58,7 @@ class Overview:
     """
     The namespace at one moment. ``lease_ms``: what is left of the leader's lease, None without one. ``archives``:
     what their archivers told last, of any age; they may have gone on since up to ``log_last``, the log's last entry.
+    ``held_back``: what its queue has no room for, by its limit; it counts as waiting, not as overdue.
     """
 
     now_ms: int
@@ -73,6 +75,7 @@ class Overview:
     log_last: Position | None
     hold_ms: int
     archives: list[Report]
+    held_back: list[HeldBack]
 
     def behind(self, report: Report) -> int | None:
         """How many entries of the log an archive lacks; None if it has none, or some that this log has not."""
@@ -123,9 +126,13 @@ class Reader:
     def active(
         self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
     ) -> Iterator[tuple[int, str]]:
-        """(due ms, id) of schedules in lanes with from_ms <= due <= until_ms, by due time and id, past *after*."""
-        lanes = (self._lane(lane, from_ms, until_ms, after) for lane in Priority)
-        return heapq.merge(*lanes)
+        """
+        (due ms, id) of schedules in lanes, or aside for want of room, with from_ms <= due <= until_ms, by due time and
+        id, past *after*. One that steps aside meanwhile is missed, or there twice.
+        """
+        keys = [self._keys.due(lane) for lane in Priority]
+        keys += [aside.key(self._keys) for aside in asides(self._link, self._keys)]
+        return heapq.merge(*(self._lane(key, from_ms, until_ms, after) for key in keys))
 
     def paused(self) -> list[str]:
         """Ids of paused schedules, sorted."""
@@ -160,7 +167,7 @@ class Reader:
     def overview(self) -> Overview:
         """Counts, leader and backlog."""
         keys, now_ms = self._keys, self.now_ms()
-        lanes = list(Priority)
+        lanes, aside = list(Priority), asides(self._link, self._keys)
         commands: list[tuple[Any, ...]] = [("ZCARD", keys.due(lane)) for lane in lanes]
         commands += [("ZCOUNT", keys.due(lane), "-inf", now_ms) for lane in lanes]
         commands += [("ZRANGE", keys.due(lane), 0, 0, "WITHSCORES") for lane in lanes]
@@ -168,15 +175,18 @@ class Reader:
         commands += [("GET", keys.lease()), ("PTTL", keys.lease()), ("HMGET", keys.meta(), "epoch", "hold")]
         commands += [("XLEN", keys.log()), ("HGETALL", keys.archivers())]
         commands += [("XREVRANGE", keys.log(), "+", "-", "COUNT", 1)]  # after the reports: they are not ahead of it
+        commands += [("ZCARD", each.key(keys)) for each in aside] + [("HGETALL", keys.limits())]
         with self._link.wire() as wire:
             for command in commands:
                 wire.send(*command)
             replies = [wire.receive() for _ in commands]
         heads = [_score(head[1]) for head in replies[6:9] if head]
-        recurring, paused, quarantined, lease, lease_ms, meta, log_length, reports, last = replies[9:]
+        recurring, paused, quarantined, lease, lease_ms, meta, log_length, reports, last = replies[9:18]
+        counts, limits = list(zip(aside, replies[18:-1], strict=True)), replies[-1]
+        in_lanes = dict(zip(lanes, replies[0:3], strict=True))
         return Overview(
             now_ms=now_ms,
-            waiting=dict(zip(lanes, replies[0:3], strict=True)),
+            waiting={lane: in_lanes[lane] + sum(n for one, n in counts if one.lane is lane) for lane in lanes},
             overdue=dict(zip(lanes, replies[3:6], strict=True)),
             oldest_due_ms=min(heads) if heads else None,
             recurring=recurring,
@@ -189,17 +199,18 @@ class Reader:
             log_last=Entry.of(*last[0]).position if last else None,
             hold_ms=int(meta[1] or 0),
             archives=reports_of(reports),
+            held_back=held_back(counts, limits),
         )
 
     def _lane(
-        self, lane: Priority, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
+        self, key: str, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
     ) -> Iterator[tuple[int, str]]:
-        """One lane, paged by score; a page may begin again within one score, so what was seen is passed over."""
+        """One ZSET, paged by score; a page may begin again within one score, so what was seen is passed over."""
         low = max(from_ms or 0, after[0] if after else 0)
         high: int | str = "+inf" if until_ms is None else until_ms
         last, offset = after, 0
         while True:
-            command = ("ZRANGEBYSCORE", self._keys.due(lane), low, high, "WITHSCORES", "LIMIT", offset, _PAGE)
+            command = ("ZRANGEBYSCORE", key, low, high, "WITHSCORES", "LIMIT", offset, _PAGE)
             flat = self._link.execute(*command)
             page = [
                 (_score(due), id.decode(errors="backslashreplace"))

@@ -21,9 +21,11 @@ from typing import Any, Final
 from typeguard import CollectionCheckStrategy, ForwardRefPolicy, TypeCheckError, check_type
 
 from zsched.core.options import SCHEDULE_OPTIONS
-from zsched.errors import InvalidSchedule, InvalidTask
+from zsched.errors import InvalidSchedule, InvalidTask, show
 
 NO_DEFAULT: Final = inspect.Parameter.empty
+
+_MAKE_TYPES: Final = frozenset({"types", "typing", "typing_extensions"})  # what list[int], Literal["a"] and Any are of
 
 _REFUSED: Final = {
     inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments, so none of them could be checked",
@@ -155,11 +157,10 @@ def _resolved(path: str, func: Callable[..., Any], given: inspect.Parameter) -> 
     names = getattr(inspect.unwrap(func), "__globals__", {})
     try:
         found = typing.get_type_hints(alone, globalns=names, include_extras=True)[given.name]
-        typing.Optional[found]  # noqa: B018, UP045  # refuses what is no type, as typing itself does
     except Exception as error:  # an annotation is code
-        problem = f"its annotation is no type that exists here ({type(error).__name__}: {error})"
+        problem = f"its annotation cannot be resolved ({type(error).__name__}: {error})"
         remedy = "import or define the type above the task, not only for type checkers"
         raise InvalidTask(path, str(given), problem, remedy) from error
-    if inspect.isroutine(found):
-        raise InvalidTask(path, str(given), "its annotation is a function, not a type", "give a type")
+    if not isinstance(found, type) and type(found).__module__ not in _MAKE_TYPES:
+        raise InvalidTask(path, str(given), f"its annotation is no type but {show(found)}", "give a type")
     return found

@@ -4,9 +4,9 @@ import this.
 
 Everything that decides is what runs in production: the scripts, the leader's pass (``daemon/tick.py``), a term of the
 real lease, RQ's own worker. Only the loop around them is another: time stands still until the test says otherwise,
-and then goes from one due time to the next. ``scheduler`` is that loop, ``frozen`` the clock, ``ground`` the Redis it
-stands on, ``pushes`` what was fired, ``deadlines`` what expires, ``worker`` executes runs in the test's process, and
-``fixtures`` is for pytest.
+and then goes from one due time to the next. ``scheduler`` is that loop, ``frozen`` the clock, ``ground`` and ``fake``
+the Redis it stands on; ``pushes`` is what was fired, ``deadlines`` what expires, ``delayed`` what RQ delays, ``worker``
+and ``endings`` execute runs in the test's process, and ``fixtures`` is for pytest.
 
 Not here: an archive (``durable=True`` raises NotArchived, and ``client.retry`` knows only what RQ still holds), and the
 leader's chores that go with one, so no worker is ever found dead.

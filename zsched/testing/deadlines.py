@@ -37,10 +37,14 @@ class Deadlines:
                 self._wire.execute("PEXPIRE", self._keys.job(push.run_id), _OUTLIVES_MS)
                 heapq.heappush(self._waiting, (push.deadline_ms, push.run_id))
 
-    def pass_(self, now_ms: int) -> None:
-        """It is *now_ms*: what should have begun by then is gone."""
+    def expire(self, now_ms: int) -> list[str]:
+        """It is *now_ms*: what should have begun by then is gone; the run ids."""
+        expired = []
         while self._waiting and self._waiting[0][0] <= now_ms:
-            job_key = self._keys.job(heapq.heappop(self._waiting)[1])
+            run_id = heapq.heappop(self._waiting)[1]
+            job_key = self._keys.job(run_id)
             status, lives_ms = self._wire.execute("HGET", job_key, "status"), self._wire.execute("PTTL", job_key)
             if status in _WAITING and lives_ms > 0:  # RQ's worker takes it away when it begins: a retry has none
                 self._wire.execute("DEL", job_key)
+                expired.append(run_id)
+        return expired

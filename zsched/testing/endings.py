@@ -1,6 +1,6 @@
 """
-Which runs are over, once they were executed here: written into the log as the leader's tracker does, so that ``why``
-and ``runs`` tell it, and ``pause_after_failures`` counts it.
+Which runs are over, once they were executed here, or expired: written into the log as the leader's tracker does, so
+that ``why`` and ``runs`` tell it, and ``pause_after_failures`` counts it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Endings:
         self._dispatch, self._jobs, self._pushes = Dispatch(wire, keys), Jobs(wire, keys), pushes
 
     def of(self, run_id: str, went_well: bool, term: Term) -> Run:
-        """The run that was just executed: over, or queued for its next attempt. RQ may have forgotten it already."""
+        """The run that was executed or expired: over, or queued for its next attempt. RQ may have forgotten it."""
         [job] = self._jobs.look([run_id])
         if job is None:
             return Run(run_id, RunStatus.SUCCEEDED if went_well else RunStatus.FAILED)
@@ -29,5 +29,6 @@ class Endings:
         run = of_job(run_id, job, fired_us)
         if run.is_over and fired_us is not None and seen is not None:
             counts = "!" if run.status in BAD else "+" if run.status is RunStatus.SUCCEEDED else "-"
-            self._dispatch.track(term, seen, [Over(run.schedule_id, run_id, job.seen, counts, row_of(run))])
+            seen_job = "gone" if run.status is RunStatus.EXPIRED else job.seen
+            self._dispatch.track(term, seen, [Over(run.schedule_id, run_id, seen_job, counts, row_of(run))])
         return run

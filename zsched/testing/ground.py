@@ -21,7 +21,7 @@ from zsched.storage.keys import Keys
 _PATIENCE_S: Final = 0.02
 
 
-def fake() -> redis.Redis:
+def new_fake() -> redis.Redis:
     """
     A Redis in this process, with nothing in it.
 
@@ -33,10 +33,9 @@ def fake() -> redis.Redis:
         raise ConfigError(
             f"redis=None: {' and '.join(missing)} not installed; pip install 'zsched[testing]', or give a redis.Redis"
         )
-    import fakeredis  # only where it is wanted: with a real Redis nobody needs it
+    from zsched.testing.fake import fake  # only where it is wanted: with a real Redis nobody needs it
 
-    client: redis.Redis = fakeredis.FakeRedis(server=fakeredis.FakeServer())
-    return client
+    return fake()
 
 
 def link_to(client: Any) -> Link:
@@ -53,7 +52,7 @@ def plain_client(client: Any) -> redis.Redis:
 def demand_empty(link: Link, keys: Keys) -> None:
     """
     Raises:
-        ConfigError: there is something that a test could harm.
+        ConfigError: there is something that a test could harm; or it is a fakeredis that does not COPY (see ``fake``).
     """
     used = [key for key in (keys.meta(), keys.log(), keys.lease(), keys.archivers()) if link.execute("EXISTS", key)]
     used += sorted(key.decode(errors="backslashreplace") for key in link.execute("SMEMBERS", keys.rq_queues()))
@@ -63,3 +62,18 @@ def demand_empty(link: Link, keys: Keys) -> None:
             f"redis at {link.where}, namespace {keys.namespace!r}: it is in use, there is {shown}; give each test an "
             "empty database, which zsched.testing does not make by itself"
         )
+    if not _copies(link, keys.template("manual"), keys.job("manual")):
+        raise ConfigError(
+            f"redis at {link.where}: its COPY lets both keys share one value, as fakeredis' own does; give none, and "
+            "use the scheduler's redis, where that is put right"
+        )
+
+
+def _copies(link: Link, key: str, copy_key: str) -> bool:
+    """Whether a copy is a value of its own."""
+    link.execute("HSET", key, "field", "1")
+    link.execute("COPY", key, copy_key)
+    link.execute("HSET", copy_key, "field", "2")
+    seen = link.execute("HGET", key, "field")
+    link.execute("DEL", key, copy_key)
+    return bool(seen == b"1")

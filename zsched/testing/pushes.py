@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from zsched.core.changes import Change, What, changes
 from zsched.core.clock import from_ms
-from zsched.core.log import Position
+from zsched.core.log import Entry, Position
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.rqjob import Encoder
 
 _PUSHES: Final = (What.FIRED, What.ENQUEUED)
+_PAGE: Final = 500  # entries in one read
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +57,27 @@ class Pushes:
     last: Position | None = None
     fired_us: dict[str, int] = field(default_factory=dict)
 
-    def new(self) -> Iterator[Push]:
+    def new(self) -> list[Push]:
         """What was pushed since the last call, in order."""
-        found: list[Change] = []
-        for entry in Log(self.wire, self.keys).entries("-" if self.last is None else f"({self.last.id}"):
-            found += [change for change in changes(entry, self.keys.run_suffix) if change.what in _PUSHES]
-            self.last = entry.position
-        for change in found:
-            run_id = change.run_id or ""
-            self.fired_us[run_id] = change.at_us
-            job = self.wire.execute("HMGET", self.keys.job(run_id), "origin", "data", "zs_deadline")
-            queue, data, deadline_ms = job
-            yield Push(change, run_id, (queue or b"").decode(), data or b"", int(deadline_ms) if deadline_ms else None)
+        found = [change for entry in self._entries() for change in changes(entry, self.keys.run_suffix)]
+        return [self._push(change) for change in found if change.what in _PUSHES]
+
+    def _entries(self) -> list[Entry]:
+        log, found, page = Log(self.wire, self.keys), list[Entry](), list[Entry]()
+        while not found or len(page) == _PAGE:
+            page = log.read("-" if self.last is None else f"({self.last.id}", _PAGE)
+            if not page:
+                break
+            found += page
+            self.last = page[-1].position
+        return found
+
+    def _push(self, change: Change) -> Push:
+        run_id = change.run_id or ""
+        self.fired_us[run_id] = change.at_us
+        job_key = self.keys.job(run_id)
+        queue, data, deadline_ms = self.wire.execute("HMGET", job_key, "origin", "data", "zs_deadline")
+        return Push(change, run_id, (queue or b"").decode(), data or b"", int(deadline_ms) if deadline_ms else None)
 
 
 def fired(pushes: Sequence[Push], encoder: Encoder) -> list[Fired]:

@@ -16,6 +16,7 @@ tells them); see ``frozen``, ``deadlines`` and ``worker`` for the rest of what t
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,10 +30,9 @@ from zsched.client import Client
 from zsched.config import DaemonSettings
 from zsched.core.arguments import instant_ms
 from zsched.core.clock import LAST_MS, ManualClock, from_ms
-from zsched.core.model import Priority
 from zsched.core.runs import Run
 from zsched.daemon.native import Native
-from zsched.daemon.tick import Ticker
+from zsched.daemon.tick import Tick, Ticker
 from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
@@ -78,7 +78,7 @@ class ManualScheduler:
     ) -> None:
         start_ms = ManualClock().now_ms() if start is None else instant_ms("start", start, None)
         self._keys, self._encoder = Keys(namespace), Encoder(serializer)
-        self.redis = ground.fake() if redis is None else redis
+        self.redis = ground.new_fake() if redis is None else redis
         self._link = link = ground.link_to(self.redis)
         ground.demand_empty(link, self._keys)
         self._owner = f"manual{uuid.uuid4().hex}"
@@ -139,14 +139,13 @@ class ManualScheduler:
         until_ms = instant_ms("when", when, None)
         if until_ms < self._clock.now_ms():
             raise InvalidSchedule("when", when, f"it is {self.now.isoformat()} already", "time does not go back here")
-        found: list[Fired] = []
-        while True:
-            now_fired, due_ms = self._settle(work, raises)
+        found, next_ms = self._settle(work, raises)
+        while next_ms <= until_ms:
+            self._move_to(next_ms)
+            now_fired, next_ms = self._settle(work, raises)
             found += now_fired
-            if due_ms > until_ms:
-                self._move_to(until_ms)
-                return found
-            self._move_to(due_ms)
+        self._move_to(until_ms)
+        return found
 
     def tick(self) -> list[Fired]:
         """Fire what is due at this moment, without letting time pass; the runs that were fired."""
@@ -189,45 +188,42 @@ class ManualScheduler:
             self._clock.move_to(min(at_ms, self._clock.now_ms() + _HEARD_EVERY_MS))
             self._ticker.observe(self._clock.now_ms(), self._clock.monotonic_ms())
         self._clock.tell()
+        for run_id in self._deadlines.expire(at_ms):
+            self._endings.of(run_id, False, self._term)
 
     def _settle(self, work: bool, raises: bool) -> tuple[list[Fired], int]:
-        """Fire, and work, until this instant has nothing more; the runs that were fired, and what is due next."""
+        """Fire, and work, until this instant has nothing more; the runs that were fired, and when to look again."""
         found: list[Fired] = []
         for _ in range(_MOST_PASSES):
-            now_fired, due_ms = self._fire()
+            now_fired, next_ms = self._fire()
             found += now_fired
             if not work or not self.work(raises=raises):
-                return found, due_ms
+                return found, next_ms
         problem = f"{_MOST_PASSES} times what was executed left more to do at this instant"
         raise ZschedError(f"{self.now.isoformat()}: {problem}; does a task schedule itself for now?")
 
     def _fire(self) -> tuple[list[Fired], int]:
-        """Fire what is due now; the runs that were fired, and when something is due next."""
-        self._look()
+        """Fire what is due now; the runs that were fired, and when to look again."""
         now_ms = self._clock.now_ms()
-        while (due_ms := min(self._lanes_due_ms(), self._delayed.due_ms())) <= now_ms:
-            if self._lanes_due_ms() <= now_ms:
-                with _warnings_only():
-                    self._ticker.tick(self._term)
-            else:
+        for _ in range(_MOST_PASSES):
+            with _warnings_only():
+                tick = self._ticker.tick(self._term)
+            delayed_ms = self._delayed.due_ms()
+            if delayed_ms <= now_ms:
                 self._delayed.move(self._term)
-        return fired(self._look(), self._encoder), due_ms
+            elif not tick.has_more:
+                return fired(self._look(), self._encoder), min(_next_ms(tick, now_ms), delayed_ms)
+        raise ZschedError(f"{self.now.isoformat()}: after {_MOST_PASSES} passes there is still something due")
 
     def _look(self) -> list[Push]:
-        """What was pushed since the last look; and what is beyond its deadline is gone."""
-        pushes = list(self._pushes.new())
+        """What was pushed since the last look; its deadlines are kept."""
+        pushes = self._pushes.new()
         self._deadlines.note(pushes)
-        self._deadlines.pass_(self._clock.now_ms())
         return pushes
 
     def _ended(self, run_id: str, went_well: bool) -> Run:
         self._look()  # a task may have pushed more
         return self._endings.of(run_id, went_well, self._term)
-
-    def _lanes_due_ms(self) -> int:
-        """When the first schedule is due; after the end of time when none is."""
-        heads = [self._wire.execute("ZRANGE", self._keys.due(lane), 0, 0, "WITHSCORES") for lane in Priority]
-        return min((int(float(head[1])) for head in heads if head), default=LAST_MS + 1)
 
     # -- end ------------------------------------------------------------------------------------------
 
@@ -250,9 +246,16 @@ class ManualScheduler:
         self.close()
 
 
+def _next_ms(tick: Tick, now_ms: int) -> int:
+    """When a daemon would look again, of the server's clock; after the end of time when nothing waits."""
+    if tick.wait_ms is not None:
+        return now_ms + max(math.ceil(tick.wait_ms), 1)
+    return LAST_MS + 1 if tick.next_ms is None else tick.next_ms
+
+
 @contextmanager
 def _warnings_only() -> Iterator[None]:
-    """Where nobody set structlog up it prints everything, here each fire: in a test only what is wrong is of interest."""
+    """Where nobody set structlog up it prints everything, here every fire: of those, what is wrong is of interest."""
     if structlog.is_configured():
         yield
         return

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 from unittest.mock import patch
 
 import redis
@@ -27,6 +27,8 @@ from rq.serializers import DefaultSerializer, JSONSerializer
 from rq.timeouts import BaseDeathPenalty
 
 from zsched.core.clock import Clock, from_ms
+
+_NAME: Final = "manual"  # of the worker, in what is told of a run
 
 
 class Worker:
@@ -48,7 +50,11 @@ class Worker:
         """
         with _rq_reads(self._clock):
             worker = _InProcess(
-                list(queues), connection=self._client, serializer=self._serializer, exception_handlers=[self._note]
+                list(queues),
+                _NAME,
+                connection=self._client,
+                serializer=self._serializer,
+                exception_handlers=[self._note],
             )
             worker.register_birth()  # type: ignore[no-untyped-call]  # RQ's
             try:

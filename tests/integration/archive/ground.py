@@ -137,6 +137,7 @@ class Storm:
         """Do something; that a client refuses it is fine."""
         verbs = [self.put, self.put, self.put_many, self.rule, self.rule, self.again, self.pause, self.pause]
         verbs += [self.resume, self.skip, self.cancel, self.run_now, self.enqueue, self.update, self.wait, self.wait]
+        verbs += [self.backfill, self.backfill]
         verbs += [self.tick, self.tick, self.tick, self.tick, self.lose_hash, self.rq_cancels, self.break_rule]
         refusals = (InvalidSchedule, ScheduleExists, ScheduleInPast, ScheduleNotFound, TriggerError)
         with suppress(*refusals):
@@ -181,6 +182,12 @@ class Storm:
 
     def enqueue(self) -> None:
         self.client.enqueue("app.task", (self._word(),), id=self._id())
+
+    def backfill(self) -> None:
+        """By its script: nobody answers here what ran."""
+        schedule, ms = self.client.get(self._id()), self.scene.now_ms - 60_000
+        occurrences = [(ms + n, self.random.random() < 0.3) for n in range(self.random.randint(1, 3))]
+        self.client._store.backfill(schedule.id, schedule.version or "", occurrences, f"op-{ms}")
 
     def update(self) -> None:
         changes: list[dict[str, Any]] = [{"args": (self._word(),)}, {"priority": self._lane()}, {"at": self._soon()}]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -13,6 +13,9 @@ from zsched import (
     Client,
     InvalidSchedule,
 )
+from zsched.core.clock import from_ms, to_ms
+from zsched.core.jitter import due_of
+from zsched.core.triggers import build
 
 
 def test_a_rule_is_previewed_without_redis() -> None:
@@ -34,6 +37,38 @@ def test_schedules_are_previewed_in_their_zone(client: Client, soon: datetime) -
     assert [] == list(client.preview("a", start=soon))
     assert [] == list(client.preview("a", start=(soon + 10 * HOUR).replace(tzinfo=None)))
     assert 3 == len(client.preview("r", n=10))
+
+
+def test_a_schedule_with_jitter_is_previewed_as_it_is_due(client: Client, soon: datetime) -> None:
+    client.schedule("app.task", id="r", cron="0 * * * *", starts=soon, jitter=3600)
+    first = client.get("r").next_at
+    assert first is not None
+
+    found = client.preview("r", n=3, start=soon)
+    schedule, hours = client.get("r"), range(3)
+
+    assert schedule.trigger is not None
+    nominal_ms = schedule.nominal_ms or 0
+    trigger = build(schedule.trigger, schedule.anchor_ms or 0)
+    assert [due_of(trigger, "r", nominal_ms + n * 3_600_000) for n in hours] == [to_ms(at) for at in found]
+    assert first == found[0]
+    between = from_ms((nominal_ms + to_ms(first)) // 2)
+    assert first == client.preview("r", n=1, start=between)[0], "its nominal time has come, it is not due yet"
+    assert found[1] == client.preview("r", n=1, start=first)[0]
+
+
+def test_a_schedule_put_between_an_occurrence_and_its_jitter_does_not_have_it(client: Client) -> None:
+    starts = datetime.now(UTC) - timedelta(hours=1000, minutes=3)
+    ids = [f"r{n}" for n in range(20)]  # of most of them the occurrence of three minutes ago is not due yet
+    for id in ids:
+        client.schedule("app.task", id=id, every=3600, starts=starts, jitter=3600)
+
+    assert {id: client.get(id).next_at for id in ids} == {id: client.preview(id, n=1)[0] for id in ids}
+
+
+def test_the_preview_of_a_rule_alone_has_no_jitter(client: Client) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^jitter=5: .*depends on the schedule's id; .*preview a schedule"):
+        client.preview(cron="* * * * *", jitter=5)
 
 
 @pytest.mark.parametrize(

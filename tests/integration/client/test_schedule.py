@@ -14,12 +14,13 @@ from tests.integration.client.ground import HOUR, pass_time
 from zsched import (
     Client,
     InvalidSchedule,
-    NotYetBuilt,
     ScheduleExists,
     ScheduleInPast,
 )
 from zsched.core.clock import ManualClock, from_ms, to_ms
+from zsched.core.jitter import delay_of, due_of
 from zsched.core.model import Priority
+from zsched.core.triggers import build
 
 
 def test_a_one_shot_comes_back_with_its_time_and_run_id(client: Client, soon: datetime) -> None:
@@ -245,6 +246,37 @@ def test_a_function_that_no_worker_can_import_writes_nothing(
     assert [] == redis_client.keys("*")
 
 
-def test_an_option_of_later_work_is_refused(client: Client) -> None:
-    with pytest.raises(NotYetBuilt, match="jitter"):
-        client.schedule("app.task", after=5, jitter=1)
+def test_a_one_shot_with_jitter_is_due_later_than_asked_and_says_both(client: Client, soon: datetime) -> None:
+    made = client.schedule("app.task", id="a", at=soon, jitter=HOUR)
+    again = client.schedule("app.task", id="a", at=soon, jitter=HOUR)
+
+    delay = timedelta(milliseconds=delay_of("a", HOUR // timedelta(milliseconds=1)))
+    schedule = client.get("a")
+    assert ("created", "unchanged", soon + delay) == (made.outcome, again.outcome, made.next_at)
+    assert (to_ms(soon), to_ms(soon + delay), 3_600_000) == (
+        schedule.nominal_ms, schedule.next_ms, schedule.jitter_ms,
+    )  # fmt: skip
+    assert f"a-{to_ms(soon + delay)}" == made.run_id
+
+
+def test_a_rule_with_jitter_is_due_later_than_its_nominal_time(client: Client) -> None:
+    made = client.schedule("app.task", id="r", every=60, jitter=60)
+
+    schedule = client.get("r")
+    assert schedule.trigger is not None
+    trigger = build(schedule.trigger, schedule.anchor_ms or 0)
+    assert trigger.next_after(schedule.anchor_ms or 0) == schedule.nominal_ms
+    assert due_of(trigger, "r", schedule.nominal_ms or 0) == schedule.next_ms
+    assert from_ms(schedule.next_ms or 0) == made.next_at
+
+
+def test_what_a_client_calls_urgent_is_its_own(redis_url: str) -> None:
+    client = Client.from_url(redis_url, urgencies={"news": {"priority": "low", "expires_after": 60}})
+
+    client.schedule("app.task", id="a", after=60, urgency="news")
+    many = client.schedule_many([{"func": "app.task", "id": "b", "after": 60, "urgency": "news"}])
+
+    assert [] == many.errors
+    assert {("low", 60_000)} == {(one.priority.value, one.expires_ms) for one in client.list()}
+    with pytest.raises(InvalidSchedule, match="give one of asap, time_sensitive, digest, news"):
+        client.enqueue("app.task", urgency="new")

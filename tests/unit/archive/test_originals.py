@@ -71,6 +71,18 @@ def test_an_extra_run_of_a_rule_has_the_rules_record(tmp_path: Path, ahead_us: i
     assert CALL == fields(original(tmp_path, *history, run=run))
 
 
+def test_a_backfilled_run_has_the_rules_record(tmp_path: Path) -> None:
+    backfill = entry(3, "backfill", "id", "a", "runs", f"{RUN} a-{DUE_MS + 1}")
+    history = [
+        put_recurring(1, "a", data=b"old"),
+        put_recurring(2, "a"),
+        backfill,
+        put_recurring(4, "a", data=b"later"),
+    ]
+
+    assert CALL == fields(original(tmp_path, *history, run=RUN))
+
+
 def test_a_one_shot_that_ran_on_request_has_its_own(tmp_path: Path) -> None:
     assert (
         CALL.items()

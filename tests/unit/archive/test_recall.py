@@ -251,6 +251,20 @@ def test_everything_is_known_when_nothing_is_common(archive: Archive) -> None:
     assert [None] * 3 == [mine.gone_us for mine in found.values()]
 
 
+def test_backfilled_runs_are_open_with_the_rules_record_and_leave_it_alone(archive: Archive) -> None:
+    backfill = entry(3, "backfill", "id", "r", "runs", f"r-{RUN} r-{DUE_MS + 1}-r7")
+    take(archive, put_recurring(1, "r", data=b"old"), put_recurring(2, "r"), backfill, end(4, f"r-{RUN}"))
+
+    [mine] = known(archive, "r", behind=2)
+    [all_of_it] = known(archive, "r")
+
+    assert (None, None) == (mine.schedule, mine.gone_us)
+    [one] = mine.runs
+    assert (f"{DUE_MS + 1}-r7", b"call", at(3).t_us) == (one.held.run, one.held.asked_for()[0]["data"], one.t_us)
+    assert all_of_it.schedule is not None
+    assert at(2).t_us == all_of_it.schedule.t_us
+
+
 def test_only_what_was_touched_is_known_of_the_others(archive: Archive) -> None:
     advance = f"r fired {RUN} {DUE_MS + 5} {DUE_MS + 5} - - 0 -"
     take(archive, put(1, "a", "b"), put_recurring(2, "r"), enqueue(3, "r-3"), put_recurring(4, "r"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from zsched.core.bracket import Bracket, after_missed, first
 from zsched.core.clock import LAST_MS, to_ms
+from zsched.core.jitter import due_of
 from zsched.core.policy import Range
 from zsched.core.triggers import TriggerKind, TriggerSpec, build, check
 from zsched.errors import InvalidSchedule
@@ -104,6 +106,59 @@ def test_what_passed_is_counted_and_the_next_time_planned() -> None:
 
     assert Range(nominal_ms, NOON + HOUR, 12) == passed
     assert Bracket(str(NOON + HOUR + 300_000), NOON + HOUR, NOON + HOUR + 300_000) == plan
+
+
+# -- jitter ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("wrong_ms", [0, 3, -3, 1000, -1000, HOUR, -HOUR, 400 * DAY, -400 * DAY])
+def test_the_first_time_of_a_rule_with_jitter_is_the_servers_too(name: str, wrong_ms: int) -> None:
+    spec = replace(_spec(name), jitter_ms=3000)
+    now_ms, server_ms = NOON + wrong_ms, NOON
+
+    for trips in (1, 2):
+        plan = first(spec, now_ms, "a")
+        if plan.from_ms <= server_ms < plan.until_ms:
+            break
+        now_ms = server_ms
+    else:
+        raise AssertionError("no end")
+
+    anchor_ms = server_ms if plan.anchor_ms is None else plan.anchor_ms
+    trigger = build(spec, anchor_ms)
+    next_ms = trigger.next_after(server_ms)
+    assert (str(next_ms), due_of(trigger, "a", next_ms or 0)) == (plan.next, int(plan.next or 0) + plan.jitter_ms)
+    assert server_ms - 5000 < anchor_ms <= server_ms, "an interval begins when it was put"
+    assert trips == 1 or wrong_ms
+
+
+def test_an_interval_with_jitter_is_anchored_by_who_plans_it_for_that_decides_its_jitter() -> None:
+    spec = replace(_spec("every"), jitter_ms=60_000)
+    delay_ms = due_of(build(spec, NOON), "a", NOON + 60_000) - NOON - 60_000
+
+    assert Bracket(str(NOON + 60_000), NOON, NOON + 5000, delay_ms, NOON) == first(spec, NOON, "a")
+    assert NOON + 1000 == first(replace(spec, expr="1000"), NOON, "a").until_ms
+
+
+@pytest.mark.parametrize("bound", [{"ends_ms": NOON + 59_999}, {"ends_ms": NOON - DAY}])
+def test_an_interval_with_jitter_that_would_begin_after_its_end_has_no_first_time(bound: dict[str, int]) -> None:
+    assert first(replace(_spec("every"), jitter_ms=5, **bound), NOON, "a").next is None
+
+
+def test_what_was_not_due_when_a_pause_ended_has_not_passed() -> None:
+    spec = replace(_spec("cron"), jitter_ms=299_000)
+    trigger, at_one = build(spec, NOON), NOON + HOUR
+    due_ms = due_of(trigger, "a", at_one)
+    assert due_ms > at_one
+
+    (early, plan), (late, then) = (
+        after_missed(spec, NOON, NOON + 300_000, now_ms, "a") for now_ms in (due_ms - 1, due_ms)
+    )
+
+    assert [Range(NOON + 300_000, at_one - 300_000, 11), Range(NOON + 300_000, at_one, 12)] == [early, late]
+    assert (str(at_one), due_ms - at_one, due_ms) == (plan.next, plan.jitter_ms, plan.until_ms)
+    assert (str(at_one + 300_000), due_ms) == (then.next, then.from_ms)
 
 
 def test_an_exhausted_schedule_has_no_next_time() -> None:

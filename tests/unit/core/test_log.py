@@ -32,6 +32,19 @@ RULE = ["id", "r", "due", DUE_MS, "schedule", 2, "trigger", "every 5", "created_
 RULE += ["template", 1, "data", b"\xff"]
 PUSHED = ["run", f"a-{DUE_MS}", "front", 0, "fields", 2, "origin", "mail", "zs_created_by", "ann"]
 
+MOVED = [
+    change("r", What.COALESCED, first_ms=1, last_ms=7, count=3, nominal_ms=DUE_MS, next_ms=9),
+    change("r", What.FIRED, run_id=f"r-{DUE_MS}-nshop", nominal_ms=DUE_MS, next_ms=9,
+           why="previous_worker_silent"),
+    change("u", What.FIRED, run_id="u-5-nshop", nominal_ms=5, next_ms=9, why="uncertain"),
+    change("s", What.SKIPPED, nominal_ms=5, next_ms=9, why="uncertain"),
+    change("o", What.SKIPPED, nominal_ms=5, next_ms=9, why="overlap: o-4 was still open"),
+    change("d", What.DUPLICATE, run_id="d-5-nshop", nominal_ms=5, next_ms=9),
+    change("q", What.QUARANTINED, nominal_ms=5, next_ms=9, why="its template is gone or of the wrong type"),
+    change("e", What.FIRED, run_id="e-5-nshop", nominal_ms=5),
+    change("e", What.ENDED),
+]  # fmt: skip
+
 SAID: dict[str, tuple[Entry, list[Change]]] = {
     "put": (
         entry("put", *PUT, "replaced", "a b-1", "paused", "b-1"),
@@ -54,15 +67,23 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         entry("run_now", "id", "r", "run", f"r-{DUE_MS}-nshop-r1", "last", 1),
         [change("r", What.ENQUEUED, run_id=f"r-{DUE_MS}-nshop-r1", why="run now")],
     ),
+    "backfill": (
+        entry("backfill", "id", "r", "runs", f"r-{DUE_MS}-nshop r-{DUE_MS + 1}-nshop-r7"),
+        [
+            change("r", What.ENQUEUED, run_id=f"r-{DUE_MS}-nshop", nominal_ms=DUE_MS, why="backfill"),
+            change("r", What.ENQUEUED, run_id=f"r-{DUE_MS + 1}-nshop-r7", nominal_ms=DUE_MS + 1, why="backfill"),
+        ],
+    ),
     "fire": (
         entry(
             "fire", "runs", f"a-{DUE_MS} b-1-{DUE_MS}-nshop", "uncertain", f"a-{DUE_MS}", "skipped", f"c-{DUE_MS}",
-            "cancelled", f"d-{DUE_MS}=canceled", "quarantined", f"e low {DUE_MS} its hash is gone\nf high 5 why not",
+            "expired", f"x-{DUE_MS}", "cancelled", f"d-{DUE_MS}=canceled", "quarantined", f"e low {DUE_MS} its hash is gone\nf high 5 why not",
         ),
         [
             change("a", What.FIRED, run_id=f"a-{DUE_MS}", nominal_ms=DUE_MS, why="uncertain"),
             change("b-1", What.FIRED, run_id=f"b-1-{DUE_MS}-nshop", nominal_ms=DUE_MS),
             change("c", What.SKIPPED, run_id=f"c-{DUE_MS}", nominal_ms=DUE_MS, why="uncertain"),
+            change("x", What.EXPIRED, run_id=f"x-{DUE_MS}", nominal_ms=DUE_MS),
             change("d", What.CANCELLED, run_id=f"d-{DUE_MS}", nominal_ms=DUE_MS, why="RQ has it as canceled"),
             change("e", What.QUARANTINED, nominal_ms=DUE_MS, why="its hash is gone"),
             change("f", What.QUARANTINED, nominal_ms=5, why="why not"),
@@ -74,21 +95,33 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
     ),
     "advance": (
         entry(
+            "advance", "moves", f"r fired {DUE_MS} 9 9 coalesced:1:7:3 previous_worker_silent\nu uncertain 5 9 9 - -\n"
+            "s skipped 5 9 9 - -\no overlap 5 9 9 - o-4\nd duplicate 5 9 9 - -\nq quarantined 5 9 9 - "
+            "its template is gone or of the wrong type\ne fired 5 - - - -",
+        ),
+        MOVED,
+    ),
+    "advance before there were policies": (
+        entry(
             "advance", "rows", f"r fired {DUE_MS} 9 9 1 7 3 previous_worker_silent\nu uncertain 5 9 9 - - 0 -\n"
             "s skipped 5 9 9 - - 0 -\no overlap 5 9 9 - - 0 o-4\nd duplicate 5 9 9 - - 0 -\nq quarantined 5 9 9 - - 0 "
             "its template is gone or of the wrong type\ne fired 5 - - - - 0 -",
         ),
+        MOVED,
+    ),
+    "advance by policies": (
+        entry(
+            "advance", "moves", "m passed - 9 12 missed:1:7:3,limit:8:8:1 -\nx expired 5 9 9 missed:1:1:1 -\n"
+            "w deferred 5 9 9 - w-4\nz passed - - - missed:1:2:2 -",
+        ),
         [
-            change("r", What.COALESCED, first_ms=1, last_ms=7, count=3, nominal_ms=DUE_MS),
-            change("r", What.FIRED, run_id=f"r-{DUE_MS}-nshop", nominal_ms=DUE_MS, next_ms=9,
-                   why="previous_worker_silent"),
-            change("u", What.FIRED, run_id="u-5-nshop", nominal_ms=5, next_ms=9, why="uncertain"),
-            change("s", What.SKIPPED, nominal_ms=5, next_ms=9, why="uncertain"),
-            change("o", What.SKIPPED, nominal_ms=5, next_ms=9, why="overlap: o-4 was still open"),
-            change("d", What.DUPLICATE, run_id="d-5-nshop", nominal_ms=5, next_ms=9),
-            change("q", What.QUARANTINED, nominal_ms=5, next_ms=9, why="its template is gone or of the wrong type"),
-            change("e", What.FIRED, run_id="e-5-nshop", nominal_ms=5),
-            change("e", What.ENDED),
+            change("m", What.SKIPPED, first_ms=1, last_ms=7, count=3, next_ms=9, why="missed"),
+            change("m", What.SKIPPED, first_ms=8, last_ms=8, count=1, next_ms=9, why="limit"),
+            change("x", What.SKIPPED, first_ms=1, last_ms=1, count=1, nominal_ms=5, next_ms=9, why="missed"),
+            change("x", What.EXPIRED, nominal_ms=5, next_ms=9),
+            change("w", What.FIRED, run_id="w-5-nshop", nominal_ms=5, next_ms=9, why="waits for w-4"),
+            change("z", What.SKIPPED, first_ms=1, last_ms=2, count=2, why="missed"),
+            change("z", What.ENDED),
         ],
     ),
     "quarantine": (
@@ -120,6 +153,17 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         entry("resume", "id", "r", "lane", "low", "due", "-", "missed", "skip", "first", 5, "last", 50, "count", 7),
         [change("r", What.SKIPPED, why="paused", first_ms=5, last_ms=50, count=7), change("r", What.ENDED)],
     ),
+    "replan": (
+        entry("replan", "old", "2025b", "new", "2026a", "rows", f"r {DUE_MS} 90 95\ns {DUE_MS} 5 5"),
+        [
+            change("r", What.REPLANNED, nominal_ms=DUE_MS, next_ms=90, why="tzdata 2025b → 2026a"),
+            change("s", What.REPLANNED, nominal_ms=DUE_MS, next_ms=5, why="tzdata 2025b → 2026a"),
+        ],
+    ),
+    "replan where nobody knows what was before": (
+        entry("replan", "old", "", "new", "2026a", "rows", "r 5 6 7"),
+        [change("r", What.REPLANNED, nominal_ms=5, next_ms=6, why="tzdata unknown → 2026a")],
+    ),
     "term": (entry("term", "daemon", "d", "server", "s"), []),
 }  # fmt: skip
 
@@ -150,6 +194,7 @@ def test_an_entry_says_what_its_script_did(entry: Entry, said: list[Change]) -> 
         entry("enqueue"),
         entry("enqueue", "run"),
         entry("run_now", "id", "a"),
+        entry("backfill", "id", "a"),
         entry("fire", "runs"),
         entry("fire", "quarantined", "e low"),
         entry("fire", "quarantined", f"e nolane {DUE_MS} why"),
@@ -158,6 +203,13 @@ def test_an_entry_says_what_its_script_did(entry: Entry, said: list[Change]) -> 
         entry("advance", "rows", "r fired 5 9"),
         entry("advance", "rows", "r fired soon 9 9 - - 0 -"),
         entry("advance", "rows", "r vanished 5 9 9 - - 0 -"),
+        entry("advance", "moves", ""),
+        entry("advance", "moves", "r fired 5 9 9 -"),
+        entry("advance", "moves", "r fired soon 9 9 - -"),
+        entry("advance", "moves", "r vanished 5 9 9 - -"),
+        entry("advance", "moves", "r passed - 9 9 lost:1:2:2 -"),
+        entry("advance", "moves", "r passed - 9 9 missed:1:2 -"),
+        entry("advance", "moves", "r passed - 9 9 missed:1:2:2, -"),
         entry("quarantine"),
         entry("quarantine", "rows", "x"),
         entry("cancel", "id", "a"),
@@ -213,10 +265,12 @@ def test_a_put_recurring_gives_its_record() -> None:
     assert [b"data", b"\xff"] == put.template
 
 
-def test_the_rows_of_an_advance_tell_which_were_pushed() -> None:
-    rows = list(advanced(SAID["advance"][0]))
-
-    assert ["r", "u", "e"] == [row.id for row in rows if row.is_pushed]
+@pytest.mark.parametrize(
+    ("name", "pushed"),
+    [("advance", "rue"), ("advance before there were policies", "rue"), ("advance by policies", "w")],
+)
+def test_the_lines_of_an_advance_tell_which_were_pushed(name: str, pushed: str) -> None:
+    assert [*pushed] == [row.id for row in advanced(SAID[name][0]) if row.is_pushed]
 
 
 def test_a_quarantined_schedule_may_have_any_id_and_time() -> None:
@@ -229,10 +283,10 @@ def test_a_quarantined_schedule_may_have_any_id_and_time() -> None:
 
 
 @pytest.mark.parametrize("what", What)
-def test_only_what_fired_at_its_time_is_late(what: What) -> None:
+def test_only_what_fired_at_its_time_or_expired_is_late(what: What) -> None:
     late = change("a", what, nominal_ms=DUE_MS).late_ms
 
-    assert (123.456 if what is What.FIRED else None) == late
+    assert (123.456 if what in (What.FIRED, What.EXPIRED) else None) == late
 
 
 optional = st.none() | st.integers(-(2**53), 2**53)

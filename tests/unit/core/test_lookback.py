@@ -55,7 +55,8 @@ def naive(history: Sequence[Sequence[Change]]) -> list[Told]:
         elif one.what is What.RUN_ENDED:
             ended = of_row(run, one.why, one.record)
             runs[run] = (run, ended.status, ended.attempt)
-            order.setdefault(run, (0, ended.fired_us or 0))
+            if order.get(run, (0, 0))[0] == 0:  # its push is not there
+                order[run] = (0, ended.fired_us or 0)
     return [runs[run] for run in sorted(order, key=order.__getitem__, reverse=True)]
 
 

@@ -15,11 +15,10 @@ from zsched.core.clock import LAST_MS
 from zsched.core.model import After, At, IfExists, Now, OnLost, OnUncertain, Payload, Priority
 from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, define, define_now, define_trigger
 from zsched.core.triggers import Fold, Gap, TriggerKind, TriggerSpec, check
-from zsched.errors import InvalidSchedule, NotYetBuilt
+from zsched.errors import InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, 0, 0, 123000, tzinfo=UTC)
 AT_MS = 1_795_248_000_123
-LIMIT = {"pause_after_failures": 2}
 
 
 def _define(**options: Any) -> Any:
@@ -106,7 +105,6 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("ends", {"every": 5, "starts": AT, "ends": AT - timedelta(seconds=1)}),
     ("starts", {"at": AT, "starts": AT}),
     ("count", {"after": 5, "count": 3}),
-    ("overlap", {"after": 5, "overlap": "skip"}),
     # ids, lanes, queues, texts
     ("id", {"at": AT, "id": "a b"}),
     ("id", {"at": AT, "id": "a.b"}),
@@ -188,18 +186,6 @@ def test_enqueue_takes_no_time(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("jitter", 5), ("expires_after", 60), ("overlap", "allow"), ("overlap_limit", 2), ("catch_up", "all"),
-        ("catch_up_window", 60), ("catch_up_limit", 1),
-    ],
-)  # fmt: skip
-def test_an_option_of_later_work_is_refused_and_never_ignored(name: str, value: Any) -> None:
-    with pytest.raises(NotYetBuilt, match=f"^{name}=.*does not have it yet; leave {name} out"):
-        _define(every=5, **{name: value})
-
-
-@pytest.mark.parametrize(
     ("given", "meant"), [({}, "retry"), ({"on_lost": "fail"}, "fail"), ({"on_lost": None}, "retry")]
 )
 @pytest.mark.parametrize("when", [{"at": AT}, {"after": 5}, {"every": 5}])
@@ -228,15 +214,10 @@ def test_failures_in_a_row_are_a_whole_number_from_1(value: Any) -> None:
 
 
 def test_a_one_shot_has_no_failures_in_a_row() -> None:
-    for define_it in (lambda: _define(at=AT, pause_after_failures=2), lambda: define_now("f.f", LIMIT, "made-up")):
-        with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=.*a one-shot has one run.*leave it out"):
-            define_it()
-
-
-def test_the_present_behaviour_of_later_options_may_be_said() -> None:
-    assert _define(every=5) == _define(
-        every=5, jitter=None, overlap="skip", catch_up="latest", catch_up_window=86400, durable=False
-    )
+    with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=.*a one-shot has one run.*leave it out"):
+        _define(at=AT, pause_after_failures=2)
+    with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=2: no such option here"):
+        define_now("f.f", {"pause_after_failures": 2}, "made-up")
 
 
 def test_the_defaults_of_a_one_shot() -> None:
@@ -363,9 +344,16 @@ def test_a_run_now_is_the_same_but_for_its_time() -> None:
 
 def test_a_trigger_alone_takes_only_what_belongs_to_it() -> None:
     assert TriggerKind.EVERY is define_trigger({"every": 5}).kind
-    for options in ({"at": AT}, {"every": 5, "queue": "x"}, {}):
+    for options in ({"at": AT}, {"every": 5, "queue": "x"}, {"every": 5, "overlap": "skip"}, {}):
         with pytest.raises(InvalidSchedule):
             define_trigger(options)
+
+
+def test_a_trigger_alone_has_no_jitter_for_that_depends_on_an_id() -> None:
+    with pytest.raises(InvalidSchedule, match=r"^jitter=2: .*id.*preview a schedule by its id"):
+        define_trigger({"every": 5, "jitter": 2})
+
+    assert define_trigger({"every": 5}) == define_trigger({"every": 5, "jitter": None})
 
 
 def test_an_error_shows_a_long_value_cut() -> None:

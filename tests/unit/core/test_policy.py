@@ -1,17 +1,23 @@
-"""plan(): what becomes of a recurring schedule that is due."""
+"""plan(): what becomes of a recurring schedule that is due, under each of its policies."""
 
 from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zsched.core.policy import Plan, Range, plan
-from zsched.core.triggers import TriggerKind, TriggerSpec, build
+from zsched.core.jitter import due_of
+from zsched.core.policy import ON_TIME_MS, USUAL, CatchUp, Overlap, Passed, Plan, Policy, Range, Why, plan
+from zsched.core.triggers import Trigger, TriggerKind, TriggerSpec, build
 from zsched.errors import TriggerError
 
-MINUTE = 60_000
+SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
+DAY = 24 * HOUR
 T0 = 1_767_225_600_000  # 2026-01-01T00:00Z
+FIRST = T0 + MINUTE
 
 
 def _every(every_ms: int = MINUTE, **bounds: int) -> TriggerSpec:
@@ -21,60 +27,251 @@ def _every(every_ms: int = MINUTE, **bounds: int) -> TriggerSpec:
 MINUTELY = TriggerSpec(TriggerKind.CRON, "* * * * *")
 
 
-@pytest.mark.parametrize("spec", [_every(), MINUTELY])
+def _plan(fire: int | None, next: int | None, *passed: tuple[Why, int, int, int]) -> Plan:
+    """What is expected of a minutely rule without jitter; times in minutes after T0."""
+    fire_ms, next_ms = (None if at is None else T0 + at * MINUTE for at in (fire, next))
+    told = tuple(Passed(why, Range(T0 + a * MINUTE, T0 + b * MINUTE, count)) for why, a, b, count in passed)
+    return Plan(fire_ms, fire_ms, told, next_ms, next_ms)
+
+
+C, M, L = Why.COALESCED, Why.MISSED, Why.LIMIT
+LATEST, ALL, NONE = CatchUp.LATEST, CatchUp.ALL, CatchUp.NONE
+
+TABLE = [  # the policy, how late (ms) the occurrence of 00:01 is, and the plan
+    (USUAL, 0, _plan(1, 2)),
+    (USUAL, 1, _plan(1, 2)),
+    (USUAL, MINUTE - 1, _plan(1, 2)),
+    (USUAL, MINUTE, _plan(2, 3, (C, 1, 1, 1))),
+    (USUAL, 3 * MINUTE + 5, _plan(4, 5, (C, 1, 3, 3))),
+    # a minutely rule is never late by its window: its latest occurrence is young
+    (Policy(LATEST, catch_up_window_ms=20 * SECOND), 3 * MINUTE + 20 * SECOND, _plan(4, 5, (C, 1, 3, 3))),
+    (Policy(LATEST, catch_up_window_ms=20 * SECOND), 3 * MINUTE + 20_001, _plan(None, 5, (M, 1, 4, 4))),
+    (Policy(LATEST, catch_up_window_ms=0), ON_TIME_MS, _plan(1, 2)),
+    (Policy(LATEST, catch_up_window_ms=0), ON_TIME_MS + 1, _plan(None, 2, (M, 1, 1, 1))),
+    (Policy(NONE), 0, _plan(1, 2)),
+    (Policy(NONE), ON_TIME_MS, _plan(1, 2)),
+    (Policy(NONE), ON_TIME_MS + 1, _plan(None, 2, (M, 1, 1, 1))),
+    (Policy(NONE), 3 * MINUTE + 2000, _plan(4, 5, (M, 1, 3, 3))),
+    (Policy(NONE), 3 * MINUTE + 30 * SECOND, _plan(None, 5, (M, 1, 4, 4))),
+    (Policy(ALL), 0, _plan(1, 2)),
+    (Policy(ALL), 3 * MINUTE + 5, _plan(1, 2)),
+    (Policy(ALL), 99 * MINUTE, _plan(1, 2)),
+    (Policy(ALL), 100 * MINUTE, _plan(2, 3, (L, 1, 1, 1))),
+    (Policy(ALL, catch_up_limit=1), 3 * MINUTE, _plan(4, 5, (L, 1, 3, 3))),
+    (Policy(ALL, catch_up_limit=3), 9 * MINUTE, _plan(8, 9, (L, 1, 7, 7))),
+    (Policy(ALL, catch_up_window_ms=2 * MINUTE), 9 * MINUTE, _plan(8, 9, (M, 1, 7, 7))),
+    (Policy(ALL, catch_up_window_ms=2 * MINUTE), 9 * MINUTE + 1, _plan(9, 10, (M, 1, 8, 8))),
+    (Policy(ALL, 5 * MINUTE, 2), 9 * MINUTE, _plan(9, 10, (M, 1, 4, 4), (L, 5, 8, 4))),
+    (Policy(ALL, catch_up_window_ms=20 * SECOND), 3 * MINUTE + 30 * SECOND, _plan(None, 5, (M, 1, 4, 4))),
+    (Policy(ALL, catch_up_window_ms=0), ON_TIME_MS, _plan(1, 2)),
+]
+
+
+@pytest.mark.parametrize("spec", [_every(), MINUTELY], ids=["every", "cron"])
+@pytest.mark.parametrize(("policy", "late_ms", "expected"), TABLE)
+def test_a_late_schedule_is_caught_up_as_its_policy_says(
+    spec: TriggerSpec, policy: Policy, late_ms: int, expected: Plan
+) -> None:
+    assert expected == plan(build(spec, T0), FIRST, FIRST + late_ms, policy)
+
+
 @pytest.mark.parametrize(
-    ("now", "expected"),
+    ("catch_up", "expected"),
     [
-        (0, Plan(T0 + MINUTE, None, T0 + 2 * MINUTE)),
-        (1, Plan(T0 + MINUTE, None, T0 + 2 * MINUTE)),
-        (MINUTE - 1, Plan(T0 + MINUTE, None, T0 + 2 * MINUTE)),
-        (MINUTE, Plan(T0 + 2 * MINUTE, Range(T0 + MINUTE, T0 + MINUTE, 1), T0 + 3 * MINUTE)),
-        (3 * MINUTE + 5, Plan(T0 + 4 * MINUTE, Range(T0 + MINUTE, T0 + 3 * MINUTE, 3), T0 + 5 * MINUTE)),
+        (LATEST, _plan(3, None, (C, 1, 2, 2))),
+        (ALL, _plan(1, 2)),
+        (NONE, _plan(None, None, (M, 1, 3, 3))),
     ],
 )
-def test_the_latest_occurrence_fires_and_those_before_are_one_range(
-    spec: TriggerSpec, now: int, expected: Plan
-) -> None:
-    assert expected == plan(build(spec, T0), T0 + MINUTE, T0 + MINUTE + now)
+@pytest.mark.parametrize("bounds", [{"count": 3}, {"ends_ms": T0 + 3 * MINUTE + 5}], ids=["count", "ends"])
+def test_what_passed_ends_with_the_rule(catch_up: CatchUp, bounds: dict[str, int], expected: Plan) -> None:
+    assert expected == plan(build(_every(**bounds), T0), FIRST, T0 + 900 * MINUTE, Policy(catch_up))
 
 
-def test_a_clock_that_went_back_fires_the_promised_occurrence_and_does_not_repeat_it() -> None:
-    assert Plan(T0 + MINUTE, None, T0 + 2 * MINUTE) == plan(build(_every(), T0), T0 + MINUTE, T0 - 5)
+@pytest.mark.parametrize("catch_up", CatchUp)
+def test_the_last_of_a_count_has_no_next(catch_up: CatchUp) -> None:
+    at_ms = T0 + 3 * MINUTE
+
+    assert _plan(3, None) == plan(build(_every(count=3), T0), at_ms, at_ms, Policy(catch_up))
 
 
-def test_the_last_of_a_count_has_no_next() -> None:
-    trigger = build(_every(count=3), T0)
-
-    assert Plan(T0 + 3 * MINUTE, None, None) == plan(trigger, T0 + 3 * MINUTE, T0 + 3 * MINUTE)
-    late = Plan(T0 + 3 * MINUTE, Range(T0 + MINUTE, T0 + 2 * MINUTE, 2), None)
-    assert late == plan(trigger, T0 + MINUTE, T0 + 900 * MINUTE)
+@pytest.mark.parametrize("catch_up", CatchUp)
+def test_a_clock_that_went_back_fires_the_promised_occurrence_and_does_not_repeat_it(catch_up: CatchUp) -> None:
+    assert _plan(1, 2) == plan(build(_every(), T0), FIRST, T0 - 5, Policy(catch_up))
 
 
-def test_an_end_in_the_gap_ends_it() -> None:
-    trigger = build(_every(ends_ms=T0 + 2 * MINUTE), T0)
+@pytest.mark.parametrize("catch_up", CatchUp)
+def test_a_promised_occurrence_fires_though_the_rules_of_its_zone_have_changed(catch_up: CatchUp) -> None:
+    promised_ms = FIRST + 17  # not one of the rule's any more
 
-    assert Plan(T0 + 2 * MINUTE, Range(T0 + MINUTE, T0 + MINUTE, 1), None) == plan(
-        trigger, T0 + MINUTE, T0 + 5 * MINUTE
+    planned = plan(build(MINUTELY, T0), promised_ms, promised_ms, Policy(catch_up))
+
+    assert Plan(promised_ms, promised_ms, (), T0 + 2 * MINUTE, T0 + 2 * MINUTE) == planned
+
+
+def test_a_promised_occurrence_that_is_too_old_is_missed_and_none_before_it_comes_back() -> None:
+    trigger = build(TriggerSpec(TriggerKind.CRON, "* * * * *", jitter_ms=59 * SECOND), T0)
+    promised_ms = FIRST + 57 * SECOND  # not one of the rule's any more
+    before, after = FIRST, FIRST + MINUTE
+    id = next(  # one that would be due later than the promised one is, followed by one that is due soon
+        id
+        for id in map(str, range(100_000))
+        if due_of(trigger, id, before) > due_of(trigger, id, promised_ms) and due_of(trigger, id, after) < after + 1500
     )
+    now_ms = due_of(trigger, id, promised_ms) + ON_TIME_MS + 1
+    assert now_ms >= due_of(trigger, id, after)
+
+    planned = plan(trigger, promised_ms, now_ms, Policy(ALL, catch_up_window_ms=0), id)
+
+    assert (after, (Passed(M, Range(promised_ms, promised_ms, 1)),)) == (planned.fire_ms, planned.passed)
 
 
-def test_a_promised_occurrence_fires_though_the_rules_of_its_zone_have_changed() -> None:
-    promised_ms = T0 + MINUTE + 17  # not one of the rule's any more
+# -- jitter ---------------------------------------------------------------------------------------
 
-    planned = plan(build(MINUTELY, T0), promised_ms, promised_ms)
 
-    assert Plan(promised_ms, None, T0 + 2 * MINUTE) == planned
+def _jittered(id: str, jitter_ms: int = HOUR - 1, spec: TriggerSpec | None = None) -> tuple[Trigger, int]:
+    """An hourly rule, and how much later than 01:00 its occurrence of then is due."""
+    trigger = build(spec or TriggerSpec(TriggerKind.CRON, "0 * * * *", jitter_ms=jitter_ms), T0)
+    return trigger, due_of(trigger, id, T0 + HOUR) - T0 - HOUR
+
+
+@pytest.mark.parametrize("catch_up", CatchUp)
+@pytest.mark.parametrize("id", ["a", "b", "c", "d"])
+def test_an_occurrence_is_late_from_when_it_was_due_and_not_before(catch_up: CatchUp, id: str) -> None:
+    trigger, delay_ms = _jittered(id)
+    policy = Policy(catch_up, catch_up_window_ms=10 * SECOND)
+    assert delay_ms > policy.patience_ms, "its nominal time alone would be too late"
+
+    found = [
+        plan(trigger, T0 + HOUR, T0 + HOUR + delay_ms + late_ms, policy, id)
+        for late_ms in (0, policy.patience_ms, policy.patience_ms + 1)
+    ]
+
+    due_ms, next_due_ms = T0 + HOUR + delay_ms, due_of(trigger, id, T0 + 2 * HOUR)
+    on_time = Plan(T0 + HOUR, due_ms, (), T0 + 2 * HOUR, next_due_ms)
+    missed = Plan(None, None, (Passed(M, Range(T0 + HOUR, T0 + HOUR, 1)),), T0 + 2 * HOUR, next_due_ms)
+    assert [on_time, on_time, missed] == found
+
+
+@pytest.mark.parametrize("catch_up", CatchUp)
+def test_an_occurrence_whose_jitter_has_not_passed_is_not_due(catch_up: CatchUp) -> None:
+    trigger, _ = _jittered("a")
+    next_due_ms = due_of(trigger, "a", T0 + 2 * HOUR)
+    assert next_due_ms > T0 + 2 * HOUR
+
+    planned = plan(trigger, T0 + HOUR, next_due_ms - 1, Policy(catch_up), "a")
+
+    assert (T0 + 2 * HOUR, next_due_ms) == (planned.next_ms, planned.next_due_ms)
+
+
+# -- in the long run ------------------------------------------------------------------------------
+
+RULES = [
+    _every(7001), _every(1), MINUTELY, TriggerSpec(TriggerKind.CRON, "*/7 3 * * 1-5", "America/New_York"),
+    TriggerSpec(TriggerKind.RRULE, "FREQ=WEEKLY;BYDAY=MO,FR;BYHOUR=9", "Europe/London"), _every(500, count=9),
+    _every(HOUR, ends_ms=T0 + 40 * DAY), TriggerSpec(TriggerKind.CRON, "30 * * * *", jitter_ms=HOUR),
+    _every(10 * MINUTE, jitter_ms=5 * MINUTE), _every(DAY, count=20, jitter_ms=DAY),
+]  # fmt: skip
+
+policies = st.builds(
+    Policy,
+    catch_up=st.sampled_from(CatchUp),
+    catch_up_window_ms=st.sampled_from([0, 7000, MINUTE, HOUR, DAY, 40 * DAY]),
+    catch_up_limit=st.integers(1, 12),
+)
+
+
+@given(st.sampled_from(RULES), policies, st.integers(0, 30), st.integers(0, 90 * DAY))
+def test_every_occurrence_has_exactly_one_outcome(spec: TriggerSpec, policy: Policy, skip: int, late_ms: int) -> None:
+    trigger = build(spec, T0)
+    nominal_ms = trigger.next_after(T0 + skip * DAY)
+    if nominal_ms is None:
+        return
+    first_ms, now_ms = nominal_ms, due_of(trigger, "a", nominal_ms) + late_ms
+    fired: list[int] = []
+    outcomes: Counter[Why] = Counter()
+    last_ms = nominal_ms - 1  # of what has an outcome
+
+    due_ms: int | None = now_ms
+    while nominal_ms is not None and due_ms is not None and due_ms <= now_ms:
+        planned = plan(trigger, nominal_ms, now_ms, policy, "a")
+        for one in planned.passed:
+            assert trigger.next_after(last_ms) == one.range.first_ms <= one.range.last_ms
+            assert one.range.count == trigger.count_between(one.range.first_ms - 1, one.range.last_ms)
+            outcomes[one.why] += one.range.count
+            last_ms = one.range.last_ms
+        if planned.fire_ms is not None:
+            assert trigger.next_after(last_ms) == planned.fire_ms
+            assert due_of(trigger, "a", planned.fire_ms) == planned.due_ms
+            assert now_ms - policy.patience_ms <= (planned.due_ms or 0) <= now_ms, "not early, and not too old"
+            fired.append(planned.fire_ms)
+            last_ms = planned.fire_ms
+        assert planned.fire_ms is not None or planned.passed
+        assert trigger.next_after(last_ms) == planned.next_ms
+        nominal_ms, due_ms = planned.next_ms, planned.next_due_ms
+
+    assert sorted(set(fired)) == fired
+    assert len(fired) <= (policy.catch_up_limit if policy.catch_up is ALL else 1)
+    assert trigger.count_between(first_ms - 1, last_ms) == len(fired) + sum(outcomes.values())
+    allowed = {LATEST: {C, M}, ALL: {M, L}, NONE: {M}}[policy.catch_up]
+    assert {why for why, count in outcomes.items() if count} <= allowed
+
+
+@dataclass
+class _Counting:
+    """A trigger that counts how often it is asked."""
+
+    inner: Trigger
+    spec: TriggerSpec = field(init=False)
+    asked: int = 0
+
+    def __post_init__(self) -> None:
+        self.spec = self.inner.spec
+
+    def next_after(self, after_ms: int) -> int | None:
+        self.asked += 1
+        return self.inner.next_after(after_ms)
+
+    def last_until(self, until_ms: int) -> int | None:
+        self.asked += 1
+        return self.inner.last_until(until_ms)
+
+    def count_between(self, after_ms: int, until_ms: int) -> int:
+        self.asked += 1
+        return self.inner.count_between(after_ms, until_ms)
+
+
+@pytest.mark.parametrize(
+    ("policy", "most"),
+    [(USUAL, 10), (Policy(NONE), 10), (Policy(ALL), 60), (Policy(ALL, 400 * DAY, 1000), 60), (Policy(ALL, DAY, 1), 60)],
+)
+@pytest.mark.parametrize("jitter_ms", [0, SECOND])
+def test_a_year_of_every_second_costs_a_few_questions(policy: Policy, most: int, jitter_ms: int) -> None:
+    trigger, year = _Counting(build(_every(SECOND, jitter_ms=jitter_ms), T0)), 365 * DAY
+
+    planned = plan(trigger, T0 + SECOND, T0 + year, policy, "a")
+
+    seconds = sum(one.range.count for one in planned.passed)
+    fire_ms = (planned.next_ms or 0) - SECOND
+    assert (fire_ms - T0) // SECOND == seconds + (planned.fire_ms is not None)
+    assert seconds >= year // SECOND - 1001
+    assert trigger.asked <= most
 
 
 def test_a_gap_of_centuries_costs_no_more_than_one_of_minutes() -> None:
-    planned = plan(build(_every(1), T0), T0 + 1, T0 + 300 * 365 * 86_400_000)
+    trigger = _Counting(build(_every(1), T0))
 
-    assert planned.coalesced is not None
-    assert planned.coalesced.count == planned.fire_ms - planned.coalesced.first_ms
+    planned = plan(trigger, T0 + 1, T0 + 300 * 365 * DAY)
+
+    [passed] = planned.passed
+    assert passed.range.count == (planned.fire_ms or 0) - passed.range.first_ms
+    assert trigger.asked <= 10
 
 
 class _Backwards:
     """A trigger that gives a time which is not later."""
+
+    spec = _every()
 
     def next_after(self, after_ms: int) -> int:
         return after_ms - 1
@@ -83,34 +280,33 @@ class _Backwards:
         return until_ms
 
 
-def test_a_trigger_that_goes_back_is_an_error() -> None:
+@pytest.mark.parametrize("catch_up", [LATEST, NONE])
+def test_a_trigger_that_goes_back_is_an_error(catch_up: CatchUp) -> None:
     with pytest.raises(TriggerError, match="went back"):
-        plan(_Backwards(), T0, T0)  # type: ignore[arg-type]
+        plan(_Backwards(), T0, T0, Policy(catch_up))  # type: ignore[arg-type]
+
+
+# -- as text --------------------------------------------------------------------------------------
 
 
 @given(
-    st.sampled_from(
-        [
-            _every(7001), _every(1), MINUTELY, TriggerSpec(TriggerKind.CRON, "*/7 3 * * 1-5", "America/New_York"),
-            TriggerSpec(TriggerKind.RRULE, "FREQ=WEEKLY;BYDAY=MO,FR;BYHOUR=9", "Europe/London"), _every(500, count=9),
-        ]
-    ),
-    st.integers(0, 30), st.integers(0, 90 * 86_400_000),
+    st.builds(
+        Policy, st.sampled_from(CatchUp), st.integers(0, 2**45), st.integers(1, 10_000), st.sampled_from(Overlap),
+        st.integers(1, 10_000),
+    )
 )  # fmt: skip
-def test_every_occurrence_is_fired_or_coalesced_exactly_once(spec: TriggerSpec, skip: int, late_ms: int) -> None:
-    trigger = build(spec, T0)
-    nominal_ms = trigger.next_after(T0 + skip * 86_400_000)
-    if nominal_ms is None:
-        return
-    now_ms = nominal_ms + late_ms
+def test_policies_are_read_as_they_were_written(policy: Policy) -> None:
+    assert policy == Policy.from_text(policy.to_text())
 
-    planned = plan(trigger, nominal_ms, now_ms)
 
-    due = trigger.count_between(nominal_ms - 1, now_ms)
-    assert due == 1 + (planned.coalesced.count if planned.coalesced else 0)
-    assert planned.fire_ms <= now_ms
-    assert planned.next_ms is None or planned.next_ms > now_ms
-    assert trigger.next_after(planned.fire_ms) == planned.next_ms
-    if planned.coalesced:
-        assert nominal_ms == planned.coalesced.first_ms <= planned.coalesced.last_ms < planned.fire_ms
-        assert planned.coalesced.last_ms == trigger.last_until(planned.fire_ms - 1)
+def test_the_text_of_policies_is_canonical_and_says_only_what_is_unusual() -> None:
+    assert "" == USUAL.to_text()
+    assert '{"catch_up":"all","overlap":"queue","overlap_limit":7}' == (
+        Policy(ALL, overlap=Overlap.QUEUE, overlap_limit=7).to_text()
+    )
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "7", '{"catch_up":"some"}', '{"overlap":1}', '{"colour":"red"}'])
+def test_foreign_text_is_an_error_and_no_policy(text: str) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        Policy.from_text(text)

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from zsched.core.clock import to_ms
-from zsched.core.preview import occurrences
-from zsched.core.triggers import TriggerKind, TriggerSpec
+from zsched.core.jitter import due_of
+from zsched.core.preview import nominal_of, occurrences
+from zsched.core.triggers import TriggerKind, TriggerSpec, build
 
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -40,3 +41,41 @@ def test_an_exhausted_rule_gives_fewer() -> None:
     assert 3 == len(occurrences(spec, start_ms, start_ms, 10))
     assert 1 == len(occurrences(spec, start_ms, start_ms + 2000, 10))
     assert [] == occurrences(spec, start_ms, start_ms + 3000, 10)
+
+
+HOURLY = TriggerSpec(TriggerKind.CRON, "0 * * * *", jitter_ms=3_000_000)
+MIDNIGHT = to_ms(datetime(2026, 1, 1, tzinfo=UTC))
+HOURS = [MIDNIGHT + n * 3_600_000 for n in range(6)]
+
+
+def _dues(id: str) -> list[int]:
+    return [due_of(build(HOURLY, 0), id, at_ms) for at_ms in HOURS]
+
+
+def test_with_jitter_they_are_the_times_at_which_it_is_due() -> None:
+    found = [to_ms(at) for at in occurrences(HOURLY, 0, HOURS[0] - 1, 6, "a")]
+
+    assert _dues("a") == found
+    assert found != [to_ms(at) for at in occurrences(HOURLY, 0, HOURS[0] - 1, 6, "b")]
+    assert HOURS == [nominal_of(HOURLY, 0, due_ms) for due_ms in found]
+
+
+def test_an_occurrence_whose_time_has_come_and_that_is_not_due_yet_is_among_them() -> None:
+    first, second, *_ = _dues("a")
+
+    assert HOURS[0] < first < HOURS[1]
+    for start_ms, expected in ((HOURS[0], first), (first - 1, first), (first, second)):
+        assert [expected] == [to_ms(at) for at in occurrences(HOURLY, 0, start_ms, 1, "a")]
+
+
+def test_but_not_if_the_schedule_begins_with_a_later_one() -> None:
+    first, second, *_ = _dues("a")
+
+    for next_ms, expected in ((HOURS[0], first), (HOURS[1], second)):
+        assert [expected] == [to_ms(at) for at in occurrences(HOURLY, 0, HOURS[0], 1, "a", next_ms)]
+
+
+def test_without_jitter_a_time_is_its_own_nominal_one() -> None:
+    spec = TriggerSpec(TriggerKind.CRON, "0 * * * *")
+
+    assert HOURS[1] == nominal_of(spec, 0, HOURS[1])

@@ -20,13 +20,11 @@ RULE = TriggerSpec(
 )
 ONCE = Schedule(
     id="a", state=ScheduleState.ACTIVE, kind="once", func="app.task", queue="sms", priority=Priority.HIGH,
-    next_ms=to_ms(AT), tz="Asia/Seoul", at_front=True, on_uncertain=OnUncertain.SKIP, description="app.task",
+    next_ms=to_ms(AT), nominal_ms=to_ms(AT), tz="Asia/Seoul", at_front=True, on_uncertain=OnUncertain.SKIP, description="app.task",
     on_lost=OnLost.FAIL,
     tags=("x",), created_by="me", managed_by="file",
 )  # fmt: skip
-RECURRING = replace(
-    ONCE, kind="cron", trigger=RULE, anchor_ms=1, nominal_ms=to_ms(AT), version="1-1", pause_after_failures=3
-)
+RECURRING = replace(ONCE, kind="cron", trigger=RULE, anchor_ms=1, version="1-1", pause_after_failures=3)
 STORED = {"queue": "sms", "timeout": 60, "result_ttl": 500}
 
 
@@ -106,7 +104,7 @@ def test_an_interval_and_an_rrule_survive_unchanged() -> None:
         (ONCE, "queue", {"queue": "a b"}),
         (ONCE, "eta", {"eta": AT}),
         (ONCE, "count", {"count": 5}),
-        (ONCE, "jitter", {"jitter": 5}),
+        (ONCE, "jitter", {"jitter": -5}),
         (RECURRING, "cron", {"cron": "nonsense"}),
         (ONCE, "at and after", {"at": AT, "after": 5}),
     ],

@@ -113,6 +113,10 @@ def held(state: ScheduleState = ScheduleState.ACTIVE, **more: Any) -> Schedule:
         (change(What.CANCELLED, nominal_ms=DUE_MS), f"cancelled; it was for {DUE}"),
         (change(What.CANCELLED, why="RQ has it as canceled"), "cancelled (RQ has it as canceled)"),
         (change(What.QUARANTINED, nominal_ms=DUE_MS, why="its hash is gone"), "quarantined: its hash is gone"),
+        (
+            change(What.REPLANNED, nominal_ms=DUE_MS, next_ms=DUE_MS + MINUTE_MS, why="tzdata 2025b → 2026a"),
+            f"its zone's rules changed (tzdata 2025b → 2026a): next 2026-01-01 00:01:00+00:00 instead of {DUE}",
+        ),
         (change(What.ENDED), "ended: its rule gives no more occurrences"),
     ],
 )
@@ -165,6 +169,7 @@ def test_a_time_that_a_foreign_hand_wrote_is_brought_into_range() -> None:
         ([change(What.PUT, 1, nominal_ms=1), change(What.SKIPPED, 2, first_ms=1, last_ms=1)], "changed: now"),
         ([change(What.PUT, 1, nominal_ms=1), change(What.FIRED, 2), change(What.ENDED, 2)], "changed: now"),
         ([change(What.FOUND, 1, why="due"), change(What.FIRED, 2)], "changed: now"),
+        ([change(What.REPLANNED, 1, nominal_ms=1, next_ms=2), change(What.FIRED, 2)], "changed: now"),
         ([change(What.FOUND, 1, run_id=RUN, why="open")], "created"),
     ],
 )
@@ -205,6 +210,13 @@ def test_it_is_late_when_it_was_put_late() -> None:
     line = fired_late(put(DUE_MS + 5 * MINUTE_MS), term_ms=DUE_MS + MINUTE_MS)
 
     assert "it was put only 2026-01-01 00:05:00+00:00, when its time had passed" == reason(line)
+
+
+def test_it_is_late_when_its_zones_rules_came_late() -> None:
+    late = change(What.REPLANNED, DUE_MS + 5 * MINUTE_MS, nominal_ms=DUE_MS + 60 * MINUTE_MS, next_ms=DUE_MS)
+    line = fired_late(put(0), late, term_ms=DUE_MS + 4 * MINUTE_MS)
+
+    assert "its zone's new rules came only 2026-01-01 00:05:00+00:00, when its time had passed" == reason(line)
 
 
 def test_of_two_reasons_the_later_one_counts() -> None:
@@ -449,3 +461,43 @@ def test_a_story_in_json_has_readable_instants() -> None:
 )
 def test_durations_are_told_in_their_two_largest_units(ms: float, expected: str) -> None:
     assert expected == duration_text(ms)
+
+
+# -- a backfill ---------------------------------------------------------------------------------------
+
+
+def backfilled(*hours: int, entry: str = "1-5") -> list[Change]:
+    times = [DUE_MS + hour * 60 * MINUTE_MS for hour in hours]
+    return [
+        change(What.ENQUEUED, entry=entry, run_id=f"a-{ms}", nominal_ms=ms, why="backfill") for ms in times
+    ]  # fmt: skip
+
+
+def test_a_backfill_is_one_line_however_many_runs_it_pushed() -> None:
+    told = texts(put(0), *backfilled(-3, -2), *backfilled(-1, entry="1-6"), change(What.PAUSED, why="backfill"))
+
+    assert [
+        f"created for {DUE}",
+        "backfilled 3 occurrences, 2025-12-31 21:00:00+00:00 to 2025-12-31 23:00:00+00:00",
+        'paused: "backfill"',
+    ] == told
+
+
+def test_a_backfill_of_one_names_its_run() -> None:
+    [one] = backfilled(0)
+
+    assert [f"created for {DUE}", f"backfilled the occurrence of {DUE}; run a-{DUE_MS}"] == texts(put(0), one)
+
+
+def test_what_was_left_out_is_not_hidden_in_a_backfill() -> None:
+    told = texts(*backfilled(0, 1), *backfilled(6, 7, entry="1-9"), left_out=3)
+
+    assert ["backfilled 2", "… 3 more changes lie before this …", "backfilled 2"] == [
+        text if text.startswith("…") else text[:12] for text in told
+    ]
+
+
+def test_what_is_backfilled_was_there() -> None:
+    [_, told] = texts(*backfilled(0), change(What.PUT, nominal_ms=DUE_MS))
+
+    assert f"changed: now for {DUE}" == told

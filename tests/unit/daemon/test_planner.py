@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from zsched.core.policy import Plan, Range
+from zsched.core.policy import CatchUp, Passed, Plan, Policy, Range, Why
 from zsched.core.triggers import TriggerKind, TriggerSpec
 from zsched.daemon import planner as planner_module
 from zsched.daemon.planner import Planner
@@ -12,10 +12,21 @@ NOON = 1_767_268_800_000  # 2026-01-01T12:00Z, a Thursday
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
 
-def due(trigger: TriggerSpec | str, nominal_ms: int = NOON, anchor_ms: int = NOON - DAY, id: str = "a") -> DueRecurring:
+def due(
+    trigger: TriggerSpec | str,
+    nominal_ms: int = NOON,
+    anchor_ms: int = NOON - DAY,
+    id: str = "a",
+    policy: Policy | None = None,
+) -> DueRecurring:
     text = trigger if isinstance(trigger, str) else trigger.to_text()
     texts = (id, "normal", str(nominal_ms), "1-1", text, str(anchor_ms), str(nominal_ms))
-    return DueRecurring(*(each.encode() for each in texts))
+    return DueRecurring(*(each.encode() for each in texts), None if policy is None else policy.to_text().encode())
+
+
+def fires(fire_ms: int, next_ms: int | None, *passed: Passed) -> Plan:
+    """The plan of a schedule without jitter."""
+    return Plan(fire_ms, fire_ms, passed, next_ms, next_ms)
 
 
 def cron(expr: str, **bounds: int) -> TriggerSpec:
@@ -33,19 +44,19 @@ def rrule(expr: str, **bounds: int) -> TriggerSpec:
 def plans(*rows: DueRecurring, now_ms: int = NOON) -> list[Plan]:
     planned = Planner().plan(rows, now_ms)
     assert [] == planned.bad
-    return [plan for _, plan in planned.good]
+    return [one.plan for one in planned.good]
 
 
 def test_what_is_due_fires_and_the_next_time_follows() -> None:
-    assert [Plan(NOON, None, NOON + HOUR)] == plans(due(cron("0 * * * *")))
+    assert [fires(NOON, NOON + HOUR)] == plans(due(cron("0 * * * *")))
 
 
 def test_the_second_schedule_of_a_rule_is_planned_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     planner, row = Planner(), due(cron("0 * * * *"))
-    first = planner.plan([row], NOON).good[0][1]
+    first = planner.plan([row], NOON).good[0].plan
 
     monkeypatch.setattr(planner_module, "build", None)
-    second = planner.plan([due(cron("0 * * * *"), id="b")], NOON + 5).good[0][1]
+    second = planner.plan([due(cron("0 * * * *"), id="b")], NOON + 5).good[0].plan
 
     assert first == second
 
@@ -54,22 +65,57 @@ def test_a_remembered_next_time_that_has_passed_is_not_used() -> None:
     planner, row = Planner(), due(cron("0 * * * *"))
     planner.plan([row], NOON)
 
-    late = planner.plan([row], NOON + 2 * HOUR + 1).good[0][1]
+    late = planner.plan([row], NOON + 2 * HOUR + 1).good[0].plan
 
-    assert Plan(NOON + 2 * HOUR, Range(NOON, NOON + HOUR, 2), NOON + 3 * HOUR) == late
+    coalesced = Passed(Why.COALESCED, Range(NOON, NOON + HOUR, 2))
+    assert fires(NOON + 2 * HOUR, NOON + 3 * HOUR, coalesced) == late
 
 
 def test_a_plan_of_a_late_schedule_is_not_remembered_for_one_that_is_on_time() -> None:
     planner, row = Planner(), due(cron("0 * * * *"))
     planner.plan([row], NOON + 2 * HOUR + 1)
 
-    assert Plan(NOON, None, NOON + HOUR) == planner.plan([row], NOON).good[0][1]
+    assert fires(NOON, NOON + HOUR) == planner.plan([row], NOON).good[0].plan
+
+
+def test_a_remembered_plan_is_not_used_for_other_policies() -> None:
+    planner, gap = Planner(), 2 * HOUR
+    rows = [due(cron("0 12 * * *"), policy=Policy(each)) for each in CatchUp]
+    planner.plan(rows, NOON)
+
+    late = planner.plan(rows, NOON + gap).good
+
+    missed = Plan(None, None, (Passed(Why.MISSED, Range(NOON, NOON, 1)),), NOON + DAY, NOON + DAY)
+    assert [*CatchUp] == [one.policy.catch_up for one in late]
+    assert [fires(NOON, NOON + DAY), fires(NOON, NOON + DAY), missed] == [one.plan for one in late]
+
+
+@pytest.mark.parametrize(
+    ("policy", "patience_ms"), [(Policy(CatchUp.NONE), 5000), (Policy(catch_up_window_ms=MINUTE), MINUTE)]
+)
+def test_a_remembered_plan_is_not_used_when_its_occurrence_is_too_late(policy: Policy, patience_ms: int) -> None:
+    planner, row = Planner(), due(cron("0 * * * *"), policy=policy)
+    planner.plan([row], NOON)
+
+    found = [planner.plan([row], NOON + late_ms).good[0].plan.fire_ms for late_ms in (patience_ms, patience_ms + 1)]
+
+    assert [NOON, None] == found
+
+
+def test_the_jitter_of_one_schedule_is_not_that_of_another() -> None:
+    planner, rows = Planner(), [due(cron("0 * * * *", jitter_ms=MINUTE), id=id) for id in ("a", "b", "a")]
+
+    first, other, again = (one.plan for one in planner.plan(rows, NOON + MINUTE).good)
+
+    assert first == again
+    assert (NOON, NOON) == (first.fire_ms, other.fire_ms)
+    assert first.next_due_ms != other.next_due_ms
 
 
 def test_the_end_of_a_rule_is_remembered_as_an_end() -> None:
     planner, row = Planner(), due(cron("0 * * * *", ends_ms=NOON))
 
-    assert [Plan(NOON, None, None)] * 2 == [planner.plan([row], now).good[0][1] for now in (NOON, NOON + HOUR)]
+    assert [fires(NOON, None)] * 2 == [planner.plan([row], now).good[0].plan for now in (NOON, NOON + HOUR)]
 
 
 @pytest.mark.parametrize(
@@ -90,8 +136,8 @@ def test_schedules_of_one_text_but_different_anchors_do_not_share_a_plan(
 
     for order in (anchors, anchors[::-1]):
         found = {
-            int(row.anchor_ms): plan.next_ms
-            for row, plan in planner.plan([due(spec, anchor_ms=anchor) for anchor in order], NOON).good
+            int(one.due.anchor_ms): one.plan.next_ms
+            for one in planner.plan([due(spec, anchor_ms=anchor) for anchor in order], NOON).good
         }
         assert dict(zip(anchors, expected, strict=True)) == found
 
@@ -120,12 +166,22 @@ def test_a_broken_trigger_does_not_stop_the_others(text: str) -> None:
 
     planned = Planner().plan([good, due(text, id="bad"), good], NOON)
 
-    assert [good, good] == [row for row, _ in planned.good]
+    assert [good, good] == [one.due for one in planned.good]
     assert [b"bad"] == [row.id for row, _ in planned.bad]
     reason = planned.bad[0][1]
     assert reason.startswith(b"cannot be planned: ")
     assert len(reason) <= 300
     assert b"\n" not in reason
+
+
+@pytest.mark.parametrize("text", [b"{", b"[]", b"7", b'{"catch_up":"some"}', b'{"colour":"red"}', b"\xff"])
+def test_broken_policies_are_that_schedules_problem(text: bytes) -> None:
+    good = due(cron("0 * * * *"))
+    broken = good._replace(id=b"bad", policy=text)
+
+    planned = Planner().plan([broken, good], NOON)
+
+    assert ([broken], [good]) == ([one for one, _ in planned.bad], [one.due for one in planned.good])
 
 
 @pytest.mark.parametrize("field", ["nominal_ms", "anchor_ms"])

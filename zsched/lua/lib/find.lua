@@ -1,12 +1,16 @@
 -- find: where schedules are. The only place that knows lanes, paused and quarantine.
 --
--- USES   due_high_key due_normal_key due_low_key paused_key quarantine_key recurring_key
--- GIVES  lanes, lane_keys, find(ids) -> list of {place, lane, due_ms, recurring, note} or false
+-- USES   meta_key due_high_key due_normal_key due_low_key paused_key quarantine_key recurring_key
+-- GIVES  lanes, lane_keys, find(ids) -> list of {place, lane, key, due_ms, recurring, note} or false
 --
--- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule that has no place left.
+-- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule that has no place left. What is due stands
+-- in a lane or aside (lib/lanes.lua): `key` is that of the ZSET; lanes and lane_keys have the words of all of them.
 -- A paused value is "<lane> <due ms> <since ms> <note>", a quarantined one "<lane> <due ms> <since ms> <reason>".
-local lanes = {'high', 'normal', 'low'}
-local lane_keys = {high = due_high_key, normal = due_normal_key, low = due_low_key}
+-- include lib/lanes.lua
+for word in string.gmatch(redis.call('HGET', meta_key, 'aside') or '', '%S+') do
+  lanes[#lanes + 1] = word
+  lane_keys[word] = key_of(word)
+end
 
 local function find(ids)
   local found = {}
@@ -14,11 +18,11 @@ local function find(ids)
   for i = 1, #ids do
     found[i] = false
   end
-  for _, lane in ipairs(lanes) do
-    local scores = redis.call('ZMSCORE', lane_keys[lane], unpack(ids))
+  for _, word in ipairs(lanes) do
+    local scores = redis.call('ZMSCORE', lane_keys[word], unpack(ids))
     for i = 1, #ids do
       if scores[i] then
-        found[i] = {place = 'due', lane = lane, due_ms = scores[i]}
+        found[i] = {place = 'due', lane = lane_of(word), key = lane_keys[word], due_ms = scores[i]}
       end
     end
   end

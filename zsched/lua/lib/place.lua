@@ -18,7 +18,7 @@ end
 -- Forget where it was. `at` is find's answer.
 local function leave(id, at)
   if at.place == 'due' then
-    redis.call('ZREM', lane_keys[at.lane], id)
+    redis.call('ZREM', at.key, id)
   elseif at.place == 'paused' then
     redis.call('HDEL', paused_key, id)
   elseif at.place == 'quarantine' then

@@ -1,0 +1,235 @@
+"""
+Runs that take longer than their interval, with a real daemon and real ``rq worker`` processes: what ran when, as the
+runs themselves wrote it down.
+
+``python -m tests.faults.overlap [seconds]`` is the long form: a run of 5 s each second for a minute, 4 workers, under
+each policy, and a table of figures.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import click
+import redis
+
+from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.threads import know
+from zsched import Client
+from zsched.core.log import Advanced, Released, advanced, released
+from zsched.core.run_id import schedule_of
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log
+
+KEYS = Keys("default")
+STEADY = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000"}  # no other term, however busy the machine is
+_OPEN = ("queued", "started", "deferred", "scheduled")
+LIMIT = 3  # runs that wait, with overlap="queue"
+TASKS = """
+import os, time, redis
+from rq import get_current_job
+
+client = redis.Redis.from_url(os.environ["TASKS_REDIS"])
+
+def write(name, what):
+    seconds, micros = client.time()
+    client.rpush(name, f"{what} {get_current_job().id} {seconds}.{micros:06}")
+
+def work(name, seconds):
+    client.set("pid:" + get_current_job().id, os.getpid())
+    write(name, "began")
+    time.sleep(seconds)
+    write(name, "ended")
+"""
+
+
+@dataclass
+class Span:
+    """When a run was running, in seconds of the server; ``ended_s`` is None of one that did not come to its end."""
+
+    run_id: str
+    began_s: float
+    ended_s: float | None = None
+
+
+class Stage:
+    """One Redis; workers and daemons for it, which live as long as *guard*. The workers find the tasks in *folder*."""
+
+    def __init__(self, guard: Guard, url: str, folder: Path) -> None:
+        self._guard, self._url, self._folder = guard, url, folder
+        self.redis = redis.Redis.from_url(url, socket_timeout=10)
+        self.client, self.link = Client.from_url(url), Link.from_url(url, 5)
+        know(self.redis)
+        (folder / "overlap_tasks.py").write_text(TASKS)
+
+    def close(self) -> None:
+        self.redis.close()
+        self.link.pool.disconnect()
+
+    def daemon(self, **settings: str) -> DaemonProcess:
+        """One that leads."""
+        daemon = DaemonProcess(self._guard, self._url, **(STEADY | settings))
+        daemon.wait_for("term_began")
+        return daemon
+
+    def worker(self, name: str, *options: str) -> subprocess.Popen[bytes]:
+        """A worker of the queue default."""
+        command = [sys.executable, "-m", "rq.cli", "worker", "--url", self._url, "--name", name, *options, "default"]
+        env = os.environ | {"PYTHONPATH": str(self._folder), "TASKS_REDIS": self._url}
+        with (self._folder / "worker.log").open("ab") as log:
+            return self._guard.spawn(command, cwd=self._folder, env=env, stdout=log, stderr=subprocess.STDOUT)
+
+    def workers(self, number: int) -> list[subprocess.Popen[bytes]]:
+        """Workers w0, w1, …, all of which wait for work."""
+        started = [self.worker(f"w{n}") for n in range(number)]
+        eventually(lambda: all(self.listeners(f"w{n}") for n in range(number)))
+        return started
+
+    def listeners(self, worker: str) -> int:
+        """How many connections listen to the channel of *worker*."""
+        return int(self.redis.execute_command("PUBSUB", "NUMSUB", f"rq:pubsub:{worker}")[1])
+
+    def schedule(self, id: str, mode: str, every: float, seconds: float, **more: Any) -> None:
+        """Schedule *id*, whose runs take so many *seconds*."""
+        args = (f"spans:{id}", seconds)
+        self.client.schedule("overlap_tasks.work", args=args, id=id, every=every, overlap=mode, **more)
+
+    def spans(self, id: str) -> list[Span]:
+        """The runs of *id* in the order in which they began; one that was run twice is there twice."""
+        spans: list[Span] = []
+        for line in self.redis.lrange(f"spans:{id}", 0, -1):
+            what, run_id, at_s = line.decode().split(" ")
+            if what == "began":
+                spans.append(Span(run_id, float(at_s)))
+            else:
+                next(span for span in reversed(spans) if span.run_id == run_id).ended_s = float(at_s)
+        return spans
+
+    def moves(self, id: str) -> list[Advanced]:
+        """What became of the occurrences of *id*."""
+        entries = [entry for entry in Log(self.link, KEYS).entries() if entry.kind == "advance"]
+        return [move for entry in entries for move in advanced(entry) if move.id == id]
+
+    def runs(self, id: str) -> list[str]:
+        """The runs of *id* that were pushed or wait, the oldest first."""
+        return [KEYS.run_id(id, move.nominal_ms or 0) for move in self.moves(id) if move.is_pushed]
+
+    def released(self, id: str) -> list[Released]:
+        """The runs of *id* that a leader released."""
+        entries = [entry for entry in Log(self.link, KEYS).entries() if entry.kind == "unblock"]
+        return [row for entry in entries for row in released(entry) if schedule_of(row.run_id) == id]
+
+    def status(self, run_id: str) -> str:
+        """RQ's; '' of a run that is gone."""
+        return (self.redis.hget(KEYS.job(run_id), "status") or b"").decode()
+
+    def pid(self, run_id: str) -> int:
+        """Of the process that runs *run_id*."""
+        return int(eventually(lambda: self.redis.get(f"pid:{run_id}")))
+
+    def now_s(self) -> float:
+        """The server's time."""
+        seconds, micros = self.redis.time()
+        return float(seconds + micros / 1_000_000)
+
+    def waiting(self) -> int:
+        """How many wait for others, of all schedules."""
+        return int(self.redis.zcard("rq:deferred:default"))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What *seconds* of a policy gave. ``gap_s``: the longest time between two runs, of those that ran in a row."""
+
+    mode: str
+    fired: int
+    deferred: int
+    skipped: int
+    began: int
+    finished: int
+    peak: int
+    most_waiting: int
+    gap_s: float
+    is_last_finished: bool
+
+
+def peak(spans: Sequence[Span]) -> int:
+    """How many ran at once, at most; of one that did not come to its end it is known that it began."""
+    steps = [(span.began_s, 1) for span in spans] + [(span.ended_s or span.began_s, -1) for span in spans]
+    now = most = 0
+    for _, step in sorted(steps):
+        now += step
+        most = max(most, now)
+    return most
+
+
+def play(stage: Stage, mode: str, every: float, seconds: float, duration_s: float) -> Figures:
+    """A schedule for *duration_s*, of which the runs take *seconds*; then all that waits is worked off."""
+    stage.schedule(mode, mode, every, seconds, **({"overlap_limit": LIMIT} if mode == "queue" else {}))
+    most = 0
+    until_s = stage.now_s() + every + duration_s
+
+    def is_over() -> bool:
+        nonlocal most
+        most = max(most, stage.waiting())
+        return stage.now_s() >= until_s
+
+    eventually(is_over, duration_s + 30)
+    stage.client.pause(mode)
+    open_s = seconds * (LIMIT + 3) + 20
+    eventually(lambda: all(stage.status(run) not in _OPEN for run in stage.runs(mode)), open_s)
+    moves, spans = stage.moves(mode), stage.spans(mode)
+    gaps = [after.began_s - (before.ended_s or after.began_s) for before, after in pairwise(spans)]
+    return Figures(
+        mode,
+        sum(move.word == "fired" for move in moves),
+        sum(move.word == "deferred" for move in moves),
+        sum(move.word == "overlap" for move in moves),
+        len(spans),
+        sum(span.ended_s is not None for span in spans),
+        peak(spans),
+        most,
+        max(gaps, default=0.0),
+        bool(spans) and spans[-1].ended_s is not None,
+    )
+
+
+@contextmanager
+def stage_of_its_own() -> Iterator[Stage]:
+    """A Redis, four workers and a daemon."""
+    with EmbeddedRedis() as server, Guard() as guard, tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_STATE_HOME"] = folder
+        stage = Stage(guard, server.url, Path(folder))
+        stage.workers(4)
+        stage.daemon()
+        yield stage
+        stage.close()
+
+
+def main(duration_s: float) -> None:
+    """Play all four for *duration_s* each, and print what came of it."""
+    click.echo(f"a run of 5 s each second for {duration_s:g} s, 4 workers; overlap_limit={LIMIT}")
+    click.echo("policy           fired deferred skipped  began finished  peak  waiting  gap s  last finished")
+    for mode in ("skip", "queue", "allow", "cancel_previous"):
+        with stage_of_its_own() as stage:
+            told = play(stage, mode, 1, 5, duration_s)
+        click.echo(
+            f"{told.mode:<16} {told.fired:>5} {told.deferred:>8} {told.skipped:>7} {told.began:>6} {told.finished:>8}"
+            f" {told.peak:>5} {told.most_waiting:>8} {told.gap_s:>6.2f}  {told.is_last_finished}"
+        )
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60)

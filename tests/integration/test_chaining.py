@@ -1,0 +1,397 @@
+"""A task that says what comes next: with real workers, which die, and runs that are run again."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from rq import Queue, SimpleWorker
+from rq.job import Job
+from rq.serializers import DefaultSerializer, JSONSerializer
+
+from tests.faults.processes import eventually
+from tests.faults.threads import DaemonThread, know
+from tests.integration import reminders
+from tests.integration.client.ground import payload
+from zsched import Client
+from zsched.core.log import Entry
+from zsched.core.run_id import RunId
+from zsched.embedded.guard import Guard
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log
+from zsched.tasks.chaining import Turn
+
+pytestmark = pytest.mark.redis
+ROOT = Path(__file__).parents[2]
+KEYS = Keys("default")
+SERIALIZERS = {"pickle": DefaultSerializer, "json": JSONSerializer}
+
+
+def work(url: str, *, kind: str = "Worker", serializer: str = "pickle") -> None:
+    """Let a worker do what is queued."""
+    names = "rq.serializers." + SERIALIZERS[serializer].__name__
+    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", url, "default", "email"]
+    command += ["--worker-class", f"rq.{kind}", "--serializer", names]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, check=True, timeout=60, capture_output=True
+    )
+
+
+class Stage:
+    """A namespace, its client, and what happened in it."""
+
+    def __init__(self, url: str, redis_client: redis.Redis, serializer: str = "pickle") -> None:
+        self.url, self.redis, self.serializer = url, redis_client, serializer
+        self.client = Client.from_url(url, serializer=serializer)
+
+    def work(self, kind: str = "Worker") -> None:
+        """Let a worker do what is queued."""
+        work(self.url, kind=kind, serializer=self.serializer)
+
+    def job(self, run_id: str | None) -> Job:
+        """RQ's own view of a run."""
+        assert run_id is not None
+        return Job.fetch(run_id, connection=self.redis, serializer=SERIALIZERS[self.serializer])
+
+    def again(self, run_id: str | None) -> None:
+        """Execute a run once more, as RQ's requeue does, by a worker."""
+        job = self.job(run_id)
+        Queue(job.origin, connection=self.redis, serializer=SERIALIZERS[self.serializer])._enqueue_job(job)
+        self.work()
+
+    def puts(self) -> list[Entry]:
+        """What was put, in order."""
+        with closing(Link.from_url(self.url, 5).pool) as pool:
+            return [entry for entry in Log(Link(pool, "test", 5), KEYS).entries() if entry.kind == "put"]
+
+    def waiting(self) -> list[str]:
+        """The ids of what is scheduled."""
+        return [one.id for one in self.client.list()]
+
+    def receipts(self) -> list[str]:
+        """What ran."""
+        return [text.decode() for text in self.redis.lrange("receipts", 0, -1)]
+
+    def forget_operations(self) -> None:
+        """As after ten minutes."""
+        for key in self.redis.keys("zsched:{default}:op:*"):
+            self.redis.delete(key)
+
+
+@pytest.fixture(params=["pickle", "json"])
+def each(request: pytest.FixtureRequest, redis_url: str, redis_client: redis.Redis) -> Stage:
+    return Stage(redis_url, redis_client, request.param)
+
+
+@pytest.fixture
+def stage(redis_url: str, redis_client: redis.Redis) -> Stage:
+    return Stage(redis_url, redis_client)
+
+
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
+
+
+# -- what is scheduled --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["Worker", "SimpleWorker"])
+def test_a_next_is_the_same_task_with_the_runs_payload_and_what_is_given_over_it(each: Stage, kind: str) -> None:
+    run = reminders.poll.enqueue(each.client, number=1, seen=[1, 2]).run_id
+
+    each.work(kind)
+
+    [found] = each.client.list()
+    assert ("tests.integration.reminders.poll", 30, 3) == (found.func, found.timeout_s, found.retries)
+    assert run == found.created_by
+    assert {"next": [found.id]} == each.job(run).return_value()
+    job = each.job(f"{found.id}-{found.next_ms}")
+    assert ({"number": 2, "seen": [1, 2]}, []) == (job.kwargs, list(job.args))
+
+
+def test_positional_arguments_of_a_run_are_its_payload_too(stage: Stage) -> None:
+    stage.client.enqueue(reminders.poll, (1, 9))
+
+    stage.work()
+
+    [found] = stage.client.list()
+    assert {"number": 2, "last": 9} == payload(stage.redis, KEYS.job(f"{found.id}-{found.next_ms}"))[3]
+
+
+def test_nexts_may_be_tasks_paths_and_functions(each: Stage) -> None:
+    run = reminders.fan_out.enqueue(each.client).run_id
+
+    each.work()
+
+    found = {one.id: one for one in each.client.list()}
+    [plain_id] = set(found) - {"reminder-e2", "third"}
+    assert {"next": [plain_id, "reminder-e2", "third"]} == each.job(run).return_value()
+    assert plain_id.startswith(f"{run}".rpartition("-")[0] + "-next-")
+    assert ("email", ("reminders",)) == (found["reminder-e2"].queue, found["reminder-e2"].tags)
+    assert "tests.integration.reminders.untyped" == found["third"].func
+
+
+def test_a_chain_goes_on_until_its_end(each: Stage, guard: Guard) -> None:
+    know(each.redis)
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "rq.cli", "worker", "--url", each.url, "default"]
+    command += ["--serializer", "rq.serializers." + SERIALIZERS[each.serializer].__name__]
+    guard.spawn(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    with DaemonThread(each.url):
+        reminders.poll.schedule(each.client, after=0, id="poll", number=1, last=4)
+        reminders.later.schedule(each.client, after=0, number=1)
+
+        eventually(lambda: len(each.receipts()) == 6)
+
+    assert {"poll 1", "poll 2", "poll 3", "poll 4", "later 1", "later 2"} == set(each.receipts())
+    assert [] == each.waiting()
+    assert 6 == len(each.puts())
+
+
+def test_ids_of_a_chain_do_not_grow(stage: Stage) -> None:
+    job = Job.create(reminders.untyped, connection=stage.redis, id="poll-1700000000000")
+    turn = _turn(job)
+
+    first = turn._id(0)
+    second = _turn(Job.create(reminders.untyped, connection=stage.redis, id=f"{first}-1700000000001"))._id(0)
+    long = _turn(Job.create(reminders.untyped, connection=stage.redis, id="x" * 128 + "-1700000000000"))._id(99)
+
+    assert first != second != turn._id(1) != first
+    assert len(first) == len(second)
+    assert first.startswith("poll-next-")
+    assert second.startswith("poll-next-")
+    assert len(long) <= 128
+
+
+# -- once ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["poll", "fan_out"])
+def test_a_run_that_is_run_again_schedules_nothing_more(each: Stage, task: str) -> None:
+    given = {"number": 1} if task == "poll" else {}
+    run = getattr(reminders, task).enqueue(each.client, **given).run_id
+    each.work()
+    before, told = each.puts(), each.job(run).return_value()
+    assert before
+
+    each.forget_operations()  # the marker alone must do
+    each.again(run)
+
+    assert 2 == len(each.receipts())
+    assert before == each.puts()
+    assert told == each.job(run).return_value()
+
+
+def test_a_run_that_is_run_again_when_its_next_has_run_schedules_nothing_more(stage: Stage) -> None:
+    know(stage.redis)
+    run = reminders.poll.enqueue(stage.client, number=1, last=2).run_id
+    stage.work()
+    with DaemonThread(stage.url):
+        eventually(lambda: stage.redis.llen("rq:queue:default") == 1)
+    stage.work()
+    assert ["poll 1", "poll 2"] == stage.receipts()
+
+    stage.forget_operations()
+    stage.again(run)
+
+    assert ["poll 1", "poll 2", "poll 1"] == stage.receipts()
+    assert 1 == len(stage.puts())
+
+
+@pytest.mark.parametrize("moment", ["put", "marked"])
+def test_a_worker_that_is_killed_after_scheduling_does_not_make_it_two(stage: Stage, moment: Any) -> None:
+    run = reminders.dies.enqueue(stage.client, moment=moment).run_id
+    stage.work()
+    assert "failed" == stage.job(run).get_status()
+    assert 1 == len(stage.puts())
+
+    stage.again(run)
+
+    assert "finished" == stage.job(run).get_status()
+    assert {"next": stage.waiting()} == stage.job(run).return_value()
+    assert 2 == len(stage.receipts())
+    assert 1 == len(stage.puts())
+
+
+def test_a_next_that_was_put_and_not_marked_is_put_over_itself_later(stage: Stage) -> None:
+    run = reminders.dies.enqueue(stage.client, moment="put").run_id
+    stage.work()
+    [id] = stage.waiting()
+
+    stage.forget_operations()
+    stage.again(run)
+
+    assert [id] == stage.waiting()
+
+
+def test_a_run_that_is_retried_by_hand_is_another_run(stage: Stage) -> None:
+    run = reminders.poll.enqueue(stage.client, number=1).run_id
+    stage.work()
+    [first] = stage.waiting()
+    assert run is not None
+
+    retried = stage.client.retry(run)
+    stage.work()
+
+    assert 2 == len(stage.waiting())
+    [second] = set(stage.waiting()) - {first}
+    assert {"next": [second]} == stage.job(retried).return_value()
+
+
+def test_what_comes_after_a_run_whose_job_was_deleted_is_scheduled(stage: Stage) -> None:
+    reminders.vanishes.enqueue(stage.client)
+
+    stage.work()
+
+    assert ["after-all"] == stage.waiting()
+
+
+def test_a_marker_does_not_bring_a_deleted_job_back(stage: Stage) -> None:
+    _turn(Job.create(reminders.untyped, connection=stage.redis, id="poll-1700000000000"))._mark(["a"], is_all=True)
+
+    assert [] == stage.redis.keys("*")
+
+
+# -- refused ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("mixed", "return='done': a task returned it in a list with Nexts"),
+        ("many", "a run can have 100 Nexts"),
+        ("past", "ScheduleInPast"),
+        ("same", "id='a': two Nexts of one run have it"),
+        ("unknown", "its parameter is value"),
+    ],
+)
+def test_a_next_that_is_refused_fails_the_run_visibly(stage: Stage, what: Any, told: str) -> None:
+    run = reminders.returns.enqueue(stage.client, what=what).run_id
+
+    stage.work()
+
+    result = stage.job(run).latest_result()
+    assert result is not None
+    assert told in (result.exc_string or "")
+    assert "failed" == stage.job(run).get_status()
+    assert [] == stage.waiting() == stage.puts()
+
+
+def test_a_next_does_not_take_the_place_of_the_recurring_schedule_whose_run_it_follows(stage: Stage) -> None:
+    reminders.returns.schedule(stage.client, id="recurs", every=3600, what="own")
+    run = stage.client.run_now("recurs")
+
+    stage.work()
+
+    result = stage.job(run).latest_result()
+    assert result is not None
+    assert "would take the place of the recurring schedule that this run is of" in (result.exc_string or "")
+    assert "every" == stage.client.get("recurs").kind
+
+
+def test_of_a_list_with_a_bad_payload_nothing_is_scheduled_until_it_is_good(stage: Stage) -> None:
+    run = reminders.fan_out.enqueue(stage.client, bad_once=True).run_id
+
+    stage.work()  # with a retry at once
+
+    assert ["fan_out", "fan_out"] == stage.receipts()
+    assert "finished" == stage.job(run).get_status()
+    assert 3 == len(stage.waiting()) == len(stage.puts())
+
+
+def test_a_list_that_was_refused_in_the_middle_goes_on_there(stage: Stage) -> None:
+    stage.client.schedule(reminders.untyped, id="taken", after=timedelta(hours=1), args=(1,))
+    run = reminders.stumble.enqueue(stage.client).run_id
+
+    stage.work()
+
+    assert ["stumble", "stumble"] == stage.receipts()
+    assert "finished" == stage.job(run).get_status()
+    [first] = set(stage.waiting()) - {"taken"}
+    assert {"next": [first, "taken"]} == stage.job(run).return_value()
+    assert 3 == len(stage.puts())  # taken, first, taken again
+    mark = stage.redis.hget(KEYS.job(run or ""), "zs_next")
+    assert f"{run} all {first} taken".encode() == mark
+
+
+# -- whose Next ---------------------------------------------------------------------------------------
+
+
+def test_a_task_that_calls_itself_gets_its_next_back(stage: Stage) -> None:
+    reminders.calls_itself.enqueue(stage.client)
+
+    stage.work("SimpleWorker")
+
+    assert ["outer"] == stage.waiting()
+    assert "depth 0: None" == stage.receipts()[0]
+    assert "id': 'inner'" in stage.receipts()[1]
+
+
+def test_an_empty_list_is_a_result_like_others(stage: Stage) -> None:
+    run = reminders.returns.enqueue(stage.client, what="empty").run_id
+
+    stage.work()
+
+    assert [] == stage.job(run).return_value()
+
+
+def test_a_job_that_is_not_ours_is_told_the_next_as_it_is(stage: Stage) -> None:
+    queue = Queue("default", connection=stage.redis)
+    job = queue.enqueue(reminders.poll, 1, job_id="other")
+
+    SimpleWorker([queue], connection=stage.redis).work(burst=True)
+
+    assert reminders.Next(after=0, number=2) == job.return_value()
+    assert [] == stage.waiting()
+
+
+@pytest.mark.parametrize("mark", ["", "x", "b-1 all a", "poll-1700000000000", "\xff all"])
+def test_a_marker_that_is_none_of_this_run_counts_for_nothing(stage: Stage, mark: str) -> None:
+    turn = _turn(Job.create(reminders.untyped, connection=stage.redis, id="poll-1700000000000"))
+
+    assert ([], False) == turn._read(mark)
+    assert (["a", "b"], False) == turn._read("poll-1700000000000 some a b")
+    assert (["a"], True) == turn._read("poll-1700000000000 all a")
+
+
+def test_of_two_executions_at_a_time_the_marker_of_the_further_one_stays(stage: Stage) -> None:
+    stage.redis.hset(KEYS.job("poll-1700000000000"), "data", pickle.dumps(1))
+    turn = _turn(Job.create(reminders.untyped, connection=stage.redis, id="poll-1700000000000"))
+
+    turn._mark(["a", "b"], is_all=True)
+    turn._mark(["a"], is_all=False)
+
+    assert b"poll-1700000000000 all a b" == stage.redis.hget(KEYS.job("poll-1700000000000"), "zs_next")
+
+
+def test_the_time_of_a_next_is_its_own(stage: Stage) -> None:
+    before = datetime.now(UTC)
+    reminders.calls_itself.enqueue(stage.client, depth=0)
+
+    stage.work()
+
+    next_at = stage.client.get("inner").next_at
+    assert next_at is not None
+    assert next_at >= before + timedelta(hours=1) - timedelta(milliseconds=1)
+
+
+def _turn(job: Job) -> Turn:
+    """As if a worker executed *job*."""
+    parts = RunId.parse(job.id)
+    assert parts is not None
+    return Turn(job, parts)

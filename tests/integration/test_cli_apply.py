@@ -1,0 +1,279 @@
+"""``zsched apply`` and ``zsched export`` against a real Redis."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+
+from zsched.cli import program
+from zsched.cli.exits import DONE, FAILED, USAGE
+from zsched.client import Client
+
+DIGEST = '[schedules.digest]\nfunc = "app.tasks.digest"\ncron = "0 9 * * *"\ntz = "Asia/Seoul"\n'
+BEAT = '[schedules.beat]\nfunc = "app.tasks.beat"\nevery = "30s"\nstarts = 2030-01-01T00:00:00Z\n'
+EXAMPLE = Path(__file__).parents[2] / "config" / "schedules.toml"
+
+
+class Zsched:
+    """Runs the command line with a file ``jobs.toml`` that holds what is given."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.env: dict[str, str | None] = {"ZSCHED_REDIS_URL": url}
+        self.file = folder / "jobs.toml"
+
+    def __call__(self, *arguments: str, input: str | None = None) -> Result:
+        return CliRunner().invoke(program, arguments, env=self.env, input=input)
+
+    def apply(self, text: str, *arguments: str) -> Result:
+        self.file.write_text(text)
+        return self("apply", str(self.file), *arguments)
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "--json").stdout)
+
+
+@pytest.fixture
+def zsched(redis_url: str, tmp_path: Path) -> Zsched:
+    return Zsched(redis_url, tmp_path)
+
+
+@pytest.fixture
+def client(redis_client: redis.Redis) -> Client:
+    return Client(redis_client)
+
+
+# -- apply ----------------------------------------------------------------------------------------------
+
+
+def test_people_are_told_what_was_done_and_what_differs(zsched: Zsched) -> None:
+    first = zsched.apply(BEAT + DIGEST)
+    second = zsched.apply(BEAT.replace("30s", "1m") + DIGEST)
+
+    assert first.stdout.startswith("beat: created, next 2030-01-01 00:00:00+00:00 (in ")
+    assert first.stdout.endswith("2 created, 0 updated, 0 unchanged, 0 removed\n")
+    assert second.stdout.splitlines()[1:] == ["  every: 30s → 1m", "0 created, 1 updated, 1 unchanged, 0 removed"]
+    assert (DONE, DONE, "") == (first.exit_code, second.exit_code, second.stderr)
+
+
+def test_a_dry_run_tells_the_same_and_writes_nothing(zsched: Zsched, redis_client: redis.Redis) -> None:
+    result = zsched.apply(BEAT + DIGEST, "--dry-run")
+
+    told = (
+        "beat: created\ndigest: created\ndry run, nothing was written: 2 created, 0 updated, 0 unchanged, 0 removed\n"
+    )
+    assert (DONE, told) == (result.exit_code, result.stdout)
+    assert [] == redis_client.keys("*")
+
+
+def test_every_mistake_is_told_with_its_line_and_nothing_is_applied(zsched: Zsched, redis_client: redis.Redis) -> None:
+    result = zsched.apply(BEAT + 'queue = "a b"\n' + DIGEST.replace("0 9", "61 9"))
+
+    first, second, last = result.stderr.splitlines()
+    assert first.startswith(f"{zsched.file}:5: [schedules.beat]: queue='a b': ")
+    assert second.startswith(f"{zsched.file}:8: [schedules.digest]: cron='61 9 * * *': ")
+    assert f"zsched: nothing was applied: 2 mistakes in {zsched.file}" == last
+    assert (USAGE, "", []) == (result.exit_code, result.stdout, redis_client.keys("*"))
+
+
+def test_programs_are_told_mistakes_as_a_list(zsched: Zsched) -> None:
+    result = zsched.apply(BEAT + 'queue = "a b"\n', "--json")
+
+    told = json.loads(result.stderr)
+    assert (USAGE, "InvalidFile", f"{zsched.file}: 1 mistake; nothing was applied") == (
+        result.exit_code,
+        told["type"],
+        told["error"],
+    )
+    assert told["errors"][0].startswith(f"{zsched.file}:5: [schedules.beat]: queue=")
+
+
+def test_programs_are_told_everything(zsched: Zsched) -> None:
+    zsched.apply(BEAT + DIGEST)
+    zsched.file.write_text(BEAT.replace("30s", "1m"))
+
+    told = zsched.json("apply", str(zsched.file), "--prune")
+
+    assert {
+        "file": str(zsched.file),
+        "owner": "file:jobs.toml",
+        "dry_run": False,
+        "counts": {"created": 0, "updated": 1, "unchanged": 0, "removed": 1},
+        "schedules": [
+            {
+                "id": "beat",
+                "line": 1,
+                "outcome": "updated",
+                "changes": [{"option": "every", "old": "30s", "new": "1m"}],
+                "next_at": "2030-01-01T00:00:00.000Z",
+            }
+        ],
+        "removed": ["digest"],
+        "stale": [],
+        "errors": [],
+    } == told
+
+
+def test_what_is_no_longer_in_the_file_is_mentioned_and_removed_only_with_prune(zsched: Zsched, client: Client) -> None:
+    zsched.apply(BEAT + DIGEST)
+
+    mentioned = zsched.apply(BEAT)
+    shown = zsched.apply(BEAT, "--prune", "--dry-run")
+    left = sorted(one.id for one in client.list())
+    removed = zsched.apply(BEAT, "--prune")
+
+    assert "zsched: 1 schedule of this file's is no longer in it: digest; --prune removes it\n" == mentioned.stderr
+    assert "digest: removed" == shown.stdout.splitlines()[0] == removed.stdout.splitlines()[0]
+    assert (["beat", "digest"], ["beat"]) == (left, [one.id for one in client.list()])
+
+
+def test_what_another_owns_is_refused_with_the_remedy(zsched: Zsched, client: Client) -> None:
+    client.schedule("app.theirs", id="digest", every=60, managed_by="terraform")
+
+    refused = zsched.apply(BEAT + DIGEST)
+    taken = zsched.apply(DIGEST, "--take-over")
+
+    assert "managed by 'terraform', not by 'file:jobs.toml'; --take-over makes it this file's" in refused.stderr
+    assert (USAGE, DONE) == (refused.exit_code, taken.exit_code)
+    assert "  managed_by: terraform → file:jobs.toml" in taken.stdout.splitlines()
+
+
+def test_functions_and_callbacks_must_be_allowed(zsched: Zsched) -> None:
+    zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.tasks.*"
+
+    result = zsched.apply(
+        BEAT + 'on_success = { func = "os.system", timeout = 3 }\n' + DIGEST.replace("app.tasks.digest", "os.system")
+    )
+
+    assert [":5: [schedules.beat]: on_success='os.system'", ":7: [schedules.digest]: func='os.system'"] == [
+        line.removeprefix(str(zsched.file)).partition(": [rq]")[0] for line in result.stderr.splitlines()[:-1]
+    ]
+    assert USAGE == result.exit_code
+
+
+def test_a_typed_task_completes_an_entry_and_checks_its_payload(
+    zsched: Zsched, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "typed_app.py").write_text(
+        "from zsched import task\n\n\n@task(queue='email', timeout=60)\ndef send(to: str, n: int = 1) -> None: ...\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    entry = '[schedules.send]\nfunc = "typed_app.send"\nevery = 60\nqueue = "own"\n'
+
+    bad = zsched.apply(entry + "kwargs = { to = 7 }\n")
+    good = zsched.apply(entry + 'kwargs = { to = "all" }\n')
+
+    schedule = client.get("send")
+    assert (USAGE, DONE) == (bad.exit_code, good.exit_code)
+    assert bad.stderr.startswith(f"{zsched.file}:")
+    assert ("own", 60) == (schedule.queue, schedule.timeout_s)
+
+
+def test_standard_input_is_a_file_that_names_its_owner(zsched: Zsched, client: Client) -> None:
+    nameless = zsched("apply", "-", input=BEAT)
+    named = zsched("apply", "-", input=f'owner = "billing"\n{BEAT}paused = true\n')
+
+    assert (USAGE, "standard input:1: ") == (nameless.exit_code, nameless.stderr[:18])
+    assert (DONE, "billing", "paused in standard input") == (
+        named.exit_code,
+        client.get("beat").managed_by,
+        client.get("beat").note,
+    )
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(zsched: Zsched, tmp_path: Path) -> None:
+    missing, folder = zsched("apply", "nowhere.toml"), zsched("apply", str(tmp_path))
+
+    assert (USAGE, USAGE) == (missing.exit_code, folder.exit_code)
+    assert (
+        "zsched: nowhere.toml: No such file or directory; give a TOML file of schedules, or - for standard input\n"
+        == (missing.stderr)
+    )
+
+
+def test_a_redis_that_is_not_there_is_a_failure(zsched: Zsched, tmp_path: Path) -> None:
+    zsched.env["ZSCHED_REDIS_URL"] = f"unix://{tmp_path}/nothing.sock"
+
+    result = zsched.apply(BEAT)
+
+    assert (FAILED, "") == (result.exit_code, result.stdout)
+
+
+def test_a_schedule_that_fails_in_the_middle_is_told_and_the_others_are_done(
+    zsched: Zsched, redis_client: redis.Redis
+) -> None:
+    redis_client.set("zsched:{default}:template:beat", "a foreign hand's")
+
+    result = zsched.apply(BEAT + DIGEST)
+
+    assert FAILED == result.exit_code
+    assert result.stdout.splitlines()[-1] == "1 created, 0 updated, 0 unchanged, 0 removed"
+    assert result.stderr.startswith("zsched: beat: schedule 'beat': its key")
+
+
+def test_the_example_can_be_applied(zsched: Zsched) -> None:
+    dry, real = zsched("apply", str(EXAMPLE), "--dry-run"), zsched("apply", str(EXAMPLE))
+    again = zsched("apply", str(EXAMPLE))
+
+    assert dry.stdout.endswith("4 created, 0 updated, 0 unchanged, 0 removed\n")
+    assert real.stdout.endswith("4 created, 0 updated, 0 unchanged, 0 removed\n")
+    assert "0 created, 0 updated, 4 unchanged, 0 removed\n" == again.stdout
+
+
+def test_a_terminal_shows_how_far_it_is(zsched: Zsched) -> None:
+    zsched.file.write_text("".join(f'[schedules.n{n}]\nfunc = "app.n"\nevery = 60\n' for n in range(300)))
+    master, slave = pty.openpty()
+    arguments = [sys.executable, "-m", "zsched.cli", "apply", str(zsched.file)]
+    environment = {**os.environ, **{name: str(value) for name, value in zsched.env.items()}, "TERM": "xterm"}
+
+    with os.fdopen(master, "rb", buffering=0) as terminal:
+        done = subprocess.run(arguments, env=environment, stdout=subprocess.PIPE, stderr=slave, timeout=60, check=False)
+        os.close(slave)
+        shown = terminal.read(1_000_000)
+
+    assert DONE == done.returncode
+    assert done.stdout.endswith(b"300 created, 0 updated, 0 unchanged, 0 removed\n")
+    assert b"applying" in shown
+
+
+# -- export ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_exported_is_a_file_that_changes_nothing(zsched: Zsched) -> None:
+    zsched("apply", str(EXAMPLE))
+
+    exported = zsched("export")
+    again = zsched.apply(exported.stdout)
+
+    assert (DONE, "") == (exported.exit_code, exported.stderr)
+    assert "0 created, 0 updated, 4 unchanged, 0 removed\n" == again.stdout
+
+
+def test_an_export_is_chosen_by_owner_and_id(zsched: Zsched, client: Client) -> None:
+    zsched("apply", str(EXAMPLE))
+    client.schedule("app.mine", id="report-mine", every=60)
+
+    by_owner = zsched.json("export", "--owner", "example", "--id", "report-*")
+    nobodys = zsched("export", "--owner", "")
+
+    assert ("example", ["report-monthly"]) == (by_owner["owner"], by_owner["ids"])
+    assert ("report-mine" in nobodys.stdout, "digest" in nobodys.stdout) == (True, False)
+
+
+def test_what_cannot_be_written_is_told_and_the_exit_code_is_1(zsched: Zsched, client: Client) -> None:
+    client.schedule("app.mine", id="mine", every=60, args=({1},))
+
+    result, told = zsched("export"), zsched.json("export")
+
+    reason = "args: JSON cannot say it: Object of type set is not JSON serializable"
+    assert (FAILED, f"zsched: mine is only a comment: {reason}\n") == (result.exit_code, result.stderr)
+    assert f"# cannot be written: {reason}\n# [schedules.mine]\n" in result.stdout
+    assert [{"id": "mine", "reason": reason}] == told["unsaid"]

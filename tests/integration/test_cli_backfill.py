@@ -1,0 +1,211 @@
+"""``zsched backfill``: what it shows, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+
+from tests.faults.processes import eventually
+from zsched import Client
+from zsched.cli import program
+from zsched.cli.exits import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE
+from zsched.core.clock import to_ms
+from zsched.storage.keys import Keys
+
+pytestmark = pytest.mark.redis
+KEYS = Keys("default")
+IMPATIENT = {"ZSCHED_REDIS_TIMEOUT_S": "0.5"}  # 0.25 s for an archive to answer, where there is none
+HOUR = timedelta(hours=1)
+NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOUR  # an hour that has passed for sure
+MAIN = "import sys; from zsched.cli import main; sys.exit(main())"
+ROOT = Path(__file__).parents[2]
+
+Zsched = Callable[..., Result]
+
+
+@pytest.fixture
+def client(redis_client: redis.Redis, redis_url: str) -> Client:
+    """With a schedule r, of every full hour in Seoul."""
+    client = Client.from_url(redis_url)
+    client.schedule("app.task", id="r", cron="0 * * * *", tz="Asia/Seoul")
+    return client
+
+
+@pytest.fixture
+def zsched(client: Client, redis_url: str) -> Zsched:
+    env = {"ZSCHED_REDIS_URL": redis_url, **IMPATIENT}
+    return lambda *arguments: CliRunner().invoke(program, arguments, env=env)
+
+
+def stretch(first: int, last: int = 0) -> list[str]:
+    """The options for *first* hours before NOW up to *last* hours before it."""
+    return ["--from", (NOW - first * HOUR).isoformat(), "--to", (NOW - last * HOUR).isoformat()]
+
+
+def local(hours_ago: int) -> str:
+    return (NOW - hours_ago * HOUR + 9 * HOUR).strftime("%Y-%m-%d %H:%M:%S+09:00")
+
+
+def run(hours_ago: int) -> str:
+    return f"r-{to_ms(NOW - hours_ago * HOUR)}"
+
+
+def test_it_says_what_it_pushed_and_what_ran_already(zsched: Zsched, redis_client: redis.Redis) -> None:
+    first, second = zsched("backfill", "r", *stretch(3, 2)), zsched("backfill", "r", *stretch(4, 1))
+
+    assert (DONE, f"r: 1 run pushed, {local(3)}\n") == (first.exit_code, first.stdout)
+    assert f"r: 2 runs pushed, {local(4)} to {local(2)}; 1 ran already, or are open\n" == second.stdout
+    assert "from Redis alone, whose log goes back to the beginning" in second.stderr
+    assert [run(3), run(4), run(2)] == [one.decode() for one in redis_client.lrange("rq:queue:default", 0, -1)]
+
+
+def test_a_dry_run_lists_what_would_run_and_pushes_nothing(zsched: Zsched, redis_client: redis.Redis) -> None:
+    told = zsched("backfill", "r", *stretch(2), "--dry-run").stdout.splitlines()
+
+    assert [f"{local(2)}  {run(2)}", f"{local(1)}  {run(1)}"] == told[:2]
+    assert [f"r: 2 runs would be pushed, {local(2)} to {local(1)}"] == told[2:]
+    assert 0 == redis_client.llen("rq:queue:default")
+
+
+def test_a_long_dry_run_is_cut(zsched: Zsched) -> None:
+    told = zsched("backfill", "r", *stretch(200), "--dry-run").stdout.splitlines()
+
+    assert (52, f"… and 150 more, up to {local(1)}") == (len(told), told[50])
+
+
+def test_what_the_schedule_fires_itself_is_said(zsched: Zsched, redis_client: redis.Redis) -> None:
+    redis_client.hset(KEYS.schedule("r"), "nominal", to_ms(NOW - 2 * HOUR))  # as when no daemon led for a while
+
+    assert (
+        f"r: 1 run pushed, {local(3)}; 2 to be fired by the schedule itself\n"
+        == zsched("backfill", "r", *stretch(3)).stdout
+    )
+
+
+def test_nothing_to_do_is_said_too(zsched: Zsched) -> None:
+    told = zsched("backfill", "r", "--from", "2026-03-01T00:10", "--to", "2026-03-01T00:50")
+
+    assert (DONE, "r: 0 runs pushed\n") == (told.exit_code, told.stdout)
+
+
+def test_times_without_an_offset_are_the_schedules_own(zsched: Zsched) -> None:
+    told = zsched("backfill", "r", "--from", "2026-03-01T09:00", "--to", "2026-03-01T09:30", "--dry-run", "--json")
+
+    assert ["2026-03-01T00:00:00.000Z"] == [one["nominal_at"] for one in json.loads(told.stdout)["runs"]]
+
+
+def test_json_has_every_run_and_where_it_knows_from(zsched: Zsched) -> None:
+    told = json.loads(zsched("backfill", "r", *stretch(200), "--json").stdout)
+
+    assert (200, run(200), 0, 0, False) == (
+        len(told["runs"]), told["runs"][0]["run_id"], told["ran"], told["pending"], told["dry_run"]
+    )  # fmt: skip
+    assert told["source"]["archive"] is None
+
+
+def test_again_runs_what_is_over_once_more(zsched: Zsched, redis_client: redis.Redis) -> None:
+    zsched("backfill", "r", *stretch(2, 1))
+    redis_client.hset(KEYS.job(run(2)), "status", "finished")
+
+    foreseen = zsched("backfill", "r", *stretch(2, 1), "--again", "--dry-run").stdout
+    zsched("backfill", "r", *stretch(2, 1), "--again")
+
+    assert foreseen.startswith(f"{local(2)}  an extra run\n")
+    assert redis_client.lindex("rq:queue:default", -1).startswith(f"{run(2)}-r".encode())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nothing", *stretch(1)], NOT_FOUND, "no schedule 'nothing'"),
+        (["r", "--from", "2026-03-01"], USAGE, "has no time of day"),
+        (["r", "--from", "2026-03-01T00:00"], USAGE, "--to"),
+        (["r", *stretch(1, 2)], USAGE, "not later than start"),
+        (["r", *stretch(1, -1000)], USAGE, "give a time up to now"),
+        (["r", *stretch(200_000)], USAGE, "200,000 occurrences lie between start and end, more than 100,000"),
+    ],
+)
+def test_a_refusal_says_why(zsched: Zsched, arguments: list[str], code: int, message: str) -> None:
+    told = zsched("backfill", *arguments)
+
+    assert code == told.exit_code
+    assert message in told.stderr
+
+
+def test_what_is_not_known_is_a_failure_and_its_remedy_is_named(zsched: Zsched, redis_client: redis.Redis) -> None:
+    redis_client.xadd(KEYS.log(), {"kind": "term", "t": to_ms(NOW) * 1000}, "0-5")
+    redis_client.xtrim(KEYS.log(), maxlen=1, approximate=False)
+
+    told = zsched("backfill", "r", *stretch(3))
+
+    assert FAILED == told.exit_code
+    assert "--again" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"), [([], "the same command goes on from there"), (["--again"], "give a later --from")]
+)
+def test_ctrl_c_says_how_far_it_came(
+    zsched: Zsched, monkeypatch: pytest.MonkeyPatch, options: list[str], advice: str
+) -> None:
+    def stopped(client: Client, *given: Any, on_progress: Callable[[int, int], None], **options: Any) -> None:
+        on_progress(300, 2500)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "backfill", stopped)
+
+    told = zsched("backfill", "r", *stretch(3), *options)
+
+    assert INTERRUPTED == told.exit_code
+    assert "stopped after 300 of 2,500 occurrences" in told.stderr
+    assert advice in told.stderr
+
+
+def test_a_real_ctrl_c_stops_it_and_the_same_command_goes_on(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    command = [sys.executable, "-c", MAIN, "backfill", "r", *stretch(90_000)]
+    env = os.environ | {"ZSCHED_REDIS_URL": redis_url, "PYTHONPATH": str(ROOT), **IMPATIENT}
+    process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    eventually(lambda: redis_client.llen("rq:queue:default"))
+    process.send_signal(signal.SIGINT)
+
+    _, told = process.communicate(timeout=30)
+
+    pushed = redis_client.llen("rq:queue:default")
+    assert (INTERRUPTED, "goes on from there") == (process.returncode, told.strip()[-18:])
+    assert 0 < pushed < 90_000
+    assert pushed == json.loads(zsched("backfill", "r", *stretch(90_000), "--dry-run", "--json").stdout)["ran"]
+
+
+def test_on_a_terminal_a_bar_shows_how_far_it_is(client: Client, redis_url: str) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", MAIN, "backfill", "r", *stretch(2000)]
+    env = os.environ | {"ZSCHED_REDIS_URL": redis_url, "PYTHONPATH": str(ROOT), "TERM": "xterm", **IMPATIENT}
+    with subprocess.Popen(command, env=env, stderr=theirs, stdout=subprocess.PIPE) as process:
+        os.close(theirs)
+        shown = b""
+        with open(ours, "rb", 0) as terminal:
+            try:
+                while part := terminal.read(4096):
+                    shown += part
+            except OSError:  # how a terminal ends on Linux
+                pass
+        assert process.stdout is not None
+        told = process.stdout.read()
+
+    assert b"backfilling" in shown
+    assert b"2000/2000" in shown
+    assert told.startswith(b"r: 2,000 runs pushed")

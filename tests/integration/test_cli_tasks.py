@@ -1,0 +1,223 @@
+"""``zsched tasks``, and tasks that ``zsched add`` names."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+
+from zsched.cli import program
+from zsched.cli.exits import DONE, USAGE
+from zsched.client import Client
+
+TASKS = '''
+"""A product's tasks, in a folder that nobody put on the path."""
+from datetime import timedelta
+from typing import Literal
+import zsched
+
+print("imported")
+
+def done(job, connection, result): ...
+
+@zsched.task(queue="email", id="reminder-{event_id}", on_success=done, timeout=timedelta(minutes=1), tags=["a"])
+def send_reminder(event_id: str, channel: Literal["push", "email"], minutes: int = 60) -> None:
+    """
+    Remind somebody.
+
+    By whatever way.
+    """
+
+@zsched.task(cron="0 9 * * *", tz="Asia/Seoul", created_by="me")
+def digest(): ...
+'''
+FITTING = '{"event_id": "e1", "channel": "push"}'
+
+
+class Zsched:
+    """Runs the command line in a folder of its own."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.folder = folder
+        self.env: dict[str, str | None] = {"ZSCHED_REDIS_URL": url, "ZSCHED_RQ_SERIALIZER": "json"}
+
+    def __call__(self, *arguments: str) -> Result:
+        return CliRunner().invoke(program, arguments, env=self.env)
+
+    def json(self, *arguments: str) -> Any:
+        result = self(*arguments, "--json")
+        assert result.stdout, result.stderr
+        return json.loads(result.stdout)
+
+    def holds(self, redis_client: redis.Redis) -> list[bytes]:
+        return redis_client.keys("*due*") + redis_client.keys("*schedule*")
+
+
+@pytest.fixture
+def zsched(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Zsched]:
+    (tmp_path / "shelf.py").write_text(TASKS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "shelf", raising=False)
+    yield Zsched(redis_url, tmp_path)
+    sys.modules.pop("shelf", None)
+
+
+# -- tasks --------------------------------------------------------------------------------------------
+
+
+def test_the_tasks_of_a_module_are_listed(zsched: Zsched) -> None:
+    result = zsched("tasks", "shelf")
+
+    assert DONE == result.exit_code
+    assert "imported\n" == result.stderr
+    header, reminder, digest = result.stdout.splitlines()
+    assert ["NAME", "FUNC", "PARAMETERS", "OPTIONS", "ABOUT"] == header.split()
+    assert reminder.startswith("send_reminder  shelf.send_reminder  event_id: str, channel: Literal['push', 'email']")
+    assert "minutes: int = 60" in reminder
+    assert "queue='email', id='reminder-{event_id}', on_success='shelf.done', timeout='0:01:00', tags=['a']" in reminder
+    assert reminder.endswith("  Remind somebody.")
+    assert digest.endswith("cron='0 9 * * *', tz='Asia/Seoul', created_by='me'")
+
+
+def test_the_tasks_of_a_module_as_json(zsched: Zsched) -> None:
+    assert [
+        {
+            "name": "send_reminder",
+            "func": "shelf.send_reminder",
+            "parameters": [
+                {"name": "event_id", "type": "str", "required": True, "default": None},
+                {"name": "channel", "type": "Literal['push', 'email']", "required": True, "default": None},
+                {"name": "minutes", "type": "int", "required": False, "default": 60},
+            ],
+            "options": {
+                "queue": "email",
+                "id": "reminder-{event_id}",
+                "on_success": "shelf.done",
+                "timeout": "0:01:00",
+                "tags": ["a"],
+            },
+            "about": "Remind somebody.",
+        },
+        {
+            "name": "digest",
+            "func": "shelf.digest",
+            "parameters": [],
+            "options": {"cron": "0 9 * * *", "tz": "Asia/Seoul", "created_by": "me"},
+            "about": "",
+        },
+    ] == zsched.json("tasks", "shelf")
+
+
+def test_a_module_without_tasks_has_an_empty_list(zsched: Zsched) -> None:
+    assert [] == zsched.json("tasks", "json")
+    assert "NAME  FUNC  PARAMETERS  OPTIONS  ABOUT\n" == zsched("tasks", "json").stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        ("nowhere", "task nowhere: 'nowhere': there is no such module here; give the dotted name"),
+        ("broken", "task broken: 'broken': importing it here raises ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_a_usage_error(zsched: Zsched, module: str, told: str) -> None:
+    (zsched.folder / "broken.py").write_text("1 / 0")
+
+    result = zsched("tasks", module)
+
+    assert USAGE == result.exit_code
+    assert told in result.stderr
+    assert "InvalidTask" == json.loads(zsched("tasks", module, "--json").stderr)["type"]
+
+
+# -- add ----------------------------------------------------------------------------------------------
+
+
+def test_a_task_that_is_added_is_completed_by_its_own_options(zsched: Zsched, redis_url: str) -> None:
+    told = zsched.json("add", "mine", "shelf.send_reminder", "--after", "1h", "--kwargs", FITTING)
+
+    assert ("mine", "created") == (told["id"], told["outcome"])
+    found = Client.from_url(redis_url, serializer="json").get("mine")
+    assert ("email", 60, ("a",), {"event_id": "e1", "channel": "push"}) == (
+        found.queue, found.timeout_s, found.tags, found.kwargs,
+    )  # fmt: skip
+
+
+def test_an_option_of_the_command_line_counts_before_the_tasks(zsched: Zsched, redis_url: str) -> None:
+    zsched.json("add", "mine", "shelf.send_reminder", "--after", "1h", "--args", '["e1", "push"]', "--queue", "slow")
+
+    assert "slow" == Client.from_url(redis_url, serializer="json").get("mine").queue
+
+
+def test_a_task_that_recurs_needs_no_trigger(zsched: Zsched, redis_url: str) -> None:
+    result = zsched("add", "mine", "shelf.digest")
+
+    assert DONE == result.exit_code, result.stderr
+    assert "next " in result.stdout
+    found = Client.from_url(redis_url, serializer="json").get("mine")
+    assert ("cron", "Asia/Seoul", "me") == (found.kind, found.tz, found.created_by)
+
+
+def test_a_local_time_may_be_in_the_tasks_zone(zsched: Zsched) -> None:
+    told = zsched.json("add", "mine", "shelf.digest", "--at", "2030-01-01T09:00")
+
+    assert "2030-01-01T00:00:00.000Z" == told["next_at"]
+
+
+@pytest.mark.parametrize(
+    ("payload", "told"),
+    [
+        (("--kwargs", '{"event_id": "e1", "channel": "fax"}'), "channel='fax': task shelf.send_reminder wants"),
+        (("--args", '["e1", "push", "60"]'), "minutes='60': task shelf.send_reminder wants int"),
+        (("--args", '["e1"]'), "channel=None: it is missing"),
+        ((), "event_id=None: it is missing"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_before_anything_is_written(
+    zsched: Zsched, redis_client: redis.Redis, payload: tuple[str, ...], told: str
+) -> None:
+    result = zsched("add", "mine", "shelf.send_reminder", "--after", "1h", *payload)
+
+    assert USAGE == result.exit_code
+    assert told in result.stderr
+    assert [] == zsched.holds(redis_client)
+
+
+def test_a_function_that_is_not_here_is_taken_as_it_is(zsched: Zsched) -> None:
+    assert "created" == zsched.json("add", "mine", "elsewhere.tasks.send", "--after", "1h", "--args", "[1]")["outcome"]
+
+
+def test_what_may_not_be_named_is_not_imported(zsched: Zsched, redis_client: redis.Redis) -> None:
+    zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.*"
+
+    result = zsched("add", "mine", "shelf.send_reminder", "--after", "1h", "--kwargs", FITTING)
+
+    assert USAGE == result.exit_code
+    assert "allow_callables" in result.stderr
+    assert "shelf" not in sys.modules
+    assert "imported" not in result.output
+    assert [] == zsched.holds(redis_client)
+
+
+def test_a_module_that_breaks_when_it_is_imported_is_told(zsched: Zsched, redis_client: redis.Redis) -> None:
+    (zsched.folder / "broken.py").write_text("import nowhere")
+
+    result = zsched("add", "mine", "broken.send", "--after", "1h")
+
+    assert USAGE == result.exit_code
+    assert "importing it here raises ModuleNotFoundError: No module named 'nowhere'" in result.stderr
+    assert [] == zsched.holds(redis_client)
+
+
+def test_modules_are_looked_for_in_this_folder_first(zsched: Zsched) -> None:
+    zsched("tasks", "shelf")
+
+    assert os.getcwd() == sys.path[0]

@@ -1,0 +1,219 @@
+"""
+Runs that take longer than their interval, with a real daemon and real workers; what is measured is what the runs
+themselves wrote down. ``python -m tests.faults.overlap`` is the same at length.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import redis
+from rq.job import Job
+
+from tests.faults import overlap
+from tests.faults.overlap import LIMIT, Stage, play
+from tests.faults.processes import archive_of_its_own, eventually
+from tests.faults.threads import DaemonThread
+from zsched.config import ArchiveSettings
+from zsched.daemon import daemon
+from zsched.daemon.chains import ChainKeeper, Patience
+from zsched.embedded.guard import Guard
+
+pytestmark = pytest.mark.redis
+SOON_S = 5.0  # within which the next one begins
+
+
+@pytest.fixture
+def stage(redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> Iterator[Stage]:
+    with Guard() as guard:
+        stage = Stage(guard, redis_url, tmp_path)
+        yield stage
+        stage.close()
+
+
+# -- the four policies --------------------------------------------------------------------------------
+
+
+def test_with_skip_one_runs_at_a_time_and_the_others_are_recorded(stage: Stage) -> None:
+    stage.workers(4)
+    stage.daemon()
+
+    told = play(stage, "skip", every=0.25, seconds=0.7, duration_s=2)
+
+    assert (1, 0, 0) == (told.peak, told.deferred, told.most_waiting)
+    assert told.fired == told.began == told.finished
+    assert told.skipped > told.fired > 1
+
+
+def test_with_queue_they_run_back_to_back_and_no_more_wait_than_may(stage: Stage) -> None:
+    stage.workers(4)
+    stage.daemon()
+
+    told = play(stage, "queue", every=0.25, seconds=0.6, duration_s=2)
+
+    runs = stage.runs("queue")
+    assert (1, LIMIT) == (told.peak, told.most_waiting)
+    assert runs == [span.run_id for span in stage.spans("queue")]
+    assert told.fired + told.deferred == told.finished == len(runs) > LIMIT
+    assert (True, []) == (told.skipped > 0, stage.released("queue"))  # RQ's workers released them all
+    assert told.gap_s < 1
+
+
+def test_with_allow_they_run_beside_each_other(stage: Stage) -> None:
+    stage.workers(4)
+    stage.daemon()
+
+    told = play(stage, "allow", every=0.25, seconds=1, duration_s=1.5)
+
+    assert told.peak >= 3
+    assert (told.fired, 0, 0) == (told.finished, told.skipped, told.deferred)
+
+
+def test_with_cancel_previous_the_last_one_wins(stage: Stage) -> None:
+    stage.workers(4)
+    stage.daemon()
+
+    told = play(stage, "cancel_previous", every=0.5, seconds=1, duration_s=2.5)
+
+    runs = stage.runs("cancel_previous")
+    assert (1, True, runs[-1]) == (told.finished, told.is_last_finished, stage.spans("cancel_previous")[-1].run_id)
+    assert {"stopped", "canceled"} >= {stage.status(run) for run in runs[:-1]}
+    assert told.fired == len(runs) > 3
+
+
+def test_while_the_only_worker_is_busy_those_that_wait_are_withdrawn_but_for_the_last(stage: Stage) -> None:
+    stage.workers(1)
+    stage.client.enqueue("overlap_tasks.work", args=("spans:other", 2.0), id="other")
+    stage.daemon()
+    stage.schedule("r", "cancel_previous", every=0.3, seconds=0.01)
+
+    eventually(lambda: len(stage.runs("r")) > 3)
+    stage.client.pause("r")
+    *earlier, last = stage.runs("r")
+    eventually(lambda: stage.status(last) == "finished")
+
+    assert ([last], {"canceled"}) == ([span.run_id for span in stage.spans("r")], {*map(stage.status, earlier)})
+    eventually(lambda: {run.status.value for run in stage.client.runs("r")} == {"cancelled", "succeeded"})
+
+
+# -- no dead end --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["stopped", "cancelled", "deleted", "expired"])
+def test_the_next_one_begins_soon_after_rq_would_have_left_it_waiting(stage: Stage, what: str) -> None:
+    stage.workers(2)
+    leader = stage.daemon()
+    seconds, expires = (60.0, None) if what == "stopped" else (2.5, 2.2 if what == "expired" else None)
+    stage.schedule("r", "queue", every=1.0 if expires else 0.3, seconds=seconds, overlap_limit=5, expires_after=expires)
+    first, second, third = eventually(lambda: len(stage.runs("r")) >= 3 and stage.runs("r")[:3])
+    eventually(lambda: stage.status(first) == "started")
+
+    if what == "stopped":
+        assert "stopping" == stage.client.cancel_run(first)
+    elif what == "cancelled":
+        assert "cancelled" == stage.client.cancel_run(second)
+    elif what == "deleted":
+        Job.fetch(second, connection=stage.redis).delete()
+    else:
+        eventually(lambda: not stage.status(second))
+    if what != "expired":
+        stage.client.pause("r")
+    eventually(lambda: stage.status(first) != "started")
+    over_s = stage.now_s()
+    began = eventually(lambda: stage.spans("r")[1:])[0]
+
+    assert began.began_s - over_s < SOON_S
+    if what != "expired":
+        assert (second if what == "stopped" else third) == began.run_id
+    assert leader.wait_for("run_released")["run_id"] == began.run_id
+    [released] = stage.released("r")[:1]
+    assert began.run_id == released.run_id
+    why = {"stopped": "was stopped", "cancelled": "was cancelled"}.get(
+        what, "is gone: it expired, or somebody deleted it"
+    )
+    assert released.why.endswith(why)
+    assert any(why in line for _, line in stage.client.why("r").lines)
+
+
+def test_the_next_one_begins_soon_after_the_worker_was_killed(
+    stage: Stage, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection of any age may tell: the long form has one that is old."""
+    hasty = partial(ChainKeeper, patience=Patience(wire_ms=0.0))
+    monkeypatch.setattr(daemon, "ChainKeeper", hasty)
+    workers = stage.workers(2)
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own()), lease_ms=60_000, renew_ms=20_000):
+        stage.schedule("r", "queue", every=0.3, seconds=60.0, overlap_limit=2)
+        first, second = eventually(lambda: len(stage.runs("r")) >= 2 and stage.runs("r")[:2])
+        pid = stage.pid(first)
+        mine = stage.redis.hget(f"rq:job:{first}", "worker_name").decode()
+
+        killed_s = stage.now_s()
+        workers[int(mine[1:])].kill()  # the worker first: it would notice that its work horse died
+        os.kill(pid, signal.SIGKILL)
+        began = eventually(lambda: stage.spans("r")[1:])[0]
+
+        assert (second, "started") == (began.run_id, stage.status(first))
+        assert 2.5 < began.began_s - killed_s < SOON_S
+        [released] = stage.released("r")
+        assert (second, f"the worker {mine} of {first} died") == (released.run_id, released.why)
+        os.kill(stage.pid(second), signal.SIGKILL)
+
+
+def test_who_listens_tells_which_worker_is_there(stage: Stage) -> None:
+    """What the leader relies on: of RQ's workers, in whatever version."""
+    worker = stage.worker("w")
+    run_id = stage.client.enqueue("overlap_tasks.work", args=("spans:a", 60.0)).run_id or ""
+    horse = stage.pid(run_id)
+    assert 1 == stage.listeners("w")
+
+    for pid in (worker.pid, horse):
+        os.kill(pid, signal.SIGSTOP)
+    assert 1 == stage.listeners("w")
+    for pid in (worker.pid, horse):
+        os.kill(pid, signal.SIGCONT)
+
+    worker.kill()
+    worker.wait(10)
+    assert 1 == stage.listeners("w")  # its work horse goes on, and ends the run by itself
+
+    os.kill(horse, signal.SIGKILL)
+    eventually(lambda: stage.listeners("w") == 0)
+    assert "started" == stage.status(run_id)
+
+
+def test_a_simple_worker_that_is_told_to_stop_a_run_goes_on_and_still_listens(stage: Stage) -> None:
+    worker = stage.worker("w", "--worker-class", "rq.SimpleWorker")
+    run_id = stage.client.enqueue("overlap_tasks.work", args=("spans:a", 1.0)).run_id or ""
+    stage.pid(run_id)
+
+    assert "stopping" == stage.client.cancel_run(run_id)
+    eventually(lambda: stage.status(run_id) == "finished")
+    assert 1 == stage.listeners("w")
+
+    worker.kill()
+    worker.wait(10)
+    eventually(lambda: stage.listeners("w") == 0)
+
+
+@pytest.mark.skipif(os.environ.get("ZSCHED_TEST_LONG") != "1", reason="set ZSCHED_TEST_LONG=1: it takes six minutes")
+@pytest.mark.parametrize("mode", ["skip", "queue", "allow", "cancel_previous"])
+def test_a_minute_of_runs_that_take_five_intervals(mode: str) -> None:
+    with overlap.stage_of_its_own() as stage:
+        told = play(stage, mode, every=1, seconds=5, duration_s=60)
+
+    assert {"skip": 1, "queue": 1}.get(mode, told.peak) == told.peak
+    if mode == "skip":
+        assert 11 <= told.finished == told.fired <= 13
+    elif mode == "queue":
+        assert LIMIT >= told.most_waiting
+        assert told.gap_s < 0.5
+    elif mode == "allow":
+        assert told.peak >= 3
+    else:
+        assert (1, True) == (told.finished, told.is_last_finished)

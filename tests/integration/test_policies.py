@@ -1,0 +1,243 @@
+"""A real daemon after a time without one: what runs, and what is recorded, under each policy of a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from tests.faults.ledger import doubles, fired, queued
+from tests.faults.processes import eventually
+from tests.faults.threads import DaemonThread, know
+from zsched import Client
+from zsched.core.changes import What
+from zsched.core.jitter import due_of
+from zsched.core.triggers import build
+
+pytestmark = pytest.mark.redis
+FUNC = "app.tasks.run"
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+META, LANE = "zsched:{default}:meta", "zsched:{default}:due:normal"
+
+Told = tuple[str, str, int, int, int]  # outcome, why, first and last in minutes after the first, how many
+
+
+@pytest.fixture
+def client(redis_url: str, redis_client: redis.Redis) -> Iterator[Client]:
+    know(redis_client)
+    yield Client.from_url(redis_url)
+
+
+def _put_an_hour_ago(client: Client, redis_client: redis.Redis, id: str = "tick", **options: Any) -> int:
+    """
+    A rule of every minute, whose first 61 occurrences passed while nobody led; nominal time of the first.
+
+    ``offset_ms`` is 0 again before a daemon starts: what it finds is a Redis whose daemons were away.
+    """
+    redis_client.hset(META, "offset_ms", -HOUR_MS - MINUTE_MS - 2000)
+    client.schedule(FUNC, id=id, **({"every": 60} | options))
+    redis_client.hdel(META, "offset_ms")
+    return client.get(id).nominal_ms or 0
+
+
+def _catch_up(client: Client, redis_client: redis.Redis, redis_url: str, id: str = "tick") -> None:
+    """Let a daemon lead until nothing is overdue."""
+    with DaemonThread(redis_url) as daemon:
+        daemon.wait_for("term_began")
+        eventually(lambda: client.get(id).state.value == "ended" or not _is_overdue(client, redis_client, id))
+
+
+def _is_overdue(client: Client, redis_client: redis.Redis, id: str) -> bool:
+    seconds, micros = redis_client.time()
+    return (client.get(id).next_ms or 0) <= int(seconds) * 1000 + int(micros) // 1000
+
+
+def _history(client: Client, first_ms: int) -> list[Told]:
+    """What became of the occurrences, the oldest first; runs one after the other as one."""
+    told: list[Told] = []
+    for one in reversed(client.history("tick", limit=200)[0]):
+        times = (one.first_ms, one.last_ms) if one.first_ms is not None else (one.nominal_ms,) * 2
+        first, last = ((ms or 0) - first_ms for ms in times)
+        assert first % MINUTE_MS == last % MINUTE_MS == 0
+        row = (one.what.value, one.why, first // MINUTE_MS, last // MINUTE_MS, max(one.count, 1))
+        if told and told[-1][:2] == row[:2] == ("fired", "") and told[-1][3] + 1 == row[2]:
+            row = (*row[:2], told[-1][2], row[3], told[-1][4] + 1)
+            told.pop()
+        told.append(row)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [("coalesced", "", 0, 59, 60), ("fired", "", 60, 60, 1)]),
+        ({"catch_up_window": 600}, [("coalesced", "", 0, 59, 60), ("fired", "", 60, 60, 1)]),
+        ({"catch_up": "none"}, [("skipped", "missed", 0, 59, 60), ("fired", "", 60, 60, 1)]),
+        (
+            {"catch_up": "all", "overlap": "allow", "catch_up_limit": 61},
+            [("fired", "", 0, 60, 61)],
+        ),
+        (
+            {"catch_up": "all", "overlap": "allow", "catch_up_limit": 5},
+            [("skipped", "limit", 0, 55, 56), ("fired", "", 56, 60, 5)],
+        ),
+        (
+            {"catch_up": "all", "overlap": "allow", "catch_up_window": 630},
+            [("skipped", "missed", 0, 49, 50), ("fired", "", 50, 60, 11)],
+        ),
+        (
+            {"catch_up": "all", "overlap": "allow", "catch_up_window": 630, "catch_up_limit": 2},
+            [("skipped", "missed", 0, 49, 50), ("skipped", "limit", 50, 58, 9), ("fired", "", 59, 60, 2)],
+        ),
+    ],
+    ids=["latest", "latest in a window", "none", "all", "all in a limit", "all in a window", "all in both"],
+)
+def test_after_an_hour_without_a_daemon_every_minute_has_the_outcome_that_its_policy_says(
+    client: Client, redis_client: redis.Redis, redis_url: str, options: dict[str, Any], expected: list[Told]
+) -> None:
+    first_ms = _put_an_hour_ago(client, redis_client, **options)
+
+    _catch_up(client, redis_client, redis_url)
+
+    assert expected == _history(client, first_ms)
+    runs = queued(redis_client)
+    assert [run for run, _ in fired(redis_client)] == runs, "in the order of their times"
+    assert sorted(runs) == runs
+    assert [] == doubles(runs)
+    assert sum(row[4] for row in expected if row[0] == "fired") == len(runs)
+
+
+@pytest.mark.parametrize("bound", [{"count": 30}, {"ends": timedelta(minutes=30)}], ids=["count", "ends"])
+@pytest.mark.parametrize(
+    ("catch_up", "expected"),
+    [
+        ("latest", [("coalesced", "", 0, 28, 29), ("fired", "", 29, 29, 1)]),
+        ("none", [("skipped", "missed", 0, 29, 30)]),
+        ("all", [("fired", "", 0, 29, 30)]),
+    ],
+)
+def test_a_rule_that_ended_meanwhile_is_caught_up_and_ends(
+    client: Client,
+    redis_client: redis.Redis,
+    redis_url: str,
+    bound: dict[str, Any],
+    catch_up: str,
+    expected: list[Told],
+) -> None:
+    if "ends" in bound:
+        redis_client.hset(META, "offset_ms", -HOUR_MS - MINUTE_MS - 2000)
+        bound = {"ends": client.preview(every=60, n=1)[0] - timedelta(minutes=31) - timedelta(seconds=1)}
+    overlap = {"overlap": "allow"} if catch_up == "all" else {}
+    first_ms = _put_an_hour_ago(client, redis_client, catch_up=catch_up, **overlap, **bound)
+
+    _catch_up(client, redis_client, redis_url)
+
+    assert expected == _history(client, first_ms)
+    assert "ended" == client.get("tick").state.value
+
+
+def test_a_rule_that_is_late_beyond_its_window_runs_at_its_next_time_only(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    first_ms = _put_an_hour_ago(client, redis_client, every=1800, catch_up_window=60, count=3)
+
+    _catch_up(client, redis_client, redis_url)
+
+    assert [("skipped", "missed", 0, 30, 2)] == _history(client, first_ms)
+    assert ([], first_ms + 2 * 1800 * 1000) == (queued(redis_client), client.get("tick").next_ms)
+
+
+def test_why_tells_what_was_missed_and_what_expired(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
+    _put_an_hour_ago(client, redis_client, every=1800, catch_up_window=60)
+    _put_an_hour_ago(client, redis_client, "old", every=1800, expires_after=60)
+    redis_client.hset(META, "offset_ms", -HOUR_MS)
+    client.schedule(FUNC, id="once", after=5, expires_after=60)
+    redis_client.hdel(META, "offset_ms")
+
+    _catch_up(client, redis_client, redis_url)
+    eventually(lambda: not client.list(match="once").__next__ if False else "once" not in _ids(client))
+    eventually(lambda: not _is_overdue(client, redis_client, "old"))
+
+    missed, old, once = ("\n".join(text for _, text in client.why(id).lines) for id in ("tick", "old", "once"))
+    assert "too late for its catch_up and catch_up_window" in missed
+    assert "expired: the occurrence of " in old
+    assert "more than expires_after allows" in old
+    assert "expired: the occurrence of " in once
+    assert [] == queued(redis_client)
+
+
+def _ids(client: Client) -> list[str]:
+    return [one.id for one in client.list()]
+
+
+# -- expiry ---------------------------------------------------------------------------------------
+
+
+def test_what_is_later_than_its_deadline_is_recorded_and_not_run(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    redis_client.hset(META, "offset_ms", -HOUR_MS)
+    late = client.schedule(FUNC, id="late", after=1, expires_after=1800)
+    client.schedule(FUNC, id="patient", after=1, expires_after=7200)
+    redis_client.hdel(META, "offset_ms")
+
+    with DaemonThread(redis_url) as daemon:
+        assert {"run_id": late.run_id}.items() <= daemon.wait_for("run_expired").items()
+        eventually(lambda: redis_client.llen("rq:queue:default") == 1)
+
+    [run] = queued(redis_client)
+    assert run.startswith("patient-")
+    assert 0 == redis_client.exists(f"rq:job:{late.run_id}")
+    assert 3_500_000 < redis_client.pttl(f"rq:job:{run}") <= 3_600_000, "what is left of two hours"
+    [expired] = client.history("late")[0]
+    assert (What.EXPIRED, late.run_id) == (expired.what, expired.run_id)
+    assert HOUR_MS - 2000 < (expired.late_ms or 0) < HOUR_MS + 60_000
+
+
+def test_occurrences_of_a_rule_expire_one_by_one(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
+    options = {"catch_up": "all", "overlap": "allow", "expires_after": 630}
+    first_ms = _put_an_hour_ago(client, redis_client, **options)
+
+    _catch_up(client, redis_client, redis_url)
+
+    told = _history(client, first_ms)
+    assert [("expired", "", minute, minute, 1) for minute in range(50)] == told[:50]
+    assert [("fired", "", 50, 60, 11)] == told[50:]
+    assert 11 == len(queued(redis_client))
+
+
+# -- jitter ---------------------------------------------------------------------------------------
+
+
+def test_schedules_of_one_rule_are_spread_over_its_jitter_and_never_early(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    with DaemonThread(redis_url) as daemon:
+        daemon.wait_for("term_began")
+        rule = {"func": FUNC, "every": 3600, "jitter": 2, "starts": _soon(redis_client)}
+        client.schedule_many({**rule, "id": f"s{n}"} for n in range(40))
+        schedules = list(client.list())
+        eventually(lambda: redis_client.llen("rq:queue:default") == 40)
+
+    dues = {one.id: one.next_ms or 0 for one in schedules}
+    runs = {run.rpartition("-")[0]: t_us for run, t_us in fired(redis_client)}
+    [nominal_ms] = {one.nominal_ms or 0 for one in schedules}
+    assert all(nominal_ms <= due_ms <= nominal_ms + 2000 for due_ms in dues.values())
+    assert len(set(dues.values())) > 30
+    assert all(runs[id] >= dues[id] * 1000 for id in dues)
+    assert {f"{id}-{nominal_ms}" for id in dues} == {run for run, _ in fired(redis_client)}
+    for one in client.list():
+        assert one.trigger is not None
+        trigger = build(one.trigger, one.anchor_ms or 0)
+        assert nominal_ms + HOUR_MS == one.nominal_ms
+        assert due_of(trigger, one.id, nominal_ms + HOUR_MS) == one.next_ms
+
+
+def _soon(redis_client: redis.Redis) -> Any:
+    from zsched.core.clock import from_ms
+
+    seconds, _ = redis_client.time()
+    return from_ms(int(seconds) * 1000 + 2000)

@@ -1,0 +1,156 @@
+"""Tasks against a real Redis: what a client writes of them, one by one and many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from tests.integration.reminders import digest, plain, send_reminder, untyped
+from tests.unit.tasks.ground import define
+from zsched import Client, InvalidSchedule, NotArchived, NotImportable
+from zsched.client.many import _RowReader
+from zsched.core.model import Priority
+from zsched.storage.keys import Keys
+from zsched.storage.rqjob import Encoder
+
+MODULE = "tests.integration.reminders"
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def client(redis_url: str) -> Client:
+    return Client.from_url(redis_url)
+
+
+def call(redis_client: redis.Redis, run_id: str) -> tuple[Any, ...]:
+    """Function path, args and kwargs of a run."""
+    return Encoder().open(redis_client.hget(Keys("default").job(run_id), "data") or b"")
+
+
+def test_a_call_of_a_task_is_scheduled_as_the_decorator_says(client: Client, redis_client: redis.Redis) -> None:
+    told = send_reminder.schedule(client, after=HOUR, event_id="e1", channel="sms")
+
+    assert ("reminder-e1", "created") == (told.id, told.outcome)
+    found = client.get("reminder-e1")
+    assert (f"{MODULE}.send_reminder", "email", Priority.HIGH) == (found.func, found.queue, found.priority)
+    assert ("reminders",) == found.tags
+    expected = (f"{MODULE}.send_reminder", (), {"event_id": "e1", "channel": "sms"})
+    assert expected == call(redis_client, told.run_id or "")
+
+
+def test_a_changed_event_moves_its_reminder(client: Client) -> None:
+    send_reminder.schedule(client, after=HOUR, event_id="e1", channel="sms")
+    before = client.get("reminder-e1").next_at
+
+    told = send_reminder.schedule(client, after=2 * HOUR, event_id="e1", channel="push")
+
+    assert ("reminder-e1", "updated") == (told.id, told.outcome)
+    assert before is not None
+    assert told.next_at is not None
+    assert told.next_at >= before + HOUR
+    assert ["reminder-e1"] == [one.id for one in client.list()]
+    assert "cancelled" == client.cancel(send_reminder.id_of(event_id="e1"))
+
+
+def test_a_task_that_recurs_needs_no_trigger(client: Client) -> None:
+    digest.schedule(client)
+
+    found = client.get("digest")
+    assert ("cron", "Asia/Seoul", 3) == (found.kind, found.tz, found.pause_after_failures)
+    assert found.trigger is not None
+    assert 9 == found.trigger.count
+
+
+def test_a_run_at_once_does_not_replace_the_recurring_schedule(client: Client, redis_client: redis.Redis) -> None:
+    digest.schedule(client)
+
+    told = digest.enqueue(client)
+
+    assert "digest" != told.id
+    assert "cron" == client.get("digest").kind
+    assert [told.run_id] == [run.decode() for run in redis_client.lrange("rq:queue:default", 0, -1)]
+
+
+def test_a_run_at_once_takes_the_place_of_what_waits(client: Client, redis_client: redis.Redis) -> None:
+    send_reminder.schedule(client, after=HOUR, event_id="e1", channel="sms")
+
+    told = send_reminder.enqueue(client, event_id="e1", channel="push")
+
+    assert "updated" == told.outcome
+    assert [] == list(client.list())
+    assert [told.run_id] == [run.decode() for run in redis_client.lrange("rq:queue:email", 0, -1)]
+
+
+@pytest.mark.parametrize("verb", ["schedule", "enqueue"])
+def test_a_client_that_is_given_a_task_checks_too(client: Client, redis_client: redis.Redis, verb: str) -> None:
+    when = {"after": HOUR} if verb == "schedule" else {}
+    with pytest.raises(InvalidSchedule, match=r"channel='fax': task .*send_reminder wants"):
+        getattr(client, verb)(send_reminder, args=("e1", "fax"), **when)
+    assert [] == redis_client.keys("*")
+
+    assert "reminder-e1" == getattr(client, verb)(send_reminder, args=("e1", "push"), **when).id
+
+
+def test_a_function_that_is_no_task_is_scheduled_as_ever(client: Client) -> None:
+    client.schedule(untyped, args=("not a number",), after=HOUR, id="a")
+    client.schedule(f"{MODULE}.send_reminder", args=("by path",), after=HOUR, id="b")
+
+    assert ["a", "b"] == [one.id for one in client.list()]
+
+
+def test_a_task_where_no_worker_finds_it_is_refused(client: Client) -> None:
+    with pytest.raises(NotImportable, match=r"app\.tasks\.send is not what stands under that name"):
+        define("def send(): ...").schedule(client, after=5)
+
+
+# -- many ---------------------------------------------------------------------------------------------
+
+
+def test_many_rows_of_tasks_are_checked_one_by_one(client: Client, redis_client: redis.Redis) -> None:
+    def rows() -> Any:
+        for number in range(1000):
+            channel: Any = "fax" if number in (7, 700) else "push"
+            yield send_reminder.row(after=HOUR, event_id=f"e{number}", channel=channel)
+        yield plain.row(after=HOUR, id="plain")
+        yield digest.row()
+        yield send_reminder.row(after=HOUR, event_id="e 9", channel="push")
+        yield {"func": send_reminder, "args": ("e1001", "sms"), "at": client.get("reminder-e1").next_at}
+
+    many = client.schedule_many(rows())
+
+    assert [7, 700, 1002] == [index for index, _ in many.errors]
+    assert ["channel", "channel", "event_id"] == [error.field for _, error in many.errors]  # type: ignore[attr-defined]
+    assert 1001 == many.created
+    assert ["reminder-e0", "reminder-e1"] == many.ids[:2]
+    assert ["plain", "digest", None, "reminder-e1001"] == many.ids[-4:]
+    found = client.get("reminder-e999")
+    assert ("email", Priority.HIGH, ("reminders",)) == (found.queue, found.priority, found.tags)
+    assert {"event_id": "e999", "channel": "push"} == call(redis_client, f"reminder-e999-{found.next_ms}")[2]
+    assert ("cron", 3) == (client.get("digest").kind, client.get("digest").pause_after_failures)
+
+
+def test_rows_of_one_task_share_their_shape(client: Client) -> None:
+    defined: list[Mapping[str, Any]] = []
+
+    def define_row(func: Any, options: Mapping[str, Any], id: str) -> Any:
+        defined.append(options)
+        return client._define(func, options, id)
+
+    reader = _RowReader(client._store, define_row)
+
+    read = [reader.read(plain.row(after=HOUR, value=number)) for number in range(3)]
+
+    assert 1 == len(defined)
+    assert 1 == len({id(shape) for shape, _ in read})  # type: ignore[misc]  # one-shots
+
+
+def test_a_task_that_is_durable_is_so_among_many(client: Client, redis_client: redis.Redis) -> None:
+    durable = define("def send(): ...", durable=True)
+
+    with pytest.raises(NotArchived, match="no row that asks for it was written"):
+        client.schedule_many([{"func": durable, "after": HOUR}])
+    assert [] == redis_client.keys("*due*")

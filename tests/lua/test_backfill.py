@@ -1,0 +1,208 @@
+"""backfill.lua: runs for occurrences that passed without one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import HOUR_MS, Ground
+from zsched.core.clock import from_ms
+
+AT = 1_700_000_000_000
+LATER = AT + 60_000
+
+
+@pytest.fixture
+def rule(led: Ground) -> Ground:
+    """With a recurring schedule r."""
+    led.put_recurring("r")
+    return led
+
+
+def backfill(ground: Ground, *times: int, how: str = "once", op: str = "op-1", **over: Any) -> list[Any]:
+    """Word, then what came of each of *times*."""
+    rows = [text for ms in times for text in (ms, how)]
+    version = over.get("planned_version") or ground.schedule("r")["version"]
+    word, _, *runs = ground.call("backfill", rows, id="r", planned_version=version, op=op, keep_op_ms=60_000)
+    return [word, *runs]
+
+
+def iso(ms: int) -> str:
+    """As RQ writes times."""
+    return from_ms(ms).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def test_the_runs_have_the_ids_of_their_occurrences_and_stand_at_the_back_in_order(rule: Ground) -> None:
+    rule.redis.rpush("rq:queue:default", "others")
+
+    assert ["backfilled", f"r-{AT}", f"r-{LATER}"] == backfill(rule, AT, LATER)
+
+    assert ["others", f"r-{AT}", f"r-{LATER}"] == rule.queue()
+    assert {b"rq:queue:default"} == rule.redis.smembers("rq:queues")
+    assert ("backfill", {"id": "r", "runs": f"r-{AT} r-{LATER}"}) == (rule.last.kind, rule.last.fields)
+
+
+def test_a_run_is_a_copy_of_the_template_that_is_queued_now(rule: Ground) -> None:
+    before_ms = rule.now_ms - 1
+
+    backfill(rule, AT)
+
+    job = rule.job(f"r-{AT}")
+    assert job.keys() == rule.template("r").keys() | {"status", "created_at", "enqueued_at"}
+    assert rule.template("r").items() <= job.items()
+    assert "queued" == job["status"]
+    assert iso(before_ms) <= job["created_at"] == job["enqueued_at"] <= iso(rule.now_ms)
+    assert -1 == rule.redis.pttl(f"rq:job:r-{AT}")
+
+
+def test_the_schedule_stays_as_it_is(rule: Ground) -> None:
+    rule.call("run_now", id="r")
+    before = rule.schedule("r"), rule.places()
+
+    backfill(rule, AT, LATER)
+
+    assert before == (rule.schedule("r"), rule.places())
+
+
+def test_one_that_runs_at_the_front_is_backfilled_at_the_back(led: Ground) -> None:
+    led.put_recurring("r", own={"flags": "f"})
+    led.redis.rpush("rq:queue:default", "others")
+
+    backfill(led, AT)
+
+    assert ["others", f"r-{AT}"] == led.queue()
+
+
+@pytest.mark.parametrize("status", ["queued", "started", "finished", "failed"])
+def test_a_run_that_is_there_is_not_pushed_again(rule: Ground, status: str) -> None:
+    rule.redis.hset(f"rq:job:r-{AT}", "status", status)
+
+    assert ["backfilled", "-", f"r-{LATER}"] == backfill(rule, AT, LATER)
+
+    assert [f"r-{LATER}"] == rule.queue()
+    assert {"id": "r", "runs": f"r-{LATER}"} == rule.last.fields
+
+
+def test_when_all_are_there_nothing_is_written(rule: Ground) -> None:
+    rule.redis.hset(f"rq:job:r-{AT}", "status", "finished")
+    before = rule.keyspace()
+
+    assert ["backfilled", "-"] == backfill(rule, AT)
+
+    assert before == rule.keyspace()
+
+
+@pytest.mark.parametrize("status", [None, "finished", "failed", "canceled"])
+def test_again_is_an_extra_run_that_no_entry_had_before(rule: Ground, status: str | None) -> None:
+    if status:
+        rule.redis.hset(f"rq:job:r-{AT}", "status", status)
+
+    _, first = backfill(rule, AT, how="again")
+    rule.redis.delete(f"rq:job:{first}")
+    _, second = backfill(rule, AT, how="again", op="op-2")
+
+    assert [f"r-{AT}-r2", f"r-{AT}-r3"] == [first, second]
+    assert [first, second] == rule.queue()
+
+
+@pytest.mark.parametrize("status", ["created", "queued", "deferred", "scheduled", "started"])
+def test_what_is_open_does_not_run_again(rule: Ground, status: str) -> None:
+    rule.redis.hset(f"rq:job:r-{AT}", "status", status)
+
+    assert ["backfilled", "-"] == backfill(rule, AT, how="again")
+
+
+def test_a_call_that_is_sent_again_does_nothing_and_answers_the_same(rule: Ground) -> None:
+    first = backfill(rule, AT, LATER)
+    rule.redis.delete(f"rq:job:r-{AT}")  # RQ may have forgotten it by then
+
+    assert first == backfill(rule, AT, LATER)
+
+    assert [f"r-{AT}", f"r-{LATER}"] == rule.queue()
+    assert ["put_recurring", "backfill"] == [entry.kind for entry in rule.entries()]
+
+
+def test_a_deadline_counts_from_the_push(led: Ground) -> None:
+    led.put_recurring("r", template={"zs_expires": str(HOUR_MS)})
+
+    backfill(led, AT)
+
+    pushed_ms = int(led.last.t) // 1000
+    assert str(pushed_ms + HOUR_MS) == led.job(f"r-{AT}")["zs_deadline"]
+    assert HOUR_MS - 60_000 < led.redis.pttl(f"rq:job:r-{AT}") <= HOUR_MS
+
+
+@pytest.mark.parametrize("place", ["paused", "ended"])
+def test_a_paused_or_ended_one_is_backfilled_too(led: Ground, place: str) -> None:
+    led.put_recurring("r", 5)
+    if place == "paused":
+        led.call("pause", id="r", note="")
+    else:
+        _end(led)
+
+    assert ["backfilled", f"r-{AT}"] == backfill(led, AT)
+
+    assert [f"r-{AT}"] == led.queue()[-1:]
+
+
+def _end(ground: Ground) -> None:
+    """As advance leaves one whose rule gives no more."""
+    ground.redis.zrem(ground.keys.prefix + "due:normal", "r")
+    ground.redis.hdel(ground.keys.schedule("r"), "nominal")
+    ground.redis.hset(ground.keys.schedule("r"), "ended_at", ground.now_ms)
+
+
+def _one_shot(ground: Ground) -> None:
+    ground.put(("r", "+60000"))
+
+
+def _put_anew(ground: Ground) -> None:
+    ground.put_recurring("r", trigger="rule-2", digest="digest-2")
+
+
+def _quarantine(ground: Ground) -> None:
+    ground.redis.zrem(ground.keys.prefix + "due:normal", "r")
+    ground.redis.hset(ground.keys.quarantine(), "r", "normal 5 5 why")
+
+
+REFUSED = {
+    "of nothing": (lambda ground: ground.call("cancel", id="r"), "NOTFOUND"),
+    "of one that was changed": (_put_anew, "CHANGED"),
+    "of one that is a one-shot now": (_one_shot, "CHANGED"),
+    "of one in quarantine": (_quarantine, "QUARANTINED"),
+    "without a template": (lambda ground: ground.redis.delete(ground.keys.template("r")), "QUARANTINED"),
+    "into a queue that is none": (lambda ground: ground.redis.set("rq:queue:default", "x"), "WRONGTYPE"),
+    "of what a foreign hand made of it": (
+        lambda ground: (
+            ground.redis.rename(ground.keys.recurring(), ground.keys.schedule("r"))
+            and ground.redis.sadd(ground.keys.recurring(), "r")
+        ),
+        "WRONGTYPE",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_backfill_that_is_refused_writes_nothing(rule: Ground, what: str) -> None:
+    version = rule.schedule("r")["version"]
+    change, word = REFUSED[what]
+    change(rule)
+    before = rule.keyspace()
+
+    assert [word] == backfill(rule, AT, planned_version=version)
+
+    assert before == rule.keyspace()
+
+
+def test_a_namespace_is_in_the_run_ids(redis_client: Any, redis_server: Any) -> None:
+    shop = Ground(redis_client, redis_server.url, "shop")
+    shop.lead()
+    shop.put_recurring("r")
+
+    first = backfill(shop, AT)
+    shop.redis.hset(f"rq:job:r-{AT}-nshop", "status", "finished")
+    again = backfill(shop, AT, how="again", op="op-2")
+    shop.close()
+
+    assert [["backfilled", f"r-{AT}-nshop"], ["backfilled", f"r-{AT}-nshop-r3"]] == [first, again]

@@ -1,0 +1,235 @@
+"""Expiry, in every script that pushes: what is later than its deadline is recorded, not pushed; a run has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
+
+MINUTE_MS = 60_000
+EXPIRES = {"zs_expires": str(MINUTE_MS)}
+ONCE = FIELDS | EXPIRES | {"zs": "1e"}
+CALL = {"op": "op-1", "keep_op_ms": 60_000}
+
+
+def _put(ground: Ground, late_ms: int, *ids: str, **fields: str) -> list[str]:
+    """One-shots with a minute to live that are so late; their run ids."""
+    due_ms = ground.now_ms - late_ms
+    ground.put(*((id, due_ms) for id in ids), allow_past=1, fields=ONCE | fields)
+    return [f"{id}-{due_ms}" for id in ids]
+
+
+def _due_rule(ground: Ground, late_ms: int = 1000, template: dict[str, str] | None = None) -> list[str]:
+    """What fire answers of rule r, which is so late."""
+    ground.put_recurring("r", next=ground.now_ms - late_ms, template=EXPIRES if template is None else template)
+    [row] = ground.fire().recurring
+    return row
+
+
+def _deadline(ground: Ground, run: str) -> tuple[int, int]:
+    """The deadline that a run has, and the time at which Redis forgets it."""
+    key = ground.keys.job(run)
+    return int(ground.job(run)["zs_deadline"]), ground.now_ms + int(ground.redis.pttl(key))
+
+
+def _has_deadline_at(ground: Ground, run: str, deadline_ms: int) -> bool:
+    told_ms, forgotten_ms = _deadline(ground, run)
+    return told_ms == deadline_ms and abs(forgotten_ms - deadline_ms) < 1000  # TIME goes on between the two
+
+
+# -- fire -----------------------------------------------------------------------------------------
+
+
+def test_a_one_shot_that_is_too_late_is_recorded_and_gone(led: Ground) -> None:
+    [run] = _put(led, MINUTE_MS, "a")
+
+    fired = led.fire()
+
+    assert ([run], 0, 1, []) == (fired.expired, fired.runs, fired.looked, fired.skipped)
+    assert ([], {}, {}) == (led.queue(), led.places(), led.job(run))
+    assert (f"{EPOCH}-2", "fire", ["expired", run]) == (led.last.id, led.last.kind, led.last.texts)
+
+
+def test_one_that_is_just_in_time_fires_and_has_what_is_left(led: Ground) -> None:
+    [run] = _put(led, MINUTE_MS - 5000, "a")
+
+    fired = led.fire()
+
+    assert ([], 1, [run]) == (fired.expired, fired.runs, led.queue())
+    assert _has_deadline_at(led, run, int(run.rpartition("-")[2]) + MINUTE_MS)
+    assert "queued" == led.job(run)["status"]
+
+
+def test_of_a_batch_only_what_is_too_late_expires(led: Ground) -> None:
+    late, early = _put(led, HOUR_MS, "l1", "l2"), _put(led, 1000, "e")
+    led.put(("plain", led.now_ms - HOUR_MS), allow_past=1)
+
+    fired = led.fire()
+
+    assert (late, 2) == (fired.expired, fired.runs)
+    assert {"plain", "e"} == {run.rpartition("-")[0] for run in led.queue()}
+    assert " ".join(late) == led.last.fields["expired"]
+    assert early[0] in led.last.fields["runs"]
+    assert -1 == led.redis.pttl(led.keys.job(next(run for run in led.queue() if run.startswith("plain"))))
+
+
+@pytest.mark.parametrize("flags", ["1e", "1fe", "1se", "1fse"])
+def test_expiry_counts_before_doubt_and_place(led: Ground, flags: str) -> None:
+    led.redis.hset(led.keys.meta(), "doubt", led.now_ms + HOUR_MS)
+    [late], [early] = _put(led, HOUR_MS, "l", zs=flags), _put(led, 1000, "e", zs=flags)
+
+    fired = led.fire()
+
+    assert [late] == fired.expired
+    if "s" in flags:
+        assert ([early], {}) == (fired.skipped, led.job(early))
+    else:
+        assert (1, "1") == (fired.uncertain, led.job(early)["zs_uncertain"])
+        assert "zs_deadline" in led.job(early)
+
+
+@pytest.mark.parametrize("broken", ["", "soon", "1e400x"])
+def test_a_deadline_that_a_foreign_hand_broke_is_none(led: Ground, broken: str) -> None:
+    [run] = _put(led, HOUR_MS, "a", zs_expires=broken)
+
+    fired = led.fire()
+
+    assert (1, [run]) == (fired.runs, led.queue())
+    assert -1 == led.redis.pttl(led.keys.job(run))
+
+
+# -- advance --------------------------------------------------------------------------------------
+
+
+def test_an_occurrence_that_is_too_late_is_recorded_and_its_rule_goes_on(led: Ground) -> None:
+    row, next_ms = _due_rule(led, MINUTE_MS + 1000), led.now_ms + HOUR_MS
+
+    words = led.advance((row, int(row[2]), next_ms))
+
+    assert (["expired"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
+    assert f"r expired {row[2]} {next_ms} {next_ms} - -" == led.last.fields["moves"]
+    assert 0 == led.redis.exists(f"rq:job:r-{row[2]}")
+    assert ("last" not in led.schedule("r"), str(next_ms)) == (True, led.schedule("r")["nominal"])
+
+
+def test_a_rule_whose_last_occurrence_expired_has_ended(led: Ground) -> None:
+    row = _due_rule(led, HOUR_MS)
+
+    assert ["expired"] == led.advance((row, int(row[2]), ""))
+    assert ({}, True) == (led.places(), "ended_at" in led.schedule("r"))
+
+
+def test_a_run_of_a_rule_has_its_deadline(led: Ground) -> None:
+    row = _due_rule(led)
+
+    assert ["fired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
+
+    run = f"r-{row[2]}"
+    assert [run] == led.queue()
+    assert _has_deadline_at(led, run, int(row[2]) + MINUTE_MS)
+    assert TEMPLATE | EXPIRES == led.template("r"), "the template is copied, and does not expire"
+    assert -1 == led.redis.pttl(led.keys.template("r"))
+
+
+def test_a_deadline_counts_from_when_it_was_due_not_from_its_nominal_time(led: Ground) -> None:
+    row = _due_rule(led)
+    due_ms, nominal_ms, next_ms = int(row[2]), int(row[2]) - HOUR_MS, led.now_ms + HOUR_MS
+    words = (*row[:4], nominal_ms, due_ms, "skip", 100, next_ms, next_ms, "-")
+
+    [word] = led.call("advance", [" ".join(map(str, words))], patience_ms=HOUR_MS, **led._guard())[1:]
+
+    assert "fired" == word
+    assert _has_deadline_at(led, f"r-{nominal_ms}", due_ms + MINUTE_MS)
+
+
+def test_an_occurrence_that_expired_does_not_look_at_the_run_before(led: Ground) -> None:
+    row = _due_rule(led, HOUR_MS)
+    led.redis.hset(led.keys.schedule("r"), "last", "r-1")
+    led.redis.hset(led.keys.job("r-1"), mapping={"status": "queued", "enqueued_at": "2999-01-01T00:00:00.000000Z"})
+
+    assert ["expired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
+
+
+@pytest.mark.parametrize("next", ["goes on", "ends"])
+def test_what_passed_without_a_run_is_recorded_and_the_rule_goes_on(led: Ground, next: str) -> None:
+    row, then = _due_rule(led), led.now_ms + HOUR_MS if next == "goes on" else ""
+    passed = f"missed:{int(row[2]) - 5000}:{int(row[2]) - 1000}:5,limit:{row[2]}:{row[2]}:1"
+
+    assert ["passed"] == led.advance((row, "", then, passed))
+
+    told = then or "-"
+    assert f"r passed - {told} {told} {passed} -" == led.last.fields["moves"]
+    assert ([], "last" in led.schedule("r")) == (led.queue(), False)
+    assert ({"r": f"normal {then}"} if then else {}) == led.places()
+    assert ("ended_at" in led.schedule("r")) == (not then)
+
+
+def test_what_passed_beside_a_run_is_told_in_the_same_line(led: Ground) -> None:
+    row, next_ms = _due_rule(led), led.now_ms + HOUR_MS
+
+    assert ["fired"] == led.advance((row, int(row[2]), next_ms, "missed:5:7:3"))
+    assert f"r fired {row[2]} {next_ms} {next_ms} missed:5:7:3 -" == led.last.fields["moves"]
+
+
+# -- on request -----------------------------------------------------------------------------------
+
+
+def _enqueue(ground: Ground, **fields: str) -> str:
+    texts = [text for pair in (TEMPLATE | fields).items() for text in pair]
+    return str(ground.call("enqueue", texts, id="a", if_exists="replace", at_front=0, **CALL)[-1])
+
+
+def _run_rule(ground: Ground, **fields: str) -> str:
+    ground.put_recurring("r", template=fields)
+    return str(ground.call("run_now", id="r", **CALL)[-1])
+
+
+def _run_one_shot(ground: Ground, **fields: str) -> str:
+    ground.put(("a", ground.now_ms + HOUR_MS), fields=FIELDS | fields | {"zs": "1e" if fields else "1"})
+    return str(ground.call("run_now", id="a", **CALL)[-1])
+
+
+def _retry(ground: Ground, **fields: str) -> str:
+    """Of a run that had a deadline of its own, which is over."""
+    of_it = {"status": "failed", "zs_deadline": "5"} if fields else {"status": "failed"}
+    ground.redis.hset(ground.keys.job("a-1700000000000"), mapping=TEMPLATE | of_it | fields)
+    named = {"id": "a", "run": "a-1700000000000", "nominal_ms": 1_700_000_000_000}
+    return str(ground.call("retry", **named, **CALL)[-1])
+
+
+def _retry_forgotten(ground: Ground, **fields: str) -> str:
+    texts = [text for pair in (TEMPLATE | fields).items() for text in pair]
+    named = {"id": "a", "run": "a-1700000000000", "nominal_ms": 1_700_000_000_000}
+    return str(ground.call("retry", texts, **named, **CALL)[-1])
+
+
+REQUESTS = [_enqueue, _run_rule, _run_one_shot, _retry, _retry_forgotten]
+
+
+@pytest.mark.parametrize("push", REQUESTS)
+def test_the_deadline_of_a_run_on_request_counts_from_the_request(led: Ground, push: Callable[..., str]) -> None:
+    run = push(led, **EXPIRES)
+
+    assert [run] == led.queue()
+    assert str(MINUTE_MS) == led.job(run)["zs_expires"]
+    assert _has_deadline_at(led, run, int(led.last.t) // 1000 + MINUTE_MS)
+
+
+@pytest.mark.parametrize("push", REQUESTS)
+def test_a_run_on_request_of_what_never_expires_has_none(led: Ground, push: Callable[..., str]) -> None:
+    run = push(led)
+
+    assert ([run], False, -1) == (led.queue(), "zs_deadline" in led.job(run), led.redis.pttl(led.keys.job(run)))
+
+
+def test_a_clock_that_a_test_moved_does_not_make_a_run_vanish(led: Ground) -> None:
+    led.pass_time(-HOUR_MS)
+    [run] = _put(led, 1000, "a")
+
+    led.fire()
+
+    left_ms: Any = led.redis.pttl(led.keys.job(run))
+    assert MINUTE_MS - 6000 < left_ms <= MINUTE_MS - 1000

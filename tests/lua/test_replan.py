@@ -1,0 +1,137 @@
+"""replan.lua: what waits goes to where the new rules of its zone have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import EPOCH, HOUR_MS, SERVER, TOKEN, Ground
+from zsched.errors import RedisRefused, ServerChanged, Stale
+
+
+def replan(ground: Ground, *rows: Any, tzdata: str = "2026a", is_done: int = 0, **over: Any) -> tuple[str, list[str]]:
+    """The version before, and a word per row."""
+    guard = {"token": TOKEN, "expected_server": SERVER} | over
+    texts = [each for row in rows for each in row]
+    _now_ms, before, *words = ground.call("replan", texts, tzdata=tzdata, is_done=is_done, **guard)
+    return before, words
+
+
+def seen(ground: Ground, id: str, new_ms: int, jitter_ms: int = 0) -> list[Any]:
+    """A row that moves *id* from where it is now."""
+    schedule = ground.schedule(id)
+    due_ms = ground.places()[id].split()[-1]
+    return [id, schedule["version"], due_ms, schedule["nominal"], new_ms, new_ms + jitter_ms]
+
+
+def test_an_occurrence_that_waits_is_moved_in_its_lane(led: Ground) -> None:
+    _, _, _, due_ms = led.put_recurring("r", lane="high")
+    before = led.schedule("r")
+    new_ms = int(due_ms) - HOUR_MS
+    row = seen(led, "r", new_ms, 7)
+
+    assert ("", ["moved"]) == replan(led, row)
+
+    assert {"r": f"high {new_ms + 7}"} == led.places()
+    assert before | {"nominal": str(new_ms)} == led.schedule("r")
+    entry = led.last
+    expected = {"old": "", "new": "2026a", "rows": f"r {due_ms} {new_ms} {new_ms + 7}"}
+    assert (f"{EPOCH}-2", "replan", expected) == (entry.id, entry.kind, entry.fields)
+
+
+def test_a_paused_one_is_moved_and_keeps_since_when_and_why(led: Ground) -> None:
+    _, _, _, due_ms = led.put_recurring("r", lane="low")
+    led.call("pause", id="r", note="until the sale is over")
+    _, _, since_ms, note = led.redis.hget(led.keys.paused(), "r").decode().split(" ", 3)
+    new_ms = int(due_ms) + HOUR_MS
+
+    assert ["moved"] == replan(led, seen(led, "r", new_ms))[1]
+
+    assert f"low {new_ms} {since_ms} {note}" == led.redis.hget(led.keys.paused(), "r").decode()
+    assert str(new_ms) == led.schedule("r")["nominal"]
+    led.call("resume", id="r", missed="fire", seen_due_ms="", planned_version="", next_ms="", from_ms="", until_ms="",
+             jitter_ms=0, first_ms="", last_ms="", count="")  # fmt: skip
+    assert {"r": f"low {new_ms}"} == led.places()
+
+
+CHANGED = {
+    "another rule": lambda g, row: [row[0], "0-1", *row[2:]],
+    "another due time": lambda g, row: [*row[:2], int(row[2]) - 1, *row[3:]],
+    "another nominal time": lambda g, row: [*row[:3], int(row[3]) - 1, *row[4:]],
+    "it is gone": lambda g, row: g.call("cancel", id="r") and row,
+    "quarantined": lambda g, row: g.call("quarantine", ["r", "normal", row[2], row[1], "why"], token=TOKEN,
+                                         expected_server=SERVER) and row,
+    "a one-shot of its name": lambda g, row: g.put(("r", row[2]), allow_past=1) and row,
+    "wrong type at its key": lambda g, row: (g.redis.delete(g.keys.schedule("r")), g.redis.set(g.keys.schedule("r"), 1),
+                                             row)[-1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", CHANGED)
+def test_one_that_is_not_as_it_was_seen_is_left_alone(led: Ground, why: str) -> None:
+    _, _, _, due_ms = led.put_recurring("r")
+    led.put_recurring("other")
+    new_ms = int(due_ms) + HOUR_MS
+    row, other = seen(led, "r", new_ms), seen(led, "other", new_ms)
+    row = CHANGED[why](led, row)
+    place, schedule = led.places().get("r"), led.redis.dump(led.keys.schedule("r"))
+
+    assert ["changed", "moved"] == replan(led, row, other)[1]
+
+    assert (place, schedule) == (led.places().get("r"), led.redis.dump(led.keys.schedule("r")))
+    assert f"normal {new_ms}" == led.places()["other"]
+    assert f"other {other[3]} {new_ms} {new_ms}" == led.last.fields["rows"]
+
+
+def test_moving_twice_changes_nothing_more(led: Ground) -> None:
+    _, _, _, due_ms = led.put_recurring("r")
+    row = seen(led, "r", int(due_ms) + HOUR_MS)
+    replan(led, row)
+    before = led.keyspace()
+
+    assert ["changed"] == replan(led, row)[1]
+    assert before == led.keyspace()
+
+
+def test_the_version_is_noted_when_all_is_done_and_told_from_then_on(led: Ground) -> None:
+    _, _, _, due_ms = led.put_recurring("r")
+
+    assert "" == replan(led, seen(led, "r", int(due_ms) + 1))[0]
+    assert led.redis.hget(led.keys.meta(), "tzdata") is None
+    assert "" == replan(led, is_done=1)[0]
+    assert "2026a" == replan(led, tzdata="2026b")[0]
+    assert "2026a" == replan(led, seen(led, "r", int(due_ms) + 2), tzdata="2026b", is_done=1)[0]
+
+    assert {"old": "2026a", "new": "2026b"} == {name: led.last.fields[name] for name in ("old", "new")}
+    assert b"2026b" == led.redis.hget(led.keys.meta(), "tzdata")
+    assert ["put_recurring", "replan", "replan"] == [entry.kind for entry in led.entries()]
+
+
+def test_only_the_leader_on_its_server_may(led: Ground) -> None:
+    _, _, _, due_ms = led.put_recurring("r")
+    row = seen(led, "r", int(due_ms) + 1)
+    before = led.keyspace()
+
+    with pytest.raises(Stale):
+        replan(led, row, token="other", is_done=1)
+    with pytest.raises(ServerChanged):
+        replan(led, row, expected_server="other", is_done=1)
+    assert before == led.keyspace()
+
+
+def test_out_of_memory_nothing_is_moved(led: Ground) -> None:
+    _, _, _, due_ms = led.put_recurring("r")
+    row = seen(led, "r", int(due_ms) + 1)
+    replan(led)
+    before = led.keyspace()
+
+    led.redis.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(RedisRefused, match="maxmemory"):
+            replan(led, row, is_done=1)
+        with pytest.raises(RedisRefused, match="maxmemory"):
+            replan(led, is_done=1)
+    finally:
+        led.redis.config_set("maxmemory", 0)
+    assert before == led.keyspace()

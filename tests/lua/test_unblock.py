@@ -1,0 +1,353 @@
+"""survey.lua and unblock.lua: which chains of runs need something, and what is done about it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from rq import Queue
+from rq.job import Job
+
+from tests.lua.ground import EPOCH, SERVER, TOKEN, Ground
+from zsched.errors import RedisRefused, ServerChanged, Stale
+
+A, B, C = "r-1767225600000", "r-1767225660000", "r-1767225720000"
+OPEN = ("queued", "started", "scheduled")
+OVER = ("finished", "failed", "stopped", "canceled", "-")
+WHY = f"{A} was stopped"
+
+
+def jobs(ground: Ground, *statuses: str, **more: str) -> None:
+    """RQ's jobs of A, B and C; - of one that is gone. Each that is deferred waits for the one before it."""
+    before = ""
+    for run, status in zip((A, B, C), statuses, strict=False):
+        ground.redis.delete(ground.keys.job(run))
+        if status != "-":
+            fields = {"status": status, "origin": "default", "created_at": "2026-01-01T00:00:00.000000Z"}
+            ground.redis.hset(ground.keys.job(run), mapping=fields | {"worker_name": "w"} | more)
+        if status == "queued":
+            ground.redis.rpush("rq:queue:default", run)
+        elif status in ("deferred", "scheduled"):
+            ground.redis.zadd(f"rq:{status}:default", {run: 1})
+        if status == "deferred" and before:
+            ground.redis.sadd(f"rq:job:{before}:dependents", run)
+            ground.redis.sadd(f"rq:job::{run}:dependencies", before)
+            ground.redis.hset(ground.keys.job(run), mapping={"dependency_id": before, "allow_dependency_failures": "1"})
+        before = run
+
+
+def chain(ground: Ground, text: str | None = None, id: str = "r") -> str | None:
+    """Let it be *text*; what it is."""
+    if text is not None:
+        ground.redis.hset(ground.keys.chains(), id, text)
+    told = ground.redis.hget(ground.keys.chains(), id)
+    return told.decode() if told else None
+
+
+def survey(ground: Ground, cursor: str = "0", count: int = 100) -> tuple[str, list[list[str]]]:
+    after, *told = ground.call("survey", cursor=cursor, count=count)
+    return after, [one.split("\0") for one in told]
+
+
+def unblock(ground: Ground, *needed: tuple[str, ...], **over: Any) -> list[Any]:
+    """Of each chain: its text, the statuses seen, the run to release, why."""
+    rows = [text for one in needed for text in ("r", *one)]
+    return ground.call("unblock", rows, **({"token": TOKEN, "expected_server": SERVER} | over))[1:]
+
+
+QUEUE, CANCEL = f"queue {A} {B}", f"cancel_previous {A} {B}"
+
+
+# -- which need something ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [*OPEN, *OVER])
+def test_one_that_waits_is_told_with_what_is_before_it(led: Ground, status: str) -> None:
+    jobs(led, status, "deferred")
+    chain(led, QUEUE)
+
+    worker = "" if status == "-" else "w"
+    assert ("0", [["r", QUEUE, status, worker, "deferred", "w"]]) == survey(led)
+
+
+@pytest.mark.parametrize("status", OPEN)
+def test_a_chain_in_which_nobody_waits_needs_nothing_until_something_is_over(led: Ground, status: str) -> None:
+    jobs(led, status)
+    chain(led, f"queue {A}")
+    assert ("0", []) == survey(led)
+
+    jobs(led, "finished")
+    assert ("0", [["r", f"queue {A}", "finished", "w"]]) == survey(led)
+
+
+def test_nobody_looks_at_those_that_wait_behind_the_first_one(led: Ground) -> None:
+    jobs(led, "stopped", "deferred", "deferred")
+    chain(led, f"{QUEUE} {C}")
+
+    assert ["stopped", "w", "deferred", "w"] == survey(led)[1][0][2:]
+
+
+@pytest.mark.parametrize("last", ["queued", "started"])
+def test_of_cancel_previous_all_are_told_unless_the_last_alone_is_open(led: Ground, last: str) -> None:
+    jobs(led, "started", last)
+    chain(led, CANCEL)
+    assert [["r", CANCEL, "started", "w", last, "w"]] == survey(led)[1]
+
+    chain(led, f"cancel_previous {B}")
+    assert [] == survey(led)[1]
+
+
+@pytest.mark.parametrize("text", ["", "queue", "queue ", "nonsense", f"allow {A}"])
+def test_a_text_that_is_no_chain_is_passed_over(led: Ground, text: str) -> None:
+    chain(led, text)
+
+    assert ("0", []) == survey(led)
+
+
+def test_a_job_of_another_type_is_gone(led: Ground) -> None:
+    led.redis.set(led.keys.job(A), "text")
+    jobs(led)
+    chain(led, f"queue {A}")
+
+    assert [["r", f"queue {A}", "-", ""]] == survey(led)[1]
+
+
+def test_all_chains_are_seen_page_by_page(led: Ground) -> None:
+    for number in range(2000):
+        chain(led, f"queue {'x' * 70}-{number}", f"s{number}")
+
+    cursor, seen, pages = "0", set(), 0
+    while cursor != "0" or not pages:
+        cursor, told = survey(led, cursor, 50)
+        assert len(told) < 400
+        seen |= {one[0] for one in told}
+        pages += 1
+
+    assert (2000, True) == (len(seen), pages > 5)
+
+
+def test_no_chains_or_a_key_of_another_type_are_no_trouble(led: Ground) -> None:
+    assert ("0", []) == survey(led)
+
+    led.redis.set(led.keys.chains(), "text")
+    assert ("0", []) == survey(led)
+
+
+# -- releasing --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [*OVER, "started"])
+def test_the_next_one_is_in_its_queue_and_what_was_before_it_leaves(led: Ground, status: str) -> None:
+    jobs(led, status, "deferred")
+    chain(led, QUEUE)
+    led.redis.rpush("rq:queue:default", "before")
+
+    reply = unblock(led, (QUEUE, status, B, WHY))
+
+    entry, job = led.last, led.job(B)
+    assert ([B], []) == tuple(reply)
+    assert (f"{EPOCH}-1", "unblock", {"rows": f"{B} {WHY}"}) == (entry.id, entry.kind, entry.fields)
+    assert (["before", B], f"queue {B}") == (led.queue(), chain(led))
+    assert ("queued", 27) == (job["status"], len(job["enqueued_at"]))
+    assert [] == led.redis.keys("rq:deferred:*") + led.redis.keys("rq:job:*:depend*")
+    assert {b"rq:queue:default"} == led.redis.smembers("rq:queues")
+
+
+def test_those_behind_it_stay_in_the_chain_and_wait_for_it(led: Ground) -> None:
+    jobs(led, "stopped", "deferred", "deferred")
+    chain(led, f"{QUEUE} {C}")
+
+    unblock(led, (f"{QUEUE} {C}", "stopped", B, WHY))
+
+    assert ([B], f"queue {B} {C}", {C.encode()}) == (
+        led.queue(), chain(led), led.redis.smembers(f"rq:job:{B}:dependents"),
+    )  # fmt: skip
+
+
+def test_one_that_expired_in_the_middle_is_passed_over(led: Ground) -> None:
+    jobs(led, "finished", "-", "deferred")
+    chain(led, f"{QUEUE} {C}")
+
+    assert [[C], []] == unblock(led, (f"{QUEUE} {C}", "finished -", C, WHY))
+    assert ([C], f"queue {C}") == (led.queue(), chain(led))
+
+
+def test_one_that_waited_for_two_waits_for_none(led: Ground) -> None:
+    jobs(led, "stopped", "stopped", "deferred")
+    led.redis.sadd(f"rq:job:{A}:dependents", C, "other")
+    led.redis.sadd(f"rq:job::{C}:dependencies", A)
+    chain(led, f"{QUEUE} {C}")
+
+    unblock(led, (f"{QUEUE} {C}", "stopped stopped", C, WHY))
+
+    assert [f"rq:job:{A}:dependents".encode()] == led.redis.keys("rq:job:*:depend*")
+    assert {b"other"} == led.redis.smembers(f"rq:job:{A}:dependents")
+
+
+def test_one_of_the_front_goes_there(led: Ground) -> None:
+    jobs(led, "stopped", "deferred", enqueue_at_front="1")
+    chain(led, QUEUE)
+    led.redis.rpush("rq:queue:default", "before")
+
+    unblock(led, (QUEUE, "stopped", B, WHY))
+
+    assert [B, "before"] == led.queue()
+
+
+def test_what_rq_released_meanwhile_is_left_alone(led: Ground) -> None:
+    jobs(led, "failed", "deferred", data="")
+    chain(led, QUEUE)
+    Queue("default", connection=led.redis).enqueue_dependents(Job.fetch(A, connection=led.redis))
+
+    assert [[], ["r"]] == unblock(led, (QUEUE, "failed", B, WHY))
+    assert ([B], [], QUEUE) == (led.queue(), led.entries(), chain(led))
+
+
+def test_what_was_released_here_rq_does_not_release_though_it_had_begun_to(
+    led: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs(led, "failed", "deferred", data="")
+    chain(led, QUEUE)
+    fetch_many, released = Job.fetch_many, []
+
+    def and_then_release(*args: Any, **kwargs: Any) -> Any:
+        """RQ has read who waits and whether it does; its transaction comes after this."""
+        found = fetch_many(*args, **kwargs)
+        if not released:
+            released.append(unblock(led, (QUEUE, "failed", B, WHY)))
+        return found
+
+    monkeypatch.setattr(Job, "fetch_many", and_then_release)
+    Queue("default", connection=led.redis).enqueue_dependents(Job.fetch(A, connection=led.redis))
+
+    assert ([[[B], []]], [B]) == (released, led.queue())
+
+
+@pytest.mark.parametrize("change", ["text", "status", "cancelled", "expired", "not the next", "queue", "deferred"])
+def test_what_is_not_as_it_was_seen_is_left_alone(led: Ground, change: str) -> None:
+    jobs(led, "stopped", "deferred")
+    chain(led, QUEUE)
+    if change == "text":
+        chain(led, f"{QUEUE} {C}")
+    elif change == "status":
+        led.redis.hset(led.keys.job(A), "status", "queued")  # somebody requeued it
+    elif change == "cancelled":
+        led.redis.hset(led.keys.job(B), "status", "canceled")
+    elif change == "expired":
+        led.redis.delete(led.keys.job(B))
+    elif change == "queue":
+        led.redis.set("rq:queue:default", "text")
+    elif change == "deferred":
+        led.redis.delete("rq:deferred:default")
+        led.redis.set("rq:deferred:default", "text")
+    before = led.keyspace()
+
+    run = C if change == "not the next" else B
+    assert [[], ["r"]] == unblock(led, (QUEUE, "stopped", run, WHY))
+    assert before == led.keyspace()
+
+
+def test_a_chain_that_changed_does_not_keep_another_from_its_release(led: Ground) -> None:
+    jobs(led, "stopped", "deferred")
+    chain(led, QUEUE)
+
+    assert [[B], ["r"]] == unblock(led, ("queue other", "-", "x", WHY), (QUEUE, "stopped", B, WHY))
+
+
+# -- forgetting -------------------------------------------------------------------------------------------
+
+
+def test_what_is_over_leaves_and_an_empty_chain_is_no_more(led: Ground) -> None:
+    jobs(led, "finished", "started")
+    chain(led, QUEUE)
+    unblock(led, (QUEUE, "finished started", "-", ""))
+    assert f"queue {B}" == chain(led)
+
+    jobs(led, "-", "failed")
+    unblock(led, (f"queue {B}", "failed", "-", ""))
+    assert (None, []) == (chain(led), led.entries())
+
+
+# -- withdrawing ------------------------------------------------------------------------------------------
+
+
+def ends(led: Ground) -> list[str]:
+    return [row for entry in led.entries() if entry.kind == "end" for row in entry.fields["rows"].split("\n")]
+
+
+@pytest.mark.parametrize("status", ["queued", "scheduled", "deferred"])
+def test_what_waits_by_now_is_withdrawn(led: Ground, status: str) -> None:
+    jobs(led, status, "started")
+    chain(led, CANCEL)
+
+    unblock(led, (CANCEL, "", "-", ""))
+
+    [row] = ends(led)
+    assert row.startswith(f'{A} cancelled {{"ended":')
+    assert json.loads(row.split(" ", 2)[2])["error"] == "its next occurrence came first (overlap=cancel_previous)"
+    assert ("canceled", f"cancel_previous {B}", []) == (led.job(A)["status"], chain(led), led.queue())
+    assert [] == led.redis.keys("rq:scheduled:*") + led.redis.keys("rq:deferred:*")
+
+
+def test_the_worker_of_what_runs_is_told_once_more_and_nothing_is_written(led: Ground) -> None:
+    jobs(led, "started", "queued")
+    chain(led, CANCEL)
+    before = led.keyspace()
+    with led.redis.pubsub(ignore_subscribe_messages=True) as listener:
+        listener.subscribe("rq:pubsub:w")
+        listener.get_message(timeout=5)
+
+        unblock(led, (CANCEL, "", "-", ""))
+
+        message: Any = None
+        while message is None:
+            message = listener.get_message(timeout=5)
+    assert {"command": "stop-job", "job_id": A} == json.loads(message["data"])
+    assert (before, []) == (led.keyspace(), led.entries())
+
+
+@pytest.mark.parametrize(("statuses", "left"), [
+    (("stopped", "started"), f"cancel_previous {B}"),
+    (("started", "finished"), CANCEL),  # it is still not to run
+    (("stopped", "finished"), None),
+])  # fmt: skip
+def test_the_last_one_stays_until_all_are_over(led: Ground, statuses: tuple[str, str], left: str | None) -> None:
+    jobs(led, *statuses)
+    chain(led, CANCEL)
+
+    unblock(led, (CANCEL, "", "-", ""))
+
+    assert (left, []) == (chain(led), led.entries())
+
+
+def test_one_that_a_worker_has_just_taken_is_left_to_it_for_now(led: Ground) -> None:
+    jobs(led, "queued", "started")
+    led.redis.delete("rq:queue:default")
+    chain(led, CANCEL)
+
+    unblock(led, (CANCEL, "", "-", ""))
+
+    assert (CANCEL, "queued", []) == (chain(led), led.job(A)["status"], led.entries())
+
+
+# -- the fence --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("over", "error"), [({"token": "other"}, Stale), ({"expected_server": "s"}, ServerChanged)])
+def test_nobody_but_the_leader_does_it(led: Ground, over: dict[str, str], error: type[Exception]) -> None:
+    jobs(led, "stopped", "deferred")
+    chain(led, QUEUE)
+    before = led.keyspace()
+
+    with pytest.raises(error):
+        unblock(led, (QUEUE, "stopped", B, WHY), **over)
+    assert before == led.keyspace()
+
+
+def test_chains_of_another_type_are_refused_before_anything_is_written(led: Ground) -> None:
+    led.redis.set(led.keys.chains(), "text")
+
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        unblock(led, (QUEUE, "stopped", B, WHY))
+    assert [] == led.entries()

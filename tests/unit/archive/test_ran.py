@@ -1,0 +1,118 @@
+"""Which occurrences of a schedule ran, by an archive, part by part."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.unit.archive.ground import T_US, archived, at, entry, held, put_recurring
+from zsched.archive import Archive
+from zsched.archive.ran import Part, Ran
+from zsched.core.clock import ManualClock
+from zsched.core.log import Entry, Restored
+
+TWINS = ("plumless", "buckeroo")  # of one CRC-32
+START_MS = T_US // 1000
+SECOND_MS = 1000
+END_MS = START_MS + 100 * SECOND_MS
+
+
+class SlowClock(ManualClock):
+    """So much time passes at every look at it."""
+
+    def monotonic_ms(self) -> float:
+        self.advance(300)
+        return super().monotonic_ms()
+
+
+def second(number: int) -> int:
+    """The time of entry *number*."""
+    return START_MS + number * SECOND_MS
+
+
+def fired(seq: int, *ids: str, nominal_ms: int | None = None, word: str = "fired") -> Entry:
+    """Rules fired for the second of that entry."""
+    lines = (f"{id} {word} {second(seq) if nominal_ms is None else nominal_ms} - - - -" for id in ids)
+    return entry(seq, "advance", "moves", "\n".join(lines))
+
+
+def backfilled(seq: int, id: str, *times: int) -> Entry:
+    return entry(seq, "backfill", "id", id, "runs", " ".join(f"{id}-{ms}" for ms in times))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "archive.db"
+
+
+def ran(path: Path, id: str = "r", start_ms: int = START_MS, end_ms: int = END_MS) -> list[int]:
+    with Ran(path) as found:
+        part = found.of(id, start_ms, end_ms, {})
+    assert part.read_to is None
+    return part.times_ms
+
+
+def test_what_was_fired_backfilled_or_put_back_ran(path: Path) -> None:
+    restored = Restored("r", str(second(4)), "open", "", second(4), T_US, None, [b"data", b"x"], ())
+    entries = [
+        put_recurring(1, "r"),
+        fired(2, "a", "r", "b"),
+        backfilled(3, "r", second(0), second(1)),
+        entry(4, "restore", "reason", "lost", "archive", "x", "rows", 1, *restored.texts()),
+        fired(5, "r", word="overlap"),
+        fired(6, "r", word="uncertain"),
+    ]
+
+    assert [second(n) for n in (0, 1, 2, 4, 6)] == ran(archived(path, entries))
+
+
+def test_only_what_is_in_the_range_counts_whenever_it_was_pushed(path: Path) -> None:
+    entries = [put_recurring(1, "r"), *(fired(n, "r") for n in range(2, 9)), backfilled(9, "r", second(1))]
+
+    assert [second(1), second(3), second(4)] == sorted(
+        {*ran(archived(path, entries), "r", second(3), second(5)), *ran(path, "r", second(1), second(2))}
+    )
+
+
+def test_others_are_not_counted_nor_one_whose_id_has_the_same_checksum(path: Path) -> None:
+    one, other = TWINS
+    entries = [put_recurring(1, one), fired(2, one), fired(3, other), fired(4, f"{one}-1"), fired(5, one, other)]
+
+    assert [second(2), second(5)] == ran(archived(path, entries), one)
+
+
+def test_what_a_bootstrap_found_open_ran(path: Path) -> None:
+    with closing(Archive(path, "default")) as archive:
+        archive.begin_bootstrap()
+        archive.copy([entry(1, "term")])
+        archive.scan([held("r", "open", str(second(3))), held("r", "due", str(second(4)))], at(1))
+        archive.end_bootstrap("1")
+        archive.commit()
+
+    assert [second(3)] == ran(path)
+
+
+def test_what_takes_long_is_told_part_by_part(path: Path) -> None:
+    archived(path, [put_recurring(1, "r"), *(fired(n, "r") for n in range(2, 12))])
+    told: list[Part] = []
+
+    with Ran(path, SlowClock()) as found:
+        while not told or told[-1].read_to is not None:
+            read_to = {part.archive: part.read_to for part in told if part.read_to is not None} | {"another": 99}
+            told.append(found.of("r", START_MS, END_MS, read_to))
+
+    assert [second(n) for n in range(2, 12)] == [ms for part in told for ms in part.times_ms]
+    assert len(told) > 3
+
+
+def test_of_nothing_it_is_nothing(path: Path) -> None:
+    assert [] == ran(archived(path, [put_recurring(1, "a")]))
+
+
+def test_what_came_before_the_range_is_not_even_read(path: Path) -> None:
+    entries = [fired(n, "r", nominal_ms=second(50)) for n in range(1, 9)]  # as no script writes it: too early
+    archived(path, entries)
+
+    assert [] == ran(path, "r", second(20), END_MS)

@@ -1,0 +1,185 @@
+"""Which occurrences a backfill is about, which of them ran, and how that is told in few numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zsched.core.backfill import Backfill, Filled, Stretch, packed, ran_at, unpacked
+from zsched.core.changes import Change, What
+from zsched.core.clock import to_ms
+from zsched.core.model import Priority, Schedule, ScheduleState
+from zsched.core.story import Source
+from zsched.core.triggers import TriggerKind, TriggerSpec
+
+HOUR_MS = 3_600_000
+MIDNIGHT_MS = to_ms(datetime(2026, 3, 1, tzinfo=UTC))
+HOURLY = TriggerSpec(TriggerKind.CRON, "0 * * * *")
+EVERY_HOUR = TriggerSpec(TriggerKind.EVERY, str(HOUR_MS))
+DAILY = TriggerSpec(TriggerKind.RRULE, "FREQ=DAILY;BYHOUR=9", tz="Asia/Seoul")
+
+
+def schedule(trigger: TriggerSpec = HOURLY, anchor_ms: int = MIDNIGHT_MS, nominal_ms: int | None = None) -> Schedule:
+    return Schedule(
+        "r", ScheduleState.ACTIVE, trigger.kind.value, "app.task", "default", Priority.NORMAL, nominal_ms, trigger.tz,
+        trigger=trigger, anchor_ms=anchor_ms, nominal_ms=nominal_ms,
+    )  # fmt: skip
+
+
+def hours(*numbers: float) -> list[int]:
+    return [MIDNIGHT_MS + int(number * HOUR_MS) for number in numbers]
+
+
+def times(given: Schedule, start: float, end: float) -> list[int]:
+    [start_ms, end_ms] = hours(start, end)
+    stretch = Stretch.of(given, start_ms, end_ms)
+    found = list(stretch.times())
+    assert stretch.count == len(found)
+    return found
+
+
+# -- occurrences --------------------------------------------------------------------------------------
+
+
+def test_the_start_counts_and_the_end_does_not() -> None:
+    assert hours(1, 2, 3) == times(schedule(), 1, 4)
+
+
+def test_of_a_cron_rule_the_times_before_it_was_put_count_too() -> None:
+    assert hours(-2, -1, 0, 1) == times(schedule(), -2, 2)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "expected"),
+    [
+        (EVERY_HOUR, hours(1)),
+        (replace(HOURLY, starts_ms=MIDNIGHT_MS), hours(0, 1)),
+        (replace(HOURLY, count=1), hours(1)),
+    ],
+    ids=["every", "starts", "count"],
+)
+def test_what_is_counted_from_a_beginning_begins_there(trigger: TriggerSpec, expected: list[int]) -> None:
+    assert expected == times(schedule(trigger), -2, 2)
+
+
+def test_an_rrule_is_local_in_its_zone() -> None:
+    assert hours(24, 48) == times(schedule(DAILY), 1, 49)
+
+
+def test_what_the_schedule_fires_by_itself_is_left_to_it() -> None:
+    [pending_ms] = hours(3)
+
+    stretch = Stretch.of(schedule(nominal_ms=pending_ms), *hours(1, 6))
+
+    assert (hours(1, 2), 3) == (list(stretch.times()), stretch.pending)
+
+
+def test_of_a_stretch_that_is_all_to_come_nothing_is_left() -> None:
+    [pending_ms] = hours(3)
+
+    stretch = Stretch.of(schedule(nominal_ms=pending_ms), *hours(4, 6))
+
+    assert ([], 0, 2) == (list(stretch.times()), stretch.count, stretch.pending)
+
+
+@pytest.mark.parametrize("number", [1, 2, 1000, 8760])
+def test_the_nth_is_found_without_steps(number: int) -> None:
+    stretch = Stretch.of(schedule(), *hours(0, 8760))
+
+    assert hours(number - 1) == [stretch.nth(number)]
+
+
+def test_ten_million_are_counted_at_once() -> None:
+    every_second = schedule(TriggerSpec(TriggerKind.EVERY, "1000"), MIDNIGHT_MS - 1000)
+
+    stretch = Stretch.of(every_second, MIDNIGHT_MS, MIDNIGHT_MS + 10_000_000_000)
+
+    assert (10_000_000, MIDNIGHT_MS + 99_999_000) == (stretch.count, stretch.nth(100_000))
+
+
+# -- what ran -----------------------------------------------------------------------------------------
+
+
+def change(what: What, **more: Any) -> Change:
+    return Change("r", what, 5, "1-1", **more)
+
+
+RUN = f"r-{MIDNIGHT_MS}"
+RAN = {
+    "fired": change(What.FIRED, run_id=RUN, nominal_ms=MIDNIGHT_MS),
+    "waits for its predecessor": change(What.FIRED, run_id=RUN, why="waits for r-5"),
+    "backfilled": change(What.ENQUEUED, run_id=f"{RUN}-nshop", why="backfill"),
+    "backfilled once more": change(What.ENQUEUED, run_id=f"{RUN}-r7", why="backfill"),
+    "retried": change(What.ENQUEUED, run_id=f"{RUN}-r7", why=f"retry of {RUN}"),
+    "enqueued": change(What.ENQUEUED, run_id=RUN),
+    "a one-shot that ran on request": change(What.ENQUEUED, run_id=RUN, why="run now"),
+    "found open": change(What.FOUND, run_id=RUN, why="open"),
+    "pushed again after a loss": change(What.PUSHED_AGAIN, run_id=RUN, why="uncertain"),
+    "was there already": change(What.DUPLICATE, run_id=RUN),
+    "skipped, as it may have run": change(What.SKIPPED, nominal_ms=MIDNIGHT_MS, why="uncertain"),
+}
+DID_NOT = {
+    "an extra run on request": change(What.ENQUEUED, run_id=f"{RUN}-r1", why="run now"),
+    "overlap": change(What.SKIPPED, nominal_ms=MIDNIGHT_MS, why="overlap: r-5 was still open"),
+    "paused": change(What.SKIPPED, first_ms=MIDNIGHT_MS, last_ms=MIDNIGHT_MS, why="paused"),
+    "coalesced": change(What.COALESCED, first_ms=MIDNIGHT_MS, last_ms=MIDNIGHT_MS, nominal_ms=MIDNIGHT_MS),
+    "expired": change(What.EXPIRED, nominal_ms=MIDNIGHT_MS),
+    "waits": change(What.FOUND, run_id=RUN, nominal_ms=MIDNIGHT_MS, why="due"),
+    "put": change(What.PUT, run_id=RUN, nominal_ms=MIDNIGHT_MS),
+    "a foreign hand's": change(What.FIRED, run_id="r"),
+}
+
+
+@pytest.mark.parametrize("told", RAN.values(), ids=RAN)
+def test_what_was_pushed_ran(told: Change) -> None:
+    assert MIDNIGHT_MS == ran_at(told)
+
+
+@pytest.mark.parametrize("told", DID_NOT.values(), ids=DID_NOT)
+def test_what_was_not_pushed_did_not(told: Change) -> None:
+    assert ran_at(told) is None
+
+
+# -- in few numbers -----------------------------------------------------------------------------------
+
+
+def test_what_is_regular_is_few_numbers() -> None:
+    given = [*range(0, 100_000_000, 1000), *range(200_000_000, 200_005_000, 5), 300_000_000]
+
+    assert [(0, 1000, 100_000), (200_000_000, 5, 1000), (300_000_000, 0, 1)] == packed(given)
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_what_was_packed_comes_out_again(given: set[int]) -> None:
+    assert sorted(given) == unpacked(packed(sorted(given)), 201)
+
+
+@pytest.mark.parametrize("bad", [[[0, 1, 11]], [[0, 1, 5], [50, 1, 6]], [[0, 1, -1]], [[0, 1]], [["x", 1, 1]], [5]])
+def test_what_is_no_answer_or_too_long_is_refused(bad: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        unpacked(bad, 10)
+
+
+def test_a_backfill_can_be_said_in_json() -> None:
+    source = Source("host:/a.db", None, "1-9")
+    done = Backfill("r", "UTC", *hours(0, 2), (Filled(MIDNIGHT_MS, RUN), Filled(*hours(1), None)), 3, 4, source, True)
+
+    assert [RUN] == done.run_ids
+    assert {
+        "schedule_id": "r",
+        "start": "2026-03-01T00:00:00.000Z",
+        "end": "2026-03-01T02:00:00.000Z",
+        "dry_run": True,
+        "runs": [
+            {"run_id": RUN, "nominal_at": "2026-03-01T00:00:00.000Z"},
+            {"run_id": None, "nominal_at": "2026-03-01T01:00:00.000Z"},
+        ],
+        "ran": 3,
+        "pending": 4,
+        "source": source.to_dict(),
+    } == done.to_dict()

@@ -1,0 +1,124 @@
+"""Urgency: presets of options, what a call says itself counting before them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from zsched.core.model import Definition, Priority, Schedule, ScheduleState
+from zsched.core.options import define, define_now
+from zsched.core.revision import revise
+from zsched.core.urgency import PRESETS, merged
+from zsched.errors import InvalidSchedule
+
+AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
+HIGH, LOW, NORMAL = Priority.HIGH, Priority.LOW, Priority.NORMAL
+
+Told = tuple[Priority, bool, int | None, int]  # priority, at front, expires_ms, jitter_ms
+
+
+def _define(**options: Any) -> Definition:
+    return define("app.task", {"at": AT, **options}, "made-up")
+
+
+def _told(definition: Definition) -> Told:
+    return definition.priority, definition.at_front, definition.expires_ms, definition.jitter_ms
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("asap", (HIGH, True, None, 0)),
+        ("time_sensitive", (HIGH, False, 1_800_000, 0)),
+        ("digest", (LOW, False, 86_400_000, 600_000)),
+        (None, (NORMAL, False, None, 0)),
+    ],
+)
+def test_a_preset_is_the_options_it_names(name: str | None, expected: Told) -> None:
+    assert expected == _told(_define(urgency=name))
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "expected"),
+    [
+        ("asap", {"at_front": False}, (HIGH, False, None, 0)),
+        ("asap", {"priority": "low"}, (LOW, True, None, 0)),
+        ("time_sensitive", {"expires_after": 60}, (HIGH, False, 60_000, 0)),
+        ("digest", {"jitter": 0}, (LOW, False, 86_400_000, 0)),
+        ("digest", {"jitter": 5, "expires_after": 60}, (LOW, False, 60_000, 5000)),
+        ("digest", {"jitter": None, "expires_after": None}, (LOW, False, 86_400_000, 600_000)),
+    ],
+)
+def test_what_a_call_says_counts_before_its_urgency(name: str, own: dict[str, Any], expected: Told) -> None:
+    assert expected == _told(_define(urgency=name, **own))
+
+
+@pytest.mark.parametrize("name", ["urgent", "", "ASAP", 1, ["asap"], True])
+def test_an_unknown_urgency_is_refused_and_the_valid_ones_are_listed(name: Any) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^urgency=.*not an urgency; give one of asap, time_sensitive, digest$"):
+        _define(urgency=name)
+
+
+def test_a_rule_too_has_an_urgency() -> None:
+    definition = define("app.task", {"every": 3600, "urgency": "digest"}, "made-up")
+
+    assert 600_000 == definition.when.jitter_ms  # type: ignore[union-attr]  # a rule
+    assert (LOW, False, 86_400_000, 0) == _told(definition)
+
+
+def test_a_rule_that_is_faster_than_the_jitter_of_its_urgency_is_refused() -> None:
+    with pytest.raises(InvalidSchedule, match=r"^jitter=600: larger than the time"):
+        define("app.task", {"every": 60, "urgency": "digest"}, "made-up")
+
+
+def test_a_run_at_once_leaves_out_what_it_cannot_have() -> None:
+    now = define_now("app.task", {"urgency": "digest"}, "made-up")
+
+    assert (LOW, False, 86_400_000, 0) == _told(now)
+
+
+def test_given_presets_change_and_add() -> None:
+    presets = merged({"digest": {"jitter": 60}, "news": {"priority": "low"}})
+
+    changed = define("app.task", {"at": AT, "urgency": "digest"}, "made-up", presets)
+    added = define_now("app.task", {"urgency": "news"}, "made-up", presets)
+
+    assert (LOW, False, 86_400_000, 60_000) == _told(changed)
+    assert (LOW, False, None, 0) == _told(added)
+    assert 600 == PRESETS["digest"]["jitter"], "the defaults stay what they are"
+    assert [*PRESETS, "news"] == [*presets]
+
+
+def test_a_preset_of_what_is_no_option_of_one_is_refused() -> None:
+    with pytest.raises(InvalidSchedule, match=r"^queue='sms': no option of an urgency; give priority, at_front"):
+        merged({"sms": {"queue": "sms"}})
+
+
+ONCE = Schedule(
+    id="a", state=ScheduleState.ACTIVE, kind="once", func="app.task", queue="default", priority=LOW,
+    next_ms=0, nominal_ms=1_795_248_000_000, expires_ms=60_000,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "changes", "expected"),
+    [
+        (ONCE, {"urgency": "asap"}, (HIGH, True, 60_000, 0)),
+        (ONCE, {"urgency": "time_sensitive"}, (HIGH, False, 1_800_000, 0)),
+        (ONCE, {"urgency": "time_sensitive", "expires_after": 5}, (HIGH, False, 5000, 0)),
+        (replace(ONCE, jitter_ms=7000), {"urgency": "asap"}, (HIGH, True, 60_000, 7000)),
+        (ONCE, {"urgency": None}, (LOW, False, 60_000, 0)),
+    ],
+)
+def test_an_update_to_an_urgency_changes_what_that_names(
+    old: Schedule, changes: dict[str, Any], expected: Told
+) -> None:
+    assert expected == _told(revise(old, {"queue": "default"}, b"stored", changes))
+
+
+def test_an_update_to_an_unknown_urgency_is_refused() -> None:
+    with pytest.raises(InvalidSchedule, match="^urgency="):
+        revise(ONCE, {"queue": "default"}, b"stored", {"urgency": "soon"})

@@ -1,0 +1,64 @@
+"""Which version of the tz database counts: that of the first folder that has zones, as zoneinfo reads them."""
+
+from __future__ import annotations
+
+import zoneinfo
+from pathlib import Path
+
+import pytest
+import tzdata
+
+from zsched.daemon.zone_rules import PACKAGE, ZoneRules, installed
+
+
+def folder(path: Path, **files: str) -> str:
+    path.mkdir()
+    for name, text in files.items():
+        (path / {"zi": "tzdata.zi", "apple": "+VERSION", "zone": "UTC"}[name]).write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("files", "version"),
+    [
+        ({"zi": "# version 2025b\n# This zic input file is in the public domain.\n"}, "2025b"),
+        ({"zi": "# version 2024b-dirty\n", "zone": "TZif2"}, "2024b-dirty"),
+        ({"apple": "2025b\n", "zone": "TZif2"}, "2025b"),
+        ({"zi": "# version 2025c\n", "apple": "2025b\n"}, "2025c"),
+        ({"zone": "TZif2"}, None),
+        ({"zi": "# version \n"}, None),
+        ({"zi": "\x00" * 1000}, None),
+        ({"zi": "# version 2025b and " + "more " * 50}, None),
+        ({"zi": ""}, None),
+    ],
+)
+def test_a_folder_of_zones_says_its_version(tmp_path: Path, files: dict[str, str], version: str | None) -> None:
+    path = folder(tmp_path / "zones", **files)
+
+    assert ZoneRules(version, path) == installed([path])
+
+
+def test_the_first_folder_that_has_zones_counts_whatever_the_others_have(tmp_path: Path) -> None:
+    empty, first, second = (tmp_path / name for name in ("empty", "first", "second"))
+    folders = [str(tmp_path / "none"), folder(empty), folder(first, zone="TZif2"), folder(second, zi="# version 2025b")]
+
+    assert ZoneRules(None, str(first)) == installed(folders)
+    assert ZoneRules("2025b", str(second)) == installed([folders[0], folders[3], folders[2]])
+
+
+def test_without_any_it_is_the_packages(tmp_path: Path) -> None:
+    assert ZoneRules(tzdata.IANA_VERSION, PACKAGE) == installed([folder(tmp_path / "empty")])
+
+
+def test_it_looks_where_zoneinfo_looks(tmp_path: Path) -> None:
+    before = zoneinfo.TZPATH
+    try:
+        zoneinfo.reset_tzpath([folder(tmp_path / "zones", zi="# version 1999z")])
+        assert "1999z" == installed().version
+    finally:
+        zoneinfo.reset_tzpath(before)
+
+
+def test_it_says_version_and_place() -> None:
+    assert "2025b, from /zones" == str(ZoneRules("2025b", "/zones"))
+    assert "of an unknown version, from /zones" == str(ZoneRules(None, "/zones"))

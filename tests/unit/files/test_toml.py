@@ -1,0 +1,126 @@
+"""Values as TOML: what is written reads as the same value, or is refused."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zsched.core.exact import is_same
+from zsched.files.toml import json_text, key_text, toml_text
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def has_null(value: Any) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return value is None or any(map(has_null, inner))
+
+
+@given(PLAIN)
+def test_a_value_without_null_reads_as_itself(value: Any) -> None:
+    if has_null(value):
+        with pytest.raises(ValueError, match="NoneType"):
+            toml_text(value)
+        return
+
+    text = toml_text(value)
+
+    assert "\n" not in text
+    assert is_same(value, tomllib.loads(f"x = {text}")["x"])
+
+
+@given(TEXTS)
+def test_any_text_may_be_a_key(name: str) -> None:
+    assert {name: 1} == tomllib.loads(f"{key_text(name)} = 1")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        datetime(2030, 1, 1, 12, 30, 0, 5, tzinfo=UTC),
+        datetime(2030, 1, 1, tzinfo=timezone(timedelta(hours=-5, minutes=-30))),
+        datetime(2030, 1, 1, 1, 2, 3),
+        date(2030, 1, 1),
+        time(1, 2, 3, 4),
+        2**200,
+        -0.0,
+        "quotes \" and ' and \\ and \x7f, \x00, \r\n and \u2028 and 한국어 🎉",
+        {},
+        [[], {}],
+    ],
+)
+def test_what_toml_has_is_said(value: Any) -> None:
+    assert is_same(value, tomllib.loads(f"x = {toml_text(value)}")["x"])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        (1, 2),
+        [(1, 2)],
+        {1, 2},
+        b"bytes",
+        {1: "a number as a key"},
+        datetime(2030, 1, 1, tzinfo=ZoneInfo("Asia/Seoul")),  # TOML keeps its offset only
+        time(1, tzinfo=UTC),
+        [10**5000],  # Python itself does not write it
+        "half of a pair: \ud800",
+        object(),
+    ],
+)
+def test_what_toml_has_not_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"TOML|it has no"):
+        toml_text(value)
+
+
+@pytest.mark.parametrize("value", [[None], {"a": None}, ["it's \ud800 null", None], ['"quotes"', None]])
+def test_json_says_null_and_halves_of_pairs(value: Any) -> None:
+    assert is_same(value, json.loads(tomllib.loads(f"x = {json_text(value)}")["x"]))
+
+
+@pytest.mark.parametrize("value", [[(1,)], {"a": {1}}, {1: None}, [float("nan"), None]])
+def test_what_json_would_reshape_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        json_text(value)
+
+
+def test_a_cycle_is_refused() -> None:
+    value: list[Any] = []
+    value.append(value)
+
+    with pytest.raises(ValueError, match="recursion"):
+        toml_text(value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (1, 1, True),
+        (1, True, False),
+        (1, 1.0, False),
+        ([1], (1,), False),
+        (0.0, -0.0, False),
+        (float("nan"), float("nan"), True),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ({"a": 1}, {"a": 1, "b": None}, False),
+        ([1, [2, {"a": 3}]], [1, [2, {"a": 3}]], True),
+        ([1, [2, {"a": 3}]], [1, [2, {"a": 3.0}]], False),
+        ({1, 2}, {2, 1}, True),
+        (datetime(2030, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, 9, tzinfo=ZoneInfo("Asia/Seoul")), False),
+    ],
+)
+def test_same_is_equal_in_type_and_content(one: Any, other: Any, expected: bool) -> None:
+    assert expected == is_same(one, other)

@@ -1,0 +1,124 @@
+"""Tasks by their names: found where they can be imported, left alone where not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration import reminders
+from zsched import InvalidSchedule, InvalidTask
+from zsched.tasks.lookup import find, options_for, tasks_of
+
+MODULE = "tests.integration.reminders"
+FITTING = {"event_id": "e1", "channel": "push"}
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package ``shelf`` that can be imported during the test."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "shelf").mkdir()
+    (tmp_path / "shelf" / "__init__.py").touch()
+    yield tmp_path / "shelf"
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_a_task_is_found_by_its_path() -> None:
+    assert reminders.send_reminder is find(f"{MODULE}.send_reminder")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{MODULE}.untyped",
+        f"{MODULE}.nothing",
+        f"{MODULE}.send_reminder.schedule",
+        "nowhere.tasks.send",
+        "os.path.join",
+        "tests.nowhere.send",
+        "os.send.more",
+        "send",
+        "__main__.send",
+        "..send",
+        "a..b",
+        "",
+    ],
+)
+def test_what_is_no_task_or_cannot_be_found_is_taken_as_it_is(path: str) -> None:
+    options = {"at": 1, "kwargs": {"any": "thing"}}
+
+    assert find(path) is None
+    assert options == options_for(path, options)
+
+
+def test_options_of_a_task_are_checked_and_completed() -> None:
+    told = options_for(f"{MODULE}.send_reminder", {"id": "mine", "after": 5, "args": ["e1", "push"]})
+
+    assert {
+        "id": "mine", "after": 5, "args": ["e1", "push"], "queue": "email", "priority": "high", "tags": ["reminders"],
+    } == told  # fmt: skip
+    with pytest.raises(InvalidSchedule, match="channel='fax'"):
+        options_for(f"{MODULE}.send_reminder", {"args": ["e1", "fax"]})
+
+
+def test_a_module_is_imported_only_if_it_is_there(package: Path) -> None:
+    assert find("shelf.absent.send") is None
+    assert "shelf.absent" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("1 / 0", "raises ZeroDivisionError: division by zero"),
+        ("import shelf.absent", "raises ModuleNotFoundError: No module named 'shelf.absent'"),
+        ("import sys; sys.exit(3)", "raises SystemExit: 3"),
+        ("def f(:", "raises SyntaxError"),
+        ("import zsched\n@zsched.task\ndef send(at: str): ...", "raises InvalidTask: task shelf.broken.send: 'at'"),
+    ],
+)
+@pytest.mark.parametrize("is_package", [False, True])
+def test_an_import_that_raises_is_told_by_its_name(package: Path, source: str, told: str, is_package: bool) -> None:
+    path = "shelf.broken.send"
+    if is_package:
+        (package / "broken").mkdir()
+        (package / "broken" / "__init__.py").write_text(source)
+        path = "shelf.broken.more.send"
+    else:
+        (package / "broken.py").write_text(source)
+
+    with pytest.raises(InvalidTask, match=told) as raised:
+        find(path)
+    assert path.rpartition(".")[0] == raised.value.field
+
+
+def test_a_task_under_another_name_is_a_task(package: Path) -> None:
+    (package / "views.py").write_text(f"from {MODULE} import send_reminder as remind")
+
+    assert reminders.send_reminder is find("shelf.views.remind")
+    assert {"remind": reminders.send_reminder} == tasks_of("shelf.views")
+
+
+def test_the_tasks_of_a_module_come_in_its_order() -> None:
+    found = tasks_of(MODULE)
+
+    assert ["send_reminder", "plain", "digest", "poll"] == list(found)[:4]
+    assert "untyped" not in found
+
+
+@pytest.mark.parametrize("name", ["nowhere", "tests.nowhere", "", "a b", ".tasks"])
+def test_a_module_that_is_not_there_is_an_error(name: str) -> None:
+    with pytest.raises(InvalidTask, match="there is no such module here"):
+        tasks_of(name)
+
+
+def test_a_payload_of_the_wrong_shape_is_refused_with_a_path_too() -> None:
+    wrong: dict[str, Any] = {"kwargs": [FITTING]}
+
+    with pytest.raises(InvalidSchedule, match=r"kwargs=.*not named arguments"):
+        options_for(f"{MODULE}.send_reminder", wrong)

@@ -1,0 +1,170 @@
+"""What a task takes: parameters that can be a payload's, and payloads that fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from unittest.mock import ANY
+from uuid import UUID
+
+import pytest
+
+from tests.unit.tasks.ground import PATH, define
+from zsched import InvalidSchedule, InvalidTask, NotImportable, task
+
+REMINDER = "def send(event_id: str, channel: Literal['push', 'email'], minutes: int = 60): ..."
+FITTING = {"event_id": "e1", "channel": "push"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ("event: str, *extra: str", "any number of arguments"),
+        ("event: str, **extra: str", "arguments of any name"),
+        ("event: str, /", "sent by name"),
+        ("at: datetime", "rename it, at_ for example"),
+        ("queue", "rename it, queue_ for example"),
+        ("args: list[int]", "rename it, args_ for example"),
+        ("event: Event", "NameError: name 'Event' is not defined"),
+        ("event: list[Event]", "NameError: name 'Event' is not defined"),
+        ("event: 5", "its annotation is no type but 5"),
+        ("event: len", "is no type but <built-in function len>"),
+        ("event: str.nothing", "AttributeError"),
+    ],
+)
+def test_a_parameter_that_no_payload_can_fill_is_an_error_where_the_task_is_defined(parameters: str, told: str) -> None:
+    with pytest.raises(InvalidTask, match=told) as raised:
+        define(f"def send({parameters}): ...")
+    assert PATH == raised.value.field
+    assert str(raised.value).startswith(f"task {PATH}: ")
+
+
+def test_an_annotation_that_was_evaluated_already_is_held_to_the_same() -> None:
+    def send(event: 5) -> None:  # type: ignore[valid-type]  # that is the point
+        pass
+
+    send.__annotations__["event"] = 5
+    send.__qualname__ = "send"
+
+    with pytest.raises(InvalidTask, match="no type but 5"):
+        task(send)
+
+
+@pytest.mark.parametrize(
+    "func", [lambda: None, PATH, test_an_annotation_that_was_evaluated_already_is_held_to_the_same]
+)
+def test_what_a_worker_can_never_find_is_no_task(func: Any) -> None:
+    if func is test_an_annotation_that_was_evaluated_already_is_held_to_the_same:
+
+        def func() -> None: ...
+
+    with pytest.raises(NotImportable, match=r"give a function at|define it at"):
+        task(func)
+
+
+def test_a_method_is_no_task() -> None:
+    with pytest.raises(NotImportable, match=r"Mailer\.send.*define it at a module's top level"):
+        define("class Mailer:\n    def send(self): ...\nsend = Mailer.send")
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "told"),
+    [
+        ({"channel": "fax"}, "channel", r"wants Literal\['push', 'email'\].*is not any of.*give Literal"),
+        ({"minutes": "60"}, "minutes", r"minutes='60'.*wants int.*str is not an instance of int; give int"),
+        ({"minutes": None}, "minutes", "wants int"),
+        ({"event_id": 7}, "event_id", "wants str"),
+        ({"chanel": "push"}, "chanel", "has no such parameter; its parameter is channel"),
+        ({"colour": "red"}, "colour", r"its parameters are event_id: str, channel: .*, minutes: int = 60"),
+        ({"channel": ...}, "channel", "it is missing.*give Literal"),
+    ],
+)
+def test_a_payload_that_does_not_fit_is_refused_by_the_parameters_name(
+    change: Mapping[str, Any], field: str, told: str
+) -> None:
+    payload = {name: value for name, value in (FITTING | dict(change)).items() if value is not ...}
+
+    with pytest.raises(InvalidSchedule, match=told) as raised:
+        define(REMINDER).complete_options({"kwargs": payload})
+    assert field == raised.value.field
+    assert PATH in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "good", "bad"),
+    [
+        ("list[int]", [1] * 99, [1] * 99 + ["x"]),
+        ("dict[str, list[int]]", {"a": [1]}, {"a": [1], "b": [1, 2.5]}),
+        ("int | None", None, "1"),
+        ("datetime", datetime(2030, 1, 1), "2030-01-01"),
+        ("UUID", UUID(int=1), str(UUID(int=1))),
+        ("tuple[int, str]", (1, "a"), (1, 2)),
+        ("NewType('UserId', int)", 1, "1"),
+        ("TypedDict('Mail', {'to': str})", {"to": "a"}, {"to": 1}),
+        ("TypedDict('Mail', {'to': str})", {"to": "a"}, {}),
+        ("float", 1, "1.0"),
+        ("Any", object(), ...),
+    ],
+)
+def test_values_are_checked_all_the_way_down(annotation: str, good: object, bad: object) -> None:
+    send = define(f"T = {annotation}\ndef send(value: T): ...")
+
+    assert {"kwargs": {"value": good}} == send.complete_options({"kwargs": {"value": good}})
+    if bad is not ...:
+        with pytest.raises(InvalidSchedule, match="value="):
+            send.complete_options({"kwargs": {"value": bad}})
+
+
+def test_a_parameter_without_a_type_takes_anything() -> None:
+    payload = {"kwargs": {"value": object()}}
+
+    assert payload == define("def send(value): ...").complete_options(payload)
+
+
+def test_a_type_whose_check_fails_by_itself_is_refused_and_not_let_through() -> None:
+    send = define(
+        """
+        class Meta(type):
+            def __instancecheck__(cls, value): raise RuntimeError("broken")
+        class Odd(metaclass=Meta): ...
+        def send(value: Odd): ...
+        """
+    )
+
+    with pytest.raises(InvalidSchedule, match=r"cannot be checked \(RuntimeError: broken\)"):
+        send.complete_options({"kwargs": {"value": 1}})
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "told"),
+    [
+        (("e1", "push", 5, 6), {}, "args=.*takes 3 by position, and these are 4"),
+        (("e1",), {"event_id": "e2", "channel": "push"}, "event_id='e2'.*by position too"),
+        (("e1", "fax"), {}, "channel='fax'"),
+        ("e1", {}, "args='e1': not a list"),
+        ((), [1], r"kwargs=\[1\]: not named"),
+    ],
+)
+def test_arguments_by_position_are_held_to_their_parameters(args: Any, kwargs: Any, told: str) -> None:
+    with pytest.raises(InvalidSchedule, match=told):
+        define(REMINDER).complete_options({"args": args, "kwargs": kwargs})
+
+
+def test_a_parameter_that_has_only_a_name_takes_nothing_by_position() -> None:
+    send = define("def send(a: int, *, b: int): ...")
+
+    assert {"args": [1], "kwargs": {"b": 2}} == send.complete_options({"args": [1], "kwargs": {"b": 2}})
+    with pytest.raises(InvalidSchedule, match="takes 1 by position"):
+        send.complete_options({"args": [1, 2]})
+
+
+def test_a_payload_goes_on_as_it_was_given() -> None:
+    payload = {"value": (1, 2), "more": [1.0]}
+    send = define("def send(value: Any, more: list[float], extra: int = 3): ...")
+
+    options = send.complete_options({"kwargs": payload})
+
+    assert payload is options["kwargs"]
+    assert {"value": (1, 2), "more": [1.0]} == payload
+    assert {"kwargs": ANY} == options

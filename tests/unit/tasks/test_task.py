@@ -1,0 +1,204 @@
+"""The decorator, and what a call of a task becomes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import pickle
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import fakeredis
+import pytest
+
+from tests.integration.reminders import digest, later, plain, poll, send_reminder
+from tests.unit.tasks.ground import PATH, define
+from zsched import Client, InvalidSchedule, InvalidTask, Next, Task, task
+from zsched.storage.rqjob import function_path
+from zsched.tasks.chaining import nexts_of
+
+SOON = datetime(2030, 1, 1, tzinfo=UTC)
+FITTING = {"event_id": "e1", "channel": "push"}
+MODULE = "tests.integration.reminders"
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(fakeredis.FakeRedis())
+
+
+def test_calling_a_task_calls_its_function() -> None:
+    assert "e1 by push, 60 minutes before" == send_reminder("e1", channel="push")
+    assert "anything" == plain("anything")
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'channel'"):
+        send_reminder("e1")  # type: ignore[call-arg]  # that is the point
+
+
+def test_a_task_called_by_hand_returns_its_next_as_it_is() -> None:
+    assert Next(after=0, number=2) == poll(1)
+    assert "done" == poll(3)
+    assert Next(after=0, number=2) == asyncio.run(later(1))
+
+
+def test_a_task_looks_like_its_function() -> None:
+    assert ("send_reminder", MODULE) == (send_reminder.__name__, send_reminder.__module__)  # type: ignore[attr-defined]
+    assert (send_reminder.__doc__ or "").startswith("\n    Remind somebody")
+    assert ["event_id", "channel", "minutes"] == list(inspect.signature(send_reminder).parameters)
+    assert f"{MODULE}.send_reminder" == function_path(send_reminder) == send_reminder.path
+    assert f"<Task {MODULE}.send_reminder>" == repr(send_reminder)
+
+
+def test_a_task_is_pickled_by_its_name() -> None:
+    assert send_reminder is pickle.loads(pickle.dumps(send_reminder))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"args": (1,)}, "args is each call's own"),
+        ({"kwargs": {}}, "kwargs is each call's own"),
+        ({"job_timeout": 5}, r"job_timeout: no such option here; our option is timeout="),
+        ({"prioritty": "high"}, r"prioritty: no such option here; our option is priority="),
+        ({"priority": "urgent"}, "priority: not one of its values; give one of high, normal, low"),
+        ({"queue": "two words"}, "queue: not a usable queue name"),
+        ({"timeout": "soon"}, "timeout: not a time limit"),
+        ({"retry": 0}, "retry: not a number of retries"),
+        ({"on_success": lambda: None}, "on_success: a worker cannot import it"),
+        ({"cron": "61 * * * *"}, "cron: "),
+        ({"cron": "0 9 * * *", "every": 5}, "more than one trigger"),
+        ({"count": 0}, "count: not a number of occurrences"),
+        ({"catch_up": "all"}, "catch_up: with overlap="),
+    ],
+)
+def test_a_bad_option_is_an_error_where_the_task_is_defined(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidTask, match=told):
+        define("def send(): ...", **options)
+
+
+def test_an_urgency_is_the_clients_to_know() -> None:
+    urgent = define("def send(): ...", urgency="ours")
+
+    with pytest.raises(InvalidSchedule, match="not an urgency"):
+        Client(fakeredis.FakeRedis()).schedule(urgent, after=5)
+
+
+def test_an_error_of_a_task_says_the_same_when_it_has_been_pickled() -> None:
+    error = InvalidTask(PATH, "*args", "takes any number", "give names")
+
+    again = pickle.loads(pickle.dumps(error))
+
+    assert (str(error), "*args") == (str(again), again.value)
+
+
+# -- options ------------------------------------------------------------------------------------------
+
+
+def test_what_a_call_says_counts_before_the_decorator() -> None:
+    options = send_reminder.complete_options({"at": SOON, "queue": "sms", "kwargs": FITTING, "tags": None})
+
+    assert {
+        "at": SOON, "queue": "sms", "priority": "high", "tags": None, "id": "reminder-e1", "kwargs": FITTING,
+    } == options  # fmt: skip
+
+
+def test_an_id_that_is_given_is_the_id() -> None:
+    assert "mine" == send_reminder.complete_options({"id": "mine", "kwargs": FITTING})["id"]
+
+
+def test_a_calls_trigger_takes_the_place_of_the_decorators() -> None:
+    own = {"tz": "Asia/Seoul", "jitter": 5, "id": "digest"}
+    recurring = {"overlap": "queue", "pause_after_failures": 3, "count": 9}
+
+    assert own | recurring | {"cron": "0 9 * * *"} == digest.complete_options({})
+    assert own | recurring | {"every": 60} == digest.complete_options({"every": 60})
+    assert own | {"after": 60} == digest.complete_options({"after": 60})
+
+
+def test_a_run_at_once_has_nothing_of_times_and_leaves_the_recurring_schedule_alone() -> None:
+    assert {} == digest.complete_options({}, at_once=True)
+    assert {"id": "now"} == digest.complete_options({"id": "now"}, at_once=True)
+    at_once = send_reminder.complete_options({"kwargs": FITTING}, at_once=True)
+    assert {
+        "queue": "email",
+        "priority": "high",
+        "tags": ["reminders"],
+        "id": "reminder-e1",
+        "kwargs": FITTING,
+    } == at_once
+
+
+# -- names --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"event_id": "e1", "chanel": "push"}, r"chanel='push': task .*; its parameter is channel"),
+        ({"event_id": "e1", "channel": "push", "job_timeout": 5}, r"our option is timeout="),
+        ({"event_id": "e1", "channel": "push", "prioriti": 1}, r"our option is priority="),
+        ({"event_id": "e1"}, "channel=None: it is missing"),
+        ({"event_id": "e1", "channel": "fax"}, "channel='fax'"),
+        ({"kwargs": {"event_id": "e1", "channel": "push"}}, "kwargs=.*takes its parameters by name"),
+        ({"event_id": "e 1", "channel": "push"}, "event_id='e 1': it cannot be part of an id"),
+    ],
+)
+def test_a_name_or_value_that_is_wrong_is_refused_before_anything_is_written(
+    client: Client, given: dict[str, Any], told: str
+) -> None:
+    for call in (send_reminder.schedule, send_reminder.enqueue):
+        with pytest.raises(InvalidSchedule, match=told):
+            call(client, **given | ({} if call == send_reminder.enqueue else {"after": 5}))
+    assert [] == list(client.list())
+
+
+def test_a_parameter_may_be_called_client_or_func(client: Client) -> None:
+    named = define("def send(client: str, func: str, self: str): ...")
+
+    assert {"client": "a", "func": "b", "self": "c"} == named.row(client="a", func="b", self="c")["kwargs"]
+
+
+def test_a_row_is_checked_by_who_gets_it() -> None:
+    assert {"func": send_reminder, "kwargs": {"channel": "fax"}} == send_reminder.row(channel="fax")
+    assert {"func": plain, "kwargs": {"value": 1}, "after": 5} == plain.row(value=1, after=5)
+
+
+def test_the_decorator_stands_with_options_or_without() -> None:
+    assert isinstance(plain, Task)
+    assert {} == plain.options
+    assert isinstance(task(queue="a")(plain._func), Task)
+
+
+# -- Next ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [({}, "a Next without a time; give either"), ({"at": SOON, "after": 5}, "more than one time"),
+     ({"after": 5, "every": 5}, "after and every=None: a Next with more")],
+)  # fmt: skip
+def test_a_next_says_exactly_when(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidSchedule, match=told):
+        Next(**given)
+
+
+def test_a_next_has_all_that_it_was_given() -> None:
+    following = Next(plain, after=timedelta(seconds=5), value=1, queue="a")
+
+    assert following == Next(plain, after=timedelta(seconds=5), value=1, queue="a")
+    assert following != Next(plain, after=timedelta(seconds=5), value=2, queue="a")
+    assert following == pickle.loads(pickle.dumps(following))
+    assert {"after": timedelta(seconds=5), "value": 1, "queue": "a"} == following.given
+
+
+@pytest.mark.parametrize("result", [None, "done", [], (), ["done"], {"next": 1}, [[Next(after=1)]]])
+def test_a_result_without_a_next_is_a_result(result: object) -> None:
+    assert nexts_of(result) is None
+
+
+def test_nexts_come_alone_or_in_a_list() -> None:
+    one = Next(after=1)
+
+    assert [one] == nexts_of(one) == nexts_of([one])
+    assert [one, one] == nexts_of((one, one))
+    with pytest.raises(InvalidSchedule, match="return=None: a task returned it in a list with Nexts"):
+        nexts_of([one, None])

@@ -1,0 +1,192 @@
+"""``zsched apply`` and ``zsched export``: schedules as a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from zsched.cli.exits import DONE, FAILED, USAGE
+from zsched.cli.invocation import Invocation, connect, pass_invocation
+from zsched.cli.program import Subcommand
+from zsched.cli.puts import check_allowed
+from zsched.cli.tables import printable
+from zsched.cli.times import due_text
+from zsched.client import Client
+from zsched.client.keeper import Keeper
+from zsched.config import Settings
+from zsched.core.model import Definition
+from zsched.errors import ConfigError, InvalidFile
+from zsched.files import Application, Applied, ScheduleFile, Step, read, write
+from zsched.files.applying import CREATED, UNCHANGED, UPDATED
+from zsched.files.reading import STDIN
+from zsched.tasks.lookup import options_for
+
+_SHOWN: Final = 50  # errors in the middle of a run that are listed
+_ANY: Final = "module.function"  # stands in for a function that was found to be bad
+
+
+@click.command(cls=Subcommand)
+@click.argument("file", metavar="FILE")
+@click.option("--prune", is_flag=True, help="Remove schedules that this file owns and no longer says.")
+@click.option("--dry-run", is_flag=True, help="Tell what would be done; write nothing.")
+@click.option("--take-over", is_flag=True, help="Schedules in FILE that others own become this file's.")
+@pass_invocation
+def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take_over: bool) -> int:
+    """
+    Make Redis hold the recurring schedules that FILE says, a TOML file such as config/schedules.toml; - is standard
+    input. Tells what was created, updated (and what of it differs), and removed. Others' schedules are not touched.
+
+    With a mistake in FILE nothing is applied, all mistakes are listed with their lines, and the exit code is 2. The
+    same command again goes on where one was interrupted. With the serializer pickle this opens the arguments of the
+    schedules that FILE names, as `zsched set` does.
+
+    \b
+    Examples:
+      zsched apply schedules.toml --dry-run
+      zsched apply schedules.toml --prune
+    """
+    settings = invocation.settings()
+    client = connect(settings)
+    try:
+        said = read(file, _content(file), lambda func, options: _check(settings, client, func, options))
+        application = Application(client, said, takes_over=take_over)
+        steps, stale = application.compare(), application.stale()
+    except InvalidFile as error:
+        return _refuse(invocation, error)
+    if dry_run:
+        applied = Applied(steps, stale if prune else [], [] if prune else stale)
+    else:
+        applied = _run(invocation, application, steps, stale if prune else [])
+        applied.stale += [] if prune else stale
+    _tell(invocation, said, applied, dry_run)
+    return FAILED if applied.errors else DONE
+
+
+@click.command(cls=Subcommand)
+@click.option("--owner", metavar="TEXT", help="Those that this file or program owns; '': that nobody does.")
+@click.option("--id", "globs", metavar="GLOB", multiple=True, help="Ids like this: 'report-*'; may be repeated.")
+@pass_invocation
+def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...]) -> int:
+    """
+    Write recurring schedules to stdout as a file that `zsched apply` reads, by id. What has its default is left out,
+    and so are schedules that have ended.
+
+    Arguments that neither TOML nor JSON can say make their schedule a comment: stderr names it with the reason, and
+    the exit code is 1. With the serializer pickle this opens the arguments, as `zsched set` does.
+
+    \b
+    Examples:
+      zsched export > schedules.toml
+      zsched export --owner file:schedules.toml --id 'report-*'
+    """
+    written = write(invocation.client(), owner=owner, globs=globs)
+    unsaid = [{"id": id, "reason": reason} for id, reason in written.unsaid]
+    value = {"owner": written.owner, "ids": written.ids, "unsaid": unsaid, "ended": written.ended, "toml": written.text}
+    invocation.answer(value, written.text.removesuffix("\n"))
+    if not invocation.wants_json:
+        for id, reason in written.unsaid:
+            _say(f"{id} is only a comment: {reason}")
+        if written.ended:
+            _say(f"left out {_plural(len(written.ended), 'schedule')} that ended")
+    return FAILED if written.unsaid else DONE
+
+
+def _content(file: str) -> bytes:
+    """The bytes of *file*, or of standard input. Raises ConfigError."""
+    if file == STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{file}: {reason}; give a TOML file of schedules, or - for standard input") from error
+
+
+def _check(settings: Settings, client: Client, func: str | None, options: Mapping[str, Any]) -> Definition:
+    """What a file's entry defines. Raises InvalidSchedule."""
+    callbacks = {name: _path(options.get(name)) for name in ("on_success", "on_failure")}
+    check_allowed(settings, func, callbacks)
+    return Keeper(client).define(func or _ANY, options if func is None else options_for(func, options))
+
+
+def _path(callback: object) -> str | None:
+    """The path that a callback's option names; what is none the client will refuse."""
+    path = callback.get("func") if isinstance(callback, dict) else callback
+    return path if isinstance(path, str) else None
+
+
+def _run(invocation: Invocation, application: Application, steps: Sequence[Step], removals: Sequence[str]) -> Applied:
+    """Do it, with a bar on a terminal."""
+    with ExitStack() as stack:
+        is_bar = sys.stderr.isatty() and not invocation.wants_json
+        total = len(steps) + len(removals)
+        bar: Any = click.progressbar(length=total, label="applying", file=sys.stderr, show_pos=True) if is_bar else None
+        if bar is not None:
+            stack.enter_context(bar)
+        return application.run(steps, removals, lambda done: None if bar is None else bar.update(done - bar.pos))
+
+
+def _refuse(invocation: Invocation, error: InvalidFile) -> int:
+    """All mistakes on stderr, a line each, as compilers write theirs."""
+    if invocation.wants_json:
+        summary = f"{error.name}: {_plural(len(error.complaints), 'mistake')}; nothing was applied"
+        told = {"error": summary, "type": type(error).__name__, "errors": list(error.complaints)}
+        click.echo(json.dumps(told), err=True)
+    else:
+        for complaint in error.complaints:
+            click.echo(printable(complaint), err=True)
+        _say(f"nothing was applied: {_plural(len(error.complaints), 'mistake')} in {error.name}")
+    return USAGE
+
+
+def _tell(invocation: Invocation, said: ScheduleFile, applied: Applied, is_dry: bool) -> None:
+    counts = {outcome: applied.count(outcome) for outcome in (CREATED, UPDATED, UNCHANGED)}
+    counts["removed"] = len(applied.removed)
+    errors = [{"id": id, "error": str(error), "type": type(error).__name__} for id, error in applied.errors]
+    value = {"file": said.name, "owner": said.owner, "dry_run": is_dry, "counts": counts}
+    value |= {"schedules": [step.to_dict() for step in applied.steps], "removed": applied.removed}
+    value |= {"stale": applied.stale, "errors": errors}
+    summary = ", ".join(f"{number:,} {outcome}" for outcome, number in counts.items())
+    lead = "dry run, nothing was written: " if is_dry else ""
+    invocation.answer(value, *map(printable, _lines(applied)), f"{lead}{summary}")
+    if invocation.wants_json:
+        return
+    for one in errors[:_SHOWN]:
+        _say(f"{one['id']}: {one['error']}")
+    if len(errors) > _SHOWN:
+        _say(f"… and {len(errors) - _SHOWN:,} more errors; --json lists them")
+    if applied.stale:
+        number = len(applied.stale)
+        are, them = ("is", "it") if number == 1 else ("are", "them")
+        shown = ", ".join(applied.stale[:_SHOWN]) + (", …" if number > _SHOWN else "")
+        how = "with errors nothing is removed" if applied.errors else f"--prune removes {them}"
+        _say(f"{_plural(number, 'schedule')} of this file's {are} no longer in it: {shown}; {how}")
+
+
+def _lines(applied: Applied) -> Iterator[str]:
+    """What became of each that changed."""
+    for step in applied.steps:
+        if step.outcome == UNCHANGED:
+            continue
+        held = step.entry.definition
+        yield f"{step.entry.id}: {step.outcome}" + (
+            "" if step.next_ms is None else f", next {due_text(step.next_ms, held.tz)}"
+        )
+        yield from (f"  {change.text()}" for change in step.changes)
+        if step.outcome == UPDATED and not step.changes:
+            yield "  no option differs; it was quarantined, or written by an older version"
+    yield from (f"{id}: removed" for id in applied.removed)
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _say(text: str) -> None:
+    click.echo(f"zsched: {printable(text)}", err=True)

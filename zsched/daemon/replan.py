@@ -1,0 +1,199 @@
+"""
+Re-planning: when the rules of zones have changed, every schedule is planned by those of the daemon that leads.
+
+``meta.tzdata`` is the version of the tz database by which all schedules are planned. A term begins with a comparison:
+where it is another one than this process has, all recurring schedules are read, a page at a time, and those whose next
+occurrence is elsewhere by the rules here are moved (``core.replan``), which the log records, old time and new::
+
+    asking ──► meta.tzdata is ours ──► settled: nothing to do in this term
+       └─────► another, or none ─────► moving: a page in every pass that has the time ──► settled: it is ours now
+
+This is done by the thread that fires, not by the warden: it must not wait for an archive, and whatever is due meanwhile
+is looked at *before* it fires (``ReplanningDispatch``). For if it fired by the old rules, what comes after it would be
+computed by the new ones, and one occurrence could fire twice. A page takes a few ms; none is begun when something is
+due so soon, but for a tenth of the time where that is always so. So what is due does not wait, however many schedules.
+
+A term that ends before all is done leaves the version as it was, and the next one begins again; nothing moves twice. Of
+daemons with different data each one re-plans when it takes over, and says so.
+
+Not guaranteed: that a schedule which a client with other rules puts later is planned by ours; and that data which is
+installed now is used before the daemon starts again: it says so when it notices (``zone_rules_installed``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import structlog
+
+from zsched.core.clock import Clock
+from zsched.core.held import Held
+from zsched.core.replan import Move, is_of_zone, move_of
+from zsched.daemon.tick import Tick
+from zsched.daemon.zone_rules import ZoneRules, installed
+from zsched.errors import RedisRefused
+from zsched.storage.census import Census
+from zsched.storage.connection import Wire
+from zsched.storage.dispatch import Dispatch, DueRecurring, Fired, Stopped, Window, shown
+from zsched.storage.keys import Keys
+from zsched.storage.lease import Term
+
+log = structlog.get_logger(__name__)
+
+_PAGE: Final = 50  # schedules read and planned at a time: some 3 ms (measured), most of it here
+_AT_ONCE: Final = 100  # moves per script
+_SHARE: Final = 10  # one part in so many of the time, while something is always due
+_RETRY_MS: Final = 5_000.0  # after a refusal
+_LOOK_MS: Final = 3_600_000.0  # between looks at which data is installed
+
+
+class Replanner:
+    """
+    Plans schedules by the rules of zones that this process has: *rules*, as they were when it started. Of one
+    connection; the leader's loop asks ``step_if_free`` in each pass.
+    """
+
+    def __init__(self, wire: Wire, keys: Keys, rules: ZoneRules, clock: Clock) -> None:
+        self._wire, self._keys, self._rules, self._clock = wire, keys, rules, clock
+        self._dispatch, self._census = Dispatch(wire, keys), Census(wire, keys)
+        self._term = ""  # in which the following is so
+        self._is_settled = False
+        self._before = ""  # the version by which all was planned
+        self._ids: Iterator[list[str]] = iter(())
+        self._moved = 0
+        self._next_ms, self._takes_ms = 0.0, 0.0  # monotonic: when a page may take of others' time; what one takes
+        self._refusal: str | None = None
+        self._noticed, self._look_ms = rules, clock.monotonic_ms() + _LOOK_MS
+
+    def is_settled(self, term: Term) -> bool:
+        """Whether all schedules are planned by our rules. Asks when *term* is new."""
+        if self._term != term.token:
+            self._begin(term)
+        return self._is_settled
+
+    def step_if_free(self, term: Term, tick: Tick) -> bool:
+        """
+        Move a page of schedules, if there is something to move, and time for it after *tick*; whether it was done.
+
+        What Redis refuses is said once, and tried again. Raises Stale, ServerChanged, RedisUnavailable.
+        """
+        self._look_if_due()
+        if tick.wait_ms is not None or self.is_settled(term):  # held: what is put back now is moved then
+            return False
+        began_ms = self._clock.monotonic_ms()
+        if began_ms < self._next_ms and (self._refusal is not None or self._is_something_due(tick, began_ms)):
+            return False
+        try:
+            self._step(term)
+        except RedisRefused as error:  # firing goes on
+            self._begin_again(str(error))
+            return False
+        ended_ms = self._clock.monotonic_ms()
+        self._refusal, self._takes_ms = None, max(self._takes_ms, ended_ms - began_ms)
+        self._next_ms = ended_ms + (_SHARE - 1) * (ended_ms - began_ms)
+        return True
+
+    def move(self, term: Term, ids: Sequence[str]) -> tuple[set[str], list[str]]:
+        """Move those of *ids* that are elsewhere by our rules: those that were moved, those that changed meanwhile."""
+        moves = [move for _, page in self._census.schedules(ids) for held in page if (move := _move_of(held))]
+        moved: set[str] = set()
+        for first in range(0, len(moves), _AT_ONCE):
+            done = self._dispatch.replan(term, self._rules.version or "", moves[first : first + _AT_ONCE])
+            moved |= {move.id for move in done.moved}
+        self._moved += len(moved)
+        return moved, [move.id for move in moves if move.id not in moved]
+
+    def _begin(self, term: Term) -> None:
+        rules = self._rules
+        if rules.version is None:
+            log.warning("zone_rules_unknown", source=rules.source, remedy="install tzdata with its file tzdata.zi")
+            self._is_settled = True
+        else:
+            self._before = self._dispatch.replan(term, rules.version).before
+            self._is_settled = self._before == rules.version
+        self._ids, self._moved = self._recurring(), 0
+        self._term = term.token
+
+    def _step(self, term: Term) -> None:
+        page = next(self._ids, None)
+        if page is not None:
+            _, changed = self.move(term, page)
+            if changed:  # a client was quicker: look once more
+                self.move(term, changed)
+            return
+        self._dispatch.replan(term, self._rules.version or "", is_done=True)
+        self._is_settled = True
+        rules, about = self._rules, {"old": self._before or "unknown", "new": self._rules.version, "moved": self._moved}
+        if self._before or self._moved:
+            log.warning("zone_rules_changed", **about, source=rules.source)
+        else:
+            log.info("zone_rules_noted", version=rules.version, source=rules.source)
+
+    def _begin_again(self, reason: str) -> None:
+        if self._refusal is None:
+            log.warning("zone_rules_not_applied", version=self._rules.version, reason=reason)
+        self._refusal, self._ids = reason, self._recurring()
+        self._next_ms = self._clock.monotonic_ms() + _RETRY_MS
+
+    def _recurring(self) -> Iterator[list[str]]:
+        """Ids of all recurring schedules, in pages; some twice."""
+        cursor: Any = b"0"
+        while True:
+            cursor, members = self._wire.execute("SSCAN", self._keys.recurring(), cursor, "COUNT", _PAGE)
+            ids = [shown(member) for member in members]
+            yield from (ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE))
+            if cursor == b"0":
+                return
+
+    def _is_something_due(self, tick: Tick, now_ms: float) -> bool:
+        """Whether it is, or will be before a page is done."""
+        if tick.has_more or tick.next_ms is None:
+            return tick.has_more
+        return tick.next_ms - tick.server_offset_ms - now_ms <= self._takes_ms
+
+    def _look_if_due(self) -> None:
+        """Whether other data was installed meanwhile; said once for each."""
+        if self._clock.monotonic_ms() < self._look_ms:
+            return
+        self._look_ms = self._clock.monotonic_ms() + _LOOK_MS
+        now = installed()
+        if now not in (self._noticed, self._rules):
+            remedy = "restart the daemon: until then it plans by the old ones"
+            log.warning("zone_rules_installed", old=str(self._rules), new=str(now), remedy=remedy)
+        self._noticed = now
+
+
+class ReplanningDispatch(Dispatch):
+    """Fires like any other; but what is elsewhere by our rules is moved before it can fire by the old ones."""
+
+    def __init__(self, wire: Wire, keys: Keys, replanner: Replanner) -> None:
+        super().__init__(wire, keys)
+        self._replanner = replanner
+
+    def fire(self, term: Term, window: Window, limit: int) -> Fired | Stopped:
+        """As ``Dispatch.fire``; recurring ones that were moved are not answered, and looked at again at once."""
+        fired = super().fire(term, window, limit)
+        if isinstance(fired, Stopped) or not fired.recurring or self._replanner.is_settled(term):
+            return fired
+        moved, _ = self._replanner.move(term, [shown(due.id) for due in fired.recurring if _is_of_zone(due)])
+        if not moved:
+            return fired
+        staying = [due for due in fired.recurring if shown(due.id) not in moved]
+        return replace(fired, recurring=staying, next_ms=fired.now_ms)
+
+
+def _is_of_zone(due: DueRecurring) -> bool:
+    try:
+        return is_of_zone(due.trigger)
+    except Exception:  # as below
+        return False
+
+
+def _move_of(held: Held) -> Move | None:
+    """One that cannot be planned stays: it is quarantined when it is due."""
+    try:
+        return move_of(held)
+    except Exception:  # whatever a stored rule can make Python raise
+        return None

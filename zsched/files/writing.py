@@ -1,0 +1,145 @@
+"""
+Schedules written as a file that ``reading`` reads: what Redis holds of them, less what goes without saying.
+
+An option is left out when a schedule that says nothing but its function and rule has the same. What neither TOML nor
+JSON can say (a set or an object of a pickled call) makes its entry a comment with the reason, never something else.
+One-shots are not written, nor what has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from zsched.client import Client
+from zsched.client.keeper import Held, Keeper
+from zsched.core.exact import is_same
+from zsched.core.model import Schedule, ScheduleState
+from zsched.core.triggers import TriggerKind
+from zsched.files.difference import told
+from zsched.files.reading import JSON_KEYS
+from zsched.files.toml import json_text, key_text, toml_text
+
+_SAMPLES: Final = {TriggerKind.EVERY: 1, TriggerKind.CRON: "* * * * *", TriggerKind.RRULE: "FREQ=DAILY"}
+
+
+@dataclass(slots=True)
+class Written:
+    """A file's text. ``unsaid``: (id, reason) of entries that are only comments; ``ended``: ids that were left out."""
+
+    text: str = ""
+    owner: str | None = None
+    ids: list[str] = field(default_factory=list)
+    unsaid: list[tuple[str, str]] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+
+
+def write(client: Client, *, owner: str | None = None, globs: Iterable[str] = ()) -> Written:
+    """
+    The recurring schedules of *client*'s namespace as a file: those of *owner* ("": of nobody), with an id like one of
+    *globs*; all unless given.
+
+    Raises:
+        InvalidSchedule: the namespace uses another serializer. RedisUnavailable.
+    """
+    return _Writing(client).write(owner, tuple(globs))
+
+
+class _Writing:
+    """A file on its way from Redis to text."""
+
+    def __init__(self, client: Client) -> None:
+        self._keeper = Keeper(client)
+        self._usual: dict[TriggerKind, dict[str, Any]] = {}
+
+    def write(self, owner: str | None, globs: tuple[str, ...]) -> Written:
+        written = Written()
+        kept: list[Schedule] = []
+        for one in self._keeper.recurring():
+            if _is_wanted(one, owner, globs):
+                if one.state is ScheduleState.ENDED:
+                    written.ended.append(one.id)
+                else:
+                    kept.append(one)
+        owners = {one.managed_by for one in kept}
+        written.owner = owner or (owners.pop() if len(owners) == 1 else None)
+        blocks = ["# Written by `zsched export`; `zsched apply` reads it."]
+        if written.owner is not None:
+            blocks.append(f"owner = {toml_text(written.owner)}")
+        elif kept:
+            blocks.append(
+                "# No owner has all of these: apply makes them this file's with --take-over, once there is an owner ="
+                "\n# line here, or by the name of the file."
+            )
+        blocks += [] if kept else ["[schedules]"]
+        for held in self._keeper.held(one.id for one in kept):
+            blocks.append(self._block(held, written))
+        written.text = "\n\n".join(blocks) + "\n"
+        return written
+
+    def _block(self, held: Held, written: Written) -> str:
+        """One entry, behind what should be known of it."""
+        schedule = held.schedule
+        remarks = []
+        if written.owner is None:
+            remarks.append(f"managed by {_line(schedule.managed_by)}" if schedule.managed_by else "managed by nobody")
+        if schedule.state is ScheduleState.QUARANTINED:
+            remarks.append(f"quarantined: {_line(schedule.note or 'no reason is recorded')}")
+        lines = [f"[schedules.{key_text(schedule.id)}]"]
+        reasons = [held.unreadable] if held.unreadable else []
+        reasons += ["its rule cannot be read"] if schedule.trigger is None else []
+        for name, value in self._said(held).items():
+            try:
+                lines.append(_pair(name, value))
+            except ValueError as error:
+                reasons.append(f"{name}: {error}")
+                lines.append(f"{name} = ?")
+        if schedule.state is ScheduleState.PAUSED:
+            lines.append("paused = true")
+        written.ids.append(schedule.id)
+        if reasons:
+            reason = _line("; ".join(reasons))
+            written.unsaid.append((schedule.id, reason))
+            remarks.append(f"cannot be written: {reason}")
+            lines = [f"# {line}" for line in lines]
+        return "\n".join([*(f"# {remark}" for remark in remarks), *lines])
+
+    def _said(self, held: Held) -> Mapping[str, Any]:
+        """The options of *held* that a file must say."""
+        options, spec = told(held), held.schedule.trigger
+        usual = {} if spec is None else self._usual_of(spec.kind)
+        return {
+            name: value
+            for name, value in options.items()
+            if name in ("func", *(kind.value for kind in TriggerKind))
+            or (name != "managed_by" and not is_same(value, usual.get(name)))
+        }
+
+    def _usual_of(self, kind: TriggerKind) -> dict[str, Any]:
+        """What a schedule has that says nothing but its function and a rule of *kind*."""
+        if kind not in self._usual:
+            definition = self._keeper.define("module.function", {kind.value: _SAMPLES[kind]})
+            self._usual[kind] = told(self._keeper.wanted(definition, None)[1])
+        return self._usual[kind]
+
+
+def _is_wanted(one: Schedule, owner: str | None, globs: tuple[str, ...]) -> bool:
+    is_owned = owner is None or (one.managed_by or "") == owner
+    return is_owned and (not globs or any(fnmatchcase(one.id, glob) for glob in globs))
+
+
+def _pair(name: str, value: Any) -> str:
+    """``name = value`` in TOML, or ``name_json`` where TOML cannot say it. Raises ValueError."""
+    try:
+        return f"{name} = {toml_text(value)}"
+    except ValueError:
+        if name not in JSON_KEYS:
+            raise
+    return f"{name}_json = {json_text(value)}"
+
+
+def _line(text: str) -> str:
+    """*text* in one line of a comment."""
+    return "".join(character if character.isprintable() else " " for character in text)

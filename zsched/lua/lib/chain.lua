@@ -1,0 +1,125 @@
+-- chain: which runs of a schedule may be open, oldest first, and taking back those that another took the place of.
+--
+-- USES   now_ms chains_key deadlines_key iso()
+-- GIVES  is_a(key, kind), is_open(status), open_chain(id, last) -> its runs that are open; chains, by id: the chain that
+--        a schedule gets
+--        plan_cancels(open), which only reads, then cancel(open), which writes -> those that are still open; ends: the
+--        lines of those that were cancelled before they began, for an `end` entry
+--        dependencies_of(run), which only reads, then depend_no_more(run, dependencies)
+--        follow(id, mode, run)
+--
+-- A chain is "<policy> <run> <run> …", of `queue` and of `cancel_previous`. A run of `queue` waits as RQ's deferred job, a
+-- dependent of those before it, which RQ's worker releases; where RQ never does (the one before was cancelled, stopped,
+-- expired, deleted, or its worker died) the leader does (daemon/chains.py). Whose worker seems dead stays in its chain:
+-- that is the leader's to judge too, which knows more of workers than a heartbeat says.
+local MOST_WAITING = 2000  -- in a longer queue a run is not looked for: it loses its data, and a worker passes it over
+local REMAINS_MS = 600000  -- of a job that was withdrawn; no archive that is well is so far behind
+local PLACES = {queued = 'rq:queue:', scheduled = 'rq:scheduled:', deferred = 'rq:deferred:'}
+local IS_PENDING = {queued = true, started = true, deferred = true, scheduled = true}
+local chains, ends = {}, {}
+
+local function is_a(key, kind)
+  local found = redis.call('TYPE', key).ok
+  return found == kind or found == 'none'
+end
+
+local function is_open(status)
+  return status and IS_PENDING[status] or false
+end
+
+-- The run that was pushed last belongs to it too: by run_now, or before there was this policy.
+local function open_chain(id, last)
+  local open, is_known = {}, {}
+  local function meet(run)
+    local job = not is_known[run] and redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'origin', 'worker_name') or {}
+    is_known[run] = true
+    if is_open(job[1]) then
+      open[#open + 1] = {run = run, status = job[1], queue = job[2] or '', worker = job[3] or ''}
+    end
+  end
+  for run in string.gmatch(string.match(redis.call('HGET', chains_key, id) or '', ' .*') or '', '%S+') do
+    meet(run)
+  end
+  if last then
+    meet(last)
+  end
+  return open
+end
+
+local function follow(id, mode, run)
+  local words = {mode}
+  for _, one in ipairs(chains[id]) do
+    words[#words + 1] = one.run
+  end
+  words[#words + 1] = run
+  redis.call('HSET', chains_key, id, table.concat(words, ' '))
+end
+
+local function dependencies_of(run)
+  local key = 'rq:job::' .. run .. ':dependencies'  -- two colons: RQ's own
+  return is_a(key, 'set') and redis.call('SMEMBERS', key) or {}
+end
+
+-- RQ watches the sets of dependents when it releases: so it does not do that at the same time.
+local function depend_no_more(run, dependencies)
+  for _, before in ipairs(dependencies) do
+    local key = 'rq:job:' .. before .. ':dependents'
+    if is_a(key, 'set') then
+      redis.call('SREM', key, run)
+    end
+  end
+  redis.call('DEL', 'rq:job::' .. run .. ':dependencies')
+end
+
+-- Whether it is where it should wait; else a worker is about to begin with it.
+local function waits(one)
+  local key = PLACES[one.status] .. one.queue
+  if one.status ~= 'queued' then
+    return is_a(key, 'zset') and redis.call('ZSCORE', key, one.run)
+  end
+  one.is_far = is_a(key, 'list') and redis.call('LLEN', key) > MOST_WAITING
+  return is_a(key, 'list') and (one.is_far or redis.call('LPOS', key, one.run))
+end
+
+local function plan_cancels(open)
+  for _, one in ipairs(open) do
+    if one.status ~= 'started' and waits(one) then
+      one.is_withdrawn, one.dependencies = true, dependencies_of(one.run)
+      ends[#ends + 1] = one.run .. ' cancelled {"ended":' .. string.format('%.0f', now_ms)
+        .. ',"error":"its next occurrence came first (overlap=cancel_previous)"}'
+    end
+  end
+end
+
+-- As cancel_run.lua does it, but not for ever: RQ never cleans rq:canceled, and this may happen every second.
+local function withdraw(one)
+  local place_key, job_key = PLACES[one.status] .. one.queue, 'rq:job:' .. one.run
+  redis.call('HSET', job_key, 'status', 'canceled', 'ended_at', iso(now_ms))
+  redis.call('PEXPIRE', job_key, REMAINS_MS)
+  redis.call('ZREM', deadlines_key, one.run)
+  depend_no_more(one.run, one.dependencies)
+  if one.is_far then
+    redis.call('HSET', job_key, 'zs_gone', '1')
+    redis.call('HDEL', job_key, 'data')
+  elseif one.status == 'queued' then
+    redis.call('LREM', place_key, 0, one.run)
+  else
+    redis.call('ZREM', place_key, one.run)
+  end
+end
+
+-- Cancel what waits, and tell the workers of what runs.
+local function cancel(open)
+  local left = {}
+  for _, one in ipairs(open) do
+    if one.is_withdrawn then
+      withdraw(one)
+    else
+      if one.status == 'started' and one.worker ~= '' then
+        redis.pcall('PUBLISH', 'rq:pubsub:' .. one.worker, '{"command": "stop-job", "job_id": "' .. one.run .. '"}')
+      end
+      left[#left + 1] = one
+    end
+  end
+  return left
+end

@@ -1,0 +1,18 @@
+-- lanes: the ZSETs of schedules that wait for their time, and of those that wait for room in their queue.
+--
+-- USES   due_high_key due_normal_key due_low_key
+-- GIVES  lanes, lane_keys, lane_of(word), key_of(word)
+--
+-- A word names one of them: "<lane>", or "<lane>:<queue>" for what was due and had to stand aside because the queue
+-- had no room by its limit (lib/room.lua). Which of these there are `meta.aside` says, by spaces.
+local lanes = {'high', 'normal', 'low'}
+local lane_keys = {high = due_high_key, normal = due_normal_key, low = due_low_key}
+
+local function lane_of(word)
+  return string.match(word, '^%a+')
+end
+
+local function key_of(word)
+  local lane = lane_of(word)
+  return lane_keys[word] or lane_keys[lane] .. string.sub(word, #lane + 1)
+end

@@ -1,0 +1,82 @@
+-- room: how many runs may go into each limited queue now, and when there is room again.
+--
+-- USES   meta_key limits_key now_ms key_of()
+-- GIVES  is_limited, room[queue] = how many, nil where nothing limits it; aside = set of words that may hold something;
+--        spend(queue), room_again_ms(queue), note_room()
+--
+-- A limit is "<per second> <time in µs>": one run after the other moves that time on by 1 / <per second>, from now on
+-- at least, and while it is less than BURST ahead there is room (GCRA). So a queue that rested gets a twentieth of a
+-- second's runs at once, or one, and no second has more than its limit and a twentieth. "- 0" is a limit that is gone:
+-- what stands aside for it goes as it is due, then the row goes too.
+local BURST, WAKE = 1 / 20, 1 / 100  -- of a second's runs: most at once; and as many as are worth a wake-up
+local CLOSE = 1e-6  -- of a run: what doubles may lack of a whole one
+
+local limits = redis.call('HGETALL', limits_key)
+local is_limited = #limits > 0
+local room, rates, spent = {}, {}, {}
+local aside, aside_before = {}, ''
+if is_limited then
+  aside_before = redis.call('HGET', meta_key, 'aside') or ''
+  for word in string.gmatch(aside_before, '%S+') do
+    aside[word] = true
+  end
+end
+for i = 1, #limits, 2 do
+  local per_second, next_us = string.match(limits[i + 1], '^(%S+) (%d+)$')
+  per_second = tonumber(per_second or '')
+  if per_second and per_second > 0 then
+    local now_us, each_us, burst = now_ms * 1000, 1e6 / per_second, math.max(per_second * BURST, 1)
+    next_us = math.max(tonumber(next_us), now_us)
+    local most_us = now_us + math.ceil(burst * each_us)
+    if next_us > most_us then  -- it cannot get there: the clock was set back, or the limit was a smaller one
+      next_us, spent[limits[i]] = most_us, 0
+    end
+    rates[limits[i]] = {text = string.match(limits[i + 1], '^%S+'), each_us = each_us, burst = burst, next_us = next_us,
+      wake = math.max(math.floor(per_second * WAKE), 1)}
+    room[limits[i]] = math.max(math.floor(burst - (next_us - now_us) / each_us + CLOSE), 0)
+  else
+    room[limits[i]] = math.huge
+  end
+end
+
+local function spend(queue)
+  if room[queue] then
+    room[queue] = room[queue] - 1
+    spent[queue] = (spent[queue] or 0) + 1
+  end
+end
+
+local function next_of(queue)
+  local rate = rates[queue]
+  return rate.next_us + math.ceil((spent[queue] or 0) * rate.each_us)
+end
+
+-- When so many have room that it is worth a wake-up: a hundred times a second at most.
+local function room_again_ms(queue)
+  local rate = rates[queue]
+  return math.max(math.ceil((next_of(queue) - (rate.burst - rate.wake) * rate.each_us) / 1000), now_ms + 1)
+end
+
+-- Write down what was spent, and what is left aside.
+local function note_room()
+  for queue in pairs(spent) do
+    if rates[queue] then
+      redis.call('HSET', limits_key, queue, rates[queue].text .. ' ' .. string.format('%.0f', next_of(queue)))
+    end
+  end
+  local words, queues_aside = {}, {}
+  for word in pairs(aside) do
+    words[#words + 1] = word
+    queues_aside[string.match(word, ':(.*)$')] = true
+  end
+  table.sort(words)
+  local now_aside = table.concat(words, ' ')
+  if now_aside ~= aside_before then
+    redis.call(unpack(now_aside == '' and {'HDEL', meta_key, 'aside'} or {'HSET', meta_key, 'aside', now_aside}))
+  end
+  for queue in pairs(room) do
+    if not rates[queue] and not queues_aside[queue] then
+      redis.call('HDEL', limits_key, queue)
+    end
+  end
+end

@@ -1,0 +1,270 @@
+"""
+Typed tasks: the decorator, and what a call of a task becomes.
+
+A ``Task`` stands where its function stood: a worker imports it by the function's path and calls it, and so does
+everybody else. What it adds is known when it is defined, and checked then: the types of its parameters, options of
+``client.schedule``, an id made of the payload. What is scheduled is checked when it is scheduled, and sent as given.
+
+Not guaranteed: a payload scheduled by a dotted path, from where the task cannot be imported, is checked by nobody.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from functools import update_wrapper
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
+
+from zsched.client import Client
+from zsched.client.calls import Typed
+from zsched.core.model import Scheduled
+from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, TRIGGERS, define
+from zsched.errors import InvalidSchedule, InvalidTask, NotImportable
+from zsched.storage.rqjob import Encoder
+from zsched.tasks import importing
+from zsched.tasks.chaining import Call, Next, Turn, nexts_of
+from zsched.tasks.signature import Signature
+from zsched.tasks.template import Template
+
+_PAYLOAD: Final = ("args", "kwargs")
+_OF_A_TIME: Final = SCHEDULE_OPTIONS - ENQUEUE_OPTIONS  # what a run at once has no use for
+_RARELY: Final = {"every": 36_500 * 86_400}  # a time for a task that has none, to check its other options with
+_ANY: Final = "task.function"  # the function meanwhile: the real one cannot be found before it is defined
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Task(Typed, Generic[P, R]):
+    """
+    A function with a typed payload and the options of its schedules; made by ``zsched.task``.
+
+    Calling it calls the function. ``path`` is its function path, ``options`` are those of its decorator.
+    """
+
+    def __init__(self, func: Callable[P, R], options: Mapping[str, Any]) -> None:
+        update_wrapper(self, func)
+        self._func = func
+        self.path = _path_of(func)
+        self.options = dict(options)
+        self.signature = Signature.of(self.path, func)
+        self._template = _template(self.path, self.options, self.signature)
+        self._only_recurring = _check_options(self.path, self.options)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The function's result. In a worker, a ``Next`` becomes a schedule and the result says of which id."""
+        turn = Turn.of(self.path, self)
+        if turn is None:
+            return self._func(*args, **kwargs)
+        with turn.running():
+            result = self._func(*args, **kwargs)
+        if inspect.iscoroutine(result):
+            return cast(R, self._awaited(turn, result))
+        return cast(R, self._followed(turn, result))
+
+    def __repr__(self) -> str:
+        return f"<Task {self.path}>"
+
+    def __reduce__(self) -> str:
+        """Pickled by name, as its function would be."""
+        return self.path.rpartition(".")[2]
+
+    # -- scheduling ---------------------------------------------------------------------------------
+
+    def schedule(self, client: Client, /, **given: Any) -> Scheduled:
+        """
+        Schedule a call: parameters of the function are its payload, other names options of ``client.schedule``.
+
+        An option given here counts before that of the decorator, and a trigger before the decorator's.
+
+        Raises:
+            InvalidSchedule: a parameter is unknown, missing or of another type; ``field`` names it.
+            And as ``client.schedule``.
+        """
+        payload, options = self._split(given)
+        return client.schedule(self, kwargs=payload, **options)
+
+    def enqueue(self, client: Client, /, **given: Any) -> Scheduled:
+        """
+        Put a run into its queue at once: ``schedule`` without a time. Of the decorator's options those of times are
+        left out. A schedule of the same id is replaced by that, so a task that recurs gets no id here but the one
+        given.
+        """
+        payload, options = self._split(given)
+        return client.enqueue(self, kwargs=payload, **options)
+
+    def row(self, /, **given: Any) -> dict[str, Any]:
+        """A row for ``client.schedule_many``, which checks it."""
+        payload, options = self._split(given)
+        return {"func": self, "kwargs": payload, **options}
+
+    def id_of(self, /, **payload: Any) -> str:
+        """
+        The id that schedules of *payload* have; only the parameters that it is made of are needed.
+
+        Raises:
+            InvalidTask: the task has no id. InvalidSchedule: a parameter is missing or bad.
+        """
+        if self._template is None:
+            raise InvalidTask(self.path, None, "it has no id", 'give the decorator id="…-{parameter}"')
+        self.signature.check_some(payload)
+        return self._template.fill(self._with_defaults(payload))
+
+    # -- for a client -------------------------------------------------------------------------------
+
+    def complete_options(self, options: Mapping[str, Any], *, at_once: bool = False) -> dict[str, Any]:
+        """
+        *options* of one call with those of the decorator beside them, and the payload's id, when the payload fits.
+
+        Raises:
+            InvalidSchedule: the payload does not fit.
+        """
+        left_out = {"id"}
+        if at_once:
+            left_out |= _OF_A_TIME
+        elif any(options.get(name) is not None for name in TRIGGERS):
+            left_out |= {*TRIGGERS} | (self._only_recurring if _is_once(options) else set())
+        own = {name: value for name, value in self.options.items() if name not in left_out}
+        given = options.get("id")
+        id = self.checked_id(given, options.get("args"), options.get("kwargs"))
+        if given is None and at_once and self._recurs():
+            id = None
+        return {**own, **options} | ({} if id is None else {"id": id})
+
+    def checked_id(self, given: Any, args: Any, kwargs: Any) -> Any:
+        """The id *given*, or the one that this payload has; None when it has none. Raises as ``complete_options``."""
+        payload = self.signature.bind(() if args is None else args, {} if kwargs is None else kwargs)
+        self.signature.check(payload)
+        if given is not None or self._template is None:
+            return given
+        return self._template.fill(self._with_defaults(payload))
+
+    # -- how ----------------------------------------------------------------------------------------
+
+    def _split(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What of *given* is payload, and what options. Raises InvalidSchedule for a name that is neither."""
+        payload: dict[str, Any] = {}
+        options: dict[str, Any] = {}
+        for name, value in given.items():
+            if name in _PAYLOAD:
+                problem = f"task {self.path} takes its parameters by name"
+                raise InvalidSchedule(name, value, problem, "give them beside the options")
+            if name in self.signature.parameters:
+                payload[name] = value
+            elif name in SCHEDULE_OPTIONS or self.signature.nearest(name) is None:
+                options[name] = value  # an unknown one is refused with the options' own hint
+            else:
+                self.signature.check_some({name: value})
+        return payload, options
+
+    def _with_defaults(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that an id is made of. Raises InvalidSchedule for one that is missing."""
+        assert self._template is not None
+        values: dict[str, Any] = {}
+        for name in self._template.names:
+            parameter = self.signature.parameters[name]
+            values[name] = payload.get(name, parameter.default)
+            if values[name] is inspect.Parameter.empty:
+                problem = f"the id of task {self.path} is made of it, and it is missing"
+                raise InvalidSchedule(name, None, problem, f"give {parameter.type_text}")
+        return values
+
+    def _recurs(self) -> bool:
+        return any(self.options.get(name) is not None for name in TRIGGERS if name not in ("at", "after"))
+
+    async def _awaited(self, turn: Turn, result: Coroutine[Any, Any, Any]) -> Any:
+        with turn.running():
+            found = await result
+        return self._followed(turn, found)
+
+    def _followed(self, turn: Turn, result: Any) -> Any:
+        """What RQ is told instead of *result*, when that says what comes next."""
+        nexts = nexts_of(result)
+        return result if nexts is None else turn.schedule(self._call(turn, one) for one in nexts)
+
+    def _call(self, turn: Turn, following: Next) -> Call:
+        """*following* with its payload checked. Raises InvalidSchedule."""
+        func, given = following.func, dict(following.given)
+        if func is None:
+            args, kwargs = turn.payload()
+            payload, options = self._split(given)
+            same = self.signature.bind(args, kwargs) | payload
+            return Call(self.path, self.complete_options({**options, "kwargs": same}))
+        found = importing.named(func) if isinstance(func, str) else func
+        if not isinstance(found, Task):
+            return Call(func, given)
+        payload, options = found._split(given)
+        path = func if isinstance(func, str) else found.path
+        return Call(path, found.complete_options({**options, "kwargs": payload}))
+
+
+@overload
+def task(func: Callable[P, R], /) -> Task[P, R]: ...
+
+
+@overload
+def task(**options: Any) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+
+def task(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """
+    Make a task of a function at a module's top level: its signature is the type of its payload.
+
+    *options* are those of ``client.schedule`` for each of its schedules; ``id`` may name parameters, as in
+    ``"reminder-{event_id}"``.
+
+    Raises:
+        InvalidTask: an option or a parameter cannot be as it is. NotImportable: a worker could not find it.
+    """
+    if func is not None:
+        return Task(func, options)
+    return lambda defined: Task(defined, options)
+
+
+def _path_of(func: Callable[..., Any]) -> str:
+    """The function path of *func*, which is being defined and cannot be looked up yet. Raises NotImportable."""
+    module, name = getattr(func, "__module__", None), getattr(func, "__qualname__", None)
+    if not inspect.isroutine(func) or not isinstance(module, str) or not isinstance(name, str):
+        raise NotImportable("task", func, "not a function", "give a function at a module's top level")
+    if not name.isidentifier():  # <lambda>, a function in a function, a method
+        problem = "a worker cannot import it by name"
+        raise NotImportable("task", f"{module}.{name}", problem, "define it at a module's top level")
+    return f"{module}.{name}"
+
+
+def _template(path: str, options: Mapping[str, Any], signature: Signature) -> Template | None:
+    text = options.get("id")
+    return None if text is None else Template(path, text, signature.parameters)
+
+
+def _check_options(path: str, options: Mapping[str, Any]) -> frozenset[str]:
+    """
+    Check a decorator's options as ``client.schedule`` will. Returns those of them that only a recurrence can have.
+
+    An urgency is checked when something is scheduled: which there are is the client's to say.
+    """
+    for name in _PAYLOAD:
+        if name in options:
+            raise InvalidTask(path, options[name], f"{name} is each call's own", "leave it out of the decorator")
+    checked = {name: value for name, value in options.items() if name not in ("id", "urgency")}
+    has_time = any(checked.get(name) is not None for name in TRIGGERS)
+    try:
+        Encoder().shared(define(_ANY, checked if has_time else {**checked, **_RARELY}, "task"))
+    except InvalidSchedule as error:
+        raise InvalidTask(path, error.value, f"{error.field}: {error.problem}", error.remedy) from error
+    return frozenset(name for name in _OF_A_TIME.intersection(checked) if _is_refused_once(name, checked))
+
+
+def _is_once(options: Mapping[str, Any]) -> bool:
+    return options.get("at") is not None or options.get("after") is not None
+
+
+def _is_refused_once(name: str, options: Mapping[str, Any]) -> bool:
+    """Whether a one-shot cannot have the option *name*, which is good in itself."""
+    if name in TRIGGERS:
+        return True
+    try:
+        define(_ANY, {name: options[name], "after": 0}, "task")
+    except InvalidSchedule:
+        return True
+    return False
