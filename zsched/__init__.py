@@ -1,10 +1,12 @@
 """zsched: a Redis-native scheduler that fires into RQ queues, exactly once, never early, nothing lost."""
 
 from zsched.client import Client
+from zsched.core.backfill import Backfill
 from zsched.core.model import Many, Schedule, Scheduled
 from zsched.core.runs import Run, RunStatus
 from zsched.current import CurrentRun, current_run
 from zsched.errors import (
+    ArchiveError,
     ConfigError,
     InvalidSchedule,
     InvalidTask,
@@ -27,6 +29,8 @@ from zsched.tasks.task import Task, task
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArchiveError",
+    "Backfill",
     "Client",
     "ConfigError",
     "CurrentRun",

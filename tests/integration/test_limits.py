@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -10,11 +11,15 @@ from pathlib import Path
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from tests.faults.ledger import doubles, entries, fired, queued
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
+from tests.integration.archive.ground import Scene
+from tests.integration.test_auditor import Auditing, Quiet, alarms, busy, put_back
 from zsched import Client
+from zsched.core.audit import GRACE_MS
 from zsched.core.clock import from_ms
 from zsched.core.model import Priority
 from zsched.embedded.guard import Guard
@@ -208,3 +213,94 @@ def test_what_is_held_back_is_told_listed_and_no_trouble(
     assert overview.oldest_due_ms is None
     assert [*(f"s{n:04}" for n in range(50)), "h0001", "h0002"] == listed
     daemons.stop(daemon)
+
+
+# -- the archive and the auditor ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(redis_client, redis_url, tmp_path, "default")
+    yield scene
+    scene.close()
+
+
+class Limited(Quiet):
+    """A storm over a queue with little room, of which there is sometimes more, or less."""
+
+    def __init__(self, scene: Scene, seed: int) -> None:
+        super().__init__(scene, seed)
+        self.weather = random.Random(seed)
+        self.limit(0.01)
+
+    def limit(self, per_second: float | None) -> None:
+        limits = {} if per_second is None else {"default": per_second}
+        self.scene.dispatch.limit(self.scene.term, limits)
+
+    def step(self) -> None:
+        """Do something, and sometimes let there be another limit before."""
+        if self.weather.random() < 0.05:
+            self.limit(self.weather.choice([0.01, 0.01, 1, None]))
+        super().step()
+
+    @property
+    def stands_aside(self) -> int:
+        """How many do."""
+        return sum(held.waiting for held in self.client.overview().held_back)
+
+
+def test_what_stands_aside_is_no_alarm_and_what_does_not_is_one(scene: Scene) -> None:
+    auditing = Auditing(scene)
+    scene.dispatch.limit(scene.term, {"email": 0.0001})
+    for n in range(3):
+        scene.client.schedule(FUNC, id=f"e{n}", after=1, queue="email")
+    scene.client.schedule(FUNC, id="other", after=20)
+    auditing.pass_time(2_000)
+    assert 1 == scene.tick().runs
+    auditing.pass_time(GRACE_MS + 10_000)
+    assert [] == auditing.run()
+    auditing.pass_time(GRACE_MS)
+
+    [told] = auditing.run()
+
+    assert ("occurrence_overdue", "other", 1) == (told["event"], told["schedule_id"], told["overdue"])
+    assert [] == put_back(scene)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_limit_makes_the_auditor_say_anything(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    auditing = Auditing(scene)
+    storm, aside = Limited(scene, seed), 0
+    busy(auditing, storm, monkeypatch)
+
+    with capture_logs() as told:
+        for _ in range(40):
+            for _ in range(4):
+                storm.step()
+            scene.follower.step()
+            auditing.steps(lambda: storm.step() if storm.random.random() < 0.3 else None)
+            aside += storm.stands_aside > 0
+
+    assert [] == [alarm for alarm in alarms(told) if alarm["event"] != "occurrence_overdue"]  # a storm fires late
+    assert [] == put_back(scene)
+    assert aside > 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_archive_knows_what_stands_aside_by_following_and_by_reading(scene: Scene, seed: int) -> None:
+    storm, aside = Limited(scene, seed), 0
+
+    for n in range(12):
+        for _ in range(15):
+            storm.step()
+        aside += storm.stands_aside > 0
+        if n % 3 == 2:
+            scene.dispatch.trim(scene.term, scene.log()[-1].position.id, 10_000)
+            scene.follow(f"archive-{n}.db")  # the log does not begin with its beginning: what Redis holds is read
+        while not scene.follower.step():
+            pass
+        assert scene.in_redis() == scene.in_archive()
+
+    assert aside > 3
+    due = [place for place, *_ in scene.in_redis().values() if place == "due"]
+    assert len(due) == len([one for one in scene.client.list() if one.state.value == "active"])

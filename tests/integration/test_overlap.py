@@ -88,13 +88,15 @@ def test_with_cancel_previous_the_last_one_wins(stage: Stage) -> None:
 
 def test_while_the_only_worker_is_busy_those_that_wait_are_withdrawn_but_for_the_last(stage: Stage) -> None:
     stage.workers(1)
-    stage.client.enqueue("overlap_tasks.work", args=("spans:other", 2.0), id="other")
+    other = stage.client.enqueue("overlap_tasks.work", args=("spans:other", 60.0)).run_id or ""
     stage.daemon()
     stage.schedule("r", "cancel_previous", every=0.3, seconds=0.01)
 
     eventually(lambda: len(stage.runs("r")) > 3)
     stage.client.pause("r")
     *earlier, last = stage.runs("r")
+    stage.pid(other)
+    stage.client.cancel_run(other)
     eventually(lambda: stage.status(last) == "finished")
 
     assert ([last], {"canceled"}) == ([span.run_id for span in stage.spans("r")], {*map(stage.status, earlier)})
@@ -108,28 +110,25 @@ def test_while_the_only_worker_is_busy_those_that_wait_are_withdrawn_but_for_the
 def test_the_next_one_begins_soon_after_rq_would_have_left_it_waiting(stage: Stage, what: str) -> None:
     stage.workers(2)
     leader = stage.daemon()
-    seconds, expires = (60.0, None) if what == "stopped" else (2.5, 2.2 if what == "expired" else None)
-    stage.schedule("r", "queue", every=1.0 if expires else 0.3, seconds=seconds, overlap_limit=5, expires_after=expires)
+    seconds, expires_after = 60.0 if what in ("stopped", "expired") else 2.0, 2.5 if what == "expired" else None
+    stage.schedule("r", "queue", every=0.3, seconds=seconds, overlap_limit=20, expires_after=expires_after)
     first, second, third = eventually(lambda: len(stage.runs("r")) >= 3 and stage.runs("r")[:3])
-    eventually(lambda: stage.status(first) == "started")
+    stage.pid(first)
 
-    if what == "stopped":
-        assert "stopping" == stage.client.cancel_run(first)
-    elif what == "cancelled":
+    if what == "cancelled":
         assert "cancelled" == stage.client.cancel_run(second)
     elif what == "deleted":
         Job.fetch(second, connection=stage.redis).delete()
-    else:
+    elif what == "expired":
         eventually(lambda: not stage.status(second))
-    if what != "expired":
-        stage.client.pause("r")
+    if what in ("stopped", "expired"):
+        assert "stopping" == stage.client.cancel_run(first)
     eventually(lambda: stage.status(first) != "started")
     over_s = stage.now_s()
     began = eventually(lambda: stage.spans("r")[1:])[0]
 
     assert began.began_s - over_s < SOON_S
-    if what != "expired":
-        assert (second if what == "stopped" else third) == began.run_id
+    assert {"stopped": second, "cancelled": third, "deleted": third}.get(what, began.run_id) == began.run_id
     assert leader.wait_for("run_released")["run_id"] == began.run_id
     [released] = stage.released("r")[:1]
     assert began.run_id == released.run_id

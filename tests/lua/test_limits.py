@@ -452,6 +452,21 @@ def test_a_restore_puts_it_back_into_its_lane_and_nowhere_else(late: Ground) -> 
     assert f"normal {due_ms}" == late.places()["b"]
 
 
+def test_new_rules_of_its_zone_leave_it_in_one_place(late: Ground) -> None:
+    due_ms, version, new_ms = late.places()["r"].split()[-1], late.schedule("r")["version"], now_ms(late) + HOUR_MS
+    row = ["r", version, due_ms, due_ms, new_ms, new_ms]
+
+    late.call("replan", row, tzdata="2026a", is_done=0, token=TOKEN, expected_server=SERVER)
+    late.call("cancel", id="b")
+
+    assert str(new_ms) == late.places()["r"].split()[-1]
+    assert new_ms == late.fire().next_ms
+    pass_on(late, HOUR_MS)
+    [row] = late.fire().recurring
+    late.advance((row, new_ms, new_ms + HOUR_MS))
+    assert {"r": f"normal {new_ms + HOUR_MS}"} == late.places()
+
+
 def test_what_left_meanwhile_is_noticed_and_forgotten(late: Ground) -> None:
     late.call("cancel", id="b")
     late.call("cancel", id="r")

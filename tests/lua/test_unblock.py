@@ -68,7 +68,7 @@ def test_one_that_waits_is_told_with_what_is_before_it(led: Ground, status: str)
     chain(led, QUEUE)
 
     worker = "" if status == "-" else "w"
-    assert ("0", [["r", QUEUE, status, worker, "deferred", "w"]]) == survey(led)
+    assert ("0", [["r", QUEUE, status, worker, "deferred", f"{A} {status}"]]) == survey(led)
 
 
 @pytest.mark.parametrize("status", OPEN)
@@ -85,7 +85,7 @@ def test_nobody_looks_at_those_that_wait_behind_the_first_one(led: Ground) -> No
     jobs(led, "stopped", "deferred", "deferred")
     chain(led, f"{QUEUE} {C}")
 
-    assert ["stopped", "w", "deferred", "w"] == survey(led)[1][0][2:]
+    assert ["stopped", "w", "deferred", f"{A} stopped"] == survey(led)[1][0][2:]
 
 
 @pytest.mark.parametrize("last", ["queued", "started"])

@@ -16,6 +16,7 @@ from zsched.cli.invocation import Invocation, connect, pass_invocation
 from zsched.cli.program import Subcommand
 from zsched.cli.puts import check_allowed
 from zsched.cli.tables import printable
+from zsched.cli.tasks import importing
 from zsched.cli.times import due_text
 from zsched.client import Client
 from zsched.client.keeper import Keeper
@@ -112,7 +113,10 @@ def _check(settings: Settings, client: Client, func: str | None, options: Mappin
     """What a file's entry defines. Raises InvalidSchedule."""
     callbacks = {name: _path(options.get(name)) for name in ("on_success", "on_failure")}
     check_allowed(settings, func, callbacks)
-    return Keeper(client).define(func or _ANY, options if func is None else options_for(func, options))
+    if func is not None:
+        with importing():
+            options = options_for(func, options)
+    return Keeper(client).define(func or _ANY, options)
 
 
 def _path(callback: object) -> str | None:

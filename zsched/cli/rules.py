@@ -56,6 +56,7 @@ def next_(invocation: Invocation, /, id: str | None, number: int, start: datetim
     rule = {name: value for name, value in given.items() if value is not None}
     if (id is not None) == any(name in rule for name in _RULES):
         raise click.UsageError("give either a schedule's ID or one of --cron, --rrule, --every")
+    found: list[tuple[datetime, datetime | None]]  # when it is due; its nominal time, if it has jitter
     if id is None:
         # A rule is computed here: the Redis of this client is never asked, and its settings don't matter.
         found = [(at, None) for at in Client.from_url("redis://localhost").preview(n=number, start=start, **rule)]

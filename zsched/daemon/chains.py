@@ -158,13 +158,15 @@ def _need(chain: Chain) -> Unblocking | None:
         return Unblocking(chain, ())
     if statuses[-1] != "deferred":  # nobody waits: what is over leaves
         return Unblocking(chain, statuses)
-    *ahead, waiting = chain.runs[: len(statuses)]
-    if any(status in _OPEN for status in statuses[:-1]):
+    before, _, status = chain.seen[-1].by.partition(" ")
+    if any(one in _OPEN for one in (*statuses[:-1], status)):
         return None
-    why = "nothing is known of a run before it"
-    if ahead:
-        why = f"{ahead[-1]} {_ENDS.get(statuses[-2], 'is over, and RQ did not say so')}"
-    return Unblocking(chain, statuses[:-1], waiting, why)
+    why = (
+        f"{before} {_ENDS.get(status, 'is over, and RQ did not say so')}"
+        if before
+        else "nobody knows what it waits for"
+    )
+    return Unblocking(chain, statuses[:-1], chain.runs[len(statuses) - 1], why)
 
 
 def _running(chain: Chain) -> list[tuple[str, Seen]]:
@@ -175,13 +177,13 @@ def _running(chain: Chain) -> list[tuple[str, Seen]]:
 def _workers(chain: Chain) -> set[str]:
     """Whom a run that waits has to wait for; empty when one before it is with no worker."""
     running = [one for _, one in _running(chain)]
-    return {one.worker for one in running} if all(one.status == "started" and one.worker for one in running) else set()
+    return {one.by for one in running} if all(one.status == "started" and one.by for one in running) else set()
 
 
 def _after_death(chain: Chain) -> Unblocking:
     """The next run of *chain* goes on, as the workers of those before it are dead."""
     run, seen = _running(chain)[-1]
-    worker = " ".join(seen.worker.split())[:_LONGEST_NAME]
+    worker = " ".join(seen.by.split())[:_LONGEST_NAME]
     *ahead, (status, _) = chain.seen
     assert status == "deferred"  # as _need saw
     return Unblocking(

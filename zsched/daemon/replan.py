@@ -63,7 +63,7 @@ class Replanner:
         self._before = ""  # the version by which all was planned
         self._ids: Iterator[list[str]] = iter(())
         self._moved = 0
-        self._next_ms, self._takes_ms = 0.0, 0.0  # monotonic: when a page may take of others' time; what one takes
+        self._next_ms, self._takes_ms = 0.0, 0.0  # monotonic: when a page may take of others' time; what the last took
         self._refusal: str | None = None
         self._noticed, self._look_ms = rules, clock.monotonic_ms() + _LOOK_MS
 
@@ -91,7 +91,7 @@ class Replanner:
             self._begin_again(str(error))
             return False
         ended_ms = self._clock.monotonic_ms()
-        self._refusal, self._takes_ms = None, max(self._takes_ms, ended_ms - began_ms)
+        self._refusal, self._takes_ms = None, ended_ms - began_ms
         self._next_ms = ended_ms + (_SHARE - 1) * (ended_ms - began_ms)
         return True
 

@@ -39,7 +39,9 @@ local NUMBERS = {  -- a worker dies of one that is none
   timeout = true, result_ttl = true, failure_ttl = true, retries_left = true, success_callback_timeout = true,
   failure_callback_timeout = true, stopped_callback_timeout = true,
 }
-local OF_RUN = {zs_uncertain = true, zs_note = true, zs_gone = true, zs_deadline = true}  -- those of ours that do not say what was asked for
+local OF_RUN = {  -- those of ours that do not say what was asked for
+  zs_uncertain = true, zs_note = true, zs_next = true, zs_gone = true, zs_deadline = true,
+}
 
 local texts = redis.pcall('HGETALL', 'rq:job:' .. run)
 if texts.err then

@@ -5,7 +5,7 @@
 --        count           chains to look at, about
 -- RETURNS  OK, cursor (0: that was all), then per chain that may need something, joined by \0: its schedule's id, its text,
 --          and of its first runs, of `queue` up to the first that is deferred, of `cancel_previous` of all: RQ's status or
---          - of one that is gone, and its worker
+--          - of one that is gone, and its worker; of the deferred one "<run> <status>" of the run that RQ has it wait for
 -- LOGS   nothing
 --
 -- Nothing is needed while the only runs that are open are the first of a `queue` and nobody waits for them, or the last
@@ -20,6 +20,11 @@ if redis.call('TYPE', chains_key).ok ~= 'hash' then
   return {'OK', '0'}
 end
 
+local function status_of(run)
+  local status = redis.pcall('HGET', 'rq:job:' .. run, 'status')
+  return type(status) == 'string' and status or '-'
+end
+
 -- Its answer, or nil when it needs nothing.
 local function look(id, chain)
   local mode, runs = string.match(chain, '^(%S+) (.*)$')
@@ -28,7 +33,7 @@ local function look(id, chain)
   end
   local told, open, over, waits = {id, chain}, 0, 0, false
   for run in string.gmatch(runs, '%S+') do
-    local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'worker_name')
+    local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'worker_name', 'dependency_id')
     if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
       return job  -- not allowed to look, say: that tells nothing of the job
     end
@@ -36,6 +41,7 @@ local function look(id, chain)
     told[#told + 1] = job[2] or ''
     if mode == 'queue' and job[1] == 'deferred' then
       waits = true
+      told[#told] = job[3] and job[3] .. ' ' .. status_of(job[3]) or ''
       break
     end
     open, over = open + (IS_OPEN[job[1]] and 1 or 0), over + (IS_OPEN[job[1]] and 0 or 1)

@@ -21,10 +21,13 @@ GONE: Final = "-"  # the status of a run whose job is not there
 
 
 class Seen(NamedTuple):
-    """What RQ says of a run: its status, and the name of the worker that began it, if one did."""
+    """
+    What RQ says of a run: its status, and the name of the worker that began it, if one did; of one that is deferred
+    "<run id> <status>" of the run that RQ has it wait for.
+    """
 
     status: str
-    worker: str
+    by: str
 
 
 class Chain(NamedTuple):
@@ -61,8 +64,8 @@ class Unblocking(NamedTuple):
 
     @property
     def name(self) -> tuple[str, str]:
-        """The same whatever comes to the end of the chain meanwhile."""
-        return self.chain.id, self.released or self.chain.told
+        """The same while it lasts: also when the first that waits expires, or another comes to the end of the chain."""
+        return self.chain.id, self.chain.told if self.released is None else ""
 
 
 class Chains:

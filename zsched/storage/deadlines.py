@@ -12,6 +12,7 @@ from typing import Final
 from zsched.core.log import text
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
+from zsched.storage.time import server_now_ms
 
 _PAGE: Final = 5000
 _PAGES: Final = 20  # in one look; what is more the tracker finds in its rounds
@@ -27,7 +28,7 @@ class Deadlines:
 
     def passed(self) -> list[str]:
         """Run ids whose deadlines have passed since the last look, those longest ago first; all at the first."""
-        key, now_ms = self._keys.deadlines(), self._now_ms()
+        key, now_ms = self._keys.deadlines(), server_now_ms(self._wire, self._keys)
         if self._told_ms >= 0:
             self._wire.execute("ZREMRANGEBYSCORE", key, "-inf", min(self._told_ms, now_ms - _KEPT_MS))
         found: list[bytes] = []
@@ -39,7 +40,3 @@ class Deadlines:
                 break
         self._told_ms = now_ms
         return [text(run_id) for run_id in found]
-
-    def _now_ms(self) -> int:
-        seconds, micros = self._wire.execute("TIME")
-        return int(seconds) * 1000 + int(micros) // 1000

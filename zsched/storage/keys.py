@@ -33,7 +33,8 @@ class Keys:
         return f"{self.prefix}lease"
 
     def meta(self) -> str:
-        """HASH: gen, epoch, seq, server, hold, doubt, serializer, tzdata (version), aside; offset_ms in tests only."""
+        """HASH: gen, epoch, seq, server, hold, doubt, serializer, tzdata (version), aside; in tests also
+        offset_ms, frozen_ms, frozen_by."""
         return f"{self.prefix}meta"
 
     def log(self) -> str:

@@ -61,7 +61,7 @@ class Lease:
         over whatever connection, is no obstacle.
 
         Raises:
-            RedisRefused: the namespace's clock is moved for tests (``meta.offset_ms``).
+            RedisRefused: the namespace's clock is moved for tests (``meta.offset_ms``, ``frozen_ms``).
         """
         if self._has_tried:  # ask again: REPLICAOF changes the history under an open connection
             self._server = Server.of(self._wire)
@@ -79,7 +79,7 @@ class Lease:
             return Busy(int(reply[2]), int(reply[1]), started_ms)
         if reply[0] == "OFFSET":
             raise RedisRefused(
-                "the namespace's clock is moved for tests (meta.offset_ms); a daemon does not lead there"
+                "the namespace's clock is moved for tests (meta.offset_ms or frozen_ms); a daemon does not lead there"
             )
         token, epoch, now_ms, hold_ms = reply
         trusted_until_ms = started_ms + self._lease_ms

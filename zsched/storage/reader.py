@@ -24,6 +24,7 @@ from zsched.storage.limits import HeldBack, asides, held_back
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import Record
+from zsched.storage.time import server_now_ms
 
 _PAGE = 200  # schedules read by one script
 _LOG_PAGE, _LOG_PAGES = 200, 10  # entries of the log that `has_fired` looks at: pages, newest first
@@ -93,12 +94,8 @@ class Reader:
         self._scripts = Scripts(link, keys)
 
     def now_ms(self) -> int:
-        """The server's time, as scripts see it: a test may have moved or stopped it (lua/lib/meta.lua)."""
-        seconds, micros = self._link.execute("TIME")
-        offset_ms, frozen_ms = self._link.execute("HMGET", self._keys.meta(), "offset_ms", "frozen_ms")
-        if frozen_ms:
-            return int(frozen_ms)
-        return int(seconds) * 1000 + int(micros) // 1000 + int(offset_ms or 0)
+        """The server's time, as scripts see it."""
+        return server_now_ms(self._link, self._keys)
 
     def find(self, id: str) -> Found | None:
         """One schedule, or None."""

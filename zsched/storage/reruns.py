@@ -21,6 +21,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.questions import Questions
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import KEEP_OP_MS
+from zsched.storage.time import server_now_ms
 
 MOST_WAITING: Final = 50_000  # in a queue, to take one out of its middle: 1 ms of Redis; 2 million take 46 (measured)
 _LOOKS: Final = 60  # at a run on its way to a worker or back to its queue, before the caller is told
@@ -128,8 +129,8 @@ class Reruns:
     def _cancel(self, run_id: str, parts: RunId, op: str) -> tuple[str, str]:
         [job] = self._jobs.look([run_id])
         run = Run(run_id, RunStatus.QUEUED) if job is None else as_seen(Run(run_id, RunStatus.QUEUED), job)
-        seconds, micros = self._link.execute("TIME")
-        cancelled = replace(run, status=RunStatus.CANCELLED, ended_ms=int(seconds) * 1000 + int(micros) // 1000)
+        now_ms = server_now_ms(self._link, self._keys)
+        cancelled = replace(run, status=RunStatus.CANCELLED, ended_ms=now_ms)
         word, _, detail = self._scripts.call(
             "cancel_run",
             id=parts.schedule_id,

@@ -94,7 +94,12 @@ class Task(Typed, Generic[P, R]):
         return client.enqueue(self, kwargs=payload, **options)
 
     def row(self, /, **given: Any) -> dict[str, Any]:
-        """A row for ``client.schedule_many``, which checks it."""
+        """
+        A row for ``client.schedule_many``, which checks its values.
+
+        Raises:
+            InvalidSchedule: a name is a parameter's but for a slip: wrong in every row, so told before the first.
+        """
         payload, options = self._split(given)
         return {"func": self, "kwargs": payload, **options}
 

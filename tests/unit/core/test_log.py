@@ -77,7 +77,8 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
     "fire": (
         entry(
             "fire", "runs", f"a-{DUE_MS} b-1-{DUE_MS}-nshop", "uncertain", f"a-{DUE_MS}", "skipped", f"c-{DUE_MS}",
-            "expired", f"x-{DUE_MS}", "cancelled", f"d-{DUE_MS}=canceled", "quarantined", f"e low {DUE_MS} its hash is gone\nf high 5 why not",
+            "expired", f"x-{DUE_MS}", "cancelled", f"d-{DUE_MS}=canceled",
+            "quarantined", f"e low {DUE_MS} its hash is gone\nf high 5 why not",
         ),
         [
             change("a", What.FIRED, run_id=f"a-{DUE_MS}", nominal_ms=DUE_MS, why="uncertain"),

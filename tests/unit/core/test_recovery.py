@@ -118,7 +118,8 @@ def test_every_kind_is_in_the_tables() -> None:
     assert KINDS == {name.partition(" ")[0] for name in TOUCHED} | {"restore"}
 
 
-BROKEN = [entry("conjure"), entry("put", "lane", "low"), entry("pause"), entry("run_now", "id", "r"), entry("backfill", "runs", "r"),
+BROKEN = [entry("conjure"), entry("put", "lane", "low"), entry("pause"), entry("run_now", "id", "r"),
+          entry("backfill", "runs", "r"),
           entry("advance", "moves", "r fired"), entry("end", "rows", "r"),
           entry("again", "rows", "r two w"), entry("quarantine", "rows", "x"),
           entry("cancel", "id", "a"), entry("enqueue"), entry("replan", "rows", "r 5 6"),

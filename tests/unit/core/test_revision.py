@@ -20,7 +20,8 @@ RULE = TriggerSpec(
 )
 ONCE = Schedule(
     id="a", state=ScheduleState.ACTIVE, kind="once", func="app.task", queue="sms", priority=Priority.HIGH,
-    next_ms=to_ms(AT), nominal_ms=to_ms(AT), tz="Asia/Seoul", at_front=True, on_uncertain=OnUncertain.SKIP, description="app.task",
+    next_ms=to_ms(AT), nominal_ms=to_ms(AT), tz="Asia/Seoul", at_front=True, on_uncertain=OnUncertain.SKIP,
+    description="app.task",
     on_lost=OnLost.FAIL,
     tags=("x",), created_by="me", managed_by="file",
 )  # fmt: skip

@@ -120,5 +120,5 @@ def test_an_update_to_an_urgency_changes_what_that_names(
 
 
 def test_an_update_to_an_unknown_urgency_is_refused() -> None:
-    with pytest.raises(InvalidSchedule, match="^urgency="):
+    with pytest.raises(InvalidSchedule, match=r"^urgency="):
         revise(ONCE, {"queue": "default"}, b"stored", {"urgency": "soon"})

@@ -1,0 +1,258 @@
+"""What a leader does about chains of runs, step by step, and what it costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+import redis
+
+from tests.faults.leader import KEYS, Leader
+from tests.faults.threads import know
+from zsched.core.clock import ManualClock
+from zsched.daemon.chains import USUAL, ChainKeeper
+from zsched.errors import ServerChanged, Stale
+from zsched.storage.connection import Link
+
+pytestmark = pytest.mark.redis
+A, B, C = (f"r-{1_767_225_600_000 + n}" for n in range(3))
+AT_ONCE = 250  # chains to which something happened at the same time
+
+
+class Keeping:
+    """A leader that looks after its chains when it is told to, by a clock that moves when it is told to."""
+
+    def __init__(self, url: str, client: redis.Redis) -> None:
+        self.leader, self.redis, self.clock = Leader(url), client, ManualClock()
+        self._link = Link.from_url(url, 5)
+        self._wire = self._link.open()
+        self.keeper = ChainKeeper(KEYS, self.clock).over(self._wire)
+
+    def close(self) -> None:
+        self.leader.close()
+        self._wire.close()
+        self._link.pool.disconnect()
+
+    def look(self, *after_ms: float) -> None:
+        """A round after each of these times."""
+        for ms in after_ms:
+            self.clock.advance(ms)
+            while self.keeper.step(self.leader.term):
+                pass
+
+    def job(self, run_id: str, status: str | None, before: str = "", worker: str = "w") -> None:
+        """RQ's job *run_id*, which waits for that *before* it; None: it is gone."""
+        self.redis.delete(KEYS.job(run_id))
+        if status is not None:
+            fields = {"status": status, "origin": "default", "worker_name": worker, "dependency_id": before}
+            self.redis.hset(KEYS.job(run_id), mapping={name: value for name, value in fields.items() if value})
+        if status == "deferred":
+            self.redis.zadd("rq:deferred:default", {run_id: 1})
+
+    def chain(self, text: str, id: str = "r") -> None:
+        self.redis.hset(KEYS.chains(), id, text)
+
+    @property
+    def chains(self) -> dict[str, str]:
+        return {id.decode(): text.decode() for id, text in self.redis.hgetall(KEYS.chains()).items()}
+
+    @property
+    def queue(self) -> list[str]:
+        return [run_id.decode() for run_id in self.redis.lrange("rq:queue:default", 0, -1)]
+
+
+@pytest.fixture
+def keeping(redis_url: str, redis_client: redis.Redis) -> Iterator[Keeping]:
+    know(redis_client)
+    with closing(Keeping(redis_url, redis_client)) as keeping:
+        yield keeping
+
+
+@pytest.mark.parametrize("status", ["finished", "failed", "stopped", "canceled", None])
+def test_rq_comes_first_and_what_it_leaves_is_released(keeping: Keeping, status: str | None) -> None:
+    keeping.job(A, status)
+    keeping.job(B, "deferred", A)
+    keeping.chain(f"queue {A} {B}")
+
+    keeping.look(0, 500, 500, 400)
+    assert [] == keeping.queue
+
+    keeping.look(100)
+    assert ([B], {"r": f"queue {B}"}) == (keeping.queue, keeping.chains)
+
+
+def test_a_chain_that_is_well_in_between_is_looked_at_anew(keeping: Keeping) -> None:
+    keeping.job(A, "failed")
+    keeping.job(B, "deferred", A)
+    keeping.chain(f"queue {A} {B}")
+
+    keeping.look(0, 1000)
+    keeping.job(A, "queued")  # somebody requeued it
+    keeping.look(500)
+    keeping.job(A, "failed")
+    keeping.look(500, 1000)
+
+    assert [] == keeping.queue
+
+
+def test_those_that_come_meanwhile_or_expire_make_nobody_wait_for_longer(keeping: Keeping) -> None:
+    keeping.job(A, "stopped")
+    keeping.job(B, "deferred", A)
+    keeping.chain(f"queue {A} {B}")
+    keeping.look(0, 1000)
+
+    keeping.job(B, None)
+    keeping.job(C, "deferred", B)
+    keeping.chain(f"queue {B} {C}")
+    keeping.look(500)
+
+    assert ([C], {"r": f"queue {C}"}) == (keeping.queue, keeping.chains)
+
+
+def test_one_that_rq_has_wait_for_a_run_that_is_open_is_left_to_rq(keeping: Keeping) -> None:
+    keeping.job(A, "started")
+    keeping.job(B, "deferred", A)
+    keeping.chain(f"queue {B}")
+
+    keeping.look(0, 1500, 1500)
+
+    assert [] == keeping.queue
+
+
+def hear(keeping: Keeping, worker: str) -> redis.client.PubSub:
+    """A connection that listens as that of *worker*."""
+    listener = keeping.redis.pubsub()
+    listener.subscribe(f"rq:pubsub:{worker}")
+    listener.get_message(timeout=5)
+    return listener
+
+
+def test_when_nobody_listens_for_a_worker_for_three_seconds_the_next_run_need_not_wait(keeping: Keeping) -> None:
+    keeping.job(A, "started")
+    keeping.job(B, "deferred", A)
+    keeping.chain(f"queue {A} {B}")
+    with hear(keeping, "w"):
+        keeping.look(0, 10_000, 10_000)
+        assert [] == keeping.queue
+
+    keeping.look(500, 1000, 1000, 900)
+    assert [] == keeping.queue
+
+    keeping.look(100)
+    assert ([B], {"r": f"queue {B}"}) == (keeping.queue, keeping.chains)
+    assert b"started" == keeping.redis.hget(KEYS.job(A), "status")  # daemon/lost finds it, and says what became of it
+
+
+def test_a_worker_that_listens_again_lives(keeping: Keeping) -> None:
+    keeping.job(A, "started")
+    keeping.job(B, "deferred", A)
+    keeping.chain(f"queue {A} {B}")
+    keeping.look(10_000, 2000)
+
+    with hear(keeping, "w"):
+        keeping.look(500)
+    keeping.look(500, 2000)
+
+    assert [] == keeping.queue
+
+
+def test_over_a_young_connection_nobody_is_taken_for_dead(keeping: Keeping) -> None:
+    """Redis may have been restarted, and workers take a while to come back."""
+    keeping.job(A, "started")
+    keeping.job(B, "deferred", A)
+    keeping.chain(f"queue {A} {B}")
+
+    keeping.look(0, 5000, 4900)
+    assert [] == keeping.queue
+
+    keeping.look(100)
+    assert [B] == keeping.queue
+
+
+@pytest.mark.parametrize("other", ["alive", "queued", "of nobody"])
+def test_as_long_as_one_before_it_may_go_on_it_waits(keeping: Keeping, other: str) -> None:
+    keeping.job(A, "started")
+    keeping.job(B, *{"alive": ("started", "", "v"), "queued": ("queued",), "of nobody": ("started", "", "")}[other])
+    keeping.job(C, "deferred", B)
+    keeping.chain(f"queue {A} {B} {C}")
+
+    with hear(keeping, "v"):
+        keeping.look(10_000, 2000, 2000)
+
+    assert [] == keeping.queue
+
+
+def test_what_is_over_leaves_and_an_empty_chain_goes(keeping: Keeping) -> None:
+    keeping.job(A, "finished")
+    keeping.job(B, "started")
+    keeping.chain(f"queue {A} {B}")
+    keeping.chain(f"queue {A}", "s")
+    keeping.chain(f"cancel_previous {A}", "t")
+
+    keeping.look(0, 1500)
+
+    assert {"r": f"queue {B}"} == keeping.chains
+
+
+def test_of_cancel_previous_what_waits_is_withdrawn_at_once(keeping: Keeping) -> None:
+    keeping.job(A, "queued")
+    keeping.redis.rpush("rq:queue:default", A, B)
+    keeping.job(B, "queued")
+    keeping.chain(f"cancel_previous {A} {B}")
+
+    keeping.look(0)
+
+    assert ([B], {"r": f"cancel_previous {B}"}) == (keeping.queue, keeping.chains)
+    assert b"canceled" == keeping.redis.hget(KEYS.job(A), "status")
+
+
+def test_a_term_that_is_over_ends_it(keeping: Keeping) -> None:
+    keeping.job(A, "stopped")
+    keeping.job(B, "deferred", A)
+    keeping.chain(f"queue {A} {B}")
+    keeping.look(0)
+
+    keeping.redis.delete(KEYS.lease())
+    with pytest.raises(Stale):
+        keeping.look(1500)
+    keeping.redis.set(KEYS.lease(), keeping.leader.term.token)
+    keeping.redis.hset(KEYS.meta(), "server", "another")
+    with pytest.raises(ServerChanged):
+        keeping.look(0)
+    assert [] == keeping.queue
+
+
+def test_without_chains_a_step_asks_redis_once(keeping: Keeping) -> None:
+    keeping.look(0)
+    before = keeping.redis.info("stats")["total_commands_processed"]
+
+    keeping.look(500)
+
+    asked = keeping.redis.info("stats")["total_commands_processed"] - before
+    assert asked <= 4  # the script, its TYPE, and this INFO
+
+
+def test_ten_thousand_chains_take_a_second_at_most_and_all_are_looked_after(keeping: Keeping) -> None:
+    with keeping.redis.pipeline(transaction=False) as pipe:
+        for number in range(10_000):
+            runs = [f"s{number}-{1_767_225_600_000 + n}" for n in range(3)]
+            first = "stopped" if number < AT_ONCE else "queued"
+            for run_id, status, before in zip(runs, (first, "deferred", "deferred"), ("", *runs), strict=False):
+                fields = {"status": status, "origin": "default", "dependency_id": before}
+                pipe.hset(KEYS.job(run_id), mapping=fields)
+            pipe.hset(KEYS.chains(), f"s{number}", " ".join(("queue", *runs)))
+        pipe.execute()
+
+    began = time.perf_counter()
+    keeping.look(0)
+    took_s = time.perf_counter() - began
+    keeping.look(1500)
+
+    assert took_s < 1
+    assert AT_ONCE == len(keeping.queue) == len(set(keeping.queue))
+
+
+def test_the_usual_patience_is_longer_than_rq_needs() -> None:
+    assert (1500, 3000, 10_000) == (USUAL.settled_ms, USUAL.silent_ms, USUAL.wire_ms)
