@@ -2,8 +2,8 @@
 Runs that take longer than their interval, with a real daemon and real ``rq worker`` processes: what ran when, as the
 runs themselves wrote it down.
 
-``python -m tests.faults.overlap [seconds]`` is the long form: a run of 5 s each second for a minute, 4 workers, under
-each policy, and a table of figures.
+``python -m tests.faults.overlap`` is the long form: a run of 5 s each second for a minute, 4 workers, under each
+policy, and a table of figures.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from zsched.storage.log import Log
 KEYS = Keys("default")
 STEADY = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000"}  # no other term, however busy the machine is
 _OPEN = ("queued", "started", "deferred", "scheduled")
+MODES = ("skip", "queue", "allow", "cancel_previous")
 LIMIT = 3  # runs that wait, with overlap="queue"
 TASKS = """
 import os, time, redis
@@ -43,24 +44,31 @@ from rq import get_current_job
 
 client = redis.Redis.from_url(os.environ["TASKS_REDIS"])
 
-def write(name, what):
+def now():
     seconds, micros = client.time()
-    client.rpush(name, f"{what} {get_current_job().id} {seconds}.{micros:06}")
+    return f"{seconds}.{micros:06}"
 
 def work(name, seconds):
-    client.set("pid:" + get_current_job().id, os.getpid())
-    write(name, "began")
-    time.sleep(seconds)
-    write(name, "ended")
+    run_id, until = get_current_job().id, time.monotonic() + seconds
+    client.set("pid:" + run_id, os.getpid())
+    client.rpush(name, f"began {run_id} {now()}")
+    while (left := until - time.monotonic()) > 0:
+        client.hset("alive", run_id, now())
+        time.sleep(min(left, 0.02))
+    client.rpush(name, f"ended {run_id} {now()}")
 """
 
 
 @dataclass
 class Span:
-    """When a run was running, in seconds of the server; ``ended_s`` is None of one that did not come to its end."""
+    """
+    When a run was running, in seconds of the server; ``ended_s`` is None of one that did not come to its end, and
+    ``alive_s`` when it said last that it runs, which it does every 20 ms.
+    """
 
     run_id: str
     began_s: float
+    alive_s: float
     ended_s: float | None = None
 
 
@@ -87,7 +95,7 @@ class Stage:
     def worker(self, name: str, *options: str) -> subprocess.Popen[bytes]:
         """A worker of the queue default."""
         command = [sys.executable, "-m", "rq.cli", "worker", "--url", self._url, "--name", name, *options, "default"]
-        env = os.environ | {"PYTHONPATH": str(self._folder), "TASKS_REDIS": self._url}
+        env = os.environ | {"PYTHONPATH": _first_on_path(self._folder), "TASKS_REDIS": self._url}
         with (self._folder / "worker.log").open("ab") as log:
             return self._guard.spawn(command, cwd=self._folder, env=env, stdout=log, stderr=subprocess.STDOUT)
 
@@ -109,10 +117,11 @@ class Stage:
     def spans(self, id: str) -> list[Span]:
         """The runs of *id* in the order in which they began; one that was run twice is there twice."""
         spans: list[Span] = []
+        alive = {run_id.decode(): float(at_s) for run_id, at_s in self.redis.hgetall("alive").items()}
         for line in self.redis.lrange(f"spans:{id}", 0, -1):
             what, run_id, at_s = line.decode().split(" ")
             if what == "began":
-                spans.append(Span(run_id, float(at_s)))
+                spans.append(Span(run_id, float(at_s), alive.get(run_id, float(at_s))))
             else:
                 next(span for span in reversed(spans) if span.run_id == run_id).ended_s = float(at_s)
         return spans
@@ -149,6 +158,10 @@ class Stage:
         return int(self.redis.zcard("rq:deferred:default"))
 
 
+def _first_on_path(folder: Path) -> str:
+    return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+
+
 @dataclass(frozen=True)
 class Figures:
     """What *seconds* of a policy gave. ``gap_s``: the longest time between two runs, of those that ran in a row."""
@@ -166,8 +179,8 @@ class Figures:
 
 
 def peak(spans: Sequence[Span]) -> int:
-    """How many ran at once, at most; of one that did not come to its end it is known that it began."""
-    steps = [(span.began_s, 1) for span in spans] + [(span.ended_s or span.began_s, -1) for span in spans]
+    """How many ran at once, at most."""
+    steps = [(span.began_s, 1) for span in spans] + [(span.ended_s or span.alive_s, -1) for span in spans]
     now = most = 0
     for _, step in sorted(steps):
         now += step
@@ -191,7 +204,7 @@ def play(stage: Stage, mode: str, every: float, seconds: float, duration_s: floa
     open_s = seconds * (LIMIT + 3) + 20
     eventually(lambda: all(stage.status(run) not in _OPEN for run in stage.runs(mode)), open_s)
     moves, spans = stage.moves(mode), stage.spans(mode)
-    gaps = [after.began_s - (before.ended_s or after.began_s) for before, after in pairwise(spans)]
+    gaps = [after.began_s - (before.ended_s or before.alive_s) for before, after in pairwise(spans)]
     return Figures(
         mode,
         sum(move.word == "fired" for move in moves),
@@ -218,13 +231,16 @@ def stage_of_its_own() -> Iterator[Stage]:
         stage.close()
 
 
-def main(duration_s: float) -> None:
-    """Play all four for *duration_s* each, and print what came of it."""
-    click.echo(f"a run of 5 s each second for {duration_s:g} s, 4 workers; overlap_limit={LIMIT}")
+@click.command()
+@click.option("--seconds", default=60.0, show_default=True, help="How long each schedule is active.")
+@click.option("--only", multiple=True, type=click.Choice(MODES), help="This policy; repeatable.")
+def main(seconds: float, only: tuple[str, ...]) -> None:
+    """A run of 5 s each second, 4 workers, under each policy: a table of figures."""
+    click.echo(f"a run of 5 s each second for {seconds:g} s, 4 workers; overlap_limit={LIMIT}")
     click.echo("policy           fired deferred skipped  began finished  peak  waiting  gap s  last finished")
-    for mode in ("skip", "queue", "allow", "cancel_previous"):
+    for mode in only or MODES:
         with stage_of_its_own() as stage:
-            told = play(stage, mode, 1, 5, duration_s)
+            told = play(stage, mode, 1, 5, seconds)
         click.echo(
             f"{told.mode:<16} {told.fired:>5} {told.deferred:>8} {told.skipped:>7} {told.began:>6} {told.finished:>8}"
             f" {told.peak:>5} {told.most_waiting:>8} {told.gap_s:>6.2f}  {told.is_last_finished}"
@@ -232,4 +248,4 @@ def main(duration_s: float) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60)
+    main()

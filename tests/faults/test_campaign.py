@@ -83,9 +83,9 @@ def rule(seq: int) -> Entry:
     return entry(seq, "put_recurring", "id", "r", "due", str(DUE_MS), "schedule", "4", *pairs, "template", "0")
 
 
-def advance(seq: int, nominal_ms: int, next_ms: int, passed: str = "- - 0") -> Entry:
+def advance(seq: int, nominal_ms: int, next_ms: int, passed: str = "-") -> Entry:
     row = f"r fired {nominal_ms} {next_ms} {next_ms} {passed} -"
-    return entry(seq, "advance", "rows", row, t_us=nominal_ms * 1000 + 500 if nominal_ms >= DUE_MS else DUE_US)
+    return entry(seq, "advance", "moves", row, t_us=nominal_ms * 1000 + 500 if nominal_ms >= DUE_MS else DUE_US)
 
 
 ASKED = Call("put", "a", DUE_US - S + 1500, DUE_US - S + 2500, run_id=f"a-{DUE_MS}", due_ms=DUE_MS)
@@ -190,7 +190,7 @@ FINE: dict[str, Callable[[], Witnesses]] = {
         [
             *RULE,
             advance(3, DUE_MS, DUE_MS + 1000),
-            advance(4, DUE_MS + 3000, DUE_MS + 4000, f"{DUE_MS + 1000} {DUE_MS + 2000} 2"),
+            advance(4, DUE_MS + 3000, DUE_MS + 4000, f"coalesced:{DUE_MS + 1000}:{DUE_MS + 2000}:2"),
         ],
         receipts=[],
         calls=[],

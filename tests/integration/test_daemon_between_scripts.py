@@ -16,7 +16,7 @@ from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.core.policy import USUAL, Plan
 from zsched.errors import Stale
-from zsched.storage.dispatch import DueRecurring, PlannedRun
+from zsched.storage.dispatch import DueRecurring, PlannedRun, told
 from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.redis
@@ -170,8 +170,9 @@ def test_a_plan_for_a_schedule_that_ended_takes_it_out(
     due_ms, _ = due_at(client, redis_client)
     due, _ = fire_when_due(leader)
 
-    last = PlannedRun(due[0], Plan(due_ms, due_ms, (), None, None), USUAL)
-    assert ["fired"] == leader.dispatch.advance(leader.term, ALWAYS, HOUR_MS, [last])
+    last = Plan(due_ms, due_ms, (), None, None)
+    planned = PlannedRun(due[0], last, told(last, USUAL))
+    assert ["fired"] == leader.dispatch.advance(leader.term, ALWAYS, HOUR_MS, [planned])
     assert "ended" == client.get("tick").state.value
     assert 0 == redis_client.zcard(LANE)
 

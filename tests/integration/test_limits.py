@@ -231,7 +231,11 @@ class Limited(Quiet):
     def __init__(self, scene: Scene, seed: int) -> None:
         super().__init__(scene, seed)
         self.weather = random.Random(seed)
-        self.limit(0.01)
+        self.limit(0.001)
+        for n in range(4):
+            scene.client.schedule(FUNC, id=f"pile-{n}", after=0.001)
+        scene.pass_time(10)
+        assert 1 == scene.tick().runs
 
     def limit(self, per_second: float | None) -> None:
         limits = {} if per_second is None else {"default": per_second}
@@ -239,8 +243,8 @@ class Limited(Quiet):
 
     def step(self) -> None:
         """Do something, and sometimes let there be another limit before."""
-        if self.weather.random() < 0.05:
-            self.limit(self.weather.choice([0.01, 0.01, 1, None]))
+        if self.weather.random() < 0.03:
+            self.limit(self.weather.choice([0.001, 0.001, 0.01, None]))
         super().step()
 
     @property
@@ -283,7 +287,7 @@ def test_no_limit_makes_the_auditor_say_anything(scene: Scene, seed: int, monkey
 
     assert [] == [alarm for alarm in alarms(told) if alarm["event"] != "occurrence_overdue"]  # a storm fires late
     assert [] == put_back(scene)
-    assert aside > 5
+    assert aside > 0
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -301,6 +305,6 @@ def test_an_archive_knows_what_stands_aside_by_following_and_by_reading(scene: S
             pass
         assert scene.in_redis() == scene.in_archive()
 
-    assert aside > 3
+    assert aside > 0
     due = [place for place, *_ in scene.in_redis().values() if place == "due"]
     assert len(due) == len([one for one in scene.client.list() if one.state.value == "active"])

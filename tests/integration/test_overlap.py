@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import redis
 from rq.job import Job
 
 from tests.faults import overlap
-from tests.faults.overlap import LIMIT, Stage, play
+from tests.faults.overlap import KEYS, LIMIT, Stage, play
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
 from zsched.config import ArchiveSettings
@@ -26,6 +27,7 @@ from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.redis
 SOON_S = 5.0  # within which the next one begins
+long = pytest.mark.skipif(os.environ.get("ZSCHED_TEST_LONG") != "1", reason="set ZSCHED_TEST_LONG=1: six minutes")
 
 
 @pytest.fixture
@@ -142,26 +144,38 @@ def test_the_next_one_begins_soon_after_rq_would_have_left_it_waiting(stage: Sta
 def test_the_next_one_begins_soon_after_the_worker_was_killed(
     stage: Stage, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection of any age may tell: the long form has one that is old."""
-    hasty = partial(ChainKeeper, patience=Patience(wire_ms=0.0))
-    monkeypatch.setattr(daemon, "ChainKeeper", hasty)
+    """A connection of any age may tell here."""
+    monkeypatch.setattr(daemon, "ChainKeeper", partial(ChainKeeper, patience=Patience(wire_ms=0.0)))
     workers = stage.workers(2)
     with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own()), lease_ms=60_000, renew_ms=20_000):
-        stage.schedule("r", "queue", every=0.3, seconds=60.0, overlap_limit=2)
-        first, second = eventually(lambda: len(stage.runs("r")) >= 2 and stage.runs("r")[:2])
-        pid = stage.pid(first)
-        mine = stage.redis.hget(f"rq:job:{first}", "worker_name").decode()
+        goes_on_after_a_kill(stage, workers)
 
-        killed_s = stage.now_s()
-        workers[int(mine[1:])].kill()  # the worker first: it would notice that its work horse died
-        os.kill(pid, signal.SIGKILL)
-        began = eventually(lambda: stage.spans("r")[1:])[0]
 
-        assert (second, "started") == (began.run_id, stage.status(first))
-        assert 2.5 < began.began_s - killed_s < SOON_S
-        [released] = stage.released("r")
-        assert (second, f"the worker {mine} of {first} died") == (released.run_id, released.why)
-        os.kill(stage.pid(second), signal.SIGKILL)
+@long
+def test_so_it_does_with_a_daemon_that_is_as_old_as_it_has_to_be(stage: Stage) -> None:
+    workers = stage.workers(2)
+    stage.daemon()
+    old_s = stage.now_s() + 11
+    eventually(lambda: stage.now_s() > old_s)
+
+    goes_on_after_a_kill(stage, workers)
+
+
+def goes_on_after_a_kill(stage: Stage, workers: Sequence[subprocess.Popen[bytes]]) -> None:
+    """The worker of a run is killed with its work horse: the next run begins soon, on another one."""
+    stage.schedule("r", "queue", every=0.3, seconds=60.0, overlap_limit=2)
+    first, second = eventually(lambda: len(stage.runs("r")) >= 2 and stage.runs("r")[:2])
+    horse, [worker] = stage.pid(first), stage.redis.hmget(KEYS.job(first), "worker_name")
+
+    killed_s = stage.now_s()
+    workers[int(worker[1:])].kill()  # the worker first: it would notice that its work horse died
+    os.kill(horse, signal.SIGKILL)
+    began = eventually(lambda: stage.spans("r")[1:])[0]
+
+    assert (second, "started") == (began.run_id, stage.status(first))
+    assert 2.5 < began.began_s - killed_s < SOON_S
+    [released] = stage.released("r")
+    assert (second, f"the worker {worker.decode()} of {first} died") == (released.run_id, released.why)
 
 
 def test_who_listens_tells_which_worker_is_there(stage: Stage) -> None:
@@ -200,8 +214,8 @@ def test_a_simple_worker_that_is_told_to_stop_a_run_goes_on_and_still_listens(st
     eventually(lambda: stage.listeners("w") == 0)
 
 
-@pytest.mark.skipif(os.environ.get("ZSCHED_TEST_LONG") != "1", reason="set ZSCHED_TEST_LONG=1: it takes six minutes")
-@pytest.mark.parametrize("mode", ["skip", "queue", "allow", "cancel_previous"])
+@long
+@pytest.mark.parametrize("mode", overlap.MODES)
 def test_a_minute_of_runs_that_take_five_intervals(mode: str) -> None:
     with overlap.stage_of_its_own() as stage:
         told = play(stage, mode, every=1, seconds=5, duration_s=60)

@@ -113,7 +113,7 @@ class Bench:
 
 
 def _runs(fields: dict[bytes, bytes]) -> list[str]:
-    rows = [row.split() for row in fields.get(b"rows", b"").decode().splitlines()]
+    rows = [row.split() for row in fields.get(b"moves", b"").decode().splitlines()]
     return fields.get(b"runs", b"").decode().split() + [
         Keys("default").run_id(id, nominal) for id, word, nominal, *_ in rows if word in ("fired", "uncertain")
     ]

@@ -125,6 +125,26 @@ def test_nothing_is_done_while_the_archive_does_not_follow(
         eventually(chore.is_done_again())
 
 
+def test_a_chore_that_needs_no_archive_is_done_without(
+    redis_url: str, chore: Chore, archiver: Archiver, term: Term, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_HEALTH_MS", 10.0)
+    needing, archiver.is_healthy = Chore(), False
+    link = Link.from_url(redis_url, 5)
+    warden = Warden(link, archiver, SystemClock(), [needing.over], without_archive=[chore.over])  # type: ignore[arg-type]
+    warden.start()
+    with warden.serving(term):
+        eventually(chore.is_done_again())
+        eventually(chore.is_done_again())
+        assert [] == needing.done
+
+        archiver.is_healthy = True
+        eventually(needing.is_done_again())
+        eventually(chore.is_done_again())
+    warden.stop()
+    warden._thread.join(5)
+
+
 def test_nothing_is_done_on_another_server_than_that_of_the_term(warden: Warden, chore: Chore, term: Term) -> None:
     with warden.serving(replace(term, server_id="of a master that this replica was promoted after")):
         assert rests(chore)

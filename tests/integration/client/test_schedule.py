@@ -212,7 +212,7 @@ def test_one_kind_replaces_the_other_under_one_id(client: Client, soon: datetime
         ("timeout", {"after": 5, "timeout": "soon"}), ("timeout", {"every": 5, "timeout": "soon"}),
         ("args", {"after": 5, "args": (lambda: None,)}), ("args", {"every": 5, "args": "text"}),
         ("meta", {"after": 5, "meta": 5}), ("retry", {"after": 5, "retry": 0}), ("eta", {"eta": 5}),
-        ("jitter", {"every": 5, "jitter": 1}), ("ends", {"every": 60, "ends": datetime(2020, 1, 1, tzinfo=UTC)}),
+        ("jitter", {"every": 5, "jitter": 6}), ("ends", {"every": 60, "ends": datetime(2020, 1, 1, tzinfo=UTC)}),
         ("on_success", {"after": 5, "on_success": lambda: None}), ("result_ttl", {"every": 5, "result_ttl": "1h"}),
         ("rrule", {"rrule": "FREQ=DAILY;UNTIL=20200101T000000Z"}), ("args", {"after": 5, "args": ("x" * 600_000, )}),
     ],

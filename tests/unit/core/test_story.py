@@ -369,6 +369,16 @@ def test_a_run_whose_worker_died_is_told_to_be_pushed_again() -> None:
     assert "it is not scheduled any more: it fired; that its run ended is not recorded yet" == told.now
 
 
+def test_a_run_that_a_leader_released_is_told_with_the_reason_and_leaves_the_schedule_where_it_was() -> None:
+    released = change(What.RELEASED, run_id=RUN, why=f"a-{DUE_MS - 5} was stopped")
+
+    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), released)
+
+    line = f"run {RUN} waits no more for those before it, and is in its queue: a-{DUE_MS - 5} was stopped"
+    assert line == told.lines[-1][1]
+    assert told.now.startswith("it is not scheduled any more: it fired")
+
+
 def test_of_a_one_shot_that_was_pushed_again_that_is_told() -> None:
     told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), change(What.PUSHED_AGAIN, run_id=RUN))
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from zsched.core.policy import CatchUp, Passed, Plan, Policy, Range, Why
+from zsched.core.policy import CatchUp, Overlap, Passed, Plan, Policy, Range, Why
 from zsched.core.triggers import TriggerKind, TriggerSpec
 from zsched.daemon import planner as planner_module
 from zsched.daemon.planner import Planner
@@ -86,7 +86,7 @@ def test_a_remembered_plan_is_not_used_for_other_policies() -> None:
     late = planner.plan(rows, NOON + gap).good
 
     missed = Plan(None, None, (Passed(Why.MISSED, Range(NOON, NOON, 1)),), NOON + DAY, NOON + DAY)
-    assert [*CatchUp] == [one.policy.catch_up for one in late]
+    assert rows == [one.due for one in late]
     assert [fires(NOON, NOON + DAY), fires(NOON, NOON + DAY), missed] == [one.plan for one in late]
 
 
@@ -100,6 +100,16 @@ def test_a_remembered_plan_is_not_used_when_its_occurrence_is_too_late(policy: P
     found = [planner.plan([row], NOON + late_ms).good[0].plan.fire_ms for late_ms in (patience_ms, patience_ms + 1)]
 
     assert [NOON, None] == found
+
+
+@pytest.mark.parametrize("policy", [None, Policy(overlap=Overlap.QUEUE, overlap_limit=7)])
+def test_the_script_is_told_the_plan_and_the_overlap_policy(policy: Policy | None) -> None:
+    row = due(cron("0 * * * *"), policy=policy)
+
+    [planned] = Planner().plan([row], NOON + HOUR).good
+
+    times = f"{NOON + HOUR} {NOON + HOUR} {'queue 7' if policy else 'skip 100'} {NOON + 2 * HOUR} {NOON + 2 * HOUR}"
+    assert f"{times} coalesced:{NOON}:{NOON}:1".encode() == planned.told
 
 
 def test_the_jitter_of_one_schedule_is_not_that_of_another() -> None:
