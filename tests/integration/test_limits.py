@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 from tests.faults.ledger import doubles, entries, fired, queued
@@ -19,6 +22,7 @@ from tests.faults.threads import know
 from tests.integration.archive.ground import Scene
 from tests.integration.test_auditor import Auditing, Quiet, alarms, busy, put_back
 from zsched import Client
+from zsched.cli import program
 from zsched.core.audit import GRACE_MS
 from zsched.core.clock import from_ms
 from zsched.core.model import Priority
@@ -27,7 +31,6 @@ from zsched.storage.reader import Overview
 
 pytestmark = pytest.mark.redis
 FUNC = "app.tasks.run"
-LEASE = {"DAEMON_LEASE_MS": "400", "DAEMON_RENEW_MS": "100"}
 
 
 @pytest.fixture
@@ -52,7 +55,9 @@ class Configured:
         """A daemon with these limits, when it runs."""
         tables = (f"[queues.{queue}]\nmax_per_second = {rate}\n" for queue, rate in per_second.items())
         self._file.write_text("".join(tables))
-        daemon = DaemonProcess(self._guard, self._url, CONFIG=str(self._file), **LEASE)
+        daemon = DaemonProcess(
+            self._guard, self._url, CONFIG=str(self._file), DAEMON_LEASE_MS="400", DAEMON_RENEW_MS="100"
+        )
         daemon.wait_for("daemon_started")
         return daemon
 
@@ -85,7 +90,8 @@ def pushes_ms(client: redis.Redis, prefix: str) -> list[float]:
     return [t / 1000 for run, t in fired(client) if run.startswith(prefix)]
 
 
-def most_in_a_second(times: list[float]) -> int:
+def most_in_a_second(times_ms: list[float]) -> int:
+    times = [int(time_ms) for time_ms in times_ms]  # whole ms, as the script counts
     return max(sum(at <= other < at + 1000 for other in times) for at in times)
 
 
@@ -205,12 +211,19 @@ def test_what_is_held_back_is_told_listed_and_no_trouble(
     eventually(lambda: client.overview().held_back)
 
     overview: Overview = client.overview()
+    status, as_json = (
+        CliRunner().invoke(program, ["status", *option], env={"ZSCHED_REDIS_URL": redis_url}).stdout
+        for option in ([], ["--json"])
+    )
     listed = [schedule.id for schedule in client.list()]
 
     assert [("email", 0.1, 52)] == [(one.queue, one.per_second, one.waiting) for one in overview.held_back]
     assert {Priority.HIGH: 2, Priority.NORMAL: 50, Priority.LOW: 0} == overview.waiting
     assert {0} == set(overview.overdue.values())
     assert overview.oldest_due_ms is None
+    assert re.search(r"(?m)^held back +52, by \[queues\.email\] max_per_second = 0\.1$", status)
+    assert [{"queue": "email", "max_per_second": 0.1, "waiting": 52}] == json.loads(as_json)["held_back"]
+    assert 0 == json.loads(as_json)["late_ms"]
     assert [*(f"s{n:04}" for n in range(50)), "h0001", "h0002"] == listed
     daemons.stop(daemon)
 

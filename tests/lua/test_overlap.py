@@ -198,6 +198,21 @@ def test_what_is_over_leaves_the_chain_when_another_one_comes(led: Ground) -> No
     assert f"queue {second} {third}" == chain(led)
 
 
+@pytest.mark.parametrize("status", ["canceled", None])
+def test_of_one_that_waited_and_will_not_run_rq_keeps_nothing(led: Ground, status: str | None) -> None:
+    first, second = fired(led, "queue", 2)
+    if status is None:
+        led.redis.delete(led.keys.job(second))
+    else:
+        led.redis.hset(led.keys.job(second), "status", status)
+
+    _, third = advance(led, "queue")
+
+    assert ({third}, f"queue {first} {third}") == (dependents(led, first), chain(led))
+    assert 0 == led.redis.exists(f"rq:job::{second}:dependencies")
+    assert [third.encode()] == led.redis.zrange("rq:deferred:default", 0, -1)
+
+
 def test_one_that_is_to_go_to_the_front_says_so_to_rq(led: Ground) -> None:
     put(led, flags="f")
     first, second = fired(led, "queue", 2)

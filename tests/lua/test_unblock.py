@@ -166,11 +166,13 @@ def test_those_behind_it_stay_in_the_chain_and_wait_for_it(led: Ground) -> None:
 
 
 def test_one_that_expired_in_the_middle_is_passed_over(led: Ground) -> None:
-    jobs(led, "finished", "-", "deferred")
+    jobs(led, "finished", "deferred", "deferred")
+    led.redis.delete(led.keys.job(B))
     chain(led, f"{QUEUE} {C}")
 
     assert [[C], []] == unblock(led, (f"{QUEUE} {C}", "finished -", C, WHY))
     assert ([C], f"queue {C}") == (led.queue(), chain(led))
+    assert [] == led.redis.keys("rq:deferred:*") + led.redis.keys("rq:job:*:depend*")
 
 
 def test_one_that_waited_for_two_waits_for_none(led: Ground) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from zsched.core.log import Entry, advanced, text
 from zsched.core.run_id import RunId
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
 _PAGE: Final = 100  # log entries per read; one may hold 500 run ids
-_PUSHED: Final = ("fired", "uncertain")  # the words of advance.lua that mean a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +53,19 @@ class LogReader:
         found: list[Occurrence] = []
         for entry_id, texts in reply[0][1] if reply else ():
             self._last = entry_id.decode()
-            fields = {name.decode(): text.decode() for name, text in zip(texts[::2], texts[1::2], strict=True)}
-            found += self._occurrences(fields)
+            found += self._occurrences(Entry.of(entry_id, texts))
         return found
 
-    def _occurrences(self, fields: dict[str, str]) -> Iterator[Occurrence]:
-        kind, at_us = fields["kind"], int(fields["t"])
-        if kind == "fire":
-            for run_id in fields.get("runs", "").split():
+    def _occurrences(self, entry: Entry) -> Iterator[Occurrence]:
+        at_us = entry.position.t_us
+        if entry.kind == "fire":
+            for run_id in text(entry.fields().get(b"runs", b"")).split():
                 parts = RunId.parse(run_id)
                 if parts is not None:
                     yield Occurrence(parts.schedule_id, parts.nominal_ms, at_us, run_id)
-        elif kind == "advance":
-            for row in fields["rows"].splitlines():
-                id, word, nominal_ms, *_, why = row.split(" ", 8)
-                pushed = self._keys.run_id(id, nominal_ms) if word in _PUSHED else None
-                yield Occurrence(id, int(nominal_ms), at_us, pushed, "" if pushed else f"{word} {why}")
+        elif entry.kind == "advance":
+            for row in advanced(entry):
+                if row.nominal_ms is not None:
+                    pushed = self._keys.run_id(row.id, row.nominal_ms) if row.is_pushed else None
+                    why = "" if pushed else f"{row.word} {row.why}".rstrip()
+                    yield Occurrence(row.id, row.nominal_ms, at_us, pushed, why)

@@ -155,7 +155,7 @@ def _variables(section: str, values: Any) -> dict[str, str]:
         value = getattr(values, field.name)
         if dataclasses.is_dataclass(value):
             variables |= _variables(field.name, value)
-        elif value is not None:
+        elif value is not None and not isinstance(value, Mapping):  # tables of a file have no variables
             text = ",".join(value) if isinstance(value, tuple) else str(value)
             variables[variable_of((section, field.name))] = text
     return variables

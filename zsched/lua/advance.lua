@@ -120,7 +120,7 @@ local function start(one)
     chains[one.id] = cancel(chains[one.id])
   end
   if chains[one.id] then
-    follow(one.id, one.mode, one.run)
+    follow(one.id, one.mode, one.run, one.queue)
   end
 end
 

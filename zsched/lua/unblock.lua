@@ -62,7 +62,7 @@ end
 local function decide(chain, statuses, run)
   local runs = words_of(chain)
   local mode = table.remove(runs, 1)
-  local one = {mode = mode, left = {}}
+  local one = {mode = mode, left = {}, stale = {}}
   if mode == 'cancel_previous' then
     one.last, one.before = table.remove(runs), {}
     for _, each in ipairs(runs) do
@@ -87,6 +87,8 @@ local function decide(chain, statuses, run)
   for n, each in ipairs(runs) do
     if n > #statuses or run == '-' and is_open(statuses[n]) then
       one.left[#one.left + 1] = each
+    elseif statuses[n] == '-' or statuses[n] == 'canceled' then
+      one.stale[#one.stale + 1] = each
     end
   end
   return one
@@ -128,6 +130,7 @@ for _, one in ipairs(decided) do
     redis.call('ZREM', 'rq:deferred:' .. one.released.queue, one.released.run)
     depend_no_more(one.released.run, one.released.dependencies)
   end
+  sweep(one.stale, one.released and one.released.queue)
   local left = #one.left > 0 and one.mode .. ' ' .. table.concat(one.left, ' ')
   if not left then
     redis.call('HDEL', chains_key, one.id)

@@ -6,7 +6,7 @@
 --        plan_cancels(open), which only reads, then cancel(open), which writes -> those that are still open; ends: the
 --        lines of those that were cancelled before they began, for an `end` entry
 --        dependencies_of(run), which only reads, then depend_no_more(run, dependencies)
---        follow(id, mode, run)
+--        follow(id, mode, run, queue); sweep(runs, queue), of what waited and was cancelled, or is gone
 --
 -- A chain is "<policy> <run> <run> …", of `queue` and of `cancel_previous`. A run of `queue` waits as RQ's deferred job, a
 -- dependent of those before it, which RQ's worker releases; where RQ never does (the one before was cancelled, stopped,
@@ -16,7 +16,7 @@ local MOST_WAITING = 2000  -- in a longer queue a run is not looked for: it lose
 local REMAINS_MS = 600000  -- of a job that was withdrawn; no archive that is well is so far behind
 local PLACES = {queued = 'rq:queue:', scheduled = 'rq:scheduled:', deferred = 'rq:deferred:'}
 local IS_PENDING = {queued = true, started = true, deferred = true, scheduled = true}
-local chains, ends = {}, {}
+local chains, stale, ends = {}, {}, {}
 
 local function is_a(key, kind)
   local found = redis.call('TYPE', key).ok
@@ -30,11 +30,17 @@ end
 -- The run that was pushed last belongs to it too: by run_now, or before there was this policy.
 local function open_chain(id, last)
   local open, is_known = {}, {}
+  stale[id] = {}
   local function meet(run)
-    local job = not is_known[run] and redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'origin', 'worker_name') or {}
+    if is_known[run] then
+      return
+    end
+    local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'origin', 'worker_name')
     is_known[run] = true
     if is_open(job[1]) then
       open[#open + 1] = {run = run, status = job[1], queue = job[2] or '', worker = job[3] or ''}
+    elseif not job[1] or job[1] == 'canceled' then
+      stale[id][#stale[id] + 1] = run
     end
   end
   for run in string.gmatch(string.match(redis.call('HGET', chains_key, id) or '', ' .*') or '', '%S+') do
@@ -44,15 +50,6 @@ local function open_chain(id, last)
     meet(last)
   end
   return open
-end
-
-local function follow(id, mode, run)
-  local words = {mode}
-  for _, one in ipairs(chains[id]) do
-    words[#words + 1] = one.run
-  end
-  words[#words + 1] = run
-  redis.call('HSET', chains_key, id, table.concat(words, ' '))
 end
 
 local function dependencies_of(run)
@@ -69,6 +66,26 @@ local function depend_no_more(run, dependencies)
     end
   end
   redis.call('DEL', 'rq:job::' .. run .. ':dependencies')
+end
+
+-- RQ keeps for ever that they waited, and for whom.
+local function sweep(runs, queue)
+  for _, run in ipairs(runs) do
+    depend_no_more(run, dependencies_of(run))
+    if queue and is_a('rq:deferred:' .. queue, 'zset') then
+      redis.call('ZREM', 'rq:deferred:' .. queue, run)
+    end
+  end
+end
+
+local function follow(id, mode, run, queue)
+  local words = {mode}
+  for _, one in ipairs(chains[id]) do
+    words[#words + 1] = one.run
+  end
+  words[#words + 1] = run
+  redis.call('HSET', chains_key, id, table.concat(words, ' '))
+  sweep(stale[id], queue)
 end
 
 -- Whether it is where it should wait; else a worker is about to begin with it.
