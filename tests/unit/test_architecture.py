@@ -34,6 +34,8 @@ EVERYTHING = (
     "bench",
 )
 
+FOR_TESTS = ("fakeredis", "pytest", "redis", "rq", "structlog")
+
 # row                 zsched's rows it may import                         packages from outside
 MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "":               (("client", "core", "current", "errors", "tasks"), ()),
@@ -52,7 +54,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tasks.chaining": (("errors", "core", "storage", "client", "current"), ("rq",)),
     "files":          (("errors", "core", "storage", "client", "files"), ()),
     "daemon":         ((*SHARED, "core", "archive", "storage", "daemon"), ("structlog",)),
-    "testing":        ((*SHARED, "core", "storage", "client", "daemon", "testing"), ("fakeredis", "pytest", "redis", "rq", "structlog")),
+    "testing":        ((*SHARED, "core", "storage", "client", "daemon", "testing"), FOR_TESTS),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),
     "bench":          (EVERYTHING,                                       ("click", "redis", "rq", "rq_scheduler")),
     "cli":            (EVERYTHING,                                       ("click", "structlog")),

@@ -52,9 +52,9 @@ class Past:
         self, id: str | None = None, *, status: str | What | RunStatus | None = None, limit: int = 20
     ) -> tuple[Sequence[Occurrence], Source]:
         """
-        What became of the latest occurrences, the newest first: fired, enqueued, skipped, coalesced, duplicate,
-        cancelled or quarantined, those that were pushed with their ``run``; of schedule *id* alone, or with one
-        *status* alone, also of a run (as ``runs``; cancelled: of either). And where that comes from.
+        What became of the latest occurrences, the newest first: fired, enqueued, skipped, expired, coalesced,
+        duplicate, cancelled or quarantined, those that were pushed with their ``run``; of schedule *id* alone, or with
+        one *status* alone, also of a run (as ``runs``; cancelled: of either). And where that comes from.
         """
         _check_limit(limit)
         words = set(OUTCOMES) if status is None else {what for what in OUTCOMES if status in (what, what.value)}

@@ -7,6 +7,7 @@ Settings: defaults < TOML file < environment < flags; each key checked, each pas
 
 from zsched.config.redaction import has_password, redact
 from zsched.config.settings import (
+    FILE_VARIABLE,
     ArchiveSettings,
     DaemonSettings,
     LimitSettings,
@@ -20,6 +21,7 @@ from zsched.config.settings import (
 from zsched.config.tables import QueueSettings
 
 __all__ = [
+    "FILE_VARIABLE",
     "ArchiveSettings",
     "DaemonSettings",
     "LimitSettings",

@@ -19,10 +19,11 @@ from types import TracebackType
 from typing import Any, Final
 
 from zsched.client import Client
-from zsched.config import RedisSettings, Settings, variable_of
+from zsched.config import FILE_VARIABLE, RedisSettings, Settings, variable_of
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
+from zsched.files.toml import key_text, toml_text
 from zsched.storage.reader import Overview
 
 _ROOT: Final = Path(__file__).resolve().parents[2]  # where children find zsched, installed or not
@@ -123,10 +124,22 @@ class Stack:
         try:
             with contextlib.ExitStack() as files:
                 output = files.enter_context(self._output(name).open("wb")) if self._quiet else sys.stderr.fileno()
-                environment = _environment(self.settings)
+                environment = {**_environment(self.settings), FILE_VARIABLE: str(self._tables())}
                 self._children[name] = self._guard.spawn(command, stdout=output, stderr=output, env=environment)
         except OSError as error:
             raise ZschedError(f"the {name}: {error}") from error
+
+    def _tables(self) -> Path:
+        """The settings that have no variables, as a configuration file."""
+        file = self._redis.folder / "zsched.toml"
+        limits = {name: {"max_per_second": rate} for name, rate in self.settings.runs_per_second.items()}
+        tables = {"queues": limits, "urgency": self.settings.urgencies}
+        file.write_text("".join(
+            f"[{section}.{key_text(name)}]\n" + "".join(f"{key} = {toml_text(value)}\n" for key, value in table.items())
+            for section, named in tables.items()
+            for name, table in named.items()
+        ))  # fmt: skip
+        return file
 
     def _output(self, name: str) -> Path:
         return self._redis.folder / f"{name}.txt"

@@ -65,7 +65,7 @@ class Keys:
         return f"{self.due(lane)}:{queue}"
 
     def limits(self) -> str:
-        """HASH: queue → ``<runs per second> <µs>``, by the leader's settings; ``- 0``: no more. See lua/lib/room.lua."""
+        """HASH: queue → ``<runs per second> <µs>``, by the leader's settings, ``- 0``: none; see lua/lib/room.lua."""
         return f"{self.prefix}limits"
 
     def paused(self) -> str:
