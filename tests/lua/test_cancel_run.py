@@ -87,8 +87,8 @@ def test_a_call_sent_again_with_its_operation_id_is_answered_the_same(ground: Gr
 
 
 def test_a_started_run_is_stopped_by_its_worker(ground: Ground) -> None:
-    ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
-    before = ground.keyspace()
+    job = JOB | {"status": "started", "worker_name": "w1"}
+    ground.redis.hset(ground.keys.job(RUN), mapping=job)
     with ground.redis.pubsub(ignore_subscribe_messages=True) as listening:
         listening.subscribe("rq:pubsub:w1")
         listening.get_message(timeout=5)
@@ -98,7 +98,36 @@ def test_a_started_run_is_stopped_by_its_worker(ground: Ground) -> None:
 
     assert message is not None
     assert {"command": "stop-job", "job_id": RUN} == json.loads(message["data"])
-    assert before == ground.keyspace()
+    told_ms = int(ground.job(RUN)["zs_stop"])
+    assert (job | {"zs_stop": str(told_ms)}, []) == (ground.job(RUN), ground.entries())
+
+
+def test_a_worker_is_not_told_twice_within_ten_seconds_as_that_may_kill_it(ground: Ground) -> None:
+    ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
+    told = []
+    with ground.redis.pubsub(ignore_subscribe_messages=True) as listening:
+        listening.subscribe("rq:pubsub:w1")
+        listening.get_message(timeout=5)
+
+        for ms in (0, 9_000, 2_000):
+            ground.pass_time(ms)
+            assert "stopping" == cancel_run(ground)[0]
+        ground.redis.publish("rq:pubsub:w1", "the end")
+        while (message := listening.get_message(timeout=5)) is not None and message["data"] != b"the end":
+            told.append(message["data"])
+
+    assert 2 == len(told)
+
+
+def test_a_deferred_run_that_is_cancelled_is_not_released_by_rq(ground: Ground) -> None:
+    queued(ground, status="deferred")
+    ground.redis.sadd("rq:job:before:dependents", RUN)
+    ground.redis.sadd(f"rq:job::{RUN}:dependencies", "before")
+
+    assert "cancelled" == cancel_run(ground, "deferred")[0]
+
+    assert [] == ground.redis.keys("rq:job:before:dependents") + ground.redis.keys("rq:job::*")
+    assert [b"other"] == ground.redis.zrange("rq:deferred:mail", 0, -1)
 
 
 def test_a_worker_that_does_not_listen_is_told_of(ground: Ground) -> None:

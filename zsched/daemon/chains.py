@@ -15,7 +15,8 @@ finished or failed, in the same step or a few ms later. RQ never does when that 
   than that before anybody is taken for dead.
 
 With **cancel_previous** all runs but the last are withdrawn while they wait, and the workers of those that run are told
-to stop them, again and again: a worker that has just taken one out of its queue could not be told by ``advance``.
+to stop them: one that had just taken a run out of its queue could not be told by ``advance``. Told again they are after
+ten seconds, not sooner: RQ's worker that hears of the same run twice while it files it kills itself.
 
 One script does it (unblock.lua), which compares with what was seen. A round costs a look at the first runs of each
 chain; nothing when there is none. No archive is needed.

@@ -1,6 +1,6 @@
 -- cancel_run: keep a run from running, or ask its worker to stop it.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring op
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring op chains deadlines
 -- ARGV   run_suffix      as in keys.py
 --        id              its schedule's
 --        run
@@ -25,22 +25,17 @@
 -- then, so a worker passes it over (measured, RQ 2.8 and 2.12). Not guaranteed there: that a worker did not take it in
 -- that very moment. Nor of a run that RQ's own scheduler has fetched and not yet pushed.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, op_key = unpack(KEYS)
+  recurring_key, op_key, chains_key, deadlines_key = unpack(KEYS)
 local run_suffix, id, run, seen, row, most_waiting, keep_op_ms = unpack(ARGV)
 most_waiting, keep_op_ms = tonumber(most_waiting), tonumber(keep_op_ms)
 -- include lib/meta.lua
 -- include lib/op.lua
 -- include lib/iso.lua
 -- include lib/find.lua
+-- include lib/chain.lua
 
 local REMAINS_MS = 600000  -- of a job that lost its data; no archive that is well is so far behind
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
-local PLACES = {queued = 'rq:queue:', scheduled = 'rq:scheduled:', deferred = 'rq:deferred:'}
-
-local function is_a(key, kind)
-  local found = redis.call('TYPE', key).ok
-  return found == kind or found == 'none'
-end
 
 local job_key = 'rq:job:' .. run
 local job = redis.pcall('HMGET', job_key, 'status', 'enqueued_at', 'origin', 'worker_name')
@@ -58,8 +53,7 @@ if status == 'started' then
   if worker == '' then
     return answer({'OK', 'BROKEN', now_ms, status})
   end
-  local told = redis.call('PUBLISH', 'rq:pubsub:' .. worker, '{"command": "stop-job", "job_id": "' .. run .. '"}')
-  return answer({'OK', told > 0 and 'stopping' or 'DEAF', now_ms, worker})
+  return answer({'OK', tell(job_of(run)) and 'stopping' or 'DEAF', now_ms, worker})
 end
 local at = status == 'scheduled' and find({id})[1]
 if at and not at.recurring and id .. '-' .. at.due_ms .. run_suffix == run then
@@ -80,6 +74,7 @@ if not is_long and not redis.call(status == 'queued' and 'LPOS' or 'ZSCORE', pla
   return answer({'OK', 'TAKEN', now_ms, status})
 end
 
+local dependencies = status == 'deferred' and dependencies_of(run) or {}
 append('end', {'rows', row})
 redis.call('HSET', job_key, 'status', 'canceled', 'ended_at', iso(now_ms))
 if is_long then
@@ -92,6 +87,7 @@ if status == 'queued' then
   redis.call('LREM', place_key, 0, run)
 else
   redis.call('ZREM', place_key, run)
+  depend_no_more(run, dependencies)  -- or RQ would release it all the same
 end
 redis.call('ZADD', canceled_key, math.floor(now_ms / 1000), run)  -- as RQ's own Job.cancel does
 return answer({'OK', 'cancelled', now_ms, '-'})

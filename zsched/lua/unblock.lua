@@ -12,7 +12,8 @@
 -- A chain is left alone when its text or one of those statuses is another by now. Released is the run behind those that
 -- were seen, when it still is RQ's deferred job; what was before it leaves the chain. RQ's worker may release it at the same
 -- time: the dependents that it watches lose this run here, so one of the two comes too late. Of a chain of
--- `cancel_previous` all but the last run are withdrawn, or their workers told once more; it stays until they are over.
+-- `cancel_previous` all but the last run are withdrawn, or their workers told (lib/chain.lua says how often); it stays
+-- until they are over.
 local lease_key, meta_key, log_key, chains_key, rq_queues_key, deadlines_key = unpack(KEYS)
 local token, expected_server = unpack(ARGV, 1, 2)
 -- include lib/meta.lua
@@ -66,10 +67,8 @@ local function decide(chain, statuses, run)
   if mode == 'cancel_previous' then
     one.last, one.before = table.remove(runs), {}
     for _, each in ipairs(runs) do
-      local job = redis.pcall('HMGET', 'rq:job:' .. each, 'status', 'origin', 'worker_name')
-      if is_open(job[1]) then
-        one.before[#one.before + 1] = {run = each, status = job[1], queue = job[2] or '', worker = job[3] or ''}
-      end
+      local job = job_of(each)
+      one.before[#one.before + 1] = is_open(job.status) and job or nil
     end
     one.is_last_open = is_open(status_of(one.last))
     plan_cancels(one.before)

@@ -1,10 +1,11 @@
 -- chain: which runs of a schedule may be open, oldest first, and taking back those that another took the place of.
 --
 -- USES   now_ms chains_key deadlines_key iso()
--- GIVES  is_a(key, kind), is_open(status), open_chain(id, last) -> its runs that are open; chains, by id: the chain that
---        a schedule gets
+-- GIVES  is_a(key, kind), is_open(status), job_of(run), open_chain(id, last) -> its runs that are open
+--        chains, by id: what the chain of a schedule will be
 --        plan_cancels(open), which only reads, then cancel(open), which writes -> those that are still open; ends: the
 --        lines of those that were cancelled before they began, for an `end` entry
+--        tell(job), that its worker stops it
 --        dependencies_of(run), which only reads, then depend_no_more(run, dependencies)
 --        follow(id, mode, run, queue); sweep(runs, queue), of what waited and was cancelled, or is gone
 --
@@ -14,6 +15,7 @@
 -- that is the leader's to judge too, which knows more of workers than a heartbeat says.
 local MOST_WAITING = 2000  -- in a longer queue a run is not looked for: it loses its data, and a worker passes it over
 local REMAINS_MS = 600000  -- of a job that was withdrawn; no archive that is well is so far behind
+local TELL_AGAIN_MS = 10000  -- see tell
 local PLACES = {queued = 'rq:queue:', scheduled = 'rq:scheduled:', deferred = 'rq:deferred:'}
 local IS_PENDING = {queued = true, started = true, deferred = true, scheduled = true}
 local chains, stale, ends = {}, {}, {}
@@ -27,6 +29,11 @@ local function is_open(status)
   return status and IS_PENDING[status] or false
 end
 
+local function job_of(run)
+  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'origin', 'worker_name', 'zs_stop')
+  return {run = run, status = job[1], queue = job[2] or '', worker = job[3] or '', told_ms = tonumber(job[4] or '')}
+end
+
 -- The run that was pushed last belongs to it too: by run_now, or before there was this policy.
 local function open_chain(id, last)
   local open, is_known = {}, {}
@@ -35,11 +42,11 @@ local function open_chain(id, last)
     if is_known[run] then
       return
     end
-    local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'origin', 'worker_name')
+    local job = job_of(run)
     is_known[run] = true
-    if is_open(job[1]) then
-      open[#open + 1] = {run = run, status = job[1], queue = job[2] or '', worker = job[3] or ''}
-    elseif not job[1] or job[1] == 'canceled' then
+    if is_open(job.status) then
+      open[#open + 1] = job
+    elseif not job.status or job.status == 'canceled' then
       stale[id][#stale[id] + 1] = run
     end
   end
@@ -125,6 +132,24 @@ local function withdraw(one)
   end
 end
 
+-- Tell its worker to stop it, and note when in zs_stop; false when nobody listens. Not again for a while: an RQ worker that is told so a second time
+-- when it has just killed its work horse, and not yet filed the run, kills itself (Worker.kill_horse with no horse: 2.12).
+local function tell(one)
+  if one.worker == '' then
+    return false
+  elseif one.told_ms and now_ms - one.told_ms < TELL_AGAIN_MS then
+    return true
+  end
+  local job_key, command = 'rq:job:' .. one.run, '{"command": "stop-job", "job_id": "' .. one.run .. '"}'
+  redis.call('HSET', job_key, 'zs_stop', string.format('%.0f', now_ms))
+  local heard = redis.pcall('PUBLISH', 'rq:pubsub:' .. one.worker, command)
+  if type(heard) ~= 'number' or heard == 0 then
+    redis.call('HDEL', job_key, 'zs_stop')
+    return false
+  end
+  return true
+end
+
 -- Cancel what waits, and tell the workers of what runs.
 local function cancel(open)
   local left = {}
@@ -132,8 +157,8 @@ local function cancel(open)
     if one.is_withdrawn then
       withdraw(one)
     else
-      if one.status == 'started' and one.worker ~= '' then
-        redis.pcall('PUBLISH', 'rq:pubsub:' .. one.worker, '{"command": "stop-job", "job_id": "' .. one.run .. '"}')
+      if one.status == 'started' then
+        tell(one)
       end
       left[#left + 1] = one
     end
