@@ -7,6 +7,8 @@ storage layer: they are converted there, with the original as ``__cause__``.
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 _SHOWN = 80  # characters of a bad value that a message repeats; longer ones are cut
 
 
@@ -150,9 +152,14 @@ class ArchiveFailed(ArchiveError):
 
 
 def show(value: object) -> str:
-    """*value* as a message repeats it: its repr, cut to a length that fits a line."""
+    """*value* as a message repeats it: its repr, or a time or duration as people write it, cut to fit a line."""
     try:
-        text = repr(value)
+        if isinstance(value, datetime):
+            text = value.isoformat()
+        elif isinstance(value, timedelta):
+            text = f"{value.total_seconds():g} s"
+        else:
+            text = repr(value)
     except Exception:  # a hostile or huge value must not hide the real error
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

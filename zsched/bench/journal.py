@@ -149,7 +149,7 @@ def _advanced(epoch: int, t_us: int, lines: str) -> Fire:
     for line in lines.split("\n"):
         id, word, nominal_ms, _, _, passed, _ = line.split(" ", 6)
         if word in ("fired", "uncertain"):
-            runs.append(f"{id}-{nominal_ms}")
+            runs.append(f"{id}-{nominal_ms.partition('+')[0]}")
         if passed != "-":
             coalesced += sum(int(one.rpartition(":")[2]) for one in passed.split(","))
     return Fire(epoch, "advance", t_us, runs, coalesced)

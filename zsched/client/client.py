@@ -280,6 +280,10 @@ class Client(Lives):
         stored, data = self._encoder.options(fields), bytes(fields.get("data", b""))  # type: ignore[arg-type]  # bytes
         if any(name in changes for name in PAYLOAD):
             _, stored["args"], stored["kwargs"] = self._encoder.open(data)
+        func = changes.get("func")
+        if isinstance(func, Typed):
+            given = {**stored, **changes}
+            func.checked_id(found.schedule.id, given.get("args"), given.get("kwargs"))
         return revise(found.schedule, stored, data, changes, self._urgencies)
 
     def _scheduled(self, definition: Definition, answer: Answer) -> Scheduled:

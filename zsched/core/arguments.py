@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TypeVar
 
 from zsched.core.clock import LAST_MS, to_ms
+from zsched.core.durations import duration_text
 from zsched.core.triggers import Fold, Gap, resolve_local, zone
 from zsched.errors import InvalidSchedule
 
@@ -61,7 +62,7 @@ def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = _LON
     else:
         raise InvalidSchedule(field, value, "not a duration", "give seconds or a timedelta")
     if not least_ms <= ms <= most_s * _MS_PER_S:
-        raise InvalidSchedule(field, value, "out of range", f"give {least_ms / _MS_PER_S:g} s to {most_s:g} s")
+        raise InvalidSchedule(field, value, "out of range", f"give {duration_text(least_ms)} to {duration_text(int(most_s * _MS_PER_S))}")
     return ms
 
 

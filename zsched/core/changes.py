@@ -76,7 +76,8 @@ class Change:
 
     ``nominal_ms`` is the time that an occurrence had, or that a schedule has from now on; ``next_ms`` what
     comes after a recurring one's. ``first_ms`` to ``last_ms`` are *count* occurrences. ``why``: reason, note or
-    mark; ``by``: who is written down as having put it; ``record``: of a run that is over, as ``runs.of_row`` reads it.
+    mark; ``by``: who is written down as having put it; ``record``: of a run that is over, as ``runs.of_row`` reads it;
+    ``jitter_ms``: how much later than its nominal time an occurrence was due.
     """
 
     id: str
@@ -92,19 +93,26 @@ class Change:
     why: str = ""
     by: str | None = None
     record: str = ""
+    jitter_ms: int = 0
+
+    @property
+    def due_ms(self) -> int | None:
+        """When its occurrence was due: ``jitter_ms`` after its nominal time."""
+        return None if self.nominal_ms is None else self.nominal_ms + self.jitter_ms
 
     @property
     def late_ms(self) -> float | None:
-        """How long after its nominal time it was fired, or found to be too late."""
-        if self.what not in (What.FIRED, What.EXPIRED) or self.nominal_ms is None:
+        """How long after it was due it was fired, or found to be too late."""
+        if self.what not in (What.FIRED, What.EXPIRED) or self.due_ms is None:
             return None
-        return (self.at_us - self.nominal_ms * 1000) / 1000  # of whole numbers: exact to the µs
+        return (self.at_us - self.due_ms * 1000) / 1000  # of whole numbers: exact to the µs
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can say it; ``of_dict`` is the inverse."""
-        return {name: value for name, value in asdict(self).items() if value not in (None, "")} | {
-            "what": self.what.value
-        }
+        told = {name: value for name, value in asdict(self).items() if value not in (None, "")}
+        if not self.jitter_ms:
+            del told["jitter_ms"]
+        return told | {"what": self.what.value}
 
     def shown(self) -> dict[str, Any]:
         """As JSON for people says it: instants as ``iso`` writes them, every key always; the keys are a promise."""
@@ -116,6 +124,7 @@ class Change:
             "entry": self.entry,
             "run_id": self.run_id,
             "nominal_at": _shown(self.nominal_ms),
+            "due_at": _shown(self.due_ms),
             "late_ms": None if late_ms is None else round(late_ms, 3),
             "next_at": _shown(self.next_ms),
             "first_at": _shown(self.first_ms),
@@ -227,7 +236,8 @@ def _advance(entry: Entry, run_suffix: str) -> Iterator[Change]:
             why = why.format(row.why) or row.why
             run_id = f"{row.id}-{row.nominal_ms}{run_suffix}" if row.is_pushed or what is What.DUPLICATE else None
             nominal_ms, next_ms = row.nominal_ms, row.next_nominal_ms
-            yield _one(entry, row.id, what, run_id=run_id, nominal_ms=nominal_ms, next_ms=next_ms, why=why)
+            times = {"nominal_ms": nominal_ms, "next_ms": next_ms, "jitter_ms": row.jitter_ms}
+            yield _one(entry, row.id, what, run_id=run_id, why=why, **times)
         if row.next_due_ms is None and what is not What.QUARANTINED:
             yield _one(entry, row.id, What.ENDED)
 

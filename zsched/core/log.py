@@ -203,6 +203,7 @@ class Advanced(NamedTuple):
     next_due_ms: int | None
     passed: tuple[Passed, ...]
     why: str
+    jitter_ms: int = 0
 
     @property
     def is_pushed(self) -> bool:
@@ -343,8 +344,9 @@ def advanced(entry: Entry) -> Iterator[Advanced]:
             return
         for line in text(fields[b"moves"]).split("\n"):
             id, word, nominal, next_nominal, next_due, passed, why = line.split(" ", 6)
+            nominal, _, jitter = nominal.partition("+")
             times = milliseconds(nominal), milliseconds(next_nominal), milliseconds(next_due)
-            yield Advanced(id, word, *times, _passed(passed), "" if why == "-" else why)
+            yield Advanced(id, word, *times, _passed(passed), "" if why == "-" else why, int(jitter or 0))
 
 
 def _advanced_before(lines: str) -> Iterator[Advanced]:

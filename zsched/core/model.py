@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 
 from zsched.core.clock import from_ms, to_ms
@@ -29,7 +29,7 @@ class Priority(Enum):
     LOW = "low"
 
 
-class ScheduleState(Enum):
+class ScheduleState(StrEnum):
     """Where a schedule is in its life."""
 
     ACTIVE = "active"  # in a lane

@@ -25,6 +25,7 @@ from zsched.core.arguments import (
     seconds_to_ms,
     zone_name,
 )
+from zsched.core.durations import duration_text
 from zsched.core.model import After, At, Definition, IfExists, Now, OnLost, OnUncertain, Payload, Priority, When
 from zsched.core.policy_options import least_gap_ms, policy_of
 from zsched.core.triggers import (
@@ -36,8 +37,8 @@ from zsched.core.triggers import (
     parse_every,
     parse_rrule,
 )
-from zsched.core.urgency import PRESETS, Presets, expanded
-from zsched.errors import InvalidSchedule
+from zsched.core.urgency import PRESETS, Presets, blaming, expanded
+from zsched.errors import InvalidSchedule, show
 
 TRIGGERS = ("at", "after", "every", "cron", "rrule")
 
@@ -105,15 +106,17 @@ def define(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Pre
         InvalidSchedule: an option is unknown, missing or bad, or two contradict each other.
     """
     _refuse_unknown(options, SCHEDULE_OPTIONS)
-    options = expanded(options, presets, SCHEDULE_OPTIONS)
-    return _definition(func, options, fallback_id, _when(options))
+    with blaming(options):
+        options = expanded(options, presets, SCHEDULE_OPTIONS)
+        return _definition(func, options, fallback_id, _when(options))
 
 
 def define_now(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS) -> Definition:
     """The definition of a run that goes straight to its queue. Raises as ``define``."""
     _refuse_unknown(options, ENQUEUE_OPTIONS)
-    options = expanded(options, presets, ENQUEUE_OPTIONS)
-    return _definition(func, options, fallback_id, Now())
+    with blaming(options):
+        options = expanded(options, presets, ENQUEUE_OPTIONS)
+        return _definition(func, options, fallback_id, Now())
 
 
 def define_trigger(options: Mapping[str, Any]) -> TriggerSpec:
@@ -143,7 +146,7 @@ def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: W
     jitter_ms = 0 if get("jitter") is None else seconds_to_ms("jitter", get("jitter"), 0)
     expires_ms = None if get("expires_after") is None else seconds_to_ms("expires_after", get("expires_after"), 1)
     if expires_ms is not None and expires_ms < jitter_ms:
-        problem = f"shorter than jitter={get('jitter')!r}, so some would expire before they are due"
+        problem = f"shorter than jitter={show(get('jitter'))}, so some would expire before they are due"
         raise InvalidSchedule("expires_after", get("expires_after"), problem, "give a longer one, or less jitter")
     if isinstance(when, TriggerSpec) and jitter_ms:
         when = _with_jitter(when, jitter_ms, get("jitter"))
@@ -185,7 +188,7 @@ def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: W
 def _with_jitter(spec: TriggerSpec, jitter_ms: int, given: object) -> TriggerSpec:
     gap_ms = least_gap_ms(spec)
     if gap_ms is not None and jitter_ms > gap_ms:
-        problem = f"larger than the time from one occurrence to the next, {gap_ms / 1000:g} s"
+        problem = f"larger than the time from one occurrence to the next, {duration_text(gap_ms)}"
         raise InvalidSchedule("jitter", given, problem, "give less")
     return replace(spec, jitter_ms=jitter_ms)
 

@@ -12,7 +12,7 @@ from zsched.core.model import Definition, Schedule
 from zsched.core.options import SCHEDULE_OPTIONS, TRIGGERS, define
 from zsched.core.policy import USUAL, Policy
 from zsched.core.triggers import TriggerKind
-from zsched.core.urgency import PRESETS, Presets, expanded
+from zsched.core.urgency import PRESETS, Presets, blaming, expanded
 from zsched.errors import InvalidSchedule
 
 PAYLOAD = ("func", "args", "kwargs")
@@ -37,9 +37,10 @@ def revise(
         if (name in _RECURRING) != (old.trigger is not None):
             problem = "an update keeps a one-shot a one-shot and a recurring schedule recurring"
             raise InvalidSchedule(name, changes[name], problem, f"schedule it again with id={old.id!r}")
-    changes = expanded(changes, presets, SCHEDULE_OPTIONS)
+    asked, changes = changes, expanded(changes, presets, SCHEDULE_OPTIONS)
     options = {**options_of(old, stored, with_trigger=not kinds), **changes}
-    definition = define(options.pop("func", old.func), options, old.id)
+    with blaming(asked):
+        definition = define(options.pop("func", old.func), options, old.id)
     if not any(name in changes for name in PAYLOAD):
         definition = replace(definition, payload=replace(definition.payload, data=data))
     return definition

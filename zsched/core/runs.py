@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import Enum
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,7 @@ from zsched.core.model import iso
 from zsched.core.run_id import RunId, schedule_of
 
 
-class RunStatus(Enum):
+class RunStatus(StrEnum):
     """Where a run is in its life."""
 
     QUEUED = "queued"  # in its queue, or waits for its next attempt

@@ -151,6 +151,8 @@ def _fired(change: Change, tz: str, context: str) -> str:
     if change.why == "uncertain":
         mark = "; uncertain: a lost Redis may have pushed this run already"
     for_when = "" if change.nominal_ms is None else f" for {_at(change.nominal_ms, tz)}"
+    if change.jitter_ms:
+        for_when += f" (due {_at(change.due_ms, tz)}, by its jitter)"
     reason = f": {context}" if context else ""
     return f"fired{for_when}, {duration_text(late_ms)} late{reason}; run {change.run_id}{mark}"
 

@@ -190,7 +190,7 @@ class _Teller:
 
     def _why_late(self, change: Change) -> str:
         """It has to be there, not paused, and somebody has to lead; else it was held up behind others."""
-        due_us = (change.nominal_ms or 0) * 1000
+        due_us = (change.due_ms or 0) * 1000
         put_us, resumed_us = self._put_us or 0, self._resumed_us or 0
         replanned_us = self._replanned_us or 0
         if replanned_us > max(due_us, put_us, resumed_us):

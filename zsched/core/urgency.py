@@ -7,10 +7,11 @@ configuration changes or adds presets for the command line, ``Client(urgencies=â
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
-from zsched.errors import InvalidSchedule
+from zsched.errors import InvalidSchedule, show
 
 Presets = Mapping[str, Mapping[str, Any]]
 
@@ -24,14 +25,29 @@ PRESETS: Final[Presets] = {
 
 
 def merged(given: Presets) -> Presets:
-    """The presets with those *given* over them, option by option. Raises InvalidSchedule for an option that is none."""
+    """The presets with those *given* over them, option by option. Raises InvalidSchedule for what are none."""
     found = {name: dict(options) for name, options in PRESETS.items()}
+    if not isinstance(given, Mapping) or not all(isinstance(options, Mapping) for options in given.values()):
+        raise InvalidSchedule("urgencies", given, "not presets", 'give a dict such as {"digest": {"jitter": 60}}')
     for name, options in given.items():
         for option in options:
             if option not in OPTIONS:
                 raise InvalidSchedule(option, options[option], "no option of an urgency", f"give {', '.join(OPTIONS)}")
         found[name] = {**found.get(name, {}), **options}
     return found
+
+
+@contextmanager
+def blaming(options: Mapping[str, Any]) -> Iterator[None]:
+    """Inside the block, what is wrong with an option that only the urgency of *options* gave is told as of that."""
+    try:
+        yield
+    except InvalidSchedule as error:
+        if options.get("urgency") is None or options.get(error.field) is not None or error.field not in OPTIONS:
+            raise
+        problem = f"it has {error.field}={show(error.value)}: {error.problem}"
+        remedy = f"give {error.field}= too, or another urgency"
+        raise InvalidSchedule("urgency", options["urgency"], problem, remedy) from error
 
 
 def expanded(options: Mapping[str, Any], presets: Presets, known: frozenset[str]) -> Mapping[str, Any]:

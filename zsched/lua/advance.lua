@@ -11,7 +11,7 @@
 -- RETURNS  OK, now ms, then per schedule a word: fired deferred uncertain skipped overlap expired passed duplicate
 --          changed quarantined
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
--- LOGS   advance: moves = lines "<id> <word> <nominal|-> <next nominal|-> <next due|-> <passed|-> <why|->"
+-- LOGS   advance: moves = lines "<id> <word> <nominal[+<jitter>]|-> <next nominal|-> <next due|-> <passed|-> <why|->"
 --        end: rows, of runs that overlap=cancel_previous cancelled before they began
 --
 -- A schedule whose version or due time is not what was planned is left alone (changed): the score alone
@@ -91,7 +91,8 @@ for i = 10, #ARGV do
     moves[#moves + 1] = one
   end
   if one.word ~= 'changed' then
-    lines[#lines + 1] = table.concat({id, one.word, nominal_ms, next_nominal_ms, next_due_ms, passed, one.why or '-'}, ' ')
+    local jitter = run_due_ms ~= nominal_ms and string.format('+%.0f', tonumber(run_due_ms) - tonumber(nominal_ms)) or ''
+    lines[#lines + 1] = table.concat({id, one.word, nominal_ms .. jitter, next_nominal_ms, next_due_ms, passed, one.why or '-'}, ' ')
   end
 end
 if #lines == 0 then

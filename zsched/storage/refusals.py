@@ -21,7 +21,7 @@ def refusal(
         problem = f"it is {from_ms(now_ms).isoformat()} on the Redis server"
         return ScheduleInPast("at", asked, problem, "give a later time, or allow_past=True to run it at once")
     if word == "NOTFOUND":
-        return ScheduleNotFound(f"no schedule {id!r} in namespace {namespace!r}; see zsched ls")
+        return ScheduleNotFound(f"no schedule {id!r} in namespace {namespace!r}; see zsched ls, zsched why {id}")
     if word == "WRONGTYPE":
         keys = "its key, its run's key or its rq:queue:<name> key"
         return RedisRefused(f"schedule {id!r}: {keys} holds a value of another type; see redis-cli TYPE")
