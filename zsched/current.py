@@ -31,9 +31,9 @@ class CurrentRun:
     The run that a task is, as of its attempt that is on.
 
     ``id``: as RQ and zsched's history know it. ``nominal_at``: for which time it is (aware, UTC); of an extra run by
-    ``run_now`` or ``enqueue``, when it was asked for; of a retried one, the occurrence's; of a one-shot with jitter, when
-    it was due. ``attempt``: from 1. ``lateness``: how long after ``nominal_at`` this attempt began, by the worker's
-    clock, so with the wait in the queue and a rule's jitter; never less than zero.
+    ``run_now`` or ``enqueue``, when it was asked for; of a retried one, the occurrence's; of a one-shot with jitter,
+    when it was due. ``attempt``: from 1. ``lateness``: how long after ``nominal_at`` this attempt began, by the
+    worker's clock, so with the wait in the queue and a rule's jitter; never less than zero.
     """
 
     id: str

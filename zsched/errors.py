@@ -8,8 +8,19 @@ storage layer: they are converted there, with the original as ``__cause__``.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from enum import Enum
+from typing import Final
 
 _SHOWN = 80  # characters of a bad value that a message repeats; longer ones are cut
+
+
+class NotGiven(Enum):
+    """What stands in an error for the value of an argument that was not given: None may be one."""
+
+    NOT_GIVEN = "not given"
+
+
+NOT_GIVEN: Final = NotGiven.NOT_GIVEN
 
 
 class ZschedError(Exception):
@@ -20,13 +31,13 @@ class InvalidSchedule(ZschedError, ValueError):
     """
     An argument is not acceptable.
 
-    ``field`` is the option's name, ``value`` what was given, ``remedy`` what to give instead.
-    Nothing was written.
+    ``field`` is the option's name, ``value`` what was given (or NOT_GIVEN), ``remedy`` what to give instead; "" where
+    ``problem`` says that already. Nothing was written.
     """
 
     def __init__(self, field: str, value: object, problem: str, remedy: str) -> None:
         self.field, self.value, self.problem, self.remedy = field, value, problem, remedy
-        super().__init__(f"{field}={show(value)}: {problem}; {remedy}")
+        super().__init__(_told(field, value, problem, remedy))
 
     def __reduce__(self) -> tuple[type[InvalidSchedule], tuple[object, ...]]:
         return type(self), (self.field, self.value, self.problem, self.remedy)
@@ -36,12 +47,17 @@ class InvalidTask(InvalidSchedule):
     """
     A task cannot be what its decorator or its function's signature says, or cannot be imported here.
 
-    ``field`` is its function path. Raised when it is defined or looked for, before anything is scheduled.
+    ``field`` is its function path; ``name`` is the option or parameter that is bad, "" where it is the whole, and
+    ``value`` that one's. Raised when it is defined or looked for, before anything is scheduled.
     """
 
-    def __init__(self, task: str, value: object, problem: str, remedy: str) -> None:
+    def __init__(self, task: str, name: str, value: object, problem: str, remedy: str) -> None:
         super().__init__(task, value, problem, remedy)
-        self.args = (f"task {task}: {show(value)}: {problem}; {remedy}",)
+        self.name = name
+        self.args = (f"task {task}: {_told(name, value, problem, remedy)}",)
+
+    def __reduce__(self) -> tuple[type[InvalidSchedule], tuple[object, ...]]:
+        return type(self), (self.field, self.name, self.value, self.problem, self.remedy)
 
 
 class ScheduleInPast(InvalidSchedule):
@@ -149,6 +165,12 @@ class ArchiveCorrupt(ArchiveError):
 
 class ArchiveFailed(ArchiveError):
     """The disk does not do what it should: it is full, read-only, or gives I/O errors."""
+
+
+def _told(name: str, value: object, problem: str, remedy: str) -> str:
+    """``name=value: problem; remedy``, without what there is not."""
+    given = "" if value is NOT_GIVEN else f"={show(value)}"
+    return f"{name}{given}{': ' if name else ''}{problem}{'; ' if remedy else ''}{remedy}"
 
 
 def show(value: object) -> str:

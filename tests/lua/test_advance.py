@@ -288,3 +288,15 @@ def test_the_run_of_another_namespace_carries_its_name(led: Ground, redis_url: s
     assert f"r-{row[2]}-nemail" == email.schedule("r")["last"]
     email.check_log()
     email.close()
+
+
+def test_a_line_says_how_much_later_than_its_nominal_time_an_occurrence_was_due(led: Ground) -> None:
+    [row] = _due(led)
+    nominal_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
+    words = (*row[:4], nominal_ms - 250, nominal_ms, "skip", 100, next_ms, next_ms, "-")
+
+    reply = led.call("advance", [" ".join(map(str, words))], patience_ms=HOUR_MS, **led._guard())
+
+    assert "fired" == reply[-1]
+    assert f"r fired {nominal_ms - 250}+250 {next_ms} {next_ms} - -" == led.last.fields["moves"]
+    assert [f"r-{nominal_ms - 250}"] == led.queue()

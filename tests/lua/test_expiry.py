@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
+from zsched.core.runs import EXPIRED, RunStatus, of_job
+from zsched.storage.deadlines import Deadlines
+from zsched.storage.jobs import Jobs
 
 MINUTE_MS = 60_000
 EXPIRES = {"zs_expires": str(MINUTE_MS)}
@@ -233,3 +236,62 @@ def test_a_clock_that_a_test_moved_does_not_make_a_run_vanish(led: Ground) -> No
 
     left_ms: Any = led.redis.pttl(led.keys.job(run))
     assert MINUTE_MS - 6000 < left_ms <= MINUTE_MS - 1000
+
+
+# -- afterwards -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pushed_ms_ago", [1000, 30_000])
+def test_a_run_that_was_pushed_long_after_its_time_has_its_whole_life_when_it_is_restored(
+    ground: Ground, pushed_ms_ago: int
+) -> None:
+    pushed_ms, long_ago_ms = ground.now_ms - pushed_ms_ago, ground.now_ms - 7 * 24 * HOUR_MS
+    job = [text for pair in (FIELDS | EXPIRES | {"data": "call", "zs": "1e"}).items() for text in pair]
+    row = ["a", str(long_ago_ms), "open", "", long_ago_ms, pushed_ms * 1000, "", f"{len(job)} 0", *job]
+
+    ground.call("restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", archive="1", row_count=1)
+
+    assert _has_deadline_at(ground, f"a-{long_ago_ms}", pushed_ms + MINUTE_MS)
+
+
+@pytest.mark.parametrize(("looked_ms_after", "is_sure"), [(0, True), (59_000, True), (61_000, False)])
+def test_that_a_run_had_not_begun_is_said_only_while_rq_would_still_know_of_it(
+    ground: Ground, looked_ms_after: int, is_sure: bool
+) -> None:
+    run = _enqueue(ground, **EXPIRES)
+    ground.redis.delete(ground.keys.job(run))
+    ground.pass_time(MINUTE_MS + looked_ms_after + 500)
+
+    [job] = Jobs(ground.link, ground.keys).look([run])
+    told = of_job(run, job, None)
+
+    assert (RunStatus.EXPIRED, is_sure) == (told.status, told.error == EXPIRED)
+
+
+def test_a_run_that_is_gone_before_its_deadline_did_not_expire(ground: Ground) -> None:
+    run = _enqueue(ground, **EXPIRES)
+    ground.redis.delete(ground.keys.job(run))
+
+    assert [None] == Jobs(ground.link, ground.keys).look([run])
+
+
+def test_a_run_with_an_execution_is_not_taken_for_expired(ground: Ground) -> None:
+    run = _enqueue(ground, **EXPIRES)
+    ground.redis.delete(ground.keys.job(run))
+    ground.redis.zadd(f"rq:executions:{run}", {"one": 1})
+    ground.pass_time(2 * MINUTE_MS)
+
+    assert [None] == Jobs(ground.link, ground.keys).look([run])
+
+
+def test_why_runs_are_gone_is_kept_for_ten_minutes_after_it_was_told(ground: Ground) -> None:
+    run = _enqueue(ground, **EXPIRES)
+    ground.pass_time(24 * HOUR_MS)  # nobody led
+    deadlines = Deadlines(ground.link, ground.keys)  # type: ignore[arg-type]  # a link does for a wire
+
+    assert [[run], [], []] == [deadlines.passed() for _ in range(3)]
+    assert 1 == ground.redis.zcard(ground.keys.deadlines())
+    ground.pass_time(10 * MINUTE_MS + 1000)
+    assert [] == deadlines.passed()
+
+    assert 0 == ground.redis.zcard(ground.keys.deadlines())

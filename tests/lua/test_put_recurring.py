@@ -85,6 +85,22 @@ def test_a_new_rule_gets_a_new_anchor_and_its_own_first_time(ground: Ground) -> 
     assert {"r": f"normal {next_ms}"} == ground.places()
 
 
+def test_new_jitter_keeps_the_anchor_and_the_occurrence_that_waits(ground: Ground) -> None:
+    rule, more = '{"expr":"1","jitter_ms":600,"kind":"every"}', '{"expr":"1","jitter_ms":900,"kind":"every"}'
+    none = '{"expr":"1","kind":"every"}'
+    _, _, _, due_ms = ground.put_recurring("r", ground.now_ms + 1000, trigger=rule, jitter_ms=600)
+    before = ground.schedule("r")
+    ground.pass_time(1500)
+
+    for number, trigger in enumerate((more, none, rule)):
+        later_ms = ground.now_ms + HOUR_MS
+        assert due_ms == ground.put_recurring("r", later_ms, trigger=trigger, jitter_ms=5, digest=f"new-{number}")[3]
+
+    after = ground.schedule("r")
+    assert [before["anchor"], before["nominal"]] == [after["anchor"], after["nominal"]]
+    assert {"r": f"normal {due_ms}"} == ground.places()
+
+
 def test_an_interval_begins_at_the_servers_time(ground: Ground) -> None:
     ground.pass_time(HOUR_MS)
 

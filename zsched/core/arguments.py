@@ -62,7 +62,8 @@ def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = _LON
     else:
         raise InvalidSchedule(field, value, "not a duration", "give seconds or a timedelta")
     if not least_ms <= ms <= most_s * _MS_PER_S:
-        raise InvalidSchedule(field, value, "out of range", f"give {duration_text(least_ms)} to {duration_text(int(most_s * _MS_PER_S))}")
+        least, most = duration_text(least_ms), duration_text(int(most_s * _MS_PER_S))
+        raise InvalidSchedule(field, value, "out of range", f"give {least} to {most}")
     return ms
 
 

@@ -9,7 +9,10 @@ from zsched.core.log import Texts, text
 
 OWN: Final = "schedule:"  # before the names of a recurring schedule's own fields in a record
 # What changes as a run or schedule goes its way; it says nothing of what was asked for.
-_OF_RUN = frozenset("status created_at enqueued_at started_at ended_at last_heartbeat worker_name zs_uncertain".split())
+_OF_RUN = frozenset(
+    "status created_at enqueued_at started_at ended_at last_heartbeat worker_name dependency_id dependency_ids".split()
+    + "allow_dependency_failures enqueue_at_front zs_uncertain zs_deadline zs_stop".split()
+)
 _MOVING = frozenset(name.encode() for name in _OF_RUN)
 _OF_SCHEDULE = frozenset("version created_at updated_at nominal last ended_at failures".split())
 

@@ -41,6 +41,8 @@ OVER: Final = frozenset(RunStatus) - OPEN
 BAD: Final = (RunStatus.FAILED, RunStatus.LOST)
 
 EXPIRED: Final = "it had not begun by its deadline (expires_after)"
+_EXPIRED_LONG_AGO: Final = f"{EXPIRED}, or it ended and was forgotten before anybody looked"
+_SEEN_MS: Final = 60_000  # so long at least RQ keeps what ended (storage.rqjob)
 GONE: Final = "RQ's job is gone: somebody deleted it, or it ended and was forgotten before anybody looked"
 _STATUSES: Final = {
     "created": RunStatus.QUEUED,
@@ -188,7 +190,8 @@ def of_job(run_id: str, job: Job | None, fired_us: int | None, is_uncertain: boo
         return Run(run_id, status, fired_us, error=GONE, is_uncertain=is_uncertain)
     error = job.error if status in BAD else ""
     if status is RunStatus.EXPIRED:
-        error = EXPIRED
+        looked_after_ms = (ms_of(job.heartbeat_at) or 0) - (ms_of(job.ended_at) or 0)
+        error = EXPIRED if looked_after_ms < _SEEN_MS else _EXPIRED_LONG_AGO
     elif status is RunStatus.FAILED and _ABANDONED in error:
         status = RunStatus.LOST
     elif job.status not in _STATUSES:

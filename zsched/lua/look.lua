@@ -7,7 +7,8 @@
 --          number_of_retries, zs_on_lost, of one that failed its newest result's exc_string, and zs_note
 -- LOGS   nothing
 --
--- Of a job that is gone since it had not begun by its deadline the status is `expired`, and ended_at that deadline.
+-- Of a job that is gone since it had not begun by its deadline the status is `expired`, ended_at that deadline and
+-- last_heartbeat when it was looked for: RQ may have forgotten it meanwhile.
 -- A text per run and not a list: Redis before 7 sends a list of lists in pieces, and the reader wakes for each.
 -- RQ keeps a traceback in the stream rq:results:<id>, packed; Lua cannot open it, and does not have to.
 local meta_key, log_key, deadlines_key = unpack(KEYS)
@@ -30,7 +31,7 @@ end
 local function has_expired(run)
   local deadline_ms = tonumber(redis.call('ZSCORE', deadlines_key, run) or '')
   if deadline_ms and deadline_ms <= now_ms and redis.call('EXISTS', 'rq:executions:' .. run) == 0 then
-    return {'expired', '', '', iso(deadline_ms)}
+    return {'expired', '', '', iso(deadline_ms), iso(now_ms)}
   end
 end
 

@@ -19,8 +19,9 @@
 -- LOGS   put_recurring: id, due, schedule n, its pairs, template n, its pairs; paused = 1 when it stays so
 --
 -- The anchor (TIME at the rule's creation, or just before) and the due time stay as long as the trigger's text is
--- the same, so a new payload neither moves nor repeats an occurrence. A put never resumes. Failures in a row are
--- forgotten when pause_after changes; they are counted, not asked for, so the entry does not have them.
+-- the same but for its jitter, so a new payload neither moves nor repeats an occurrence, and new jitter counts from the
+-- next one on. A put never resumes. Failures in a row are forgotten when pause_after changes; they are counted, not
+-- asked for, so the entry does not have them.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, schedule_key, template_key, op_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, lane, if_exists, keep_op_ms, seen_version,
@@ -54,7 +55,10 @@ local nominal_ms, due_ms = next_ms, nil
 if anchor_ms == '' then
   anchor_ms = string.format('%.0f', now_ms)
 end
-if old[2] == trigger and old[4] and (old[5] or at.place == 'ended') then
+local function without_jitter(rule)
+  return rule and (string.gsub(rule, '"jitter_ms":%d+,', ''))
+end
+if without_jitter(old[2]) == without_jitter(trigger) and old[4] and (old[5] or at.place == 'ended') then
   anchor_ms, nominal_ms, due_ms = old[4], old[5], at.due_ms
 elseif now_ms < tonumber(from_ms) or now_ms >= tonumber(until_ms) then
   return {'AGAIN', now_ms}

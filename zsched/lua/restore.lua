@@ -137,7 +137,8 @@ for n, row in ipairs(rows) do
     redis.call('HSET', 'rq:job:' .. row.run_id, 'status', 'queued', 'created_at', now_iso,
       'enqueued_at', now_iso, 'zs_uncertain', '1', unpack(ARGV, row.first, row.first_own - 1))
     if row.expires_ms and tonumber(row.due_ms) then  -- long passed, perhaps: then no worker begins with it
-      set_deadline(row.run_id, tonumber(row.due_ms) + row.expires_ms)
+      -- From its time, or from its push (t) where that was later: backfilled, retried, or only late.
+      set_deadline(row.run_id, math.max(tonumber(row.due_ms), tonumber(row.t_us) / 1000) + row.expires_ms)
     end
     push(row.queue, row.run_id, row.at_front)
     pushed = pushed + 1

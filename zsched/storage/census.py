@@ -51,20 +51,27 @@ class Census:
 
     def run_ids(self) -> Iterator[str]:
         """
-        Ids of this namespace's runs that wait in RQ's queues or are being executed.
+        Ids of this namespace's runs that wait in RQ's queues, for another run or for another attempt, or are being
+        executed; some twice.
 
         A queue is read from its end: what is pushed meanwhile is in the log, and what workers take from the front
-        moves nothing. What they took stands among the started, which are read after.
+        moves nothing. What waits elsewhere goes into a queue from there, so it is read before; what workers took stands
+        among the started, which are read after.
         """
         queues = sorted(self._wire.execute("SMEMBERS", self._keys.rq_queues()))
+        for queue in queues:
+            name = queue.removeprefix(b"rq:queue:")
+            for registry in (b"rq:deferred:" + name, b"rq:scheduled:" + name):
+                if self._is(registry, b"zset"):
+                    yield from self._ours(self._scan("ZSCAN", registry, 2))
         for queue in filter(lambda queue: self._is(queue, b"list"), queues):
             last = -1
             while page := self._wire.execute("LRANGE", queue, last - _PAGE + 1, last):
-                yield from self._ours(page)
+                yield from self._ours(map(text, page))
                 last -= _PAGE
         for queue in queues:
             name = queue.removeprefix(b"rq:queue:")
-            yield from self._ours(member.partition(b":")[0] for member in self._started(name))
+            yield from self._ours(text(member).partition(":")[0] for member in self._started(name))
 
     def runs(self, run_ids: Iterable[str], at: Position | None) -> Iterator[Page]:
         """Those of *run_ids* whose jobs exist, in pages, as when the log ended with *at* or later."""
@@ -113,10 +120,8 @@ class Census:
             record=record,
         )
 
-    def _ours(self, members: Iterable[bytes]) -> Iterator[str]:
-        for member in members:
-            if RunId.ours(text(member), self._keys.namespace):
-                yield text(member)
+    def _ours(self, members: Iterable[str]) -> Iterator[str]:
+        return (member for member in members if RunId.ours(member, self._keys.namespace))
 
     def _started(self, queue: bytes) -> list[bytes]:
         key = b"rq:wip:" + queue
@@ -127,7 +132,7 @@ class Census:
         """Whether *key* is what RQ makes of it; another type, which only a foreign hand writes, holds no runs."""
         return bool(self._wire.execute("TYPE", key) == kind)
 
-    def _scan(self, command: str, key: str, width: int) -> Iterator[str]:
+    def _scan(self, command: str, key: str | bytes, width: int) -> Iterator[str]:
         cursor = b"0"
         while True:
             cursor, flat = self._wire.execute(command, key, cursor, "COUNT", _PAGE)

@@ -1,8 +1,8 @@
 """
 Deadlines of runs: which have passed, so that Redis has let go of those that had not begun. Read by the leader.
 
-What is kept of a run goes when its end is recorded (track.lua). What passed ten minutes ago, and was told, is forgotten
-here: a run that began in time and is still running, or that nobody knows.
+What is kept of a run goes when its end is recorded (track.lua). What was told ten minutes ago is forgotten here: a run
+that began in time and is still running, or that nobody knows.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ class Deadlines:
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._wire, self._keys = wire, keys
-        self._told_ms = -1
+        self._told_ms = self._first_ms = -1
 
     def passed(self) -> list[str]:
         """Run ids whose deadlines have passed since the last look, those longest ago first; all at the first."""
         key, now_ms = self._keys.deadlines(), server_now_ms(self._wire, self._keys)
-        if self._told_ms >= 0:
+        if self._first_ms < 0:
+            self._first_ms = now_ms
+        elif now_ms - self._first_ms >= _KEPT_MS:  # all that passed so long ago was told so long ago
             self._wire.execute("ZREMRANGEBYSCORE", key, "-inf", min(self._told_ms, now_ms - _KEPT_MS))
         found: list[bytes] = []
         for page in range(_PAGES):

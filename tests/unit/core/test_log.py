@@ -312,3 +312,13 @@ def test_a_change_that_was_told_is_the_same_change(given: Change) -> None:
 )  # fmt: skip
 def test_the_schedule_of_a_run_is_in_its_id(run_id: str, id: str) -> None:
     assert id == schedule_of(run_id)
+
+
+def test_how_late_an_occurrence_is_counts_from_when_it_was_due_by_its_jitter() -> None:
+    at_us = (DUE_MS + 250) * 1000 + 1500
+    fired = entry("advance", "moves", f"r fired {DUE_MS}+250 - - - -")._replace(position=Position(1, 1, at_us))
+
+    [change, _] = changes(fired)
+
+    assert (DUE_MS, DUE_MS + 250, 1.5) == (change.nominal_ms, change.due_ms, change.late_ms)
+    assert change == Change.of_dict(change.to_dict())

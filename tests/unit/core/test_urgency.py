@@ -70,7 +70,10 @@ def test_a_rule_too_has_an_urgency() -> None:
 
 
 def test_a_rule_that_is_faster_than_the_jitter_of_its_urgency_is_refused() -> None:
-    with pytest.raises(InvalidSchedule, match=r"^jitter=600: larger than the time"):
+    with pytest.raises(
+        InvalidSchedule,
+        match=r"^urgency=.digest.: it has jitter=600: larger than the time.*; give jitter= too, or another urgency",
+    ):
         define("app.task", {"every": 60, "urgency": "digest"}, "made-up")
 
 

@@ -224,7 +224,7 @@ def test_what_is_not_of_a_lasting_schedule_is_refused(option: str, said: str) ->
         ('timeout = "1x"', "timeout: '1x' is no duration"),
         ('starts = "2030-01-01"', "starts: '2030-01-01' is a text; write the time without quotes"),
         ("starts = 2030-01-01", "starts=datetime.date(2030, 1, 1): not a datetime"),
-        ("starts = 2030-01-01T00:00:00", "starts=datetime.datetime(2030, 1, 1, 0, 0): a naive datetime"),
+        ("starts = 2030-01-01T00:00:00", "starts=2030-01-01T00:00:00: a naive datetime"),
         ("args_json = '{}'", "args={}: not a list of arguments"),
         ("args_json = '[1'", "args_json: not JSON"),
         ("args_json = '[NaN]'", "args_json: not JSON (NaN is not in JSON)"),

@@ -1,15 +1,17 @@
 -- find: where schedules are. The only place that knows lanes, paused and quarantine.
 --
--- USES   meta_key due_high_key due_normal_key due_low_key paused_key quarantine_key recurring_key
+-- USES   aside_words due_high_key due_normal_key due_low_key paused_key quarantine_key recurring_key
 -- GIVES  lanes, lane_keys, find(ids) -> list of {place, lane, key, due_ms, recurring, note} or false
 --
 -- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule that has no place left. What is due stands
 -- in a lane or aside (lib/lanes.lua): `key` is that of the ZSET; lanes and lane_keys have the words of all of them.
 -- A paused value is "<lane> <due ms> <since ms> <note>", a quarantined one "<lane> <due ms> <since ms> <reason>".
 -- include lib/lanes.lua
-for word in string.gmatch(redis.call('HGET', meta_key, 'aside') or '', '%S+') do
-  lanes[#lanes + 1] = word
-  lane_keys[word] = key_of(word)
+for word in string.gmatch(aside_words, '%S+') do
+  if lane_keys[lane_of(word) or ''] then
+    lanes[#lanes + 1] = word
+    lane_keys[word] = key_of(word)
+  end
 end
 
 local function find(ids)

@@ -1,7 +1,7 @@
 -- meta: the one read of meta, the one TIME, and the one way to append to the log.
 --
 -- USES   meta_key log_key
--- GIVES  epoch seq server hold_ms doubt_ms now_ms t, append(kind, fields), version()
+-- GIVES  epoch seq server hold_ms doubt_ms now_ms t aside_words, append(kind, fields), version()
 --
 -- TIME is asked once because it is frozen inside a script only since Redis 7.2. `t` is its 16
 -- digits of microseconds as a string: a Lua number of that size does not survive tostring.
@@ -9,11 +9,12 @@
 -- microseconds, so it never goes back. An ordinary daemon does not lead where one of them is set.
 local time = redis.call('TIME')
 local meta = redis.call('HMGET', meta_key, 'epoch', 'seq', 'server', 'hold', 'doubt', 'offset_ms',
-  'frozen_ms')
+  'frozen_ms', 'aside')
 local epoch, seq = tonumber(meta[1] or '0'), tonumber(meta[2] or '0')
 local server, hold_ms, doubt_ms = meta[3], tonumber(meta[4] or '0'), tonumber(meta[5] or '-1')
 local now_ms = tonumber(meta[7] or '')
   or tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000) + tonumber(meta[6] or '0')
+local aside_words = meta[8] or ''  -- see lib/lanes.lua
 local t = string.format('%.0f%03d', now_ms, meta[7] and 0 or tonumber(time[2]) % 1000)
 
 -- The id that the next entry will have. Without meta: epoch 0, seq 1.

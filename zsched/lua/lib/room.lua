@@ -1,6 +1,6 @@
 -- room: how many runs may go into each limited queue now, and when there is room again.
 --
--- USES   meta_key limits_key now_ms key_of()
+-- USES   meta_key limits_key now_ms aside_words, and lanes' names
 -- GIVES  is_limited, room[queue] = how many, nil where nothing limits it; aside = set of words that may hold something;
 --        spend(queue), room_again_ms(queue), note_room()
 --
@@ -12,15 +12,16 @@ local BURST, WAKE = 1 / 20, 1 / 100  -- of a second's runs: most at once; and as
 local CLOSE = 1e-6  -- of a run: what doubles may lack of a whole one
 
 local limits = redis.call('HGETALL', limits_key)
-local is_limited = #limits > 0
 local room, rates, spent = {}, {}, {}
-local aside, aside_before = {}, ''
-if is_limited then
-  aside_before = redis.call('HGET', meta_key, 'aside') or ''
-  for word in string.gmatch(aside_before, '%S+') do
+local aside, aside_before = {}, aside_words
+for word in string.gmatch(aside_before, '%S+') do
+  local queue = string.match(word, ':(.*)$')
+  if queue and lane_keys[lane_of(word) or ''] then
     aside[word] = true
+    room[queue] = math.huge  -- unless it has a limit
   end
 end
+local is_limited = #limits > 0 or aside_before ~= ''
 for i = 1, #limits, 2 do
   local per_second, next_us = string.match(limits[i + 1], '^(%S+) (%d+)$')
   per_second = tonumber(per_second or '')
