@@ -1,0 +1,37 @@
+"""What a bootstrap reads from Redis of runs that are not over."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from zsched.storage.census import Census
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+
+KEYS = Keys("default")
+RUN = "a-1700000000000"
+
+
+@pytest.mark.parametrize("status", ["queued", "deferred", "scheduled", "started"])
+def test_a_run_that_waits_anywhere_or_is_executed_is_found_without_what_only_its_way_says(
+    redis_client: redis.Redis, redis_url: str, status: str
+) -> None:
+    redis_client.sadd("rq:queues", "rq:queue:mail")
+    asked_for = {"data": "call", "origin": "mail", "description": "app.task", "zs_expires": "60000"}
+    way = {"status": status, "dependency_id": "b", "zs_deadline": "1700000060000", "zs_stop": "1700000000001"}
+    redis_client.hset(KEYS.job(RUN), mapping=asked_for | way)
+    if status == "queued":
+        redis_client.rpush("rq:queue:mail", RUN, "somebody-elses")
+    elif status == "started":
+        redis_client.zadd("rq:wip:mail", {f"{RUN}:execution": 1})
+    else:
+        redis_client.zadd(f"rq:{status}:mail", {RUN: 1, "somebody-elses": 1})
+
+    with Link.from_url(redis_url, 5.0).wire() as wire:
+        census = Census(wire, KEYS)
+        found = [*census.run_ids()]
+        [(_, [held])] = census.runs(found, None)
+
+    assert [RUN] == found
+    assert {name: value.encode() for name, value in asked_for.items()} == held.asked_for()[0]
