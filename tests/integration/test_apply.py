@@ -18,7 +18,7 @@ from zsched.client.keeper import Keeper
 from zsched.core.model import Priority, Scheduled
 from zsched.core.options import SCHEDULE_OPTIONS
 from zsched.errors import InvalidFile, InvalidSchedule, RedisUnavailable
-from zsched.files import Application, Applied, ScheduleFile, Step, read, write
+from zsched.files import Application, Applied, ClientChecks, ScheduleFile, Step, read, write
 from zsched.files.reading import REFUSED
 
 DIGEST = '[schedules.digest]\nfunc = "app.tasks.digest"\ncron = "0 9 * * *"\n'
@@ -32,8 +32,7 @@ class Ground:
         self.client = client
 
     def read(self, text: str) -> ScheduleFile:
-        keeper = Keeper(self.client)
-        return read("jobs.toml", text.encode(), lambda func, options: keeper.define(str(func), options))
+        return read("jobs.toml", text.encode(), ClientChecks(self.client))
 
     def application(self, text: str, *, takes_over: bool = False) -> Application:
         return Application(self.client, self.read(text), takes_over=takes_over)

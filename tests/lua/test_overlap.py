@@ -213,6 +213,66 @@ def test_of_one_that_waited_and_will_not_run_rq_keeps_nothing(led: Ground, statu
     assert [third.encode()] == led.redis.zrange("rq:deferred:default", 0, -1)
 
 
+@pytest.mark.parametrize("what", ["cancelled", "expired", "runs"])
+def test_in_a_full_chain_one_in_the_middle_that_waits_no_more_makes_room(led: Ground, what: str) -> None:
+    first, second, third, fourth = fired(led, "queue", 4)
+    becomes(led, first, "started")
+    assert "overlap" == advance(led, "queue", limit=3)[0]
+    if what == "cancelled":
+        Job.fetch(third, connection=led.redis).cancel()
+    elif what == "expired":
+        led.redis.delete(led.keys.job(third))
+    else:
+        becomes(led, third, "started")
+
+    word, fifth = advance(led, "queue", limit=3)
+
+    left = [first, second, *([third] if what == "runs" else []), fourth, fifth]
+    assert ("deferred", "queue " + " ".join(left)) == (word, chain(led))
+    assert "overlap" == advance(led, "queue", limit=3)[0]
+    assert (led.redis.zscore("rq:deferred:default", third), {fifth}) == (None, dependents(led, fourth))
+
+
+@pytest.mark.parametrize(("limit", "word"), [(200, "deferred"), (99, "overlap")])
+def test_of_a_long_chain_its_ends_are_looked_at_only(led: Ground, limit: int, word: str) -> None:
+    first, *_ = fired(led, "queue", 100, limit=200)
+    becomes(led, first, "started")
+    row, before = due(led), chain(led)
+    led.redis.config_resetstat()
+
+    [found] = led.advance((row, int(row[2]), int(row[2]) + 1), overlap="queue", overlap_limit=limit)
+
+    run = led.run("r", row[2])
+    looks = led.redis.info("commandstats")["cmdstat_hmget"]["calls"]
+    assert (word, f"{before} {run}" if word == "deferred" else before) == (found, chain(led))
+    assert looks < 10
+
+
+def test_more_than_lua_can_unpack_are_counted(led: Ground) -> None:
+    runs = [f"r-{number}" for number in range(9000)]
+    with led.redis.pipeline(transaction=False) as pipeline:
+        for run in runs:
+            pipeline.hset(led.keys.job(run), "status", "deferred")
+        pipeline.execute()
+    led.redis.zadd("rq:deferred:default", dict.fromkeys(runs, 1))
+    led.redis.hset(led.keys.chains(), "r", "queue " + " ".join(runs))
+    assert ("overlap", 9000) == (advance(led, "queue", limit=9000)[0], led.redis.zcard("rq:deferred:default"))
+
+    led.redis.delete(led.keys.job(runs[4500]))
+    assert ("deferred", "overlap") == (advance(led, "queue", limit=9000)[0], advance(led, "queue", limit=9000)[0])
+
+
+def test_a_run_of_an_earlier_history_that_comes_again_waits(led: Ground) -> None:
+    [first] = fired(led, "queue")
+    row = due(led)
+    again = led.run("r", row[2])
+    led.redis.hset(led.keys.chains(), "r", f"queue {first} {again}")
+
+    assert ["deferred"] == led.advance((row, int(row[2]), int(row[2]) + 1), overlap="queue")
+    assert ({again}, f"queue {first} {again}") == (dependents(led, first), chain(led))
+    assert led.redis.zscore("rq:deferred:default", again) is not None
+
+
 def test_one_that_is_to_go_to_the_front_says_so_to_rq(led: Ground) -> None:
     put(led, flags="f")
     first, second = fired(led, "queue", 2)

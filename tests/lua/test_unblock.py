@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import Any
 
 import pytest
 from rq import Queue
 from rq.job import Job
 
-from tests.lua.ground import EPOCH, SERVER, TOKEN, Ground
+from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
+from zsched.core.clock import ManualClock
+from zsched.daemon.chains import USUAL, ChainKeeper
 from zsched.errors import RedisRefused, ServerChanged, Stale
+from zsched.storage.lease import Term
 
 A, B, C = "r-1767225600000", "r-1767225660000", "r-1767225720000"
 OPEN = ("queued", "started", "scheduled")
@@ -337,6 +341,18 @@ def test_one_that_a_worker_has_just_taken_is_left_to_it_for_now(led: Ground) -> 
     assert (CANCEL, "queued", []) == (chain(led), led.job(A)["status"], led.entries())
 
 
+@pytest.mark.parametrize("text", ["cancel_previous ", "cancel_previous   "])
+def test_a_chain_without_runs_is_forgotten_and_the_others_are_looked_after(led: Ground, text: str) -> None:
+    jobs(led, "stopped", "deferred")
+    chain(led, QUEUE)
+    chain(led, text, "s")
+    assert ["s", text] in survey(led)[1]
+
+    rows = ["s", text, "", "-", "", "r", QUEUE, "stopped", B, WHY]
+    assert [[B], []] == led.call("unblock", rows, token=TOKEN, expected_server=SERVER)[1:]
+    assert (None, f"queue {B}") == (chain(led, id="s"), chain(led))
+
+
 # -- the fence --------------------------------------------------------------------------------------------
 
 
@@ -357,3 +373,20 @@ def test_chains_of_another_type_are_refused_before_anything_is_written(led: Grou
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
         unblock(led, (QUEUE, "stopped", B, WHY))
     assert [] == led.entries()
+
+
+# -- by the leader ----------------------------------------------------------------------------------------
+
+
+def test_why_is_one_line_whatever_rqs_hash_has_as_the_run_it_waits_for(led: Ground) -> None:
+    jobs(led, "stopped", "deferred")
+    led.redis.hset(led.keys.job(B), "dependency_id", f"gone\n{B} {'x' * 300}")
+    chain(led, QUEUE)
+    clock = ManualClock()
+    with closing(led.link.open()) as wire:
+        keeper = ChainKeeper(led.keys, clock).over(wire)
+        for _ in range(2):
+            keeper.step(Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0))
+            clock.advance(USUAL.settled_ms)
+
+    assert {"rows": f"{B} gone {B} {'x' * 179} is gone: it expired, or somebody deleted it"} == led.last.fields

@@ -16,20 +16,15 @@ from zsched.cli.invocation import Invocation, connect, pass_invocation
 from zsched.cli.program import Subcommand
 from zsched.cli.puts import check_allowed
 from zsched.cli.tables import printable
-from zsched.cli.tasks import importing
+from zsched.cli.tasks import importing, unchecked_text
 from zsched.cli.times import due_text
-from zsched.client import Client
-from zsched.client.keeper import Keeper
 from zsched.config import Settings
-from zsched.core.model import Definition
 from zsched.errors import ConfigError, InvalidFile
-from zsched.files import Application, Applied, ScheduleFile, Step, read, write
+from zsched.files import Application, Applied, ClientChecks, ScheduleFile, Step, read, write
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
 from zsched.files.reading import STDIN
-from zsched.tasks.lookup import options_for
 
 _SHOWN: Final = 50  # errors in the middle of a run that are listed
-_ANY: Final = "module.function"  # stands in for a function that was found to be bad
 
 
 @click.command(cls=Subcommand)
@@ -43,7 +38,8 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
     Make Redis hold the recurring schedules that FILE says, a TOML file such as config/schedules.toml; - is standard
     input. Tells what was created, updated (and what of it differs), and removed. Others' schedules are not touched.
 
-    With a mistake in FILE nothing is applied, all mistakes are listed with their lines, and the exit code is 2. The
+    With a mistake in FILE nothing is applied, all mistakes are listed with their lines, and the exit code is 2.
+    Functions are checked where their modules can be imported from here; stderr names the others. The
     same command again goes on where one was interrupted. With the serializer pickle this opens the arguments of the
     schedules that FILE names, as `zsched set` does.
 
@@ -55,7 +51,8 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
     settings = invocation.settings()
     client = connect(settings)
     try:
-        said = read(file, _content(file), lambda func, options: _check(settings, client, func, options))
+        checks = ClientChecks(client, lambda func, options: _check_allowed(settings, func, options), importing)
+        said = read(file, _content(file), checks)
         application = Application(client, said, takes_over=take_over)
         steps, stale = application.compare(), application.stale()
     except InvalidFile as error:
@@ -66,6 +63,8 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
         applied = _run(invocation, application, steps, stale if prune else [])
         applied.stale += [] if prune else stale
     _tell(invocation, said, applied, dry_run)
+    if checks.unchecked:
+        _say(f"{unchecked_text(checks.unchecked)}; options may differ from those put where they can be")
     return FAILED if applied.errors else DONE
 
 
@@ -109,14 +108,9 @@ def _content(file: str) -> bytes:
         raise ConfigError(f"{file}: {reason}; give a TOML file of schedules, or - for standard input") from error
 
 
-def _check(settings: Settings, client: Client, func: str | None, options: Mapping[str, Any]) -> Definition:
-    """What a file's entry defines. Raises InvalidSchedule."""
-    callbacks = {name: _path(options.get(name)) for name in ("on_success", "on_failure")}
-    check_allowed(settings, func, callbacks)
-    if func is not None:
-        with importing():
-            options = options_for(func, options)
-    return Keeper(client).define(func or _ANY, options)
+def _check_allowed(settings: Settings, func: str | None, options: Mapping[str, Any]) -> None:
+    """Hold the functions of a file's entry against the settings. Raises InvalidSchedule."""
+    check_allowed(settings, func, {name: _path(options.get(name)) for name in ("on_success", "on_failure")})
 
 
 def _path(callback: object) -> str | None:

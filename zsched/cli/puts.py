@@ -15,7 +15,8 @@ import click
 
 from zsched.cli.invocation import Invocation, connect, pass_invocation
 from zsched.cli.program import Subcommand
-from zsched.cli.tasks import importing
+from zsched.cli.tables import printable
+from zsched.cli.tasks import importing, unchecked_text
 from zsched.cli.times import due_text
 from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.client import Client
@@ -26,7 +27,7 @@ from zsched.core.model import IfExists, OnLost, OnUncertain, Priority, Scheduled
 from zsched.core.policy import CatchUp, Overlap
 from zsched.core.triggers import Fold, Gap
 from zsched.errors import InvalidSchedule
-from zsched.tasks.lookup import options_for
+from zsched.tasks.lookup import Lookup
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -114,7 +115,7 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
 
     Give exactly one of --at, --after, --every, --cron and --rrule. A schedule of that id is replaced, unless
     --if-exists says otherwise; the same command again changes nothing. If FUNC is a task, and can be imported from
-    here, its arguments are checked and its own options count where none are given.
+    here, its arguments are checked and its own options count where none are given; stderr tells if it cannot.
 
     \b
     Examples:
@@ -125,11 +126,14 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     settings = invocation.settings()
     options = {"id": id, **_only_given(given)}
     check_allowed(settings, func, options)
+    lookup = Lookup()
     with importing():
-        options = options_for(func, options)
+        options = lookup.options_for(func, options)
     _refuse_naive(options)
     options.setdefault("created_by", _who())
     _tell(invocation, connect(settings).schedule(func, **options), zone_name(options.get("tz")))
+    if lookup.absent:
+        click.echo(f"zsched: {printable(unchecked_text(lookup.absent))}", err=True)
 
 
 @click.command("set", cls=Subcommand)

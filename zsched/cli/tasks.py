@@ -7,7 +7,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import click
@@ -20,6 +20,7 @@ from zsched.tasks.signature import NO_DEFAULT, Parameter
 from zsched.tasks.task import Task
 
 _HEADER: Final = ("NAME", "FUNC", "PARAMETERS", "OPTIONS", "ABOUT")
+_SHOWN: Final = 10  # function paths in a message
 
 
 @contextlib.contextmanager
@@ -33,6 +34,14 @@ def importing() -> Iterator[None]:
         sys.path.insert(0, here)
     with contextlib.redirect_stdout(sys.stderr):
         yield
+
+
+def unchecked_text(absent: Mapping[str, str]) -> str:
+    """What to tell of function paths whose modules are not here: *absent* names the module of each."""
+    shown = [f"{path} (no module {module!r})" for path, module in list(absent.items())[:_SHOWN]]
+    more = [f"and {len(absent) - _SHOWN:,} more"] if len(absent) > _SHOWN else []
+    lead = "not checked, and options of tasks not used, as they cannot be imported from here"
+    return f"{lead}: {', '.join(shown + more)}"
 
 
 @click.command(cls=Subcommand)

@@ -10,7 +10,8 @@ from zsched.core.policy import USUAL, CatchUp, Overlap, Policy
 from zsched.core.triggers import TriggerSpec, build
 from zsched.errors import InvalidSchedule
 
-_MOST: Final = 10_000  # runs that wait, or are caught up: each costs a look
+_MOST_CAUGHT_UP: Final = 10_000  # runs: each costs a look
+_MOST_WAITING: Final = 1000  # runs of a schedule: the script that adds one may have to look at all of them
 _SAMPLE: Final = 12  # gaps between occurrences that are looked at
 _USUAL: Final = {  # the defaults of the signature: a one-shot may say these
     "overlap": None,
@@ -43,9 +44,9 @@ def policy_of(options: Mapping[str, Any], is_recurring: bool) -> Policy:
     policy = Policy(
         catch_up,
         window_ms,
-        _count("catch_up_limit", given.get("catch_up_limit", USUAL.catch_up_limit)),
+        _count("catch_up_limit", given.get("catch_up_limit", USUAL.catch_up_limit), _MOST_CAUGHT_UP),
         overlap,
-        _count("overlap_limit", given.get("overlap_limit", USUAL.overlap_limit)),
+        _count("overlap_limit", given.get("overlap_limit", USUAL.overlap_limit), _MOST_WAITING),
     )
     _refuse_contradictions(policy, given)
     return policy
@@ -82,7 +83,7 @@ def _refuse_contradictions(policy: Policy, given: Mapping[str, Any]) -> None:
         raise InvalidSchedule("catch_up_window", given["catch_up_window"], problem, remedy)
 
 
-def _count(field: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-        raise InvalidSchedule(field, value, "not a number of runs", f"give a whole number from 1 to {_MOST}")
+def _count(field: str, value: object, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidSchedule(field, value, "not a number of runs", f"give a whole number from 1 to {most}")
     return value

@@ -5,12 +5,25 @@ A file says which recurring schedules there are, and owns them: ``managed_by`` o
 schedule of another owner is never touched. What stands in the file is checked as a whole before anything is written,
 and every complaint names its line.
 
-Reading order: ``reading`` (what may stand in a file), ``lines`` (where it stood), ``applying`` (what becomes of it),
+Reading order: ``reading`` (what may stand in a file), ``lines`` (where it stood), ``checking`` (what it is held
+against), ``applying`` (what becomes of it),
 ``difference`` (what changes, as people read it), ``toml`` and ``writing`` (the way back).
 """
 
 from zsched.files.applying import Application, Applied, Step
+from zsched.files.checking import ClientChecks
 from zsched.files.reading import Complaint, Entry, ScheduleFile, read
 from zsched.files.writing import Written, write
 
-__all__ = ["Application", "Applied", "Complaint", "Entry", "ScheduleFile", "Step", "Written", "read", "write"]
+__all__ = [
+    "Application",
+    "Applied",
+    "ClientChecks",
+    "Complaint",
+    "Entry",
+    "ScheduleFile",
+    "Step",
+    "Written",
+    "read",
+    "write",
+]

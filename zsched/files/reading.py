@@ -11,8 +11,9 @@ A file of schedules: from its text to checked entries, or to all that is wrong w
 An entry's keys are the options of ``client.schedule``, and ``paused``. Durations are seconds or texts (``"5m"``);
 what TOML cannot say of arguments, such as null, is JSON in ``args_json``, ``kwargs_json`` and ``meta_json``.
 
-Pure: what a function's path may be, and what its options mean, the caller's *check* decides. An entry with a mistake
-is checked on without it, so that one reading tells all; a mistake that could cause others takes them with it.
+Pure: what a function's path may be, what its options mean and what it takes, the caller's *checks* decide. An entry
+with a mistake is checked on with something good in its place, so that one reading tells all; a mistake that could cause
+others takes them with it. Arguments are looked at last, when nothing is wrong with the keys that they stand under.
 """
 
 from __future__ import annotations
@@ -21,22 +22,20 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from zsched.core.arguments import check_text
 from zsched.core.durations import parse_duration
 from zsched.core.model import Definition
-from zsched.core.options import TRIGGERS
+from zsched.core.options import SCHEDULE_OPTIONS, TRIGGERS
 from zsched.core.triggers import TriggerKind
 from zsched.core.triggers.every import LONGEST_MS
-from zsched.errors import InvalidFile, InvalidSchedule, ZschedError
+from zsched.errors import NOT_GIVEN, InvalidFile, InvalidSchedule, InvalidTask, ZschedError
 from zsched.files.lines import Lines
 from zsched.files.toml import key_text
-
-Check = Callable[[str | None, Mapping[str, Any]], Definition]
 
 STDIN: Final = "-"
 DURATIONS: Final = frozenset("every jitter expires_after catch_up_window timeout result_ttl failure_ttl".split())
@@ -58,12 +57,30 @@ _NOT_SHARED: Final = ("func", *TRIGGERS)
 _RULES: Final = tuple(kind.value for kind in TriggerKind)
 _ONE_RULE: Final = f"give exactly one of {', '.join(_RULES)}"
 _FAR: Final = LONGEST_MS // 1000  # seconds; as ``every`` it stands in for a bad rule, and nothing is too long for it
-# Options that are judged together: what is said of one, when another of them is bad, may be wrong.
-_TOGETHER: Final = (
-    frozenset({"overlap", "overlap_limit", "catch_up", "catch_up_window", "catch_up_limit"}),
-    frozenset({"jitter", "expires_after", "urgency"}),
-    frozenset({"starts", "ends", "count", "tz"}),
-)
+# What stands in for a bad option, so that nothing is said of others because of it; a bad one that is not here is left
+# out. Where one option is refused those that are judged before it are good, so they may be stood in for too.
+_STAND_INS: Final[Mapping[str, Mapping[str, Any]]] = {rule: {"every": _FAR} for rule in _RULES} | {
+    "overlap": {"overlap": "queue"},
+    "catch_up": {"overlap": "queue", "catch_up": "all"},
+    "jitter": {"jitter": 0},
+    "expires_after": {"expires_after": _FAR},
+    "tz": {"tz": "UTC"},
+}
+_ARGUMENTS: Final = ("args", "kwargs")
+_KEYS: Final = (*sorted(SCHEDULE_OPTIONS), "paused", *(f"{name}_json" for name in JSON_KEYS))
+
+
+class Checks(Protocol):
+    """What a file's entries are held against."""
+
+    def define(self, func: str | None, options: Mapping[str, Any]) -> Definition:
+        """
+        The definition of a function's path and options, ``id`` and ``managed_by`` among them, whatever the function
+        takes; without a path, when that was found to be bad, the options alone are checked. Raises InvalidSchedule.
+        """
+
+    def mistakes(self, func: str, options: Mapping[str, Any]) -> Iterable[InvalidSchedule]:
+        """What is wrong with the arguments in *options* for the function, each with the parameter as ``field``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +123,9 @@ class ScheduleFile:
         return _refusal(self.name, complaints)
 
 
-def read(name: str, raw: bytes, check: Check) -> ScheduleFile:
+def read(name: str, raw: bytes, checks: Checks, owner: str | None = None) -> ScheduleFile:
     """
-    The schedules in *raw*, the content of file *name* (``-``: of no name).
-
-    *check* gives the definition of a function's path and options, ``id`` and ``managed_by`` among them; without a
-    path, when that was found to be bad, it checks the options alone.
+    The schedules in *raw*, the content of file *name* (``-``: of no name). *owner* counts before the one it says.
 
     Raises:
         InvalidFile: with everything that is wrong.
@@ -124,14 +138,14 @@ def read(name: str, raw: bytes, check: Check) -> ScheduleFile:
         raise _refusal(name, [Complaint(raw[: error.start].count(b"\n") + 1, "", problem)]) from None
     except (ValueError, RecursionError) as error:  # tomllib's own errors are ValueErrors; so is a number of 5000 digits
         raise _refusal(name, [_not_toml(error, raw)]) from None
-    return _Reading(name, found, Lines(text), check).file()
+    return _Reading(name, found if owner is None else {**found, "owner": owner}, Lines(text), checks).file()
 
 
 class _Reading:
     """One file on its way from parsed TOML to entries; complaints are collected."""
 
-    def __init__(self, name: str, found: dict[str, Any], lines: Lines, check: Check) -> None:
-        self._name, self._found, self._lines, self._check = name, found, lines, check
+    def __init__(self, name: str, found: dict[str, Any], lines: Lines, checks: Checks) -> None:
+        self._name, self._found, self._lines, self._checks = name, found, lines, checks
         self._complaints: list[Complaint] = []
 
     def file(self) -> ScheduleFile:
@@ -140,13 +154,14 @@ class _Reading:
                 near = difflib.get_close_matches(key, _TOP, 1, 0.6)
                 remedy = f"write {near[0]}" if near else "a file has owner, [defaults] and [schedules.<id>]"
                 self._complain((key,), f"{key}: no such key here; {remedy}")
-        owner, shared = self._owner(), self._shared()
+        unread: set[str] = set()
+        owner, shared = self._owner(), self._shared(unread)
         tables = self._found.get("schedules")
         if not isinstance(tables, dict):
             problem = "there is no [schedules.<id>]; a file that is to have no schedules says so with [schedules]"
             self._complain(("schedules",), problem)
             tables = {}
-        entries = [self._entry(id, table, owner, shared) for id, table in tables.items()]
+        entries = [self._entry(id, table, owner, shared, unread) for id, table in tables.items()]
         if self._complaints:
             raise _refusal(self._name, self._complaints)
         return ScheduleFile(self._name, owner, tuple(entry for entry in entries if entry is not None))
@@ -165,12 +180,13 @@ class _Reading:
             self._complain(("owner",), str(error))
             return ""
 
-    def _shared(self) -> dict[str, Any]:
+    def _shared(self, bad: set[str]) -> dict[str, Any]:
+        """What the defaults say, as ``_plain``."""
         table = self._found.get("defaults", {})
         if not isinstance(table, dict):
             self._complain(("defaults",), "defaults is not a table; write [defaults] and options below it")
             return {}
-        shared = self._plain(("defaults",), table)
+        shared = self._plain(("defaults",), table, bad)
         for name in _NOT_SHARED:
             if name in shared:
                 self._complain(("defaults", name), f"{name}: each schedule has its own; write it there")
@@ -179,13 +195,15 @@ class _Reading:
 
     # -- an entry -----------------------------------------------------------------------------------
 
-    def _entry(self, id: str, table: Any, owner: str, shared: Mapping[str, Any]) -> Entry | None:
+    def _entry(self, id: str, table: Any, owner: str, shared: Mapping[str, Any], unread: set[str]) -> Entry | None:
+        """The schedule *id*, if all is well; *unread* are defaults that could not be read."""
         path = ("schedules", id)
         if not isinstance(table, dict):
             self._complain(path, f"not a table; write [schedules.{key_text(id)}] and options below it")
             return None
         before = len(self._complaints)
-        options = {**shared, **self._plain(path, table)}
+        bad = {name for name in unread if name not in table}  # options that were complained of
+        options = {**shared, **self._plain(path, table, bad)}
         func, paused = options.pop("func", None), options.pop("paused", None)
         if paused is not None and not isinstance(paused, bool):
             self._complain(self._place(path, "paused"), f"paused={paused!r}: not a yes or no; give true or false")
@@ -198,36 +216,65 @@ class _Reading:
         rules = [name for name in _RULES if name in options]
         if len(rules) > 1:
             self._complain(path, f"{' and '.join(rules)}: more than one rule; {_ONE_RULE}")
-            options = {name: value for name, value in options.items() if name not in rules} | {"every": _FAR}
-        definition = self._definition(path, func, {**options, "id": id, "managed_by": owner or "unknown"})
+            _mend(options, *rules)
+        arguments: dict[str, Any] = {name: options[name] for name in _ARGUMENTS if name in options}
+        definition = self._definition(path, func, {**options, "id": id, "managed_by": owner or "unknown"}, bad)
+        if func is not None and bad.isdisjoint({"func", *_ARGUMENTS}):
+            self._look_at_arguments(path, func, arguments, bad)
         if definition is None or len(self._complaints) > before:
             return None
         return Entry(id, self._lines.of(*path), definition, paused)
 
-    def _definition(self, path: tuple[str, ...], func: str | None, options: dict[str, Any]) -> Definition | None:
-        """The definition, if all is well; else everything that is wrong in it is complained of."""
+    def _definition(
+        self, path: tuple[str, ...], func: str | None, options: dict[str, Any], bad: set[str]
+    ) -> Definition | None:
+        """The definition, if all is well; else everything that is wrong is complained of, and is in *bad*."""
         is_good = True
         while True:
+            has_rule = any(name in options for name in _RULES)
             try:
-                definition = self._check(func, options)
+                definition = self._checks.define(func, options)
             except InvalidSchedule as error:
-                is_good, field = False, "func" if error.field == func else error.field
-                has_no_rule = field == "at" and not any(name in options for name in _RULES)  # nor has its typed task
-                self._complain(self._place(path, field), f"no rule; {_ONE_RULE}" if has_no_rule else str(error))
-                if has_no_rule:
-                    options["every"] = _FAR
-                elif field == "func" and func is not None:
-                    func = None
-                elif not _take_out(options, field):
-                    return None
+                field = "func" if isinstance(error, InvalidTask) else error.field
+                lacks_rule = field == "at" and not has_rule  # and its typed task has none
+                problem = f"no rule; {_ONE_RULE}" if lacks_rule else str(error)
             except ZschedError as error:  # a rule that cannot be evaluated
-                self._complain(path, str(error))
-                return None
+                field, problem = next((name for name in _RULES if name in options), "every"), str(error)
             else:
                 return definition if is_good else None
+            is_good = False
+            self._complain(self._place(path, field), problem)
+            if field in bad:  # what stands in for it is not good either: better nothing than nonsense
+                return None
+            bad.add(field)
+            if field == "func":
+                func = None
+            elif field in options or field in _STAND_INS:
+                _mend(options, field)
+            elif field != "at":
+                return None
+            if not has_rule and field in ("at", "func"):  # the function may have been a task with a rule
+                options["every"] = _FAR
 
-    def _plain(self, path: tuple[str, ...], table: Mapping[str, Any]) -> dict[str, Any]:
-        """The options that *table* says, durations and JSON texts read; those that cannot stand here complained of."""
+    def _look_at_arguments(self, path: tuple[str, ...], func: str, arguments: Mapping[str, Any], bad: set[str]) -> None:
+        """Complain of what is wrong with *arguments*; not of what they lack, where that may be in a *bad* option."""
+        named = arguments.get("kwargs")
+        may_be_elsewhere = any(map(_may_be_arguments, bad))
+        for mistake in self._checks.mistakes(func, arguments):
+            if mistake.value is NOT_GIVEN and mistake.field in bad:
+                self._complain(self._place(path, mistake.field), f"{mistake.field}: an argument; write it in kwargs")
+                continue
+            if mistake.value is NOT_GIVEN and may_be_elsewhere:
+                continue
+            is_named = "args" not in arguments or (isinstance(named, Mapping) and mistake.field in named)
+            place = self._place(path, "kwargs" if is_named else "args")
+            self._complain(place if place == path else (*place, mistake.field), str(mistake))
+
+    def _plain(self, path: tuple[str, ...], table: Mapping[str, Any], bad: set[str]) -> dict[str, Any]:
+        """
+        The options that *table* says, durations and JSON texts read. Those that cannot stand here are complained of,
+        and those with a value that cannot be read are in *bad* too.
+        """
         options: dict[str, Any] = {}
         for key, value in table.items():
             name = key.removesuffix("_json") if key.removesuffix("_json") in JSON_KEYS else key
@@ -242,6 +289,8 @@ class _Reading:
                 options[name] = _from_json(key, value) if name != key else _given(name, value)
             except ValueError as error:
                 self._complain((*path, key), f"{key}: {error}")
+                bad.add(name)
+                options |= _STAND_INS.get(name, {})
         return options
 
     # -- complaints ---------------------------------------------------------------------------------
@@ -265,17 +314,19 @@ class _Reading:
             self._complaints.append(complaint)
 
 
-def _take_out(options: dict[str, Any], field: str) -> bool:
-    """Take the bad option *field* out, and what may be judged wrongly without it; False: it is not there."""
-    if field not in options or options[field] == _FAR:
+def _mend(options: dict[str, Any], *fields: str) -> None:
+    """Take the bad *fields* out of *options*, and put in what stands for them."""
+    for field in fields:
+        options.pop(field, None)
+        options |= _STAND_INS.get(field, {})
+
+
+def _may_be_arguments(key: str) -> bool:
+    """Whether *key*, which is bad, may have been meant for the arguments: no other option is nearer."""
+    if key in _KEYS:
         return False
-    if field in _RULES:
-        del options[field]
-        options["every"] = _FAR
-        return True
-    for name in next((group for group in _TOGETHER if field in group), {field}):
-        options.pop(name, None)
-    return True
+    near = difflib.get_close_matches(key, _KEYS, 1, 0.6)
+    return not near or near[0].removesuffix("_json") in _ARGUMENTS
 
 
 def _given(name: str, value: Any) -> Any:

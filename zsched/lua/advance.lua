@@ -104,6 +104,12 @@ local now_iso, now_text = iso(now_ms), string.format('%.0f', now_ms)
 
 local function start(one)
   local job_key = 'rq:job:' .. one.run
+  if one.open then
+    chains[one.id] = text_of(cancel(one.open))
+  end
+  if chains[one.id] then  -- first: this may sweep what an earlier history left of the same run
+    follow(one.id, one.mode, one.run, one.queue)
+  end
   redis.call('COPY', template_prefix .. one.id, job_key)
   if one.before then
     redis.call('HSET', job_key, 'created_at', now_iso)
@@ -116,12 +122,6 @@ local function start(one)
   end
   if one.deadline_ms then
     set_deadline(one.run, one.deadline_ms)
-  end
-  if one.mode == 'cancel_previous' then
-    chains[one.id] = cancel(chains[one.id])
-  end
-  if chains[one.id] then
-    follow(one.id, one.mode, one.run, one.queue)
   end
 end
 

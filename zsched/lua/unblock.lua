@@ -64,7 +64,7 @@ local function decide(chain, statuses, run)
   local runs = words_of(chain)
   local mode = table.remove(runs, 1)
   local one = {mode = mode, left = {}, stale = {}}
-  if mode == 'cancel_previous' then
+  if mode == 'cancel_previous' and #runs > 0 then  -- without runs it is no chain: nothing of it stays
     one.last, one.before = table.remove(runs), {}
     for _, each in ipairs(runs) do
       local job = job_of(each)

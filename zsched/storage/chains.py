@@ -48,7 +48,7 @@ class Chain(NamedTuple):
     @property
     def runs(self) -> list[str]:
         """Run ids, the oldest first."""
-        return self.told.split(" ")[1:]
+        return self.told.split()[1:]
 
 
 class Unblocking(NamedTuple):

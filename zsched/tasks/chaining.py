@@ -31,15 +31,16 @@ from typing import Any, Final, NamedTuple
 from rq.job import Job
 
 from zsched.client import Client
+from zsched.client.calls import Typed
 from zsched.core.arguments import check_id
 from zsched.core.options import TRIGGERS
 from zsched.core.run_id import RunId
 from zsched.current import current_job
-from zsched.errors import InvalidSchedule
+from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.notes import Notes
-from zsched.storage.rqjob import Encoder
+from zsched.storage.rqjob import Encoder, function_path
 
 MOST: Final = 100  # Nexts of one run: their ids stand in its job's hash; schedule_many is for more
 
@@ -60,7 +61,7 @@ class Next:
     of these says when.
 
     Raises:
-        InvalidSchedule: no time, or more than one.
+        InvalidSchedule: no time, or more than one. NotImportable: *func* is nothing that a worker could find.
     """
 
     func: str | Callable[..., Any] | None
@@ -71,10 +72,12 @@ class Next:
     ) -> None:
         times = {name: value for name, value in (("at", at), ("after", after)) if value is not None}
         self.func, self.given = func, {**times, **given}
+        if func is not None and not isinstance(func, Typed):
+            function_path(func)
         said = [name for name in TRIGGERS if self.given.get(name) is not None]
         if len(said) != 1:
             problem = "a Next without a time" if not said else "a Next with more than one time"
-            raise InvalidSchedule(" and ".join(said) or "at", None, problem, "give either at= or after=")
+            raise InvalidSchedule(" and ".join(said) or "at", NOT_GIVEN, problem, "give either at= or after=")
 
 
 class Call(NamedTuple):

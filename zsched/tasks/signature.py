@@ -13,15 +13,15 @@ from __future__ import annotations
 import difflib
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any, Final
+from types import NoneType, SimpleNamespace, UnionType
+from typing import Annotated, Any, Final, Literal, Union
 
 from typeguard import CollectionCheckStrategy, ForwardRefPolicy, TypeCheckError, check_type
 
 from zsched.core.options import SCHEDULE_OPTIONS
-from zsched.errors import InvalidSchedule, InvalidTask, show
+from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, show
 
 NO_DEFAULT: Final = inspect.Parameter.empty
 
@@ -66,7 +66,8 @@ class Signature:
 
         Raises:
             InvalidTask: a parameter that a payload cannot fill or that is named like an option of ``client.schedule``;
-                an annotation that cannot be resolved when the task is defined, or is no type.
+                an annotation that cannot be resolved when the task is defined, or is no type; a default that is not
+                of it.
         """
         return cls(path, [_parameter(path, func, given) for given in inspect.signature(func).parameters.values()])
 
@@ -100,42 +101,43 @@ class Signature:
         Raises:
             InvalidSchedule: a parameter is unknown, missing, or of another type; ``field`` is its name.
         """
-        self.check_some(payload)
-        for name, parameter in self.parameters.items():
-            if name not in payload and parameter.default is NO_DEFAULT:
-                problem = f"it is missing, and task {self._path} does not go without"
-                raise InvalidSchedule(name, None, problem, f"give {parameter.type_text}")
+        for mistake in self.mistakes(payload):
+            raise mistake
 
     def check_some(self, payload: Mapping[str, Any]) -> None:
         """See that what *payload* has fits, whatever it lacks. Raises as ``check``."""
-        for name, value in payload.items():
-            parameter = self.parameters.get(name)
-            if parameter is None:
-                near = self.nearest(name)
-                remedy = f"its parameter is {near}" if near else f"its parameters are {self._listed()}"
-                raise InvalidSchedule(str(name), value, f"task {self._path} has no such parameter", remedy)
-            if parameter.type is not Any:
-                self._check_type(parameter, value)
+        for mistake in self._mistakes_in(payload):
+            raise mistake
+
+    def mistakes(self, payload: Mapping[str, Any]) -> Iterator[InvalidSchedule]:
+        """All that is wrong with *payload*; ``check`` raises the first. What is missing has NOT_GIVEN as its value."""
+        yield from self._mistakes_in(payload)
+        for name, parameter in self.parameters.items():
+            if name not in payload and parameter.default is NO_DEFAULT:
+                yield InvalidSchedule(name, NOT_GIVEN, f"task {self._path} needs it", f"give {name}=…")
 
     def nearest(self, name: object) -> str | None:
         """The parameter that *name* may be a slip of."""
         return next(iter(difflib.get_close_matches(str(name), self.parameters, 1, 0.6)), None)
 
-    def _check_type(self, parameter: Parameter, value: object) -> None:
-        try:
-            check_type(
-                value,
-                parameter.type,
-                forward_ref_policy=ForwardRefPolicy.ERROR,
-                collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS,
-            )
-        except TypeCheckError as error:
-            found = " ".join(str(error).split())
-            problem = f"task {self._path} wants {parameter.type_text}, and {found}"
-            raise InvalidSchedule(parameter.name, value, problem, f"give {parameter.type_text}") from error
-        except Exception as error:  # a name inside of the type, or a class's own code
-            problem = f"task {self._path}: its type cannot be checked ({type(error).__name__}: {error})"
-            raise InvalidSchedule(parameter.name, value, problem, "give it a type that Python can resolve") from error
+    def _mistakes_in(self, payload: Mapping[str, Any]) -> Iterator[InvalidSchedule]:
+        """What is wrong with the arguments that *payload* has."""
+        for name, value in payload.items():
+            parameter = self.parameters.get(name)
+            if parameter is None:
+                near = self.nearest(name)
+                remedy = f"did you mean {near}?" if near else f"its parameters are {self._listed()}"
+                yield InvalidSchedule(str(name), value, f"task {self._path} has no such parameter", remedy)
+                continue
+            try:
+                misfit = _misfit(parameter.type, value)
+            except Exception as error:  # a name inside of the type, or a class's own code
+                problem = f"task {self._path}: its type cannot be checked ({type(error).__name__}: {error})"
+                yield InvalidSchedule(name, value, problem, "give it a type that Python can resolve")
+                continue
+            if misfit is not None:
+                joint = "" if misfit.startswith("wants ") else ":"
+                yield InvalidSchedule(name, value, f"task {self._path}{joint} {misfit}", "")
 
     def _listed(self) -> str:
         return ", ".join(map(str, self.parameters.values())) or "none"
@@ -143,11 +145,21 @@ class Signature:
 
 def _parameter(path: str, func: Callable[..., Any], given: inspect.Parameter) -> Parameter:
     if given.kind in _REFUSED:
-        raise InvalidTask(path, str(given), _REFUSED[given.kind], "give it parameters with names and types")
+        raise InvalidTask(
+            path, _said(given), NOT_GIVEN, _REFUSED[given.kind], "give it parameters with names and types"
+        )
     if given.name in SCHEDULE_OPTIONS:
         problem = "a parameter of this name, which is an option of client.schedule"
-        raise InvalidTask(path, given.name, problem, f"rename it, {given.name}_ for example")
+        raise InvalidTask(path, _said(given), NOT_GIVEN, problem, f"rename it, {given.name}_ for example")
     annotation = Any if given.annotation is inspect.Parameter.empty else _resolved(path, func, given)
+    if given.default is not NO_DEFAULT:
+        try:
+            misfit = _misfit(annotation, given.default)
+        except Exception:  # a type that cannot be checked is told when there is a payload for it
+            misfit = None
+        if misfit is not None:
+            problem = f"its default is not of its type {inspect.formatannotation(annotation)}"
+            raise InvalidTask(path, given.name, given.default, problem, "give it another default, or another type")
     return Parameter(given.name, annotation, given.default, given.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -160,7 +172,62 @@ def _resolved(path: str, func: Callable[..., Any], given: inspect.Parameter) -> 
     except Exception as error:  # an annotation is code
         problem = f"its annotation cannot be resolved ({type(error).__name__}: {error})"
         remedy = "import or define the type above the task, not only for type checkers"
-        raise InvalidTask(path, str(given), problem, remedy) from error
+        raise InvalidTask(path, _said(given), NOT_GIVEN, problem, remedy) from error
     if not isinstance(found, type) and type(found).__module__ not in _MAKE_TYPES:
-        raise InvalidTask(path, str(given), f"its annotation is no type but {show(found)}", "give a type")
+        raise InvalidTask(path, _said(given), NOT_GIVEN, f"its annotation is no type but {show(found)}", "give a type")
     return found
+
+
+def _said(given: inspect.Parameter) -> str:
+    """The parameter as its author wrote it, without quotes around an annotation that is text still."""
+    annotation = given.annotation
+    if not isinstance(annotation, str):
+        return str(given)
+    name = str(given.replace(annotation=inspect.Parameter.empty, default=inspect.Parameter.empty))
+    return f"{name}: {annotation}" + ("" if given.default is NO_DEFAULT else f" = {given.default!r}")
+
+
+def _misfit(hint: Any, value: object) -> str | None:
+    """How *value* is not of type *hint*: ``wants str, not int``; None when it is. Raises what its own code does."""
+    if hint is Any:
+        return None
+    try:
+        check_type(
+            value,
+            hint,
+            forward_ref_policy=ForwardRefPolicy.ERROR,
+            collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS,
+        )
+    except TypeCheckError as error:
+        choices = _choices(hint)
+        if choices:
+            return f"give one of {', '.join(map(repr, choices))}"
+        text = inspect.formatannotation(hint)
+        if _is_of_outer(hint, value):  # something inside of it is not
+            return f"wants {text}: {' '.join(str(error).split())}"
+        return f"wants {text}, not {'None' if value is None else type(value).__name__}"
+    return None
+
+
+def _members(hint: Any) -> list[Any]:
+    """The types that *hint* is a union of; itself if it is none."""
+    if typing.get_origin(hint) in (Union, UnionType):
+        return [member for one in typing.get_args(hint) for member in _members(one)]
+    return _members(typing.get_args(hint)[0]) if typing.get_origin(hint) is Annotated else [hint]
+
+
+def _choices(hint: Any) -> list[Any]:
+    """The values of *hint*, where it is made of Literals, and None; else nothing."""
+    members = _members(hint)
+    if not all(member is NoneType or typing.get_origin(member) is Literal for member in members):
+        return []
+    return [choice for member in members for choice in (typing.get_args(member) or (None,))]
+
+
+def _is_of_outer(hint: Any, value: object) -> bool:
+    """Whether *value* is a list where *hint* says list[int], and the like."""
+    classes = [dict if typing.is_typeddict(one) else typing.get_origin(one) or one for one in _members(hint)]
+    try:
+        return any(isinstance(one, type) and isinstance(value, one) for one in classes)
+    except Exception:  # a Protocol, or a class's own code
+        return True

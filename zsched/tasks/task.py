@@ -11,7 +11,7 @@ Not guaranteed: a payload scheduled by a dotted path, from where the task cannot
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import update_wrapper
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -19,7 +19,7 @@ from zsched.client import Client
 from zsched.client.calls import Typed
 from zsched.core.model import Scheduled
 from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, TRIGGERS, define
-from zsched.errors import InvalidSchedule, InvalidTask, NotImportable
+from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, NotImportable
 from zsched.storage.rqjob import Encoder
 from zsched.tasks import importing
 from zsched.tasks.chaining import Call, Next, Turn, nexts_of
@@ -111,7 +111,7 @@ class Task(Typed, Generic[P, R]):
             InvalidTask: the task has no id. InvalidSchedule: a parameter is missing or bad.
         """
         if self._template is None:
-            raise InvalidTask(self.path, None, "it has no id", 'give the decorator id="…-{parameter}"')
+            raise InvalidTask(self.path, "", NOT_GIVEN, "it has no id", 'give the decorator id="…-{parameter}"')
         self.signature.check_some(payload)
         return self._template.fill(self._with_defaults(payload))
 
@@ -124,17 +124,21 @@ class Task(Typed, Generic[P, R]):
         Raises:
             InvalidSchedule: the payload does not fit.
         """
+        given = options.get("id")
+        id = self.checked_id(given, options.get("args"), options.get("kwargs"))
+        if given is None and at_once and self._recurs():
+            id = None
+        return self.options_beside(options, at_once=at_once) | ({} if id is None else {"id": id})
+
+    def options_beside(self, options: Mapping[str, Any], *, at_once: bool = False) -> dict[str, Any]:
+        """As ``complete_options``, but whatever the payload is, and without an id that is made of it."""
         left_out = {"id"}
         if at_once:
             left_out |= _OF_A_TIME
         elif any(options.get(name) is not None for name in TRIGGERS):
             left_out |= {*TRIGGERS} | (self._only_recurring if _is_once(options) else set())
         own = {name: value for name, value in self.options.items() if name not in left_out}
-        given = options.get("id")
-        id = self.checked_id(given, options.get("args"), options.get("kwargs"))
-        if given is None and at_once and self._recurs():
-            id = None
-        return {**own, **options} | ({} if id is None else {"id": id})
+        return {**own, **options}
 
     def checked_id(self, given: Any, args: Any, kwargs: Any) -> Any:
         """The id *given*, or the one that this payload has; None when it has none. Raises as ``complete_options``."""
@@ -143,6 +147,15 @@ class Task(Typed, Generic[P, R]):
         if given is not None or self._template is None:
             return given
         return self._template.fill(self._with_defaults(payload))
+
+    def mistakes(self, args: Any, kwargs: Any) -> Iterator[InvalidSchedule]:
+        """All that is wrong with a payload, where ``checked_id`` raises the first; its id aside."""
+        try:
+            payload = self.signature.bind(() if args is None else args, {} if kwargs is None else kwargs)
+        except InvalidSchedule as error:
+            yield error
+        else:
+            yield from self.signature.mistakes(payload)
 
     # -- how ----------------------------------------------------------------------------------------
 
@@ -170,8 +183,8 @@ class Task(Typed, Generic[P, R]):
             parameter = self.signature.parameters[name]
             values[name] = payload.get(name, parameter.default)
             if values[name] is inspect.Parameter.empty:
-                problem = f"the id of task {self.path} is made of it, and it is missing"
-                raise InvalidSchedule(name, None, problem, f"give {parameter.type_text}")
+                problem = f"the id of task {self.path} is made of it"
+                raise InvalidSchedule(name, NOT_GIVEN, problem, f"give {name}=…")
         return values
 
     def _recurs(self) -> bool:
@@ -250,13 +263,14 @@ def _check_options(path: str, options: Mapping[str, Any]) -> frozenset[str]:
     """
     for name in _PAYLOAD:
         if name in options:
-            raise InvalidTask(path, options[name], f"{name} is each call's own", "leave it out of the decorator")
+            raise InvalidTask(path, name, options[name], "each call has its own", "leave it out of the decorator")
     checked = {name: value for name, value in options.items() if name not in ("id", "urgency")}
     has_time = any(checked.get(name) is not None for name in TRIGGERS)
     try:
         Encoder().shared(define(_ANY, checked if has_time else {**checked, **_RARELY}, "task"))
     except InvalidSchedule as error:
-        raise InvalidTask(path, error.value, f"{error.field}: {error.problem}", error.remedy) from error
+        value = error.value if error.field in checked else NOT_GIVEN  # of "every and cron" for example
+        raise InvalidTask(path, error.field, value, error.problem, error.remedy) from error
     return frozenset(name for name in _OF_A_TIME.intersection(checked) if _is_refused_once(name, checked))
 
 

@@ -29,20 +29,20 @@ class Template:
 
     def __init__(self, path: str, text: object, parameters: Container[str]) -> None:
         if not isinstance(text, str):
-            raise InvalidTask(path, text, "its id is no text", 'give id="reminder-{event_id}", for example')
+            raise InvalidTask(path, "id", text, "not a text", 'give id="reminder-{event_id}", for example')
         try:
             parts = list(Formatter().parse(text))
         except ValueError as error:
-            raise InvalidTask(path, text, f"its id is no template ({error})", "give plain {name}s") from error
+            raise InvalidTask(path, "id", text, f"no template ({error})", "give plain {name}s") from error
         for literal, name, form, conversion in parts:
             if not _PLAIN.fullmatch(literal):
-                raise InvalidTask(path, text, f"its id has {literal!r} in it", f"give {_ALLOWED}, and {{name}}s")
+                raise InvalidTask(path, "id", text, f"it has {literal!r} in it", f"give {_ALLOWED}, and {{name}}s")
             if name is None:
                 continue
             if form or conversion or not name.isidentifier():
-                raise InvalidTask(path, text, "its id has more than plain names in braces", "give plain {name}s")
+                raise InvalidTask(path, "id", text, "more than plain names in braces", "give plain {name}s")
             if name not in parameters:
-                raise InvalidTask(path, text, f"its id names {name}, which is no parameter", "name one that there is")
+                raise InvalidTask(path, "id", text, f"it names {name}, which is no parameter", "name one that there is")
         self._path, self.text = path, text
         self._parts = [(literal, name) for literal, name, _, _ in parts]
         self.names = tuple(dict.fromkeys(name for _, name in self._parts if name is not None))
@@ -50,7 +50,7 @@ class Template:
             try:
                 check_id(text)
             except InvalidSchedule as error:
-                raise InvalidTask(path, text, f"its id is {error.problem}", error.remedy) from error
+                raise InvalidTask(path, "id", text, error.problem, error.remedy) from error
 
     def fill(self, payload: Mapping[str, Any]) -> str:
         """

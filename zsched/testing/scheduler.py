@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -34,6 +35,7 @@ from zsched.core.runs import Run
 from zsched.daemon.native import Native
 from zsched.daemon.tick import Tick, Ticker
 from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError
+from zsched.files import Application, Applied, ClientChecks, read
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Busy, Lease, Term
@@ -150,6 +152,24 @@ class ManualScheduler:
     def tick(self) -> list[Fired]:
         """Fire what is due at this moment, without letting time pass; the runs that were fired."""
         return self._fire()[0]
+
+    # -- schedules ------------------------------------------------------------------------------------
+
+    def apply(self, path: str | Path, owner: str | None = None) -> Applied:
+        """
+        Put what a file of schedules says, as ``zsched apply`` does; what became of each. *owner*: None: the file's own.
+
+        Functions are checked, and options of tasks used, where the test can import them; others are taken as they are.
+
+        Raises:
+            InvalidFile: with all mistakes; nothing was put. OSError: there is no such file.
+        """
+        said = read(str(path), Path(path).read_bytes(), ClientChecks(self.client), owner)
+        application = Application(self.client, said)
+        applied = application.run(application.compare(), [], lambda done: None)
+        for _, error in applied.errors:
+            raise error
+        return applied
 
     # -- work -----------------------------------------------------------------------------------------
 

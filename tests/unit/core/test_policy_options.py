@@ -69,13 +69,14 @@ def test_an_unknown_policy_is_refused_and_the_valid_ones_are_listed(name: str, w
         _define(every=5, **{name: value})
 
 
-@pytest.mark.parametrize("name", ["overlap_limit", "catch_up_limit"])
-@pytest.mark.parametrize("value", [0, -1, 10_001, True, 1.0, "2"])
-def test_a_limit_is_a_whole_number_of_runs(name: str, value: Any) -> None:
-    options = {"overlap": "queue", "catch_up": "all", name: value}
+@pytest.mark.parametrize(("name", "most"), [("overlap_limit", 1000), ("catch_up_limit", 10_000)])
+@pytest.mark.parametrize("value", [0, -1, "one more", True, 1.0, "2"])
+def test_a_limit_is_a_whole_number_of_runs(name: str, most: int, value: Any) -> None:
+    options = {"overlap": "queue", "catch_up": "all"}
 
-    with pytest.raises(InvalidSchedule, match=f"^{name}=.*give a whole number from 1 to 10000"):
-        _define(every=5, **options)
+    assert most == getattr(_define(every=5, **options, **{name: most}).policy, name)
+    with pytest.raises(InvalidSchedule, match=f"^{name}=.*give a whole number from 1 to {most}$"):
+        _define(every=5, **options, **{name: most + 1 if value == "one more" else value})
 
 
 @pytest.mark.parametrize("name", ["catch_up_window", "jitter", "expires_after"])

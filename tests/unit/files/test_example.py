@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.files.ground import check
+from tests.unit.files.ground import CHECKS
 from zsched.core.options import SCHEDULE_OPTIONS
 from zsched.files.reading import JSON_KEYS, REFUSED, read
 
@@ -16,7 +16,7 @@ COMMENTED = re.compile(r"^#(\w+) = .*$", re.MULTILINE)
 
 
 def test_the_example_is_right_as_it_stands() -> None:
-    file = read("schedules.toml", EXAMPLE.read_bytes(), check)
+    file = read("schedules.toml", EXAMPLE.read_bytes(), CHECKS)
 
     assert ("example", ["digest", "heartbeat", "report-monthly", "everything"]) == (
         file.owner,
@@ -37,6 +37,6 @@ def test_the_example_shows_every_key() -> None:
 def test_every_commented_key_may_be_used(line: str) -> None:
     text = EXAMPLE.read_text().replace(f"\n{line}\n", f"\n{line[1:]}\n")
 
-    read("schedules.toml", text.encode(), check)
+    read("schedules.toml", text.encode(), CHECKS)
 
     assert f"\n{line[1:]}\n" in text

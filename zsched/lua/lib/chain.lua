@@ -2,7 +2,9 @@
 --
 -- USES   now_ms chains_key deadlines_key iso()
 -- GIVES  is_a(key, kind), is_open(status), job_of(run), open_chain(id, last) -> its runs that are open
---        chains, by id: what the chain of a schedule will be
+--        open_queue(id, last, limit, queue), of `queue` -> before: its open runs from the last that is deferred on, or all;
+--        waiting: how many wait, at least *limit* only if that many do; text: of all that stay
+--        chains, by id: the text of what stays of a chain; text_of(runs)
 --        plan_cancels(open), which only reads, then cancel(open), which writes -> those that are still open; ends: the
 --        lines of those that were cancelled before they began, for an `end` entry
 --        tell(job), that its worker stops it
@@ -16,6 +18,8 @@
 local MOST_WAITING = 2000  -- in a longer queue a run is not looked for: it loses its data, and a worker passes it over
 local REMAINS_MS = 600000  -- of a job that was withdrawn; no archive that is well is so far behind
 local TELL_AGAIN_MS = 10000  -- see tell
+local AT_ONCE = 1000  -- arguments of a call, of which Lua cannot unpack more than 8,000
+local SPACE = 32  -- as a byte
 local PLACES = {queued = 'rq:queue:', scheduled = 'rq:scheduled:', deferred = 'rq:deferred:'}
 local IS_PENDING = {queued = true, started = true, deferred = true, scheduled = true}
 local chains, stale, ends = {}, {}, {}
@@ -34,29 +38,140 @@ local function job_of(run)
   return {run = run, status = job[1], queue = job[2] or '', worker = job[3] or '', told_ms = tonumber(job[4] or '')}
 end
 
--- The run that was pushed last belongs to it too: by run_now, or before there was this policy.
+-- " <run> <run> …". The run that was pushed last belongs to it too: by run_now, or before there was this policy.
+local function held(id, last)
+  local text = string.match(redis.call('HGET', chains_key, id) or '', ' .*') or ''
+  if last and not string.find(text .. ' ', ' ' .. last .. ' ', 1, true) then
+    text = text .. ' ' .. last
+  end
+  return text
+end
+
+-- The job of a run of schedule *id*, when it is open.
+local function meet(id, run)
+  local job = job_of(run)
+  if is_open(job.status) then
+    return job
+  elseif not job.status or job.status == 'canceled' then
+    stale[id][#stale[id] + 1] = run
+  end
+end
+
+local function text_of(open)
+  local words = {''}
+  for _, one in ipairs(open) do
+    words[#words + 1] = one.run
+  end
+  return table.concat(words, ' ')
+end
+
 local function open_chain(id, last)
-  local open, is_known = {}, {}
+  local open = {}
   stale[id] = {}
-  local function meet(run)
-    if is_known[run] then
-      return
-    end
-    local job = job_of(run)
-    is_known[run] = true
-    if is_open(job.status) then
-      open[#open + 1] = job
-    elseif not job.status or job.status == 'canceled' then
-      stale[id][#stale[id] + 1] = run
-    end
-  end
-  for run in string.gmatch(string.match(redis.call('HGET', chains_key, id) or '', ' .*') or '', '%S+') do
-    meet(run)
-  end
-  if last then
-    meet(last)
+  for run in string.gmatch(held(id, last), '[^ ]+') do
+    open[#open + 1] = meet(id, run)
   end
   return open
+end
+
+local function count_waiting(open)
+  local count = 0
+  for _, one in ipairs(open) do
+    count = count + (one.status == 'started' and 0 or 1)
+  end
+  return count
+end
+
+-- Whether each of *runs* still is a deferred job of *queue*: two calls, where a look at each takes twice as long.
+local function all_wait(runs, queue)
+  local keys, deferred_key = {}, 'rq:deferred:' .. queue
+  for n, run in ipairs(runs) do
+    keys[n] = 'rq:job:' .. run
+  end
+  for first = 1, is_a(deferred_key, 'zset') and #runs or 0, AT_ONCE do
+    local last = math.min(first + AT_ONCE - 1, #runs)
+    if redis.call('EXISTS', unpack(keys, first, last)) <= last - first then
+      return false
+    end
+    for _, score in ipairs(redis.call('ZMSCORE', deferred_key, unpack(runs, first, last))) do
+      if not score then
+        return false
+      end
+    end
+  end
+  return true
+end
+
+-- The open runs at the end of a chain, oldest first, back to one that is deferred; and where that one ends, or 0.
+local function open_at_the_end(id, text)
+  local open, to = {}, #text
+  while to > 0 do
+    local space = to
+    while string.byte(text, space) ~= SPACE do
+      space = space - 1
+    end
+    local job = meet(id, string.sub(text, space + 1, to))
+    if job then
+      table.insert(open, 1, job)
+    end
+    if job and job.status == 'deferred' then
+      return open, to
+    end
+    to = space - 1
+  end
+  return open, 0
+end
+
+-- The open runs before the first that is deferred, of which there is one; and where the space before that one is.
+local function open_in_front(id, text)
+  local open, from = {}, 1
+  while true do
+    local first, to = string.find(text, '[^ ]+', from)
+    local job = meet(id, string.sub(text, first, to))
+    if job and job.status == 'deferred' then
+      return open, first - 1
+    end
+    open[#open + 1], from = job, to + 1
+  end
+end
+
+-- Those that wait between the two, the deferred ones included: their text, and how many if that may be *limit* or more.
+local function between(id, text, limit, queue)
+  local count, at, runs, open = 0, string.find(text, ' ', 1, true), {}, {}
+  while at do
+    count, at = count + 1, string.find(text, ' ', at + 1, true)
+  end
+  if count < limit then
+    return text, count
+  end
+  for run in string.gmatch(text, '[^ ]+') do
+    runs[#runs + 1] = run
+  end
+  if all_wait(runs, queue) then
+    return text, #runs
+  end
+  for _, run in ipairs(runs) do
+    open[#open + 1] = meet(id, run)
+  end
+  return text_of(open), count_waiting(open)
+end
+
+-- A chain of `queue` is looked at from both ends, each up to a run that is deferred: what lies between waits too, but for
+-- one that was cancelled or expired out of turn. That matters when it is full, and then it is looked for.
+local function open_queue(id, last, limit, queue)
+  local text, after = held(id, last), {}
+  stale[id] = {}
+  local before, to = open_at_the_end(id, text)
+  if to == 0 then
+    return {before = before, waiting = count_waiting(before), text = text_of(before)}
+  end
+  local ahead, from = open_in_front(id, text)
+  for n = 2, #before do
+    after[#after + 1] = before[n]
+  end
+  local waiting = count_waiting(ahead) + count_waiting(after)
+  local waits, count = between(id, string.sub(text, from, to), limit - waiting, queue)
+  return {before = before, waiting = waiting + count, text = text_of(ahead) .. waits .. text_of(after)}
 end
 
 local function dependencies_of(run)
@@ -86,12 +201,7 @@ local function sweep(runs, queue)
 end
 
 local function follow(id, mode, run, queue)
-  local words = {mode}
-  for _, one in ipairs(chains[id]) do
-    words[#words + 1] = one.run
-  end
-  words[#words + 1] = run
-  redis.call('HSET', chains_key, id, table.concat(words, ' '))
+  redis.call('HSET', chains_key, id, mode .. chains[id] .. ' ' .. run)
   sweep(stale[id], queue)
 end
 

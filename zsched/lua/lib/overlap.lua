@@ -43,23 +43,21 @@ local function overlapping(one, last)
   elseif not is_a(chains_key, 'hash') then
     return 'broken', 'wrong type at ' .. chains_key
   end
-  local open, before, waiting = open_chain(one.id, last), {}, 0
-  chains[one.id] = open
   if one.mode == 'cancel_previous' then
-    plan_cancels(open)
-    return 'free'
-  elseif #open == 0 then
+    one.open = open_chain(one.id, last)
+    plan_cancels(one.open)
     return 'free'
   end
-  for _, each in ipairs(open) do
-    waiting = waiting + (each.status == 'started' and 0 or 1)
-    if each.status == 'deferred' then
-      before = {}  -- it waits for them itself
-    end
-    before[#before + 1] = each.run
+  local chain, before = open_queue(one.id, last, one.limit, one.queue), {}
+  chains[one.id] = chain.text
+  for n, each in ipairs(chain.before) do
+    before[n] = each.run
   end
-  local latest, problem = open[#open].run, problem_of(one, before)
-  if waiting >= one.limit then
+  if #before == 0 then
+    return 'free'
+  end
+  local latest, problem = before[#before], problem_of(one, before)
+  if chain.waiting >= one.limit then
     return 'overlap', latest
   elseif problem then
     return 'broken', problem
