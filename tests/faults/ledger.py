@@ -46,7 +46,11 @@ def fired(client: redis.Redis) -> list[tuple[str, int]]:
             runs += [(run, entry.t) for run in entry.fields.get("runs", "").split()]
         elif entry.kind == "advance":
             rows = [line.split(" ") for line in entry.fields["moves"].splitlines()]
-            runs += [(f"{row[0]}-{row[2]}", entry.t) for row in rows if row[1] in ("fired", "deferred", "uncertain")]
+            runs += [
+                (f"{id}-{nominal.partition('+')[0]}", entry.t)
+                for id, word, nominal, *_ in rows
+                if word in ("fired", "deferred", "uncertain")
+            ]
         elif entry.kind in ("enqueue", "run_now"):
             runs.append((entry.fields["run"], entry.t))
     return runs

@@ -277,7 +277,7 @@ def test_a_marker_does_not_bring_a_deleted_job_back(stage: Stage) -> None:
         ("many", "a run can have 100 Nexts"),
         ("past", "ScheduleInPast"),
         ("same", "id='a': two Nexts of one run have it"),
-        ("unknown", "its parameter is value"),
+        ("unknown", "did you mean value?"),
     ],
 )
 def test_a_next_that_is_refused_fails_the_run_visibly(stage: Stage, what: Any, told: str) -> None:

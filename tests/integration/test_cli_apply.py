@@ -20,6 +20,10 @@ from zsched.client import Client
 
 DIGEST = '[schedules.digest]\nfunc = "app.tasks.digest"\ncron = "0 9 * * *"\ntz = "Asia/Seoul"\n'
 BEAT = '[schedules.beat]\nfunc = "app.tasks.beat"\nevery = "30s"\nstarts = 2030-01-01T00:00:00Z\n'
+NOTE = (
+    "zsched: not checked, and options of tasks not used, as they cannot be imported from here: {}; "
+    "options may differ from those put where they can be\n"
+)
 EXAMPLE = Path(__file__).parents[2] / "config" / "schedules.toml"
 
 
@@ -61,7 +65,8 @@ def test_people_are_told_what_was_done_and_what_differs(zsched: Zsched) -> None:
     assert first.stdout.startswith("beat: created, next 2030-01-01 00:00:00+00:00 (in ")
     assert first.stdout.endswith("2 created, 0 updated, 0 unchanged, 0 removed\n")
     assert second.stdout.splitlines()[1:] == ["  every: 30s → 1m", "0 created, 1 updated, 1 unchanged, 0 removed"]
-    assert (DONE, DONE, "") == (first.exit_code, second.exit_code, second.stderr)
+    note = NOTE.format("app.tasks.beat (no module 'app'), app.tasks.digest (no module 'app')")
+    assert (DONE, DONE, note) == (first.exit_code, second.exit_code, second.stderr)
 
 
 def test_a_dry_run_tells_the_same_and_writes_nothing(zsched: Zsched, redis_client: redis.Redis) -> None:
@@ -130,7 +135,10 @@ def test_what_is_no_longer_in_the_file_is_mentioned_and_removed_only_with_prune(
     left = sorted(one.id for one in client.list())
     removed = zsched.apply(BEAT, "--prune")
 
-    assert "zsched: 1 schedule of this file's is no longer in it: digest; --prune removes it\n" == mentioned.stderr
+    assert (
+        "zsched: 1 schedule of this file's is no longer in it: digest; --prune removes it"
+        in mentioned.stderr.splitlines()
+    )
     assert "digest: removed" == shown.stdout.splitlines()[0] == removed.stdout.splitlines()[0]
     assert (["beat", "digest"], ["beat"]) == (left, [one.id for one in client.list()])
 
@@ -175,6 +183,29 @@ def test_a_typed_task_completes_an_entry_and_checks_its_payload(
     assert (USAGE, DONE) == (bad.exit_code, good.exit_code)
     assert bad.stderr.startswith(f"{zsched.file}:")
     assert ("own", 60) == (schedule.queue, schedule.timeout_s)
+
+
+def test_a_function_that_its_module_lacks_is_a_mistake_at_its_line(
+    zsched: Zsched, redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "typed_too.py").write_text("from zsched import task\n\n\n@task\ndef digest() -> None: ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    result = zsched.apply(DIGEST.replace("app.tasks.digest", "typed_too.digset"))
+
+    missing = "func='typed_too.digset': there is no digset in typed_too; did you mean digest?"
+    assert f"{zsched.file}:2: [schedules.digest]: {missing}" == result.stderr.splitlines()[0]
+    assert (USAGE, []) == (result.exit_code, redis_client.keys("*"))
+
+
+def test_functions_that_are_not_here_are_told_once_also_to_programs(zsched: Zsched) -> None:
+    many = "".join(f'[schedules.n{n}]\nfunc = "app.n{n % 12}"\nevery = 60\n' for n in range(24))
+
+    dry, real = zsched.apply(many, "--dry-run"), zsched.apply(many, "--json")
+
+    ten = ", ".join(f"app.n{n} (no module 'app')" for n in range(10))
+    assert NOTE.format(f"{ten}, and 2 more") == dry.stderr == real.stderr
+    assert (DONE, 24) == (real.exit_code, json.loads(real.stdout)["counts"]["created"])
 
 
 def test_standard_input_is_a_file_that_names_its_owner(zsched: Zsched, client: Client) -> None:

@@ -124,8 +124,8 @@ def test_a_module_without_tasks_has_an_empty_list(zsched: Zsched) -> None:
 @pytest.mark.parametrize(
     ("module", "told"),
     [
-        ("nowhere", "task nowhere: 'nowhere': there is no such module here; give the dotted name"),
-        ("broken", "task broken: 'broken': importing it here raises ZeroDivisionError: division by zero"),
+        ("nowhere", "task nowhere: there is no such module here; give the dotted name"),
+        ("broken", "task broken: importing it here raises ZeroDivisionError: division by zero"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_a_usage_error(zsched: Zsched, module: str, told: str) -> None:
@@ -175,10 +175,13 @@ def test_a_local_time_may_be_in_the_tasks_zone(zsched: Zsched) -> None:
 @pytest.mark.parametrize(
     ("payload", "told"),
     [
-        (("--kwargs", '{"event_id": "e1", "channel": "fax"}'), "channel='fax': task shelf.send_reminder wants"),
+        (
+            ("--kwargs", '{"event_id": "e1", "channel": "fax"}'),
+            "channel='fax': task shelf.send_reminder: give one of 'push', 'email'",
+        ),
         (("--args", '["e1", "push", "60"]'), "minutes='60': task shelf.send_reminder wants int"),
-        (("--args", '["e1"]'), "channel=None: it is missing"),
-        ((), "event_id=None: it is missing"),
+        (("--args", '["e1"]'), "zsched: channel: task shelf.send_reminder needs it; give channel=…"),
+        ((), "zsched: event_id: task shelf.send_reminder needs it; give event_id=…"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_before_anything_is_written(
@@ -191,8 +194,29 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_is_written(
     assert [] == zsched.holds(redis_client)
 
 
-def test_a_function_that_is_not_here_is_taken_as_it_is(zsched: Zsched) -> None:
-    assert "created" == zsched.json("add", "mine", "elsewhere.tasks.send", "--after", "1h", "--args", "[1]")["outcome"]
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_a_function_that_is_not_here_is_taken_as_it_is_and_told(zsched: Zsched, as_json: tuple[str, ...]) -> None:
+    result = zsched("add", "mine", "elsewhere.tasks.send", "--after", "1h", "--args", "[1]", *as_json)
+
+    told = "elsewhere.tasks.send (no module 'elsewhere')"
+    lead = "zsched: not checked, and options of tasks not used, as they cannot be imported from here"
+    assert (DONE, f"{lead}: {told}\n") == (result.exit_code, result.stderr)
+    assert "created" in result.stdout
+
+
+@pytest.mark.parametrize("path", ["shelf.timedelta", "json.dumps"])
+def test_of_a_function_that_is_here_nothing_is_told(zsched: Zsched, path: str) -> None:
+    result = zsched("add", "mine", path, "--after", "1h")
+
+    assert (DONE, "") == (result.exit_code, result.stderr.removeprefix("imported\n"))
+
+
+def test_a_function_that_its_module_has_not_is_refused(zsched: Zsched, redis_client: redis.Redis) -> None:
+    result = zsched("add", "mine", "shelf.digset", "--after", "1h")
+
+    missing = "func='shelf.digset': there is no digset in shelf; did you mean digest?"
+    assert (USAGE, f"imported\nzsched: {missing}\n") == (result.exit_code, result.stderr)
+    assert [] == zsched.holds(redis_client)
 
 
 def test_what_may_not_be_named_is_not_imported(zsched: Zsched, redis_client: redis.Redis) -> None:

@@ -88,7 +88,7 @@ def _missing(path: str, missing: Missing) -> NotImportable:
     """The mistake of a path whose module has nothing of that name, with what it may be a slip of."""
     there = vars(missing.owner) if hasattr(missing.owner, "__dict__") else {}
     tasks = [name for name, value in there.items() if isinstance(value, Task)]
-    functions = [name for name, value in there.items() if inspect.isroutine(value) and not name.startswith("__")]
+    functions = [name for name, value in there.items() if inspect.isroutine(value) and not name.startswith("_")]
     near = difflib.get_close_matches(missing.name, tasks + functions, 1, 0.6)
     remedy = f"did you mean {near[0]}?" if near else _choice("tasks", tasks) or _choice("functions", functions)
     problem = f"there is no {missing.name} in {missing.path}"

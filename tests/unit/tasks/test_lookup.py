@@ -10,11 +10,19 @@ from typing import Any
 import pytest
 
 from tests.integration import reminders
-from zsched import InvalidSchedule, InvalidTask
-from zsched.tasks.lookup import find, options_for, tasks_of
+from zsched import InvalidSchedule, InvalidTask, NotImportable, Task
+from zsched.tasks.lookup import Lookup, tasks_of
 
 MODULE = "tests.integration.reminders"
 FITTING = {"event_id": "e1", "channel": "push"}
+
+
+def find(path: str) -> Task[..., Any] | None:
+    return Lookup().find(path)
+
+
+def options_for(path: str, options: dict[str, Any]) -> dict[str, Any]:
+    return Lookup().options_for(path, options)
 
 
 @pytest.fixture
@@ -37,12 +45,11 @@ def test_a_task_is_found_by_its_path() -> None:
     "path",
     [
         f"{MODULE}.untyped",
-        f"{MODULE}.nothing",
         f"{MODULE}.send_reminder.schedule",
         "nowhere.tasks.send",
         "os.path.join",
         "tests.nowhere.send",
-        "os.send.more",
+        "fractions.Fraction.from_float",
         "send",
         "__main__.send",
         "..send",
@@ -79,7 +86,10 @@ def test_a_module_is_imported_only_if_it_is_there(package: Path) -> None:
         ("import shelf.absent", "raises ModuleNotFoundError: No module named 'shelf.absent'"),
         ("import sys; sys.exit(3)", "raises SystemExit: 3"),
         ("def f(:", "raises SyntaxError"),
-        ("import zsched\n@zsched.task\ndef send(at: str): ...", "raises InvalidTask: task shelf.broken.send: 'at'"),
+        (
+            "import zsched\n@zsched.task\ndef send(at: str): ...",
+            r"raises InvalidTask: task shelf\.broken\.send: at: str: a",
+        ),
     ],
 )
 @pytest.mark.parametrize("is_package", [False, True])
@@ -94,7 +104,70 @@ def test_an_import_that_raises_is_told_by_its_name(package: Path, source: str, t
 
     with pytest.raises(InvalidTask, match=told) as raised:
         find(path)
-    assert path.rpartition(".")[0] == raised.value.field
+    assert "shelf.broken" == raised.value.field
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("digset", f"there is no digset in {MODULE}; did you mean digest?"),
+        ("untipped", f"there is no untipped in {MODULE}; did you mean untyped?"),
+        ("nothing", f"there is no nothing in {MODULE}; its tasks are send_reminder, plain, digest, poll"),
+        ("digest.schedul", f"there is no schedul in {MODULE}.digest; give a function"),
+        ("Next.nothing", f"there is no nothing in {MODULE}.Next; give a function"),
+    ],
+)
+def test_what_its_module_has_not_is_a_mistake_with_the_nearest(path: str, told: str) -> None:
+    lookup = Lookup()
+
+    with pytest.raises(NotImportable) as raised:
+        lookup.find(f"{MODULE}.{path}")
+
+    assert str(raised.value).startswith(f"func='{MODULE}.{path}': {told}")
+    assert ("func", {}) == (raised.value.field, lookup.absent)
+
+
+@pytest.mark.parametrize("path", ["shelf.send", "shelf.full.nothing", "shelf.full.Nothing.send"])
+def test_what_a_package_has_not_is_a_mistake_only_where_no_module_could_have_it(package: Path, path: str) -> None:
+    (package / "full.py").write_text("def send(): ...\n")
+
+    with pytest.raises(NotImportable, match=rf"there is no \w+ in {path.rpartition('.')[0].removesuffix('.Nothing')}"):
+        find(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "module"),
+    [
+        ("nowhere.tasks.send", "nowhere"),
+        ("shelf.absent.send", "shelf.absent"),
+        ("shelf.absent.more.send", "shelf.absent"),
+        (f"{MODULE}.send_reminder", None),
+        (f"{MODULE}.untyped", None),
+        ("fractions.Fraction.from_float", None),
+        ("send", None),
+        ("a..b", None),
+        ("__main__.send", None),
+    ],
+)
+@pytest.mark.usefixtures("package")
+def test_modules_that_are_not_here_are_remembered(path: str, module: str | None) -> None:
+    lookup = Lookup()
+
+    lookup.find(path)
+
+    assert ({} if module is None else {path: module}) == lookup.absent
+
+
+def test_all_that_is_wrong_with_a_payload_is_told_apart_from_its_options() -> None:
+    path, lookup = f"{MODULE}.send_reminder", Lookup()
+    options = {"kwargs": {"channel": "fax", "minutes": "5"}, "queue": "own"}
+
+    assert {"queue": "own", "priority": "high", "tags": ["reminders"], "kwargs": options["kwargs"]} == (
+        lookup.options_beside(path, options)
+    )
+    assert ["channel", "minutes", "event_id"] == [mistake.field for mistake in lookup.mistakes(path, options)]
+    assert ["args"] == [mistake.field for mistake in lookup.mistakes(path, {"args": [1, 2, 3, 4]})]
+    assert [] == list(lookup.mistakes("nowhere.send", options))
 
 
 def test_a_task_under_another_name_is_a_task(package: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from tests.unit.tasks.ground import PATH, define
 from zsched import InvalidSchedule, InvalidTask, NotImportable, task
+from zsched.errors import NOT_GIVEN
 
 REMINDER = "def send(event_id: str, channel: Literal['push', 'email'], minutes: int = 60): ..."
 FITTING = {"event_id": "e1", "channel": "push"}
@@ -71,13 +73,13 @@ def test_a_method_is_no_task() -> None:
 @pytest.mark.parametrize(
     ("change", "field", "told"),
     [
-        ({"channel": "fax"}, "channel", r"wants Literal\['push', 'email'\].*is not any of.*give Literal"),
-        ({"minutes": "60"}, "minutes", r"minutes='60'.*wants int.*str is not an instance of int; give int"),
-        ({"minutes": None}, "minutes", "wants int"),
-        ({"event_id": 7}, "event_id", "wants str"),
-        ({"chanel": "push"}, "chanel", "has no such parameter; its parameter is channel"),
+        ({"channel": "fax"}, "channel", rf"^channel='fax': task {PATH}: give one of 'push', 'email'$"),
+        ({"minutes": "60"}, "minutes", rf"^minutes='60': task {PATH} wants int, not str$"),
+        ({"minutes": None}, "minutes", "wants int, not None$"),
+        ({"event_id": 7}, "event_id", rf"^event_id=7: task {PATH} wants str, not int$"),
+        ({"chanel": "push"}, "chanel", rf"^chanel='push': task {PATH} has no such parameter; did you mean channel\?$"),
         ({"colour": "red"}, "colour", r"its parameters are event_id: str, channel: .*, minutes: int = 60"),
-        ({"channel": ...}, "channel", "it is missing.*give Literal"),
+        ({"channel": ...}, "channel", rf"^channel: task {PATH} needs it; give channel=…$"),
     ],
 )
 def test_a_payload_that_does_not_fit_is_refused_by_the_parameters_name(
@@ -114,6 +116,57 @@ def test_values_are_checked_all_the_way_down(annotation: str, good: object, bad:
     if bad is not ...:
         with pytest.raises(InvalidSchedule, match="value="):
             send.complete_options({"kwargs": {"value": bad}})
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "told"),
+    [
+        ("list[int]", [1, "2"], r"wants list\[int\]: item 1 of list is not an instance of int"),
+        ("list[int] | None", [1, "2"], r"wants list\[int\] \| None: .*item 1 is not an instance of int"),
+        ("list[int]", 1, r"wants list\[int\], not int$"),
+        ("int | None", "1", r"wants int \| None, not str$"),
+        ("TypedDict('Mail', {'to': str})", {"to": 1}, "wants app.tasks.Mail: value of key 'to' of dict is not"),
+        ("TypedDict('Mail', {'to': str})", 1, "wants app.tasks.Mail, not int$"),
+        ("Literal['a'] | Literal[1] | None", "b", "task app.tasks.send: give one of 'a', 1, None$"),
+        ("Literal['a'] | int", "b", r"wants .*Literal\['a'\].*int.*, not str$"),
+        ("UUID", "u", "wants uuid.UUID, not str$"),
+    ],
+)
+def test_a_misfit_is_told_as_what_is_wanted_and_what_is_given(annotation: str, value: object, told: str) -> None:
+    send = define(f"T = {annotation}\ndef send(value: T): ...")
+
+    with pytest.raises(InvalidSchedule, match=told) as raised:
+        send.complete_options({"kwargs": {"value": value}})
+    assert str(raised.value) == str(pickle.loads(pickle.dumps(raised.value)))
+
+
+@pytest.mark.parametrize(
+    ("parameter", "told"),
+    [
+        ("event_id: str = 3", "event_id=3: its default is not of its type str; give it another default"),
+        ("event_id: str = None", "event_id=None: its default is not of its type str; "),
+        ("channel: Literal['a', 'b'] = 'c'", r"channel='c': its default is not of its type Literal\['a', 'b'\]; "),
+        ("ids: list[int] = ['a']", r"ids=\['a'\]: its default is not of its type list\[int\]; "),
+    ],
+)
+def test_a_default_of_another_type_is_an_error_where_the_task_is_defined(parameter: str, told: str) -> None:
+    with pytest.raises(InvalidTask, match=f"^task {PATH}: {told}") as raised:
+        define(f"def send({parameter}): ...")
+    assert 1 == str(raised.value).count(PATH)
+
+
+@pytest.mark.parametrize("parameter", ["a: str | None = None", "a=3", "a: float = 1", "a: Any = object()"])
+def test_a_default_of_its_type_is_good(parameter: str) -> None:
+    assert {} == define(f"def send({parameter}): ...").complete_options({})
+
+
+def test_all_that_is_wrong_with_a_payload_is_told() -> None:
+    wrong = {"channel": "fax", "minutes": "60", "colour": "red"}
+
+    mistakes = list(define(REMINDER).mistakes(None, wrong))
+
+    assert ["channel", "minutes", "colour", "event_id"] == [mistake.field for mistake in mistakes]
+    assert NOT_GIVEN is pickle.loads(pickle.dumps(mistakes[-1])).value
 
 
 def test_a_parameter_without_a_type_takes_anything() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import fakeredis
 import pytest
 
-from tests.integration.reminders import digest, later, plain, poll, send_reminder
+from tests.integration.reminders import digest, later, plain, poll, send_reminder, untyped
 from tests.unit.tasks.ground import PATH, define
-from zsched import Client, InvalidSchedule, InvalidTask, Next, Task, task
+from zsched import Client, InvalidSchedule, InvalidTask, Next, NotImportable, Task, task
 from zsched.storage.rqjob import function_path
 from zsched.tasks.chaining import nexts_of
 
@@ -55,19 +55,19 @@ def test_a_task_is_pickled_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"args": (1,)}, "args is each call's own"),
-        ({"kwargs": {}}, "kwargs is each call's own"),
-        ({"job_timeout": 5}, r"job_timeout: no such option here; our option is timeout="),
-        ({"prioritty": "high"}, r"prioritty: no such option here; our option is priority="),
-        ({"priority": "urgent"}, "priority: not one of its values; give one of high, normal, low"),
-        ({"queue": "two words"}, "queue: not a usable queue name"),
-        ({"timeout": "soon"}, "timeout: not a time limit"),
-        ({"retry": 0}, "retry: not a number of retries"),
-        ({"on_success": lambda: None}, "on_success: a worker cannot import it"),
-        ({"cron": "61 * * * *"}, "cron: "),
-        ({"cron": "0 9 * * *", "every": 5}, "more than one trigger"),
-        ({"count": 0}, "count: not a number of occurrences"),
-        ({"catch_up": "all"}, "catch_up: with overlap="),
+        ({"args": (1,)}, rf"^task {PATH}: args=\(1,\): each call has its own; leave it out"),
+        ({"kwargs": {}}, "kwargs={}: each call has its own"),
+        ({"job_timeout": 5}, r"job_timeout=5: no such option here; our option is timeout="),
+        ({"prioritty": "high"}, r"prioritty='high': no such option here; our option is priority="),
+        ({"priority": "urgent"}, "priority='urgent': not one of its values; give one of high, normal, low"),
+        ({"queue": "two words"}, rf"^task {PATH}: queue='two words': not a usable queue name"),
+        ({"timeout": "soon"}, "timeout='soon': not a time limit"),
+        ({"retry": 0}, "retry=0: not a number of retries"),
+        ({"on_success": lambda: None}, "on_success=.*: a worker cannot import it"),
+        ({"cron": "61 * * * *"}, "cron='61 "),
+        ({"cron": "0 9 * * *", "every": 5}, rf"^task {PATH}: every and cron: more than one trigger; "),
+        ({"count": 0}, "count=0: not a number of occurrences"),
+        ({"catch_up": "all"}, "catch_up='all': with overlap="),
     ],
 )
 def test_a_bad_option_is_an_error_where_the_task_is_defined(options: dict[str, Any], told: str) -> None:
@@ -83,11 +83,12 @@ def test_an_urgency_is_the_clients_to_know() -> None:
 
 
 def test_an_error_of_a_task_says_the_same_when_it_has_been_pickled() -> None:
-    error = InvalidTask(PATH, "*args", "takes any number", "give names")
+    error = InvalidTask(PATH, "queue", "a b", "not a queue", "give a name")
 
     again = pickle.loads(pickle.dumps(error))
 
-    assert (str(error), "*args") == (str(again), again.value)
+    assert f"task {PATH}: queue='a b': not a queue; give a name" == str(error) == str(again)
+    assert (PATH, "queue", "a b") == (again.field, again.name, again.value)
 
 
 # -- options ------------------------------------------------------------------------------------------
@@ -133,10 +134,10 @@ def test_a_run_at_once_has_nothing_of_times_and_leaves_the_recurring_schedule_al
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"event_id": "e1", "chanel": "push"}, r"chanel='push': task .*; its parameter is channel"),
+        ({"event_id": "e1", "chanel": "push"}, r"chanel='push': task .*; did you mean channel\?"),
         ({"event_id": "e1", "channel": "push", "job_timeout": 5}, r"our option is timeout="),
         ({"event_id": "e1", "channel": "push", "prioriti": 1}, r"our option is priority="),
-        ({"event_id": "e1"}, "channel=None: it is missing"),
+        ({"event_id": "e1"}, "channel: task .* needs it; give channel=…"),
         ({"event_id": "e1", "channel": "fax"}, "channel='fax'"),
         ({"kwargs": {"event_id": "e1", "channel": "push"}}, "kwargs=.*takes its parameters by name"),
         ({"event_id": "e 1", "channel": "push"}, "event_id='e 1': it cannot be part of an id"),
@@ -173,12 +174,31 @@ def test_the_decorator_stands_with_options_or_without() -> None:
 
 @pytest.mark.parametrize(
     ("given", "told"),
-    [({}, "a Next without a time; give either"), ({"at": SOON, "after": 5}, "more than one time"),
-     ({"after": 5, "every": 5}, "after and every=None: a Next with more")],
+    [({}, "^at: a Next without a time; give either"), ({"at": SOON, "after": 5}, "more than one time"),
+     ({"after": 5, "every": 5}, "after and every: a Next with more")],
 )  # fmt: skip
 def test_a_next_says_exactly_when(given: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidSchedule, match=told):
         Next(**given)
+
+
+@pytest.mark.parametrize(
+    ("func", "told"),
+    [
+        (lambda: None, "a worker cannot import it by name"),
+        (7, "func=7: not a function with a name"),
+        ("nodots", "func='nodots': not a dotted path"),
+        ("__main__.send", "a worker has another __main__"),
+    ],
+)
+def test_a_next_is_of_what_a_client_would_schedule(func: Any, told: str) -> None:
+    with pytest.raises(NotImportable, match=told):
+        Next(func, after=1)
+
+
+@pytest.mark.parametrize("func", [print, untyped, send_reminder, "app.tasks.send", None])
+def test_a_next_may_be_of_a_function_a_task_or_a_path(func: Any) -> None:
+    assert func is Next(func, after=1).func
 
 
 def test_a_next_has_all_that_it_was_given() -> None:

@@ -23,13 +23,13 @@ SEND = "def send(event: Any, step: int = 1): ..."
         ("reminder-{event[0]}", "more than plain names"),
         ("reminder-{}", "more than plain names"),
         ("reminder-{0}", "more than plain names"),
-        ("reminder-{event", "no template"),
+        ("reminder-{event", "id=.*: no template"),
         ("reminder:{event}", "has 'reminder:' in it"),
         ("reminder {event}", "has 'reminder ' in it"),
         ("{{{event}}}", "in it"),
         ("", "not a schedule id"),
         ("a" * 129, "not a schedule id"),
-        (7, "no text"),
+        (7, "id=7: not a text; give id="),
     ],
 )
 def test_an_id_that_is_no_template_is_an_error_where_the_task_is_defined(id: object, told: str) -> None:
@@ -81,7 +81,7 @@ def test_only_what_an_id_is_made_of_is_needed_for_it() -> None:
     assert "r-e1" == send.id_of(event="e1")
     with pytest.raises(InvalidSchedule, match=r"text=1.*wants str"):
         send.id_of(event="e1", text=1)
-    with pytest.raises(InvalidSchedule, match=r"the id of task app.tasks.send is made of it, and it is missing"):
+    with pytest.raises(InvalidSchedule, match=r"the id of task app.tasks.send is made of it; give event=…"):
         send.id_of(text="t")
 
 
