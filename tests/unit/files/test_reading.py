@@ -454,6 +454,7 @@ def test_what_may_be_the_cause_of_missing_arguments_is_told_instead_of_them(line
         ('every = 60\noverlap = "que"\ncatch_up = "all"\ncatch_up_limit = 0', ["4: overlap", "6: catch_up_limit=0: "]),
         ('every = 60\ncatch_up = "al"\ncatch_up_limit = 5\ncatch_up_window = 5', ["4: catch_up='al': "]),
         ('every = 60\njitter = "x"\nexpires_after = 0\nurgency = "digest"', ["4: jitter: 'x'", "5: expires_after=0: "]),
+        ('every = "9d"\nurgency = "digest"\njitter = "2d"\nexpires_after = 0', ["6: expires_after=0: "]),
         ('every = 86400\nurgency = "digst"\njitter = -5', ["4: urgency='digst': ", "5: jitter=-5: "]),
         ('cron = "0 0 31 2 *"\nqueue = "a b"', ["3: ", "4: queue='a b': "]),
     ],

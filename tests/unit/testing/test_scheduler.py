@@ -235,7 +235,7 @@ def test_a_file_that_is_applied_again_changes_nothing_and_belongs_to_its_owner(
 
     assert (0, 2) == (again.count("updated"), again.count("unchanged"))
     assert "file:schedules.toml" == scheduler.client.get("noon").managed_by
-    with pytest.raises(InvalidFile, match="managed by 'file:schedules.toml', not by 'others'"):
+    with pytest.raises(InvalidFile, match=r"managed by 'file:schedules\.toml', not by 'others'"):
         scheduler.apply(path, owner="others")
 
 
