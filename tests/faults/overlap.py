@@ -25,7 +25,7 @@ import redis
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
 from zsched import Client
-from zsched.core.log import Advanced, Released, advanced, released
+from zsched.core.entries import Advanced, Released, advanced, released
 from zsched.core.run_id import schedule_of
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard

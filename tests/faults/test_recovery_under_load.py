@@ -33,7 +33,8 @@ from tests.faults.test_archive_redis_lost import put_back, put_back_by, redis_wi
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.core.changes import What, changes
 from zsched.core.clock import from_ms
-from zsched.core.log import Entry, restored
+from zsched.core.entries import restored
+from zsched.core.log import Entry
 from zsched.core.touches import touches
 
 pytestmark = pytest.mark.redis

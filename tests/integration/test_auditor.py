@@ -30,7 +30,8 @@ from zsched.config import ArchiveSettings
 from zsched.core.audit import GRACE_MS
 from zsched.core.changes import What, changes
 from zsched.core.clock import ManualClock
-from zsched.core.log import Entry, restored
+from zsched.core.entries import restored
+from zsched.core.log import Entry
 from zsched.core.model import iso
 from zsched.daemon import auditor as module
 from zsched.daemon.auditor import Auditor

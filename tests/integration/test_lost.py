@@ -23,8 +23,9 @@ from zsched import Client
 from zsched.archive import Archive
 from zsched.config import ArchiveSettings
 from zsched.core.clock import SystemClock
-from zsched.core.log import Again, Entry, Position, again
-from zsched.core.log import ended as told
+from zsched.core.entries import Again, again
+from zsched.core.entries import ended as told
+from zsched.core.log import Entry, Position
 from zsched.core.runs import Run, of_row
 from zsched.daemon import lost, tracker
 from zsched.daemon.follower import Follower

@@ -25,8 +25,8 @@ from zsched.archive.openruns import OpenRuns
 from zsched.config import ArchiveSettings
 from zsched.core.changes import What
 from zsched.core.clock import SystemClock
+from zsched.core.entries import ended as told
 from zsched.core.log import Entry, Position
-from zsched.core.log import ended as told
 from zsched.core.runs import GONE, Run, RunStatus, of_row, row_of, rq_time
 from zsched.daemon import endings, tracker
 from zsched.daemon.follower import Follower

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, LEASE_MS, OWN, TEMPLATE, Entry, Ground
+from zsched.core.entries import Restored, restored
 from zsched.core.log import Entry as Read
-from zsched.core.log import Position, Restored, restored
+from zsched.core.log import Position
 from zsched.errors import RedisRefused
 from zsched.storage.restoring import ROWS, portions
 from zsched.storage.scripts import load

@@ -17,26 +17,21 @@ from collections.abc import Callable
 
 from zsched.archive import live
 from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, Stored
-from zsched.core.log import (
+from zsched.core.entries import (
     Advanced,
     Backfilled,
     Enqueued,
-    Entry,
-    Position,
     PutRecurring,
     Puts,
     advanced,
     again,
     ended,
-    milliseconds,
     quarantined,
-    reading,
     released,
     replanned,
-    require_known,
     restored,
-    text,
 )
+from zsched.core.log import Entry, Position, milliseconds, reading, require_known, text
 from zsched.core.run_id import schedule_of
 
 Key = tuple[str, str]  # id, run

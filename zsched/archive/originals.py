@@ -17,8 +17,9 @@ from zsched.archive.file import converted
 from zsched.archive.history import History
 from zsched.archive.records import SCAN, Arguments, reader, scanned, with_arguments
 from zsched.archive.retention import first_since
+from zsched.core.entries import Puts, restored
 from zsched.core.held import OWN
-from zsched.core.log import Entry, Puts, Texts, UnknownEntry, restored, text
+from zsched.core.log import Entry, Texts, UnknownEntry, text
 from zsched.core.lookback import is_push
 from zsched.core.run_id import RunId
 

@@ -23,8 +23,9 @@ from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, co
 from zsched.archive.live import OPEN, Live
 from zsched.archive.records import Arguments, Given, Record, reader, with_arguments
 from zsched.core.clock import Clock
+from zsched.core.entries import replanned
 from zsched.core.held import Held
-from zsched.core.log import Entry, Position, UnknownEntry, replanned
+from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.core.recovery import Known, Mine
 from zsched.core.touches import Key, Touch, touches
 from zsched.errors import ArchiveCorrupt, ArchiveError

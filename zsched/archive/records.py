@@ -13,19 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
+from zsched.core.entries import ENQUEUED_HEAD, RESTORED_HEAD, Enqueued, PutRecurring, Puts, restored
 from zsched.core.held import OWN, Held
-from zsched.core.log import (
-    ENQUEUED_HEAD,
-    RESTORED_HEAD,
-    Enqueued,
-    Entry,
-    PutRecurring,
-    Puts,
-    Texts,
-    UnknownEntry,
-    restored,
-    text,
-)
+from zsched.core.log import Entry, Texts, UnknownEntry, text
 from zsched.errors import ArchiveCorrupt
 
 SCAN = "scan"  # the kind of entries that stand for no entry of the log: what a bootstrap read from Redis

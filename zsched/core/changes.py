@@ -10,25 +10,20 @@ from enum import Enum
 from typing import Any
 
 from zsched.core.clock import LAST_MS
-from zsched.core.log import (
+from zsched.core.entries import (
     Backfilled,
     Enqueued,
-    Entry,
     PutRecurring,
     Puts,
-    Texts,
     advanced,
     again,
     ended,
-    milliseconds,
     quarantined,
-    reading,
     released,
     replanned,
-    require_known,
     restored,
-    text,
 )
+from zsched.core.log import Entry, Texts, milliseconds, reading, require_known, text
 from zsched.core.model import iso
 from zsched.core.policy import Why
 from zsched.core.run_id import schedule_of

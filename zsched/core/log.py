@@ -3,8 +3,8 @@ The log's entries as values.
 
 An entry is what one script call appended: its kind, TIME in µs and texts of its own (the scripts'
 headers, LOGS). ``(epoch, seq, t_us)`` is its identity: two histories of a Redis can share an id, not
-both id and time. What an entry says of each schedule, in people's words, is in ``core.changes``; here are the
-forms of those that carry more than plain fields.
+both id and time. What an entry says of each schedule, in people's words, is in ``core.changes``; the
+forms of those that carry more than plain fields are in ``core.entries``.
 
 An entry that cannot be read, because a newer version or a foreign hand wrote it, raises UnknownEntry:
 it is kept as it is, reported, and never guessed at.
@@ -12,18 +12,15 @@ it is kept as it is, reported, and never guessed at.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from zsched.core.policy import Passed, Range, Why
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]
 
 _DIGITS = 18  # of a whole number, at most: what an archive's file can hold
-_QUARANTINED = re.compile(r"(.+?) (high|normal|low) (\S+) (.*)")  # a foreign hand's id may have spaces in it
 
 
 # Every kind that a script of zsched/lua appends.
@@ -93,288 +90,6 @@ class Entry(NamedTuple):
         return dict(zip(self.body[::2], self.body[1::2], strict=True))
 
 
-class Puts(NamedTuple):
-    """A ``put`` entry: one-shots of one shape. ``paused`` and ``replaced``: ids that stay paused; that were there."""
-
-    lane: str
-    shared: Texts  # field and value texts that all rows share
-    ids: list[str]
-    dues: list[int]
-    datas: Texts
-    replaced: frozenset[str]
-    paused: frozenset[str]
-
-    @classmethod
-    def of(cls, entry: Entry) -> Puts:
-        """Raises UnknownEntry."""
-        with reading(entry):
-            body = entry.body
-            _expect(body[0] == b"lane" and body[2] == b"fields")
-            first = 4 + 2 * int(body[3])
-            _expect(body[first] == b"rows")
-            rows = body[first + 2 : first + 2 + 4 * int(body[first + 1])]
-            rest = body[first + 2 + len(rows) :]
-            extra = dict(zip(rest[::2], rest[1::2], strict=True))
-            _expect(len(rows) == 4 * int(body[first + 1]))
-            return cls(
-                lane=text(body[1]),
-                shared=body[4:first],
-                ids=[id.decode() for id in rows[::4]],
-                dues=[int(due) for due in rows[1::4]],
-                datas=rows[3::4],
-                replaced=_ids(extra.get(b"replaced")),
-                paused=_ids(extra.get(b"paused")),
-            )
-
-
-class PutRecurring(NamedTuple):
-    """A ``put_recurring`` entry. ``due_ms`` is None when the schedule stays ended."""
-
-    id: str
-    due_ms: int | None
-    is_paused: bool
-    schedule: dict[str, bytes]
-    template: Texts
-
-    @classmethod
-    def of(cls, entry: Entry) -> PutRecurring:
-        """Raises UnknownEntry."""
-        with reading(entry):
-            body = entry.body
-            _expect(body[0] == b"id" and body[2] == b"due" and body[4] == b"schedule")
-            first = 6 + 2 * int(body[5])
-            schedule = {name.decode(): value for name, value in zip(body[6:first:2], body[7:first:2], strict=True)}
-            _expect(body[first] == b"template")
-            last = first + 2 + 2 * int(body[first + 1])
-            _expect(len(body) >= last)
-            return cls(
-                id=body[1].decode(),
-                due_ms=milliseconds(body[3]),
-                is_paused=body[last:] == [b"paused", b"1"],
-                schedule=schedule,
-                template=body[first + 2 : last],
-            )
-
-
-class Enqueued(NamedTuple):
-    """An ``enqueue`` entry: a run that was pushed at once; ``retry_of``: which run it repeats, None when none."""
-
-    run_id: str
-    is_at_front: bool
-    fields: Texts  # of its job
-    retry_of: str | None
-
-    @classmethod
-    def of(cls, entry: Entry) -> Enqueued:
-        """Raises UnknownEntry."""
-        with reading(entry):
-            body = entry.body
-            last = ENQUEUED_HEAD + 2 * int(body[5])
-            _expect(len(body) >= last)
-            rest = dict(zip(body[last::2], body[last + 1 :: 2], strict=True))
-            of = rest.get(b"of")
-            return cls(text(body[1]), body[3] == b"1", body[ENQUEUED_HEAD:last], text(of) if of else None)
-
-
-ENQUEUED_HEAD = 6  # texts before the pairs of an ``enqueue`` entry
-
-
-class Backfilled(NamedTuple):
-    """A ``backfill`` entry: runs of a recurring schedule for occurrences that passed."""
-
-    id: str
-    run_ids: list[str]
-
-    @classmethod
-    def of(cls, entry: Entry) -> Backfilled:
-        """Raises UnknownEntry."""
-        with reading(entry):
-            fields = entry.fields()
-            return cls(text(fields[b"id"]), text(fields[b"runs"]).split())
-
-
-class Advanced(NamedTuple):
-    """One line of an ``advance`` entry; see advance.lua, LOGS. ``nominal_ms`` is None where no occurrence fires."""
-
-    id: str
-    word: str
-    nominal_ms: int | None
-    next_nominal_ms: int | None
-    next_due_ms: int | None
-    passed: tuple[Passed, ...]
-    why: str
-    jitter_ms: int = 0
-
-    @property
-    def is_pushed(self) -> bool:
-        """Whether a run went to its queue, or waits for the one before it to be over."""
-        return self.word in ("fired", "deferred", "uncertain")
-
-
-class Ended(NamedTuple):
-    """One row of an ``end`` entry: a run that is over. ``facts`` is JSON; ``core.runs.of_row`` reads it."""
-
-    run_id: str
-    status: str
-    facts: str
-
-
-class Again(NamedTuple):
-    """One row of an ``again`` entry: a run whose worker died is in its queue again, for its ``attempt``-th time."""
-
-    run_id: str
-    attempt: int
-    why: str
-
-
-class Released(NamedTuple):
-    """One row of an ``unblock`` entry: a run that waited for others (``overlap="queue"``) is in its queue."""
-
-    run_id: str
-    why: str
-
-
-class Replanned(NamedTuple):
-    """One row of a ``replan`` entry: an occurrence that waits is at another time by the new rules of its zone."""
-
-    id: str
-    nominal_ms: int
-    new_nominal_ms: int
-    new_due_ms: int
-
-
-class Restored(NamedTuple):
-    """
-    One row of a ``restore`` entry; see restore.lua. A schedule and what it became, or a run: ``open`` (pushed again),
-    ``skipped``, ``refused``. ``t_us`` is of its last change in the history that was lost.
-    """
-
-    id: str
-    run: str
-    place: str
-    lane: str
-    due_ms: int | None
-    t_us: int
-    note: str | None
-    job: Texts  # of the job, or of the template of runs
-    own: Texts  # of a recurring schedule
-
-    @property
-    def is_schedule(self) -> bool:
-        """Whether it says where a schedule is now; else it is of a run."""
-        return self.place not in _RUN_PLACES
-
-    def texts(self) -> list[bytes]:
-        """The row as it stands in the entry, and as restore.lua takes it."""
-        due = b"-" if self.due_ms is None else b"%d" % self.due_ms
-        head = [self.id.encode(), self.run.encode(), self.place.encode(), self.lane.encode(), due, b"%d" % self.t_us]
-        sizes = b"%d %d" % (len(self.job), len(self.own))
-        return [*head, (self.note or "").encode(), sizes, *self.job, *self.own]
-
-
-_RUN_PLACES = ("open", "skipped", "refused")
-RESTORED_HEAD = 8  # texts before the pairs of a row
-
-
-def restored(entry: Entry, places: Container[bytes] | None = None) -> Iterator[tuple[int, Restored]]:
-    """
-    The rows of a ``restore`` entry, each with where it begins in the body; of some *places* alone if they are given.
-    Raises UnknownEntry.
-    """
-    with reading(entry):
-        body = entry.body
-        _expect(body[0] == b"reason" and body[2] == b"archive" and body[4] == b"rows")
-        at = 6
-        for _ in range(int(body[5])):
-            first = at + RESTORED_HEAD
-            sizes = body[first - 1].partition(b" ")
-            first_own = first + int(sizes[0])
-            after = first_own + int(sizes[2])
-            _expect(len(body) >= after)
-            if places is None or body[at + 2] in places:
-                id, run, place, lane, due, t_us, note = (text(each) for each in body[at : first - 1])
-                due_ms = any_milliseconds(due)
-                job, own = body[first:first_own], body[first_own:after]
-                yield at, Restored(id, run, place, lane, due_ms, int(t_us), note or None, job, own)
-            at = after
-
-
-def merged(entry: Entry) -> list[Position]:
-    """The ends of histories of which nothing is missing where a ``merged`` entry stands. Raises UnknownEntry."""
-    with reading(entry):
-        return [Position.parse(line) for line in text(entry.fields()[b"positions"]).splitlines()]
-
-
-def ended(entry: Entry) -> Iterator[Ended]:
-    """The rows of an ``end`` entry. Raises UnknownEntry."""
-    with reading(entry):
-        for line in text(entry.fields()[b"rows"]).split("\n"):
-            yield Ended(*line.split(" ", 2))
-
-
-def again(entry: Entry) -> Iterator[Again]:
-    """The rows of an ``again`` entry. Raises UnknownEntry."""
-    with reading(entry):
-        for line in text(entry.fields()[b"rows"]).split("\n"):
-            run_id, attempt, why = line.split(" ", 2)
-            yield Again(run_id, int(attempt), why)
-
-
-def released(entry: Entry) -> Iterator[Released]:
-    """The rows of an ``unblock`` entry. Raises UnknownEntry."""
-    with reading(entry):
-        for line in text(entry.fields()[b"rows"]).split("\n"):
-            yield Released(*line.split(" ", 1))
-
-
-def replanned(entry: Entry) -> Iterator[Replanned]:
-    """The rows of a ``replan`` entry. Raises UnknownEntry."""
-    with reading(entry):
-        for line in text(entry.fields()[b"rows"]).split("\n"):
-            id, nominal, new_nominal, new_due = line.split(" ")
-            yield Replanned(id, int(nominal), int(new_nominal), int(new_due))
-
-
-def advanced(entry: Entry) -> Iterator[Advanced]:
-    """The lines of an ``advance`` entry. Raises UnknownEntry."""
-    with reading(entry):
-        fields = entry.fields()
-        if b"moves" not in fields:
-            yield from _advanced_before(text(fields[b"rows"]))
-            return
-        for line in text(fields[b"moves"]).split("\n"):
-            id, word, nominal, next_nominal, next_due, passed, why = line.split(" ", 6)
-            nominal, _, jitter = nominal.partition("+")
-            times = milliseconds(nominal), milliseconds(next_nominal), milliseconds(next_due)
-            yield Advanced(id, word, *times, _passed(passed), "" if why == "-" else why, int(jitter or 0))
-
-
-def _advanced_before(lines: str) -> Iterator[Advanced]:
-    """The same from logs of before there were catch-up policies: what passed was coalesced."""
-    for line in lines.split("\n"):
-        id, word, nominal, next_nominal, next_due, first, last, count, why = line.split(" ", 8)
-        passed = _passed("-" if count == "0" else f"coalesced:{first}:{last}:{count}")
-        times = int(nominal), milliseconds(next_nominal), milliseconds(next_due)
-        yield Advanced(id, word, *times, passed, "" if why == "-" else why)
-
-
-def _passed(told: str) -> tuple[Passed, ...]:
-    """``<why>:<first ms>:<last ms>:<count>`` by commas."""
-    if told == "-":
-        return ()
-    parts = (one.split(":") for one in told.split(","))
-    return tuple(Passed(Why(why), Range(int(first), int(last), int(count))) for why, first, last, count in parts)
-
-
-def quarantined(lines: bytes | None) -> Iterator[tuple[str, str, int | None, str]]:
-    """(id, lane, due ms, reason) of lines "<id> <lane> <due ms> <reason>". Raises ValueError."""
-    for line in text(lines or b"").split("\n") if lines else ():
-        found = _QUARANTINED.fullmatch(line)
-        if found is None:
-            raise ValueError(f"not a quarantined schedule: {line!r}")
-        yield found[1], found[2], any_milliseconds(found[3]), found[4]
-
-
 def require_known(entry: Entry) -> None:
     """Raise UnknownEntry for an entry of a kind that this version does not know."""
     if entry.kind not in KINDS:
@@ -391,7 +106,8 @@ def reading(entry: Entry) -> Iterator[None]:
         raise UnknownEntry(f"log entry {position.id} ({entry.kind}) cannot be read: {error!r}") from error
 
 
-def _expect(holds: bool) -> None:
+def expect(holds: bool) -> None:
+    """Raise ValueError unless *holds*."""
     if not holds:
         raise ValueError("a field is missing")
 
@@ -401,7 +117,8 @@ def text(value: bytes) -> str:
     return value.decode(errors="backslashreplace")
 
 
-def _ids(value: bytes | None) -> frozenset[str]:
+def ids_of(value: bytes | None) -> frozenset[str]:
+    """Ids by spaces; none of a field that is not there."""
     return frozenset(text(value).split()) if value else frozenset()
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from zsched.core.entries import Restored, merged
 from zsched.core.held import Held
-from zsched.core.log import Entry, Position, Restored, merged, text
+from zsched.core.log import Entry, Position, text
 from zsched.core.touches import Key, Touch, of_restored, touches
 
 _SKEW_US: Final = 60_000_000  # that clocks of two servers may differ by

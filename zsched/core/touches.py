@@ -10,24 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from zsched.core.log import (
+from zsched.core.entries import (
     Backfilled,
     Enqueued,
-    Entry,
     Puts,
     Restored,
     advanced,
     again,
     ended,
-    milliseconds,
     quarantined,
-    reading,
     released,
     replanned,
-    require_known,
     restored,
-    text,
 )
+from zsched.core.log import Entry, milliseconds, reading, require_known, text
 from zsched.core.run_id import schedule_of
 
 Key = tuple[str, str]

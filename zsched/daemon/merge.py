@@ -30,8 +30,9 @@ from itertools import chain, islice
 from typing import Final
 
 from zsched.archive import Recall
+from zsched.core.entries import Restored
 from zsched.core.held import Held
-from zsched.core.log import Entry, Position, Restored, UnknownEntry
+from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.core.recovery import Branch, Mine, lacking
 from zsched.core.touches import Key
 from zsched.storage.archivers import Archivers

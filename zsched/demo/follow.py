@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from zsched.core.log import Entry, advanced, text
+from zsched.core.entries import advanced
+from zsched.core.log import Entry, text
 from zsched.core.run_id import RunId
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys

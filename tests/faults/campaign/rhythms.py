@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.faults.campaign.checks import Audit, Findings
-from zsched.core.log import Entry, PutRecurring, UnknownEntry, advanced, restored
+from zsched.core.entries import PutRecurring, advanced, restored
+from zsched.core.log import Entry, UnknownEntry
 from zsched.core.model import iso
 
 

@@ -14,7 +14,8 @@ from tests.integration.archive.test_state_equals_redis import check
 from zsched.archive import Archive
 from zsched.core.changes import What, changes
 from zsched.core.clock import ManualClock, SystemClock
-from zsched.core.log import Position, merged, restored
+from zsched.core.entries import merged, restored
+from zsched.core.log import Position
 from zsched.daemon import merge as merge_module
 from zsched.daemon.follower import Follower
 from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores

@@ -9,7 +9,8 @@ import pytest
 
 from tests.unit.archive.ground import DUE_MS, T_US, archived, enqueue, entry, fire, put, put_recurring
 from zsched.archive.originals import Original, Originals
-from zsched.core.log import Entry, Restored
+from zsched.core.entries import Restored
+from zsched.core.log import Entry
 
 CALL = {b"origin": b"mail", b"data": b"call"}
 RUN = f"a-{DUE_MS}"

@@ -27,7 +27,8 @@ from tests.unit.archive.ground import (
 from zsched.archive import Archive
 from zsched.archive.recall import recalling
 from zsched.core.clock import ManualClock
-from zsched.core.log import Entry, Position, Restored
+from zsched.core.entries import Restored
+from zsched.core.log import Entry, Position
 from zsched.core.recovery import Branch, Mine, lacking, row_of
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign
 

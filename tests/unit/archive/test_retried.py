@@ -10,7 +10,8 @@ import pytest
 from tests.unit.archive.ground import DUE_MS, archived, enqueue, entry, places, put, put_recurring, rows
 from zsched.archive import Archive
 from zsched.core.changes import What, changes
-from zsched.core.log import Enqueued, Entry, UnknownEntry
+from zsched.core.entries import Enqueued
+from zsched.core.log import Entry, UnknownEntry
 from zsched.core.touches import touches
 
 RUN = f"a-{DUE_MS - 1}"

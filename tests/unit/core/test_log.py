@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core.changes import Change, What, changes
-from zsched.core.log import Entry, Position, PutRecurring, Puts, UnknownEntry, advanced, quarantined
+from zsched.core.entries import PutRecurring, Puts, advanced, quarantined
+from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.core.run_id import schedule_of
 
 T_US = 1_800_000_000_123_456

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from zsched.core.changes import changes
+from zsched.core.entries import Restored, merged, restored
 from zsched.core.held import Held
-from zsched.core.log import KINDS, Entry, Position, Restored, UnknownEntry, merged, restored
+from zsched.core.log import KINDS, Entry, Position, UnknownEntry
 from zsched.core.recovery import Branch, Known, Mine, Verdict, judge, lacking, row_of
 from zsched.core.story import Chronicle, Source
 from zsched.core.touches import Touch, touches

@@ -22,7 +22,8 @@ from zsched.cli.recovering.progress import Progress, Stopping, say
 from zsched.cli.status import awaits_people, place_of
 from zsched.config import Settings
 from zsched.config.redaction import redact
-from zsched.core.log import Position, Restored, restored
+from zsched.core.entries import Restored, restored
+from zsched.core.log import Position
 from zsched.core.recovery import judge
 from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
 from zsched.daemon.recovery import WAIT_MS
