@@ -245,3 +245,19 @@ def test_modules_are_looked_for_in_this_folder_first(zsched: Zsched) -> None:
     zsched("tasks", "shelf")
 
     assert os.getcwd() == sys.path[0]
+
+
+# -- set --------------------------------------------------------------------------------------------
+
+
+def test_a_change_of_a_tasks_payload_is_checked_too(zsched: Zsched, redis_url: str) -> None:
+    zsched("add", "r", "shelf.send_reminder", "--after", "1h", "--kwargs", FITTING)
+
+    refused = zsched("set", "r", "--kwargs", '{"event_id": "e1", "channel": "fax"}')
+    done = zsched("set", "r", "--kwargs", '{"event_id": "e1", "channel": "email"}')
+
+    assert (USAGE, DONE) == (refused.exit_code, done.exit_code)
+    assert "channel='fax': task shelf.send_reminder: give one of 'push', 'email'" in refused.stderr
+    [held] = Client.from_url(redis_url, serializer="json").list()
+    assert {"event_id": "e1", "channel": "email"} == held.kwargs
+    assert "shelf.send_reminder" == held.func

@@ -19,7 +19,6 @@ from zsched.cli.tables import printable
 from zsched.cli.tasks import importing, unchecked_text
 from zsched.cli.times import due_text
 from zsched.cli.values import duration, instant, json_array, json_object
-from zsched.client import Client
 from zsched.config import Settings
 from zsched.core.arguments import zone_name
 from zsched.core.clock import to_ms
@@ -160,7 +159,13 @@ def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: An
     if not changes:
         raise click.UsageError("nothing to change; give at least one option")
     client = connect(settings)
-    check_allowed(settings, changes.get("func") or _func_of(client, id, settings), changes)
+    if changes.keys() & {"func", "args", "kwargs"}:  # to change its arguments is to decide what runs
+        func = changes.get("func") or client.get(id).func
+        check_allowed(settings, func, changes)
+        with importing():
+            changes["func"] = Lookup().find(func) or func  # a task checks what it is called with
+    else:
+        check_allowed(settings, None, changes)
     _tell(invocation, client.update(id, **changes), changes.get("tz"))
 
 
@@ -194,11 +199,6 @@ def _is_allowed(path: str, pattern: str) -> bool:
     """
     parts, patterns = path.split("."), pattern.split(".")
     return pattern == "*" or (len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns)))
-
-
-def _func_of(client: Client, id: str, settings: Settings) -> str:
-    """What *id* runs now: to change its arguments is to decide what runs."""
-    return "" if "*" in settings.rq.allow_callables else client.get(id).func
 
 
 def _who() -> str:

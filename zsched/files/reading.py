@@ -175,6 +175,8 @@ class _Reading:
             self._complaints.append(Complaint(1, "", problem))
             return ""
         try:
+            if owner == "":
+                raise InvalidSchedule("owner", owner, "it is empty", "give a name, or leave the line out")
             return check_text("owner", f"file:{PurePath(self._name).name}" if owner is None else owner)
         except InvalidSchedule as error:
             self._complain(("owner",), str(error))

@@ -508,3 +508,9 @@ def test_the_error_is_one_of_configuration_and_can_be_pickled() -> None:
     assert isinstance(error, ConfigError)
     assert not isinstance(error, InvalidSchedule)
     assert ("f", ("f:1: x", "f:2: y"), "f:1: x\nf:2: y") == (error.name, error.complaints, str(error))
+
+
+def test_an_empty_owner_is_told() -> None:
+    (complaint,) = complaints('owner = ""\n[schedules.a]\nfunc = "app.a"\nevery = 60\n')
+
+    assert complaint.startswith("schedules.toml:1: owner='': it is empty; give a name, or leave the line out")

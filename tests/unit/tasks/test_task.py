@@ -222,3 +222,13 @@ def test_nexts_come_alone_or_in_a_list() -> None:
     assert [one, one] == nexts_of((one, one))
     with pytest.raises(InvalidSchedule, match="return=None: a task returned it in a list with Nexts"):
         nexts_of([one, None])
+
+
+def test_a_function_that_yields_is_no_task() -> None:
+    def yielding() -> Any:
+        yield 1
+
+    yielding.__qualname__ = "yielding"
+
+    with pytest.raises(NotImportable, match="it yields, and a worker takes what returns; let it return"):
+        task(yielding)
