@@ -147,7 +147,7 @@ class Turn:
             id = self._id(place) if given is None else check_id(given)
             if id in named:
                 raise InvalidSchedule("id", id, "two Nexts of one run have it", "give each an id= of its own")
-            if id == self._parts.schedule_id and _is_once(options) and self._recurs():
+            if id == self._parts.schedule_id and is_once(options) and self._recurs():
                 problem = "the Next would take the place of the recurring schedule that this run is of"
                 raise InvalidSchedule("id", id, problem, "give the Next an id= of its own")
             own = {"created_by": self._job.id} if options.get("created_by") is None else {}
@@ -206,5 +206,6 @@ def nexts_of(result: object) -> list[Next] | None:
     return nexts
 
 
-def _is_once(options: Mapping[str, Any]) -> bool:
+def is_once(options: Mapping[str, Any]) -> bool:
+    """Whether *options* name one time."""
     return options.get("at") is not None or options.get("after") is not None

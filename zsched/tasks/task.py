@@ -22,8 +22,8 @@ from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, TRIGGERS, def
 from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, NotImportable
 from zsched.storage.rqjob import Encoder
 from zsched.tasks import importing
-from zsched.tasks.chaining import Call, Next, Turn, nexts_of
-from zsched.tasks.signature import Signature
+from zsched.tasks.chaining import Call, Next, Turn, is_once, nexts_of
+from zsched.tasks.signature import NO_DEFAULT, Signature
 from zsched.tasks.template import Template
 
 _PAYLOAD: Final = ("args", "kwargs")
@@ -136,7 +136,7 @@ class Task(Typed, Generic[P, R]):
         if at_once:
             left_out |= _OF_A_TIME
         elif any(options.get(name) is not None for name in TRIGGERS):
-            left_out |= {*TRIGGERS} | (self._only_recurring if _is_once(options) else set())
+            left_out |= {*TRIGGERS} | (self._only_recurring if is_once(options) else set())
         own = {name: value for name, value in self.options.items() if name not in left_out}
         return {**own, **options}
 
@@ -182,7 +182,7 @@ class Task(Typed, Generic[P, R]):
         for name in self._template.names:
             parameter = self.signature.parameters[name]
             values[name] = payload.get(name, parameter.default)
-            if values[name] is inspect.Parameter.empty:
+            if values[name] is NO_DEFAULT:
                 problem = f"the id of task {self.path} is made of it"
                 raise InvalidSchedule(name, NOT_GIVEN, problem, f"give {name}=…")
         return values
@@ -274,10 +274,6 @@ def _check_options(path: str, options: Mapping[str, Any]) -> frozenset[str]:
         value = error.value if error.field in checked else NOT_GIVEN  # of "every and cron" for example
         raise InvalidTask(path, error.field, value, error.problem, error.remedy) from error
     return frozenset(name for name in _OF_A_TIME.intersection(checked) if _is_refused_once(name, checked))
-
-
-def _is_once(options: Mapping[str, Any]) -> bool:
-    return options.get("at") is not None or options.get("after") is not None
 
 
 def _is_refused_once(name: str, options: Mapping[str, Any]) -> bool:
