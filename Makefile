@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # Processes that run tests; most of a test's time is waiting. WORKERS=0 runs all in one, for --pdb and -s.
-WORKERS ?= 2
+WORKERS ?= 3
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

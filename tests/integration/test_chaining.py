@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import redis
-from rq import Queue, SimpleWorker
+from rq import Queue
 from rq.job import Job
 from rq.serializers import DefaultSerializer, JSONSerializer
 
@@ -22,6 +22,7 @@ from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration import reminders
 from tests.integration.client.ground import payload
+from tests.integration.in_process import work_off
 from zsched import Client
 from zsched.core.log import Entry
 from zsched.core.run_id import RunId
@@ -354,7 +355,7 @@ def test_a_job_that_is_not_ours_is_told_the_next_as_it_is(stage: Stage) -> None:
     queue = Queue("default", connection=stage.redis)
     job = queue.enqueue(reminders.poll, 1, job_id="other")
 
-    SimpleWorker([queue], connection=stage.redis).work(burst=True)
+    work_off(queue, stage.redis)
 
     assert reminders.Next(after=0, number=2) == job.return_value()
     assert [] == stage.waiting()

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 import redis
-from rq import Queue, SimpleWorker
+from rq import Queue
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
 from tests.integration import reruns
+from tests.integration.in_process import work_off
 from zsched import Client, CurrentRun, InvalidSchedule, current_run
 from zsched.core.clock import from_ms
 from zsched.core.run_id import RunId
@@ -77,7 +78,7 @@ def test_a_job_that_is_not_ours_is_no_run(redis_client: redis.Redis, job_id: str
     queue = Queue("default", connection=redis_client)
     queue.enqueue(reruns.foreign, job_id=job_id)
 
-    SimpleWorker([queue], connection=redis_client).work(burst=True)
+    work_off(queue, redis_client)
 
     assert b"None" == redis_client.get("found")
 

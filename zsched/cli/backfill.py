@@ -16,6 +16,7 @@ from zsched.cli.program import Subcommand
 from zsched.cli.values import instant
 from zsched.core.backfill import Backfill
 from zsched.core.sentences import local_text
+from zsched.storage.store import BACKFILLED_AT_ONCE
 
 _MUCH: Final = 1000  # occurrences from which a bar shows how far it has come
 _LISTED: Final = 50  # of a dry run, before the rest is counted; --json has all
@@ -95,13 +96,14 @@ class _Progress:
     def stopped(self, is_again: bool) -> None:
         """Say how far it came, and how to go on."""
         self._stack.close()
+        come = f"stopped after {self._done:,} of {self._total:,} occurrences, or up to {BACKFILLED_AT_ONCE} more"
         if not self._total:
             text = "stopped before anything was pushed"
         elif is_again:
-            text = f"stopped after {self._done:,} of {self._total:,} occurrences; see zsched history for the last one,"
-            text += " and give a later --from: the same command would run all of them once more"
+            text = f"{come}; see zsched history for the last one, and give a later --from: the same command would run"
+            text += " all of them once more"
         else:
-            text = f"stopped after {self._done:,} of {self._total:,} occurrences; the same command goes on from there"
+            text = f"{come}; the same command goes on from there"
         click.echo(f"zsched: {text}", err=True)
 
 

@@ -116,6 +116,7 @@ class Filling:
     def _push(self, plan: _Plan, end_ms: int, on_progress: Callable[[int, int], None]) -> Iterator[Filled]:
         """Push what *plan* wants, and change it when its schedule was; what was pushed."""
         at = replans = 0
+        on_progress(at, len(plan.occurrences))  # from here on some may be pushed that it was not told of
         while at < len(plan.occurrences):
             some = plan.occurrences[at : at + BACKFILLED_AT_ONCE]
             wanted = [one for one in some if one.is_wanted]
