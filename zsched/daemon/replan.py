@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import structlog
@@ -36,7 +37,7 @@ from zsched.daemon.zone_rules import ZoneRules, installed
 from zsched.errors import RedisRefused
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire
-from zsched.storage.dispatch import Dispatch, DueRecurring, Fired, Stopped, Window, shown
+from zsched.storage.dispatch import Dispatch, Fired, Stopped, Window, shown
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 
@@ -177,16 +178,17 @@ class ReplanningDispatch(Dispatch):
         fired = super().fire(term, window, limit)
         if isinstance(fired, Stopped) or not fired.recurring or self._replanner.is_settled(term):
             return fired
-        moved, _ = self._replanner.move(term, [shown(due.id) for due in fired.recurring if _is_of_zone(due)])
+        moved, _ = self._replanner.move(term, [shown(due.id) for due in fired.recurring if _is_of_zone(due.trigger)])
         if not moved:
             return fired
         staying = [due for due in fired.recurring if shown(due.id) not in moved]
         return replace(fired, recurring=staying, next_ms=fired.now_ms)
 
 
-def _is_of_zone(due: DueRecurring) -> bool:
+@lru_cache(maxsize=50_000)  # to read a rule takes longer than all else that is done with one that is due
+def _is_of_zone(trigger: bytes) -> bool:
     try:
-        return is_of_zone(due.trigger)
+        return is_of_zone(trigger)
     except Exception:  # as below
         return False
 
