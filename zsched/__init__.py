@@ -8,6 +8,7 @@ from zsched.current import CurrentRun, current_run
 from zsched.errors import (
     ArchiveError,
     ConfigError,
+    InvalidFile,
     InvalidSchedule,
     InvalidTask,
     NotArchived,
@@ -34,6 +35,7 @@ __all__ = [
     "Client",
     "ConfigError",
     "CurrentRun",
+    "InvalidFile",
     "InvalidSchedule",
     "InvalidTask",
     "Many",

@@ -84,7 +84,7 @@ def calls_itself(depth: int = 1) -> Any:
 
 
 @zsched.task
-def returns(what: Literal["mixed", "many", "past", "same", "digest", "own", "empty", "unknown"]) -> Any:
+def returns(what: Literal["mixed", "many", "past", "same", "digest", "own", "empty", "unknown", "urgent"]) -> Any:
     """Something that a worker refuses, or leaves alone."""
     receipt(f"returns {what}")
     return {
@@ -96,6 +96,7 @@ def returns(what: Literal["mixed", "many", "past", "same", "digest", "own", "emp
         "own": lambda: Next(after=3600, id="recurs"),
         "empty": list,
         "unknown": lambda: Next(plain, after=0, valeu=1),
+        "urgent": lambda: [Next(plain, after=0, value=1), Next(plain, after=0, value=2, urgency="ours")],
     }[what]()
 
 

@@ -19,7 +19,7 @@ from zsched.core.model import Priority, Scheduled
 from zsched.core.options import SCHEDULE_OPTIONS
 from zsched.errors import InvalidFile, InvalidSchedule, RedisUnavailable
 from zsched.files import Application, Applied, ClientChecks, ScheduleFile, Step, read, write
-from zsched.files.reading import REFUSED
+from zsched.files.options import REFUSED
 
 DIGEST = '[schedules.digest]\nfunc = "app.tasks.digest"\ncron = "0 9 * * *"\n'
 BEAT = '[schedules.beat]\nfunc = "app.tasks.beat"\nevery = "30s"\n'

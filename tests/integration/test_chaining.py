@@ -279,6 +279,7 @@ def test_a_marker_does_not_bring_a_deleted_job_back(stage: Stage) -> None:
         ("past", "ScheduleInPast"),
         ("same", "id='a': two Nexts of one run have it"),
         ("unknown", "did you mean value?"),
+        ("urgent", "urgency='ours': a worker knows asap, time_sensitive, digest, and nothing of a client's urgencies="),
     ],
 )
 def test_a_next_that_is_refused_fails_the_run_visibly(stage: Stage, what: Any, told: str) -> None:

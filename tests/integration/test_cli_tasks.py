@@ -261,3 +261,26 @@ def test_a_change_of_a_tasks_payload_is_checked_too(zsched: Zsched, redis_url: s
     [held] = Client.from_url(redis_url, serializer="json").list()
     assert {"event_id": "e1", "channel": "email"} == held.kwargs
     assert "shelf.send_reminder" == held.func
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+@pytest.mark.parametrize("change", [("--args", "[2]"), ("--kwargs", '{"a": 1}'), ("--func", "elsewhere.tasks.send")])
+def test_a_change_of_what_runs_tells_if_it_is_not_here(
+    zsched: Zsched, change: tuple[str, ...], as_json: tuple[str, ...]
+) -> None:
+    zsched("add", "mine", "elsewhere.tasks.send", "--after", "1h", "--args", "[1]")
+
+    result = zsched("set", "mine", *change, *as_json)
+
+    told = "elsewhere.tasks.send (no module 'elsewhere')"
+    lead = "zsched: not checked, and options of tasks not used, as they cannot be imported from here"
+    assert (DONE, f"{lead}: {told}\n") == (result.exit_code, result.stderr)
+    assert "mine" in result.stdout
+
+
+def test_a_change_of_anything_else_tells_nothing_of_the_function(zsched: Zsched) -> None:
+    zsched("add", "mine", "elsewhere.tasks.send", "--after", "1h", "--args", "[1]")
+
+    result = zsched("set", "mine", "--tag", "ops", "--description", "for people")
+
+    assert (DONE, "") == (result.exit_code, result.stderr)

@@ -206,17 +206,23 @@ class Ground:
         return self.call("fire", **({"limit": 100} | self._guard() | over))
 
     def advance(
-        self, *planned: tuple[Any, ...], overlap: str = "skip", overlap_limit: int = 100, **over: Any
+        self,
+        *planned: tuple[Any, ...],
+        overlap: str = "skip",
+        overlap_limit: int = 100,
+        jitter_ms: int = 0,
+        **over: Any,
     ) -> list[str]:
         """
         Commit (recurring row of fire, fire ms or "", next ms or "") plans, each optionally with (first, last, count)
-        of what is coalesced, or with a text of what passed; a word per plan.
+        of what is coalesced, or with a text of what passed; each is due *jitter_ms* after its time. A word per plan.
         """
         rows: list[Any] = []
         for row, fire_ms, next_ms, *passed in planned:
             fire, then = ("-" if ms == "" else ms for ms in (fire_ms, next_ms))
             told = passed[0] if len(passed) == 1 else "coalesced:{}:{}:{}".format(*passed) if passed else "-"
-            words = (*row[:4], fire, fire, overlap, overlap_limit, then, then, told)
+            due = fire if fire == "-" else int(fire) + jitter_ms
+            words = (*row[:4], fire, due, overlap, overlap_limit, then, then, told)
             rows.append(" ".join(map(str, words)))
         return self.call("advance", rows, **({"patience_ms": HOUR_MS} | self._guard() | over))[1:]
 

@@ -195,6 +195,15 @@ def test_doubt_looks_at_the_nominal_time_that_is_fired(led: Ground) -> None:
     assert [f"r-{due_ms + 500}"] == led.queue()
 
 
+def test_doubt_looks_at_when_the_run_was_due_not_at_its_nominal_time(led: Ground) -> None:
+    [row] = _due(led, own={"flags": "s"})
+    nominal_ms = int(row[2]) - 500  # jitter: nothing can have pushed it before it was due
+    led.redis.hset(led.keys.meta(), "doubt", nominal_ms + 100)
+
+    assert ["fired"] == led.advance((row, nominal_ms, led.now_ms + HOUR_MS), jitter_ms=500)
+    assert [f"r-{nominal_ms}"] == led.queue()
+
+
 def test_a_run_at_the_front_goes_to_the_front(led: Ground) -> None:
     led.redis.rpush("rq:queue:default", "waiting")
     [row] = _due(led, own={"flags": "f"})

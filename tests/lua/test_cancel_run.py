@@ -130,6 +130,15 @@ def test_a_deferred_run_that_is_cancelled_is_not_released_by_rq(ground: Ground) 
     assert [b"other"] == ground.redis.zrange("rq:deferred:mail", 0, -1)
 
 
+def test_of_a_run_that_rq_released_nothing_is_left_that_waited(ground: Ground) -> None:
+    queued(ground)
+    ground.redis.sadd(f"rq:job::{RUN}:dependencies", "before")
+
+    assert "cancelled" == cancel_run(ground)[0]
+
+    assert [] == ground.redis.keys("rq:job::*")
+
+
 def test_a_worker_that_does_not_listen_is_told_of(ground: Ground) -> None:
     ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
 

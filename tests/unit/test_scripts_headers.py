@@ -87,6 +87,11 @@ def test_only_reads_are_tried_with_pcall(path: Path) -> None:
     assert set(tried) <= {"HGET", "HMGET", "HGETALL", "XRANGE", "XREVRANGE", "PUBLISH"}  # PUBLISH writes nothing
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_no_line_has_more_than_120_columns(path: Path) -> None:
+    assert [] == [line for line in path.read_text(encoding="utf-8").splitlines() if len(line) > 120]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_time_is_asked_at_most_once(name: str) -> None:
     assert load(name).text.count("'TIME'") <= 1

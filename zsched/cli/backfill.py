@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from zsched.cli.history import echo_source
-from zsched.cli.invocation import Invocation, pass_invocation
+from zsched.cli.invocation import Invocation, pass_invocation, say
 from zsched.cli.program import Subcommand
+from zsched.cli.progress import Progress
+from zsched.cli.texts import plural
 from zsched.cli.values import instant
 from zsched.core.backfill import Backfill
 from zsched.core.sentences import local_text
@@ -57,54 +57,28 @@ def backfill(invocation: Invocation, /, id: str, start: datetime, end: datetime,
       zsched backfill digest --from 2026-11-01T00:00 --to 2026-11-08T00:00 --dry-run
       zsched backfill digest --from 2026-11-01T00:00Z --to 2026-11-08T00:00Z --json | jq '.runs | length'
     """
-    with _Progress(is_quiet=invocation.wants_json) as progress:
-        try:
+    progress = Progress("backfilling", is_quiet=invocation.wants_json, least=_MUCH)
+    try:
+        with progress:
             done = invocation.client().backfill(id, start, end, dry_run=dry_run, again=again, on_progress=progress.at)
-        except KeyboardInterrupt:
-            progress.stopped(again)
-            raise
+    except KeyboardInterrupt:
+        say(_stopped(progress, again))
+        raise
     invocation.answer(done.to_dict(), *_lines(done))
     if not invocation.wants_json:
         echo_source(invocation, done.source)
 
 
-class _Progress:
-    """Inside the block ``at`` tells how far it has come: a bar on a terminal's stderr, if there is much."""
-
-    def __init__(self, *, is_quiet: bool) -> None:
-        self._may_be_shown = sys.stderr.isatty() and not is_quiet
-        self._stack = ExitStack()
-        self._bar: Any = None
-        self._done = self._total = 0
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._stack.close()
-
-    def at(self, done: int, total: int) -> None:
-        """So many occurrences of *total* are done."""
-        if self._bar is None and self._may_be_shown and total >= _MUCH:
-            bar = click.progressbar(length=total, label="backfilling", file=sys.stderr, show_pos=True)
-            self._bar = self._stack.enter_context(bar)
-        if self._bar is not None:
-            self._bar.length = total
-            self._bar.update(done - self._done)
-        self._done, self._total = done, total
-
-    def stopped(self, is_again: bool) -> None:
-        """Say how far it came, and how to go on."""
-        self._stack.close()
-        come = f"stopped after {self._done:,} of {self._total:,} occurrences, or up to {BACKFILLED_AT_ONCE} more"
-        if not self._total:
-            text = "stopped before anything was pushed"
-        elif is_again:
-            text = f"{come}; see zsched history for the last one, and give a later --from: the same command would run"
-            text += " all of them once more"
-        else:
-            text = f"{come}; the same command goes on from there"
-        click.echo(f"zsched: {text}", err=True)
+def _stopped(progress: Progress, is_again: bool) -> str:
+    """How far it came, and how to go on."""
+    if not progress.total:
+        return "stopped before anything was pushed"
+    more = f"or up to {BACKFILLED_AT_ONCE} more"
+    come = f"stopped after {progress.done:,} of {progress.total:,} occurrences, {more}"
+    if is_again:
+        remedy = "give a later --from: the same command would run all of them once more"
+        return f"{come}; see zsched history for the last one, and {remedy}"
+    return f"{come}; the same command goes on from there"
 
 
 def _lines(done: Backfill) -> Iterator[str]:
@@ -119,8 +93,4 @@ def _lines(done: Backfill) -> Iterator[str]:
     verb = "would be pushed" if done.is_dry_run else "pushed"
     ran = f"; {done.ran:,} ran already, or are open" if done.ran else ""
     pending = f"; {done.pending:,} to be fired by the schedule itself" if done.pending else ""
-    yield f"{done.schedule_id}: {_counted(number)} {verb}{which}{ran}{pending}"
-
-
-def _counted(number: int) -> str:
-    return "1 run" if number == 1 else f"{number:,} runs"
+    yield f"{done.schedule_id}: {plural(number, 'run')} {verb}{which}{ran}{pending}"

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from zsched.cli.exits import DONE, FAILED, USAGE
-from zsched.cli.invocation import Invocation, connect, pass_invocation
+from zsched.cli.functions import check_allowed, importing, tell_unchecked
+from zsched.cli.invocation import Invocation, connect, pass_invocation, say
 from zsched.cli.program import Subcommand
-from zsched.cli.puts import check_allowed
-from zsched.cli.tables import printable
-from zsched.cli.tasks import importing, unchecked_text
+from zsched.cli.progress import Progress
+from zsched.cli.texts import plural, printable
 from zsched.cli.times import due_text
-from zsched.config import Settings
 from zsched.errors import ConfigError, InvalidFile
 from zsched.files import Application, Applied, ClientChecks, ScheduleFile, Step, read, write
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
@@ -51,7 +50,7 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
     settings = invocation.settings()
     client = connect(settings)
     try:
-        checks = ClientChecks(client, lambda func, options: _check_allowed(settings, func, options), importing)
+        checks = ClientChecks(client, partial(check_allowed, settings), importing)
         said = read(file, _content(file), checks)
         application = Application(client, said, takes_over=take_over)
         steps, stale = application.compare(), application.stale()
@@ -63,8 +62,7 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
         applied = _run(invocation, application, steps, stale if prune else [])
         applied.stale += [] if prune else stale
     _tell(invocation, said, applied, dry_run)
-    if checks.unchecked:
-        _say(f"{unchecked_text(checks.unchecked)}; options may differ from those put where they can be")
+    tell_unchecked(checks.unchecked, "options may differ from those put where they can be")
     return FAILED if applied.errors else DONE
 
 
@@ -91,9 +89,9 @@ def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...])
     invocation.answer(value, written.text.removesuffix("\n"))
     if not invocation.wants_json:
         for id, reason in written.unsaid:
-            _say(f"{id} is only a comment: {reason}")
+            say(f"{id} is only a comment: {reason}")
         if written.ended:
-            _say(f"left out {_plural(len(written.ended), 'schedule')} that ended")
+            say(f"left out {plural(len(written.ended), 'schedule')} that ended")
     return FAILED if written.unsaid else DONE
 
 
@@ -108,38 +106,24 @@ def _content(file: str) -> bytes:
         raise ConfigError(f"{file}: {reason}; give a TOML file of schedules, or - for standard input") from error
 
 
-def _check_allowed(settings: Settings, func: str | None, options: Mapping[str, Any]) -> None:
-    """Hold the functions of a file's entry against the settings. Raises InvalidSchedule."""
-    check_allowed(settings, func, {name: _path(options.get(name)) for name in ("on_success", "on_failure")})
-
-
-def _path(callback: object) -> str | None:
-    """The path that a callback's option names; what is none the client will refuse."""
-    path = callback.get("func") if isinstance(callback, dict) else callback
-    return path if isinstance(path, str) else None
-
-
 def _run(invocation: Invocation, application: Application, steps: Sequence[Step], removals: Sequence[str]) -> Applied:
     """Do it, with a bar on a terminal."""
-    with ExitStack() as stack:
-        is_bar = sys.stderr.isatty() and not invocation.wants_json
-        total = len(steps) + len(removals)
-        bar: Any = click.progressbar(length=total, label="applying", file=sys.stderr, show_pos=True) if is_bar else None
-        if bar is not None:
-            stack.enter_context(bar)
-        return application.run(steps, removals, lambda done: None if bar is None else bar.update(done - bar.pos))
+    total = len(steps) + len(removals)
+    with Progress("applying", is_quiet=invocation.wants_json) as progress:
+        progress.at(0, total)
+        return application.run(steps, removals, lambda done: progress.at(done, total))
 
 
 def _refuse(invocation: Invocation, error: InvalidFile) -> int:
     """All mistakes on stderr, a line each, as compilers write theirs."""
     if invocation.wants_json:
-        summary = f"{error.name}: {_plural(len(error.complaints), 'mistake')}; nothing was applied"
+        summary = f"{error.name}: {plural(len(error.complaints), 'mistake')}; nothing was applied"
         told = {"error": summary, "type": type(error).__name__, "errors": list(error.complaints)}
         click.echo(json.dumps(told), err=True)
     else:
         for complaint in error.complaints:
             click.echo(printable(complaint), err=True)
-        _say(f"nothing was applied: {_plural(len(error.complaints), 'mistake')} in {error.name}")
+        say(f"nothing was applied: {plural(len(error.complaints), 'mistake')} in {error.name}")
     return USAGE
 
 
@@ -156,15 +140,15 @@ def _tell(invocation: Invocation, said: ScheduleFile, applied: Applied, is_dry: 
     if invocation.wants_json:
         return
     for one in errors[:_SHOWN]:
-        _say(f"{one['id']}: {one['error']}")
+        say(f"{one['id']}: {one['error']}")
     if len(errors) > _SHOWN:
-        _say(f"… and {len(errors) - _SHOWN:,} more errors; --json lists them")
+        say(f"… and {len(errors) - _SHOWN:,} more errors; --json lists them")
     if applied.stale:
         number = len(applied.stale)
         are, them = ("is", "it") if number == 1 else ("are", "them")
         shown = ", ".join(applied.stale[:_SHOWN]) + (", …" if number > _SHOWN else "")
         how = "with errors nothing is removed" if applied.errors else f"--prune removes {them}"
-        _say(f"{_plural(number, 'schedule')} of this file's {are} no longer in it: {shown}; {how}")
+        say(f"{plural(number, 'schedule')} of this file's {are} no longer in it: {shown}; {how}")
 
 
 def _lines(applied: Applied) -> Iterator[str]:
@@ -180,11 +164,3 @@ def _lines(applied: Applied) -> Iterator[str]:
         if step.outcome == UPDATED and not step.changes:
             yield "  no option differs; it was quarantined, or written by an older version"
     yield from (f"{id}: removed" for id in applied.removed)
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _say(text: str) -> None:
-    click.echo(f"zsched: {printable(text)}", err=True)

@@ -11,7 +11,8 @@ from zsched.cli.exits import DONE, NOT_FOUND
 from zsched.cli.invocation import Invocation, pass_invocation
 from zsched.cli.program import Subcommand
 from zsched.cli.runs import CELLS, cells, remark
-from zsched.cli.tables import lines, printable
+from zsched.cli.tables import lines
+from zsched.cli.texts import printable
 from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
 from zsched.core.lookback import Occurrence

@@ -1,4 +1,4 @@
-"""What a command gets of its surroundings: the settings in force, a client, and a way to answer."""
+"""What a command gets of its surroundings: the settings in force, a client, and ways to answer and to remark."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from zsched import config
+from zsched.cli.texts import printable
 from zsched.client import Client
 from zsched.config import Settings
 
@@ -67,6 +68,11 @@ def echo_array(values: Iterable[Any]) -> None:
         click.echo(separator + json.dumps(value), nl=False)
         separator = ",\n"
     click.echo("[]" if separator == "[\n" else "\n]")
+
+
+def say(text: str) -> None:
+    """A remark beside the answer: one line to stderr."""
+    click.echo(f"zsched: {printable(text)}", err=True)
 
 
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)

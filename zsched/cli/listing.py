@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from zsched.cli.invocation import Invocation, echo_array, pass_invocation
 from zsched.cli.program import Subcommand
 from zsched.cli.runs import table
 from zsched.cli.tables import lines, pairs
-from zsched.cli.times import due_text, local_text, relative_text
+from zsched.cli.times import due_text, iso_text, local_text, relative_text, utc_text
 from zsched.cli.values import instant
 from zsched.client import Client
 from zsched.core.arguments import instant_ms
@@ -103,7 +103,7 @@ def show(invocation: Invocation, /, id: str) -> None:
     schedule = client.get(id)
     times, runs = _next_times(client, schedule), client.runs(id, limit=_FEW)
     value = schedule.to_dict() | {
-        "next": [{"utc": _iso(at.astimezone(UTC)).replace("+00:00", "Z"), "local": _iso(at)} for at in times],
+        "next": [{"utc": utc_text(at), "local": iso_text(at)} for at in times],
         "runs": [run.to_dict() for run in runs],
         "source": runs.source.to_dict(),
     }
@@ -169,11 +169,6 @@ def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:
             )
         elif value not in (None, [], {}, False):
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _iso(at: datetime) -> str:
-    """As ``zsched next`` writes it."""
-    return at.isoformat(timespec="milliseconds" if at.microsecond else "seconds")
 
 
 def _bound(name: str, given: datetime | None, tz: str | None) -> datetime | None:

@@ -18,7 +18,7 @@ import click
 from zsched.cli.history import echo_source
 from zsched.cli.invocation import Invocation, connect, pass_invocation
 from zsched.cli.program import Subcommand
-from zsched.cli.tables import printable
+from zsched.cli.texts import plural, printable
 from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import check_id, instant_ms, zone_name
@@ -193,9 +193,9 @@ def _summary(entry: Entry, found: list[Change], tz: str) -> str:
 def _counted(what: What, some: list[Change]) -> str:
     is_of_runs = what in _RUNS
     names = [change.run_id or change.id if is_of_runs else change.id for change in some]
-    noun = ("run" if is_of_runs else "schedule") + ("" if len(some) == 1 else "s")
+    number = plural(len(some), "run" if is_of_runs else "schedule")
     rest = ", …" if len(names) > _NAMED else ""
-    return f"{what.value} {len(some):,} {noun}: {', '.join(names[:_NAMED])}{rest}"
+    return f"{what.value} {number}: {', '.join(names[:_NAMED])}{rest}"
 
 
 def _to_dict(entry: Entry, found: list[Change], problem: str) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def _unknown(entry: Entry) -> str:
     names = ", ".join(name.decode(errors="backslashreplace") for name, _ in islice(_pairs(entry), _NAMED))
     size = len(entry.body) // 2
     more = ", …" if size > _NAMED else ""
-    return f"unknown kind or form, {size} {'field' if size == 1 else 'fields'}: {names}{more}"
+    return f"unknown kind or form, {plural(size, 'field')}: {names}{more}"
 
 
 def _pairs(entry: Entry) -> Iterable[tuple[bytes, bytes]]:

@@ -8,18 +8,15 @@ import pwd
 import socket
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import Any, Final, TypeVar
 
 import click
 
+from zsched.cli.functions import check_allowed, importing, tell_unchecked
 from zsched.cli.invocation import Invocation, connect, pass_invocation
 from zsched.cli.program import Subcommand
-from zsched.cli.tables import printable
-from zsched.cli.tasks import importing, unchecked_text
 from zsched.cli.times import due_text
 from zsched.cli.values import duration, instant, json_array, json_object
-from zsched.config import Settings
 from zsched.core.arguments import zone_name
 from zsched.core.clock import to_ms
 from zsched.core.model import IfExists, OnLost, OnUncertain, Priority, Scheduled
@@ -131,8 +128,7 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     _refuse_naive(options)
     options.setdefault("created_by", _who())
     _tell(invocation, connect(settings).schedule(func, **options), zone_name(options.get("tz")))
-    if lookup.absent:
-        click.echo(f"zsched: {printable(unchecked_text(lookup.absent))}", err=True)
+    tell_unchecked(lookup.absent)
 
 
 @click.command("set", cls=Subcommand)
@@ -144,7 +140,8 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
 def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: Any) -> None:
     """
     Change some options of schedule ID; those not given stay. Local times are read in the schedule's own
-    zone, or in --tz. A one-shot stays one and a recurring schedule recurring.
+    zone, or in --tz. A one-shot stays one and a recurring schedule recurring. New arguments are checked if its function
+    is a task that can be imported from here; stderr tells if it cannot.
 
     \b
     Examples:
@@ -158,15 +155,16 @@ def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: An
     changes |= _only_given(given)
     if not changes:
         raise click.UsageError("nothing to change; give at least one option")
-    client = connect(settings)
+    client, lookup = connect(settings), Lookup()
     if changes.keys() & {"func", "args", "kwargs"}:  # to change its arguments is to decide what runs
         func = changes.get("func") or client.get(id).func
         check_allowed(settings, func, changes)
         with importing():
-            changes["func"] = Lookup().find(func) or func  # a task checks what it is called with
+            changes["func"] = lookup.find(func) or func  # a task checks what it is called with
     else:
         check_allowed(settings, None, changes)
     _tell(invocation, client.update(id, **changes), changes.get("tz"))
+    tell_unchecked(lookup.absent)
 
 
 def _only_given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,25 +178,6 @@ def _refuse_naive(options: Mapping[str, Any]) -> None:
         if isinstance(value, datetime) and value.utcoffset() is None and "tz" not in options:
             remedy = "give --tz (such as Asia/Seoul), or a time with an offset or Z"
             raise InvalidSchedule(name, value.isoformat(), "a local time without a zone names no instant", remedy)
-
-
-def check_allowed(settings: Settings, func: str | None, options: Mapping[str, Any]) -> None:
-    """Hold every function that is named against ``[rq] allow_callables``. Raises InvalidSchedule."""
-    patterns = settings.rq.allow_callables
-    named = {"func": func, "on_success": options.get("on_success"), "on_failure": options.get("on_failure")}
-    for name, path in named.items():
-        if path is not None and not any(_is_allowed(path, pattern) for pattern in patterns):
-            problem = f"[rq] allow_callables = {list(patterns)} does not allow it"
-            raise InvalidSchedule(name, path, problem, "name an allowed function, or add a pattern to that setting")
-
-
-def _is_allowed(path: str, pattern: str) -> bool:
-    """
-    True when *pattern* covers *path*: part by part, so that ``app.tasks.*`` does not reach
-    ``app.tasks.os.system``, which a worker would find. ``*`` alone covers everything.
-    """
-    parts, patterns = path.split("."), pattern.split(".")
-    return pattern == "*" or (len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns)))
 
 
 def _who() -> str:

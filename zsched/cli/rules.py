@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import click
@@ -11,6 +11,7 @@ import click
 from zsched.cli.invocation import Invocation, echo_array, pass_invocation
 from zsched.cli.program import Subcommand
 from zsched.cli.tables import lines
+from zsched.cli.times import iso_text, utc_text
 from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import instant_ms
@@ -93,18 +94,10 @@ def _nominal(schedule: Schedule, due: datetime) -> datetime:
 
 
 def _told(at: datetime, nominal: datetime | None) -> dict[str, str]:
-    told = {"utc": _utc(at), "local": _text(at)}
-    return told if nominal is None else told | {"nominal": _utc(nominal)}
+    told = {"utc": utc_text(at), "local": iso_text(at)}
+    return told if nominal is None else told | {"nominal": utc_text(nominal)}
 
 
 def _row(at: datetime, nominal: datetime | None) -> tuple[str, ...]:
-    texts = (_text(at), _utc(at)) if nominal is None else (_text(at), _utc(at), _text(nominal))
+    texts = (iso_text(at), utc_text(at)) if nominal is None else (iso_text(at), utc_text(at), iso_text(nominal))
     return tuple(text.replace("T", " ") for text in texts)
-
-
-def _utc(at: datetime) -> str:
-    return _text(at.astimezone(UTC)).replace("+00:00", "Z")
-
-
-def _text(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds" if at.microsecond else "seconds")

@@ -1,9 +1,11 @@
-"""Aligned columns for people; what stood in Redis cannot steer their terminal."""
+"""Aligned columns for people, of cells that cannot steer their terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
+
+from zsched.cli.texts import printable
 
 _PAGE = 200  # rows that are aligned together; later ones widen a column but never narrow it
 _GAP = "  "
@@ -24,8 +26,3 @@ def pairs(fields: Iterable[tuple[str, str]]) -> Iterator[str]:
     known = [(name, printable(text)) for name, text in fields]
     width = max((len(name) for name, _ in known), default=0)
     return (f"{name.ljust(width)}{_GAP}{text}" for name, text in known)
-
-
-def printable(text: str) -> str:
-    """*text* without control characters."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

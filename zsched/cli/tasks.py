@@ -1,17 +1,14 @@
-"""``zsched tasks``: the tasks of a module; and where a command finds modules at all."""
+"""``zsched tasks``: the tasks of a module."""
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import json
-import os
-import sys
-from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import click
 
+from zsched.cli.functions import importing
 from zsched.cli.invocation import Invocation, echo_array, pass_invocation
 from zsched.cli.program import Subcommand
 from zsched.cli.tables import lines
@@ -20,28 +17,6 @@ from zsched.tasks.signature import NO_DEFAULT, Parameter
 from zsched.tasks.task import Task
 
 _HEADER: Final = ("NAME", "FUNC", "PARAMETERS", "OPTIONS", "ABOUT")
-_SHOWN: Final = 10  # function paths in a message
-
-
-@contextlib.contextmanager
-def importing() -> Iterator[None]:
-    """
-    While modules are imported: they are looked for in this folder first, as ``rq worker`` does, and what they print
-    does not go where results go.
-    """
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    with contextlib.redirect_stdout(sys.stderr):
-        yield
-
-
-def unchecked_text(absent: Mapping[str, str]) -> str:
-    """What to tell of function paths whose modules are not here: *absent* names the module of each."""
-    shown = [f"{path} (no module {module!r})" for path, module in list(absent.items())[:_SHOWN]]
-    more = [f"and {len(absent) - _SHOWN:,} more"] if len(absent) > _SHOWN else []
-    lead = "not checked, and options of tasks not used, as they cannot be imported from here"
-    return f"{lead}: {', '.join(shown + more)}"
 
 
 @click.command(cls=Subcommand)

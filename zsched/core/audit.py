@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import lru_cache
 from typing import Final
 
 from zsched.core.entries import Restored
@@ -29,7 +28,7 @@ from zsched.core.held import Held
 from zsched.core.model import iso
 from zsched.core.recovery import Known, row_of
 from zsched.core.run_id import RunId
-from zsched.core.triggers import Trigger, TriggerKind, TriggerSpec, build
+from zsched.core.triggers import Trigger, build, spec_of
 
 GRACE_MS: Final = 60_000  # past its time, before an occurrence is missed
 _WAITS: Final = ("", "scheduled")  # statuses of a job, '' for none, that RQ has nothing to do with
@@ -110,7 +109,7 @@ def may_be_left_out(known: Known, told_ms: int, now_ms: int) -> int | None:
     if last is not None:
         told_ms = max(told_ms, last.nominal_ms)
     try:
-        spec = _spec(own["trigger"])
+        spec = spec_of(own["trigger"])
         return missing_occurrence(build(spec, int(own["anchor"])), held.nominal_ms, told_ms, now_ms)
     except Exception:
         return None
@@ -132,8 +131,7 @@ def missing_occurrence(trigger: Trigger, nominal_ms: int, told_ms: int, now_ms: 
     first_ms = trigger.next_after(told_ms)
     if first_ms is None or first_ms >= nominal_ms or first_ms >= now_ms - GRACE_MS:
         return None
-    is_of_zone = trigger.spec.kind is not TriggerKind.EVERY and trigger.spec.tz != "UTC"
-    if is_of_zone and trigger.last_until(nominal_ms) != nominal_ms:
+    if trigger.spec.is_of_zone and trigger.last_until(nominal_ms) != nominal_ms:
         return None
     return first_ms
 
@@ -186,8 +184,3 @@ def _difference(mine: Held, there: Held) -> str:
     elif mine.note != there.note and mine.place == there.place:
         told.append("another note")
     return "; ".join(told) or "something else"
-
-
-@lru_cache(maxsize=10_000)
-def _spec(trigger: bytes) -> TriggerSpec:
-    return TriggerSpec.from_text(trigger.decode())

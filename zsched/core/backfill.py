@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from zsched.core.changes import Change, What
+from zsched.core.changes import RUN_NOW, Change, What
 from zsched.core.lookback import is_push
 from zsched.core.model import Schedule, iso
 from zsched.core.run_id import RunId
 from zsched.core.story import Source
-from zsched.core.triggers import Trigger, TriggerKind, TriggerSpec, build
+from zsched.core.triggers import Trigger, TriggerKind, TriggerSpec, build, nth_after
 
 MOST: Final = 100_000  # occurrences in one call: 45 MB of small jobs in a queue, pushed in 5 s (measured)
 
@@ -110,15 +110,8 @@ class Stretch:
             at_ms = self.trigger.next_after(at_ms)
 
     def nth(self, number: int) -> int:
-        """The nominal time of occurrence *number*, from 1 and not more than there are; by halves, not by steps."""
-        earlier_ms, later_ms = self.start_ms - 1, self.until_ms - 1
-        while later_ms - earlier_ms > 1:
-            middle_ms = (earlier_ms + later_ms) // 2
-            if self.trigger.count_between(self.start_ms - 1, middle_ms) < number:
-                earlier_ms = middle_ms
-            else:
-                later_ms = middle_ms
-        return later_ms
+        """The nominal time of occurrence *number*, from 1 and not more than there are."""
+        return nth_after(self.trigger, self.start_ms - 1, number, self.until_ms - 1)
 
 
 def _rule(spec: TriggerSpec, anchor_ms: int, start_ms: int) -> Trigger:
@@ -133,7 +126,7 @@ def ran_at(change: Change) -> int | None:
     if change.run_id is None or not (is_push(change) or change.what is What.DUPLICATE):
         return None
     parts = RunId.parse(change.run_id)
-    if parts is None or (parts.rerun and change.why == "run now"):  # that one has no occurrence
+    if parts is None or (parts.rerun and change.why == RUN_NOW):  # that one has no occurrence
         return None
     return parts.nominal_ms
 

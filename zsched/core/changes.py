@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from zsched.core.clock import LAST_MS
 from zsched.core.entries import (
@@ -61,7 +61,12 @@ OUTCOMES = (
 )  # fmt: skip
 
 
-BACKFILL = "backfill"  # why a run was enqueued whose occurrence had passed without one
+# Why a run was enqueued, where that tells what it is.
+BACKFILL: Final = "backfill"  # its occurrence had passed without one
+RUN_NOW: Final = "run now"
+RETRY_OF: Final = "retry of "  # the run whose id follows
+
+WAITS_FOR: Final = "waits for "  # why a run that fired is not in its queue: the one whose id follows is not over
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +187,14 @@ def _put_recurring(entry: Entry, _: str) -> Iterator[Change]:
 def _enqueue(entry: Entry, _: str) -> Iterator[Change]:
     enqueued = Enqueued.of(entry)
     by = _value(enqueued.fields, b"zs_created_by")
-    why = "" if enqueued.retry_of is None else f"retry of {enqueued.retry_of}"
+    why = "" if enqueued.retry_of is None else f"{RETRY_OF}{enqueued.retry_of}"
     run_id = enqueued.run_id
     yield _one(entry, schedule_of(run_id), What.ENQUEUED, run_id=run_id, why=why, by=by)
 
 
 def _run_now(entry: Entry, _: str) -> Iterator[Change]:
     fields = entry.fields()
-    yield _one(entry, text(fields[b"id"]), What.ENQUEUED, run_id=text(fields[b"run"]), why="run now")
+    yield _one(entry, text(fields[b"id"]), What.ENQUEUED, run_id=text(fields[b"run"]), why=RUN_NOW)
 
 
 def _backfill(entry: Entry, _: str) -> Iterator[Change]:
@@ -341,7 +346,7 @@ _ADVANCED: dict[str, tuple[What | None, str]] = {  # words of advance.lua
     "uncertain": (What.FIRED, "uncertain"),
     "skipped": (What.SKIPPED, "uncertain"),
     "overlap": (What.SKIPPED, "overlap: {} was still open"),
-    "deferred": (What.FIRED, "waits for {}"),
+    "deferred": (What.FIRED, WAITS_FOR + "{}"),
     "expired": (What.EXPIRED, ""),
     "duplicate": (What.DUPLICATE, ""),
     "quarantined": (What.QUARANTINED, ""),

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final
 
 from zsched.core.jitter import due_of
-from zsched.core.triggers import Trigger
+from zsched.core.triggers import Trigger, nth_after
 from zsched.errors import TriggerError
 
 ON_TIME_MS: Final = 5000  # so late is not late, whatever the window: a take-over takes half of it
@@ -168,7 +168,7 @@ def _each(
         passed = _passed(Why.MISSED, trigger, nominal_ms, first_ms, False)
     surplus = 1 + trigger.count_between(first_ms, latest_ms) - policy.catch_up_limit
     if surplus > 0:
-        kept_ms = _after(trigger, first_ms, surplus, latest_ms)
+        kept_ms = nth_after(trigger, first_ms, surplus, latest_ms)
         passed += _passed(Why.LIMIT, trigger, first_ms, kept_ms, False)
         first_ms = kept_ms
     return first_ms, passed
@@ -189,15 +189,3 @@ def _passed(why: Why, trigger: Trigger, first_ms: int, until_ms: int, with_it: b
         return ()
     last_ms = until_ms if with_it else trigger.last_until(until_ms - 1)
     return (Passed(why, Range(first_ms, first_ms if last_ms is None else max(last_ms, first_ms), count)),)
-
-
-def _after(trigger: Trigger, first_ms: int, number: int, until_ms: int) -> int:
-    """The occurrence that comes *number* after *first_ms*; by halves, not by steps. It is not later than *until_ms*."""
-    earlier_ms, later_ms = first_ms, until_ms
-    while later_ms - earlier_ms > 1:
-        middle_ms = (earlier_ms + later_ms) // 2
-        if trigger.count_between(first_ms, middle_ms) < number:
-            earlier_ms = middle_ms
-        else:
-            later_ms = middle_ms
-    return later_ms

@@ -17,13 +17,12 @@ new rules one of them may be at the time at which another one fired: that time d
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from zsched.core.held import Held
 from zsched.core.jitter import due_of
 from zsched.core.run_id import RunId
-from zsched.core.triggers import Trigger, TriggerKind, TriggerSpec, build
+from zsched.core.triggers import Trigger, build, spec_of
 
 _REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, and what is a day off is another one
 _PLACES: Final = ("due", "paused")  # where an occurrence waits
@@ -40,17 +39,6 @@ class Move(NamedTuple):
     new_due_ms: int
 
 
-def is_of_zone(trigger: bytes) -> bool:
-    """
-    Whether a zone's rules decide when *trigger*, as it is stored, is due.
-
-    Raises:
-        ValueError, KeyError, TypeError: it is a foreign hand's.
-    """
-    spec = _spec(trigger)
-    return spec.kind is not TriggerKind.EVERY and spec.tz != "UTC"
-
-
 def move_of(held: Held) -> Move | None:
     """
     Where the occurrence of *held* goes; None when it stays.
@@ -61,9 +49,10 @@ def move_of(held: Held) -> Move | None:
     if held.run or held.place not in _PLACES or held.nominal_ms is None or held.due_ms is None:
         return None
     own = held.split()[1]
-    if not is_of_zone(own["trigger"]):
+    spec = spec_of(own["trigger"])
+    if not spec.is_of_zone:
         return None
-    trigger = build(_spec(own["trigger"]), int(own["anchor"]))
+    trigger = build(spec, int(own["anchor"]))
     last = RunId.parse(held.last) if held.last else None
     fired_ms = last.nominal_ms if last is not None and not last.rerun else None  # an extra run is no occurrence
     new_ms = moved(trigger, held.nominal_ms, fired_ms)
@@ -89,8 +78,3 @@ def moved(trigger: Trigger, nominal_ms: int, fired_ms: int | None) -> int | None
         return after_ms
     is_nearer = after_ms is None or nominal_ms - before_ms < after_ms - nominal_ms
     return before_ms if is_nearer else after_ms
-
-
-@lru_cache(maxsize=10_000)
-def _spec(trigger: bytes) -> TriggerSpec:
-    return TriggerSpec.from_text(trigger.decode())

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
-from zsched.core.changes import BACKFILL, Change, What
+from zsched.core.changes import BACKFILL, WAITS_FOR, Change, What
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.lookback import run_that_ended
 from zsched.core.model import Schedule, ScheduleState
@@ -146,7 +146,7 @@ def _replanned(change: Change, tz: str, _: str) -> str:
 
 def _fired(change: Change, tz: str, context: str) -> str:
     late_ms, mark = max(change.late_ms or 0.0, 0.0), ""
-    if change.why.startswith("waits for "):
+    if change.why.startswith(WAITS_FOR):
         mark = f"; it {change.why}"
     if change.why == "uncertain":
         mark = "; uncertain: a lost Redis may have pushed this run already"
@@ -161,7 +161,7 @@ def _enqueued(change: Change, tz: str, _: str) -> str:
     if change.why == BACKFILL:
         which = _range(change, tz) if change.first_ms is not None else f"the occurrence of {_at(change.nominal_ms, tz)}"
         return f"backfilled {which.rstrip(',')}" + (f"; run {change.run_id}" if change.run_id else "")
-    what = f"{change.why}, on request" if change.why else "enqueued"  # run now; retry of <run id>
+    what = f"{change.why}, on request" if change.why else "enqueued"  # RUN_NOW, RETRY_OF
     return f"{what}{_by(change)}; run {change.run_id}"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from zsched.core.changes import BACKFILL, Change, What
+from zsched.core.changes import BACKFILL, RETRY_OF, Change, What
 from zsched.core.lookback import run_that_ended
 from zsched.core.model import Schedule, iso
 from zsched.core.runs import Run
@@ -171,7 +171,7 @@ class _Teller:
             self._is_recurring = change.run_id is None
         elif (what in _ADVANCES and change.next_ms is not None) or (what is What.ENQUEUED and change.why == BACKFILL):
             self._is_recurring = True
-        is_retry = what is What.ENQUEUED and change.why.startswith("retry")
+        is_retry = what is What.ENQUEUED and change.why.startswith(RETRY_OF)
         if is_retry or what in (*_OF_RUNS, What.PUSHED_AGAIN) or (what is What.QUARANTINED and change.run_id):
             return  # of a run: the schedule is where it was
         if what in (What.CANCELLED, What.WITHDRAWN) or (what is What.ENQUEUED and not change.why):

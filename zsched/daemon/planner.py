@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from zsched.core.policy import CatchUp, Plan, Policy, plan
-from zsched.core.triggers import TriggerKind, TriggerSpec, build
+from zsched.core.triggers import TriggerKind, build, spec_of
 from zsched.storage.dispatch import DueRecurring, PlannedRun, told
 
 _REMEMBERED = 100_000  # (rule, policies, nominal time); each is about 250 bytes
@@ -60,7 +60,7 @@ class Planner:
         return planned
 
     def _plan(self, due: DueRecurring, now_ms: int) -> _Known:
-        spec, policy, nominal_ms = _spec(due.trigger), _policy(due.policy or b""), int(due.nominal_ms)
+        spec, policy, nominal_ms = spec_of(due.trigger), _policy(due.policy or b""), int(due.nominal_ms)
         made = plan(build(spec, int(due.anchor_ms)), nominal_ms, now_ms, policy, due.id.decode())
         from_ms = nominal_ms if made.fire_ms is None else made.fire_ms
         until_ms = from_ms + policy.patience_ms
@@ -73,11 +73,6 @@ class Planner:
                 self._known.clear()
             self._known[due.trigger, due.policy, due.nominal_ms] = known
         return known
-
-
-@lru_cache(maxsize=50_000)
-def _spec(trigger: bytes) -> TriggerSpec:
-    return TriggerSpec.from_text(trigger.decode())
 
 
 @lru_cache(maxsize=1000)

@@ -32,7 +32,7 @@ import structlog
 from zsched.archive.openruns import Key, OpenRun, OpenRuns
 from zsched.core.log import Position
 from zsched.core.run_id import RunId
-from zsched.core.runs import BAD, GONE, Job, Run, RunStatus, of_job, row_of
+from zsched.core.runs import Job, Run, RunStatus, of_job
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
 from zsched.storage.connection import Wire
@@ -180,7 +180,7 @@ class Tracker:
             run = of_job(one.run_id, job, one.fired_us, one.is_uncertain)
             if run.is_over:
                 seen = "gone" if job is None or run.status is RunStatus.EXPIRED else job.seen
-                over.append((run.ended_ms or 0, _over(run, seen)))
+                over.append((run.ended_ms or 0, Over.of(run, seen)))
             elif job is not None and job.status == "queued":
                 self._queued.append((one, job))
         return [one for _, one in sorted(over, key=lambda pair: pair[0])]
@@ -192,14 +192,5 @@ class Tracker:
             run = of_job(known.id, job, known.fired_us, known.is_uncertain)
             is_later = (run.ended_ms or 0) > (known.ended_ms or 0) + _SAME_END_MS
             if job is not None and run.is_over and is_later:
-                over.append(_over(replace(run, attempt=known.attempt + 1), job.seen))
+                over.append(Over.of(replace(run, attempt=known.attempt + 1), job.seen))
         return over
-
-
-def _over(run: Run, seen: str) -> Over:
-    return Over(run.schedule_id, run.id, seen, _counts(run), row_of(run))
-
-
-def _counts(run: Run) -> str:
-    """How a run's end counts in its schedule's row of failures; of one that RQ forgot nobody knows."""
-    return "!" if run.status in BAD and run.error != GONE else "+" if run.status is RunStatus.SUCCEEDED else "-"

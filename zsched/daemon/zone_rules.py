@@ -5,8 +5,12 @@ The rules of the zones that this machine has: which version of the tz database `
 in the package tzdata of PyPI: Debian's data shadows a newer package. So the first folder that has zones says which
 version counts. A process keeps the zones that it has read, so what counts for it is what was there when it started.
 
+The version is always read from a file: the package's ``IANA_VERSION`` would be that of the package which this process
+has imported, whatever was installed since.
+
 Not guaranteed: that all zones are of that version, where the folders of the path are of several, or where the data is
-exchanged under a running process: it reads a zone when that is first asked for.
+exchanged under a running process: it reads a zone when that is first asked for. Of a package in a zip file the version
+is not known.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import re
 import zoneinfo
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -44,21 +48,16 @@ def installed(folders: Iterable[str] | None = None) -> ZoneRules:
         files = [folder / name for name in _FILES]
         if any(path.is_file() for path in (*files, *(folder / name for name in _ZONES))):
             return ZoneRules(next((found for path in files if (found := _version_in(path))), None), str(folder))
-    try:
-        package = import_module("tzdata")
-    except ImportError:
+    package = find_spec("tzdata")
+    if package is None or package.origin is None:
         return ZoneRules(None, "nowhere")
-    return ZoneRules(_version(str(getattr(package, "IANA_VERSION", ""))), PACKAGE)
+    return ZoneRules(_version_in(Path(package.origin).parent / "zoneinfo" / "tzdata.zi"), PACKAGE)
 
 
 def _version_in(path: Path) -> str | None:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return _version(file.readline(_LINE))
+            found = _VERSION.fullmatch(file.readline(_LINE))
     except OSError:
         return None
-
-
-def _version(line: str) -> str | None:
-    found = _VERSION.fullmatch(line)
     return found[1] if found else None

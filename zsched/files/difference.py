@@ -13,7 +13,7 @@ from zsched.client.keeper import Held
 from zsched.core.durations import duration_text
 from zsched.core.exact import is_same
 from zsched.core.triggers import TriggerKind, zone
-from zsched.files.reading import DURATIONS
+from zsched.files.options import DURATIONS
 from zsched.files.toml import toml_text
 from zsched.storage.rqjob import plain
 

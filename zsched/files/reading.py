@@ -8,18 +8,15 @@ A file of schedules: from its text to checked entries, or to all that is wrong w
     func = "app.tasks.digest"
     cron = "0 9 * * 1-5"
 
-An entry's keys are the options of ``client.schedule``, and ``paused``. Durations are seconds or texts (``"5m"``);
-what TOML cannot say of arguments, such as null, is JSON in ``args_json``, ``kwargs_json`` and ``meta_json``.
-
-Pure: what a function's path may be, what its options mean and what it takes, the caller's *checks* decide. An entry
-with a mistake is checked on with something good in its place, so that one reading tells all; a mistake that could cause
-others takes them with it. Arguments are looked at last, when nothing is wrong with the keys that they stand under.
+``options`` has the keys of an entry. Pure: what a function's path may be, what its options mean and what it takes, the
+caller's *checks* decide. An entry with a mistake is checked on (``mending``), so that one reading tells all; a mistake
+that could cause others takes them with it. Arguments are looked at last, when nothing is wrong with the keys that they
+stand under.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -28,46 +25,15 @@ from pathlib import PurePath
 from typing import Any, Final, Protocol
 
 from zsched.core.arguments import check_text
-from zsched.core.durations import parse_duration
 from zsched.core.model import Definition
-from zsched.core.options import SCHEDULE_OPTIONS, TRIGGERS
-from zsched.core.triggers import TriggerKind
-from zsched.core.triggers.every import LONGEST_MS
-from zsched.errors import NOT_GIVEN, InvalidFile, InvalidSchedule, InvalidTask, ZschedError
+from zsched.errors import NOT_GIVEN, InvalidFile, InvalidSchedule
 from zsched.files.lines import Lines
+from zsched.files.mending import check_through, may_be_arguments, mend
+from zsched.files.options import ARGUMENTS, NOT_SHARED, ONE_RULE, REFUSED, RULES, option_of, value_of
 from zsched.files.toml import key_text
 
 STDIN: Final = "-"
-DURATIONS: Final = frozenset("every jitter expires_after catch_up_window timeout result_ttl failure_ttl".split())
-_TIMES: Final = ("starts", "ends")
-JSON_KEYS: Final = ("args", "kwargs", "meta")  # options that may be given as JSON text, under their name and _json
-
 _TOP: Final = ("owner", "defaults", "schedules")
-REFUSED: Final = {
-    "id": ("the table's name is the id", "write [schedules.<id>]"),
-    "managed_by": ("the file owns its schedules", "write owner = at the top of the file"),
-    "if_exists": ("a file says what is to be", "leave it out"),
-    "durable": ("it belongs to one call, not to a schedule", "leave it out"),
-    "allow_past": ("it belongs to one time, and these recur", "leave it out"),
-} | dict.fromkeys(
-    ("at", "after"),
-    ("its time passes, and the next apply would meet it in the past", "use zsched add, or a rule with count = 1"),
-)
-_NOT_SHARED: Final = ("func", *TRIGGERS)
-_RULES: Final = tuple(kind.value for kind in TriggerKind)
-_ONE_RULE: Final = f"give exactly one of {', '.join(_RULES)}"
-_FAR: Final = LONGEST_MS // 1000  # seconds; as ``every`` it stands in for a bad rule, and nothing is too long for it
-# What stands in for a bad option, so that nothing is said of others because of it; a bad one that is not here is left
-# out. Where one option is refused those that are judged before it are good, so they may be stood in for too.
-_STAND_INS: Final[Mapping[str, Mapping[str, Any]]] = {rule: {"every": _FAR} for rule in _RULES} | {
-    "overlap": {"overlap": "queue"},
-    "catch_up": {"overlap": "queue", "catch_up": "all"},
-    "jitter": {"jitter": 0},
-    "expires_after": {"expires_after": _FAR},
-    "tz": {"tz": "UTC"},
-}
-_ARGUMENTS: Final = ("args", "kwargs")
-_KEYS: Final = (*sorted(SCHEDULE_OPTIONS), "paused", *(f"{name}_json" for name in JSON_KEYS))
 
 
 class Checks(Protocol):
@@ -189,7 +155,7 @@ class _Reading:
             self._complain(("defaults",), "defaults is not a table; write [defaults] and options below it")
             return {}
         shared = self._plain(("defaults",), table, bad)
-        for name in _NOT_SHARED:
+        for name in NOT_SHARED:
             if name in shared:
                 self._complain(("defaults", name), f"{name}: each schedule has its own; write it there")
                 del shared[name]
@@ -213,55 +179,28 @@ class _Reading:
             problem = "there is none" if "func" not in table else f"{func!r} is not a dotted path"
             self._complain((*path, "func"), f'func: {problem}; give one such as "app.tasks.digest"')
             func = None
-        if "at" in table or "after" in table:  # complained of already
-            options.setdefault("every", _FAR)
-        rules = [name for name in _RULES if name in options]
+        rules = [name for name in RULES if name in options]
+        if not rules and ("at" in table or "after" in table):  # complained of already
+            mend(options, "every")
         if len(rules) > 1:
-            self._complain(path, f"{' and '.join(rules)}: more than one rule; {_ONE_RULE}")
-            _mend(options, *rules)
-        arguments: dict[str, Any] = {name: options[name] for name in _ARGUMENTS if name in options}
-        definition = self._definition(path, func, {**options, "id": id, "managed_by": owner or "unknown"}, bad)
-        if func is not None and bad.isdisjoint({"func", *_ARGUMENTS}):
+            self._complain(path, f"{' and '.join(rules)}: more than one rule; {ONE_RULE}")
+            mend(options, *rules)
+        arguments: dict[str, Any] = {name: options[name] for name in ARGUMENTS if name in options}
+        options |= {"id": id, "managed_by": owner or "unknown"}
+        definition, mistakes = check_through(self._checks.define, func, options, bad)
+        for field, problem in mistakes:
+            self._complain(self._place(path, field) if field else path, problem)
+        bad |= {field for field, _ in mistakes if field}
+        if func is not None and bad.isdisjoint({"func", *ARGUMENTS}):
             self._look_at_arguments(path, func, arguments, bad)
         if definition is None or len(self._complaints) > before:
             return None
         return Entry(id, self._lines.of(*path), definition, paused)
 
-    def _definition(
-        self, path: tuple[str, ...], func: str | None, options: dict[str, Any], bad: set[str]
-    ) -> Definition | None:
-        """The definition, if all is well; else everything that is wrong is complained of, and is in *bad*."""
-        is_good = True
-        while True:
-            has_rule = any(name in options for name in _RULES)
-            try:
-                definition = self._checks.define(func, options)
-            except InvalidSchedule as error:
-                field = "func" if isinstance(error, InvalidTask) else error.field
-                lacks_rule = field == "at" and not has_rule  # and its typed task has none
-                problem = f"no rule; {_ONE_RULE}" if lacks_rule else str(error)
-            except ZschedError as error:  # a rule that cannot be evaluated
-                field, problem = next((name for name in _RULES if name in options), "every"), str(error)
-            else:
-                return definition if is_good else None
-            is_good = False
-            self._complain(self._place(path, field), problem)
-            if field in bad:  # what stands in for it is not good either: better nothing than nonsense
-                return None
-            bad.add(field)
-            if field == "func":
-                func = None
-            elif field in options or field in _STAND_INS:
-                _mend(options, field)
-            elif field != "at":
-                return None
-            if not has_rule and field in ("at", "func"):  # the function may have been a task with a rule
-                options["every"] = _FAR
-
     def _look_at_arguments(self, path: tuple[str, ...], func: str, arguments: Mapping[str, Any], bad: set[str]) -> None:
         """Complain of what is wrong with *arguments*; not of what they lack, where that may be in a *bad* option."""
         named = arguments.get("kwargs")
-        may_be_elsewhere = any(map(_may_be_arguments, bad))
+        may_be_elsewhere = any(map(may_be_arguments, bad))
         for mistake in self._checks.mistakes(func, arguments):
             if mistake.value is NOT_GIVEN and mistake.field in bad:
                 self._complain(self._place(path, mistake.field), f"{mistake.field}: an argument; write it in kwargs")
@@ -279,7 +218,7 @@ class _Reading:
         """
         options: dict[str, Any] = {}
         for key, value in table.items():
-            name = key.removesuffix("_json") if key.removesuffix("_json") in JSON_KEYS else key
+            name = option_of(key)
             if key in REFUSED:
                 problem, remedy = REFUSED[key]
                 self._complain((*path, key), f"{key}: {problem}; {remedy}")
@@ -288,11 +227,11 @@ class _Reading:
                 self._complain((*path, key), f"{key}: {name} stands there too; give one of the two")
                 continue
             try:
-                options[name] = _from_json(key, value) if name != key else _given(name, value)
+                options[name] = value_of(key, value)
             except ValueError as error:
                 self._complain((*path, key), f"{key}: {error}")
                 bad.add(name)
-                options |= _STAND_INS.get(name, {})
+                mend(options, name)
         return options
 
     # -- complaints ---------------------------------------------------------------------------------
@@ -314,44 +253,6 @@ class _Reading:
         complaint = Complaint(self._lines.of(*path), where, problem)
         if complaint not in self._complaints:  # a bad default is met once per entry
             self._complaints.append(complaint)
-
-
-def _mend(options: dict[str, Any], *fields: str) -> None:
-    """Take the bad *fields* out of *options*, and put in what stands for them."""
-    for field in fields:
-        options.pop(field, None)
-        options |= _STAND_INS.get(field, {})
-
-
-def _may_be_arguments(key: str) -> bool:
-    """Whether *key*, which is bad, may have been meant for the arguments: no other option is nearer."""
-    if key in _KEYS:
-        return False
-    near = difflib.get_close_matches(key, _KEYS, 1, 0.6)
-    return not near or near[0].removesuffix("_json") in _ARGUMENTS
-
-
-def _given(name: str, value: Any) -> Any:
-    """What TOML says of option *name*, as the client takes it. Raises ValueError."""
-    if isinstance(value, str) and name in DURATIONS:
-        return parse_duration(value)
-    if isinstance(value, str) and name in _TIMES:
-        raise ValueError(f"{value!r} is a text; write the time without quotes, such as 2026-12-24T18:00:00Z")
-    return value
-
-
-def _from_json(key: str, value: Any) -> Any:
-    """The value of a JSON text. Raises ValueError."""
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text; write JSON in quotes, or {key.removesuffix('_json')} = in TOML")
-    try:
-        return json.loads(value, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON ({error}); write it like '[1, null]'") from None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not in JSON")
 
 
 def _not_toml(error: Exception, raw: bytes) -> Complaint:

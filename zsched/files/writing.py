@@ -19,7 +19,7 @@ from zsched.core.exact import is_same
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.triggers import TriggerKind
 from zsched.files.difference import told
-from zsched.files.reading import JSON_KEYS
+from zsched.files.options import JSON_KEYS
 from zsched.files.toml import json_text, key_text, toml_text
 
 _SAMPLES: Final = {TriggerKind.EVERY: 1, TriggerKind.CRON: "* * * * *", TriggerKind.RRULE: "FREQ=DAILY"}

@@ -33,10 +33,11 @@ lease_ms, clock_from_ms, clock_until_ms, patience_ms = tonumber(lease_ms), tonum
 local HEARTBEAT_MS = 120000  -- RQ workers beat at least every 90 s; a killed one leaves `started` for ever
 local silent_before, waits_before = iso(now_ms - HEARTBEAT_MS), iso(now_ms - patience_ms)
 -- include lib/chain.lua
+-- include lib/withdraw.lua
 -- include lib/overlap.lua
 
 local IS_PUSHED = {fired = true, uncertain = true, deferred = true}
-local PLANNED = '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$'
+local PLANNED = '^' .. string.rep('([^ ]+) ', 10) .. '([^ ]+)$'  -- [^ ] takes half as long as %S
 
 -- What becomes of an occurrence whose run is new: the word, why, and the deadline of its run.
 local function decide(one, template, schedule)
@@ -45,7 +46,7 @@ local function decide(one, template, schedule)
   if deadline_ms and deadline_ms <= now_ms then
     return 'expired'
   end
-  local is_doubtful = tonumber(one.nominal_ms) <= doubt_ms
+  local is_doubtful = tonumber(one.run_due_ms) <= doubt_ms
   if is_doubtful and string.find(flags, 's', 1, true) then
     return 'skipped'
   end
@@ -63,7 +64,8 @@ for i = 10, #ARGV do
   local id, word, due_ms, planned_version, nominal_ms, run_due_ms, mode, limit, next_nominal_ms, next_due_ms, passed =
     string.match(ARGV[i], PLANNED)
   local one = {id = id, lane = lane_of(word), key = key_of(word), due_ms = due_ms, nominal_ms = nominal_ms,
-    run_due_ms = run_due_ms, mode = mode, limit = tonumber(limit), next_nominal_ms = next_nominal_ms, next_due_ms = next_due_ms, run = id .. '-' .. nominal_ms .. run_suffix}
+    run_due_ms = run_due_ms, mode = mode, limit = tonumber(limit), next_nominal_ms = next_nominal_ms,
+    next_due_ms = next_due_ms, run = id .. '-' .. nominal_ms .. run_suffix}
   local schedule = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'last', 'flags')
   local template = redis.pcall('HMGET', template_prefix .. id, 'origin', 'zs_expires')
   local queue, score = template[1], redis.call('ZSCORE', one.key, id)
@@ -91,8 +93,10 @@ for i = 10, #ARGV do
     moves[#moves + 1] = one
   end
   if one.word ~= 'changed' then
-    local jitter = run_due_ms ~= nominal_ms and string.format('+%.0f', tonumber(run_due_ms) - tonumber(nominal_ms)) or ''
-    lines[#lines + 1] = table.concat({id, one.word, nominal_ms .. jitter, next_nominal_ms, next_due_ms, passed, one.why or '-'}, ' ')
+    local jitter_ms = run_due_ms ~= nominal_ms and tonumber(run_due_ms) - tonumber(nominal_ms)
+    local nominal = nominal_ms .. (jitter_ms and string.format('+%.0f', jitter_ms) or '')
+    lines[#lines + 1] = id .. ' ' .. one.word .. ' ' .. nominal .. ' ' .. next_nominal_ms .. ' ' .. next_due_ms .. ' '
+      .. passed .. ' ' .. (one.why or '-')
   end
 end
 if #lines == 0 then

@@ -5,8 +5,9 @@
 --        id
 --        planned_version  of the schedule as it was read; its rule says which occurrences there were
 --        keep_op_ms       op holds the reply that long, and a call sent again gets it
---        ...              two texts per occurrence, each once: nominal ms; once, or again when it ran and is to run anew
--- RETURNS  OK, word, now ms, then of a backfill the run id per occurrence, - where its run is there (once) or open (again)
+--        ...              two texts per occurrence, each once: nominal ms; once, or again if it ran and is to run anew
+-- RETURNS  OK, word, now ms, then of a backfill the run id per occurrence, or - where its run is there (once) or is
+--          open (again)
 --        words: backfilled NOTFOUND CHANGED (it has another version) QUARANTINED WRONGTYPE
 -- LOGS   backfill: id, runs = run ids by spaces
 --

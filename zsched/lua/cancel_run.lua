@@ -1,6 +1,6 @@
 -- cancel_run: keep a run from running, or ask its worker to stop it.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring op chains deadlines
+-- KEYS   meta log due_high due_normal due_low paused quarantine recurring op
 -- ARGV   run_suffix      as in keys.py
 --        id              its schedule's
 --        run
@@ -21,24 +21,24 @@
 --   and record something else. Until its archive has the entry of this one it may see the run cancelled, and record
 --   that a second time, in the same words: so the job stays here for a while, also of a run that is not looked for.
 -- * Another caller: it finds `canceled`, which is over.
--- In a queue longer than most_waiting the run stays in the list, and its job loses its data: to RQ there is no such job
--- then, so a worker passes it over (measured, RQ 2.8 and 2.12). Not guaranteed there: that a worker did not take it in
--- that very moment. Nor of a run that RQ's own scheduler has fetched and not yet pushed.
+-- In a queue longer than most_waiting the run stays in the list, and its job loses its data (lib/waiting.lua). Not
+-- guaranteed there: that a worker did not take it in that very moment. Nor of a run that RQ's own scheduler has fetched
+-- and not yet pushed.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, op_key, chains_key, deadlines_key = unpack(KEYS)
+  recurring_key, op_key = unpack(KEYS)
 local run_suffix, id, run, seen, row, most_waiting, keep_op_ms = unpack(ARGV)
 most_waiting, keep_op_ms = tonumber(most_waiting), tonumber(keep_op_ms)
 -- include lib/meta.lua
 -- include lib/op.lua
 -- include lib/iso.lua
 -- include lib/find.lua
--- include lib/chain.lua
+-- include lib/waiting.lua
+-- include lib/tell.lua
 
-local REMAINS_MS = 600000  -- of a job that lost its data; no archive that is well is so far behind
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 
 local job_key = 'rq:job:' .. run
-local job = redis.pcall('HMGET', job_key, 'status', 'enqueued_at', 'origin', 'worker_name')
+local job = redis.pcall('HMGET', job_key, 'status', 'enqueued_at', 'origin', 'worker_name', 'zs_stop')
 if job.err then
   return string.find(job.err, 'WRONGTYPE', 1, true) and answer({'OK', 'BROKEN', now_ms, '-'}) or job
 end
@@ -53,7 +53,8 @@ if status == 'started' then
   if worker == '' then
     return answer({'OK', 'BROKEN', now_ms, status})
   end
-  return answer({'OK', tell(job_of(run)) and 'stopping' or 'DEAF', now_ms, worker})
+  local is_told = tell({run = run, worker = worker, told_ms = tonumber(job[5] or '')})
+  return answer({'OK', is_told and 'stopping' or 'DEAF', now_ms, worker})
 end
 local at = status == 'scheduled' and find({id})[1]
 if at and not at.recurring and id .. '-' .. at.due_ms .. run_suffix == run then
@@ -69,25 +70,17 @@ end
 if status .. ' ' .. enqueued_at ~= seen then
   return answer({'OK', 'AGAIN', now_ms, status})
 end
-local is_long = status == 'queued' and redis.call('LLEN', place_key) > most_waiting
-if not is_long and not redis.call(status == 'queued' and 'LPOS' or 'ZSCORE', place_key, run) then
+local one = {run = run, status = status, queue = queue}
+if not is_in_place(one, most_waiting) then
   return answer({'OK', 'TAKEN', now_ms, status})
 end
 
-local dependencies = status == 'deferred' and dependencies_of(run) or {}
+one.dependencies = dependencies_of(run)
 append('end', {'rows', row})
-redis.call('HSET', job_key, 'status', 'canceled', 'ended_at', iso(now_ms))
-if is_long then
-  redis.call('HDEL', job_key, 'data')
-  redis.call('HSET', job_key, 'zs_gone', '1')
+take_out(one)
+if one.is_far then
   redis.call('PEXPIRE', job_key, REMAINS_MS)
-  return answer({'OK', 'cancelled', now_ms, '-'})
-end
-if status == 'queued' then
-  redis.call('LREM', place_key, 0, run)
 else
-  redis.call('ZREM', place_key, run)
-  depend_no_more(run, dependencies)  -- or RQ would release it all the same
+  redis.call('ZADD', canceled_key, math.floor(now_ms / 1000), run)  -- as RQ's own Job.cancel does
 end
-redis.call('ZADD', canceled_key, math.floor(now_ms / 1000), run)  -- as RQ's own Job.cancel does
 return answer({'OK', 'cancelled', now_ms, '-'})

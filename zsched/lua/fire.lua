@@ -12,7 +12,7 @@
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   fire: runs = run ids pushed · uncertain = those of them that a lost history may have pushed ·
 --        skipped = uncertain and on_uncertain=skip · expired = later than their deadlines ·
---        cancelled = <run id>=<RQ status> · quarantined = lines "<id> <lane> <due ms> <reason>". Absent fields are empty.
+--        cancelled = <run id>=<RQ status> · quarantined = lines "<id> <lane> <due ms> <reason>". Absent: empty.
 --
 -- Leaving the ZSET is the exactly-once; no payload is read. A waiting one-shot's `zs` says all that
 -- is special about it: "1" nothing, f = at the front, s = skip when uncertain, e = it has a deadline.

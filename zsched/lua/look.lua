@@ -38,8 +38,9 @@ end
 local reply = {'OK'}
 for i = 1, #ARGV do
   local run = ARGV[i]
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'enqueued_at', 'started_at', 'ended_at', 'last_heartbeat',
-    'worker_name', 'origin', 'retries_left', 'zs_retries', 'number_of_retries', 'zs_on_lost', 'zs_note')
+  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'enqueued_at', 'started_at', 'ended_at',
+    'last_heartbeat', 'worker_name', 'origin', 'retries_left', 'zs_retries', 'number_of_retries', 'zs_on_lost',
+    'zs_note')
   if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
     return job  -- not allowed to look, say: that tells nothing of the job
   end

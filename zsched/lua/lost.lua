@@ -73,9 +73,10 @@ local function look(run, status, mark, members)
   if job.err or job[1] ~= status or (job[status == 'queued' and 3 or 2] or '') ~= mark or not queue_accepts(queue) then
     return nil
   end
-  local one = {run = run, queue = queue, members = {}, has_lapsed = members ~= '', retries_left = tonumber(job[5] or ''),
-    at_front = job[6] and job[6] ~= '' and tonumber(job[6]) ~= 0, failure_ttl = job[7],
-    job_key = 'rq:job:' .. run, queue_key = 'rq:queue:' .. queue, intermediate_key = 'rq:queue:' .. queue .. ':intermediate',
+  local one = {run = run, queue = queue, members = {}, has_lapsed = members ~= '',
+    retries_left = tonumber(job[5] or ''), at_front = job[6] and job[6] ~= '' and tonumber(job[6]) ~= 0,
+    failure_ttl = job[7], job_key = 'rq:job:' .. run,
+    queue_key = 'rq:queue:' .. queue, intermediate_key = 'rq:queue:' .. queue .. ':intermediate',
     wip_key = 'rq:wip:' .. queue, failed_key = 'rq:failed:' .. queue, executions_key = 'rq:executions:' .. run,
     results_key = 'rq:results:' .. run}
   if not are_of_types({[one.intermediate_key] = 'list', [one.wip_key] = 'zset', [one.failed_key] = 'zset',

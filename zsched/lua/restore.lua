@@ -17,7 +17,8 @@
 --
 -- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. A run that was fired and
 -- not over (`open`) is pushed again here, marked uncertain; `skipped` records that it is not, as its schedule
--- wishes. The entry keeps each row's old t, by which two archives that know different things agree (rule: LATEST_CHANGE).
+-- wishes. The entry keeps each row's old t, by which two archives that know different things agree
+-- (rule: LATEST_CHANGE).
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, rq_queues_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, seen_entry, seen_t, hold_for_ms, reason, archive,

@@ -41,7 +41,8 @@ local is_skipping = missed == 'skip' and tonumber(due_ms) <= now_ms
 if not is_skipping then
   append('resume', {'id', id, 'lane', at.lane, 'due', due_ms, 'missed', 'fire'})
 elseif not at.recurring then
-  append('resume', {'id', id, 'lane', at.lane, 'due', due_ms, 'missed', 'skip', 'first', due_ms, 'last', due_ms, 'count', '1'})
+  append('resume', {'id', id, 'lane', at.lane, 'due', due_ms, 'missed', 'skip',
+    'first', due_ms, 'last', due_ms, 'count', '1'})
   remove(id, at)
   return answer({'OK', 'skipped', now_ms, '-'})
 else

@@ -14,8 +14,8 @@
 --
 -- The new run's number is that of the entry which tells of it, so that no id comes twice in a history, whatever RQ
 -- forgot. Schedules stay as they are, also the one of this id; a recurring one's last run too. What RQ or a task wrote
--- into the job while it ran is left out, but for meta, of which only that is known; retries are as many as at first, and
--- its deadline counts from now.
+-- into the job while it ran is left out, but for meta, of which only that is known; retries are as many as at first,
+-- and its deadline counts from now.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, schedule_key, rq_queues_key, op_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, run, nominal_ms, keep_op_ms = unpack(ARGV, 1, 7)
@@ -55,7 +55,7 @@ local function by_name()
   return found
 end
 local job = by_name()
-local is_forgotten = #texts == 0 or job.zs_gone and not job.data  -- see cancel_run.lua
+local is_forgotten = #texts == 0 or job.zs_gone and not job.data  -- see lib/waiting.lua
 if is_forgotten then
   texts = {unpack(ARGV, 8)}
   job = by_name()

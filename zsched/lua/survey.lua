@@ -3,26 +3,22 @@
 -- KEYS   chains
 -- ARGV   cursor          0, then what the last call answered
 --        count           chains to look at, about
--- RETURNS  OK, cursor (0: that was all), then per chain that may need something, joined by \0: its schedule's id, its text,
---          and of its first runs, of `queue` up to the first that is deferred, of `cancel_previous` of all: RQ's status or
---          - of one that is gone, and its worker; of the deferred one "<run> <status>" of the run that RQ has it wait for
+-- RETURNS  OK, cursor (0: that was all), then per chain that may need something, joined by \0: its schedule's id, its
+--          text, and of its first runs, of `queue` up to the first that is deferred, of `cancel_previous` of all: RQ's
+--          status or - of one that is gone, and its worker; of the deferred one "<run> <status>" of the run that RQ has
+--          it wait for
 -- LOGS   nothing
 --
 -- Nothing is needed while the only runs that are open are the first of a `queue` and nobody waits for them, or the last
 -- of a `cancel_previous`. A text per chain, as look.lua answers.
 local chains_key = unpack(KEYS)
 local cursor, count = unpack(ARGV)
+-- include lib/status.lua
 
-local IS_OPEN = {queued = true, started = true, deferred = true, scheduled = true}
 local MODES = {queue = true, cancel_previous = true}
 
 if redis.call('TYPE', chains_key).ok ~= 'hash' then
   return {'OK', '0'}
-end
-
-local function status_of(run)
-  local status = redis.pcall('HGET', 'rq:job:' .. run, 'status')
-  return type(status) == 'string' and status or '-'
 end
 
 -- Its answer, or nil when it needs nothing.
@@ -44,7 +40,11 @@ local function look(id, chain)
       told[#told] = job[3] and job[3] .. ' ' .. status_of(job[3]) or ''
       break
     end
-    open, over = open + (IS_OPEN[job[1]] and 1 or 0), over + (IS_OPEN[job[1]] and 0 or 1)
+    if is_open(job[1]) then
+      open = open + 1
+    else
+      over = over + 1
+    end
   end
   local is_well = over == 0 and not waits and (mode == 'queue' or open == 1)
   return not is_well and table.concat(told, '\0') or nil

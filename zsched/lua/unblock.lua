@@ -1,4 +1,4 @@
--- unblock: release runs that RQ would leave waiting, withdraw those that a later one replaces, forget those that are over.
+-- unblock: release runs that RQ would leave waiting, withdraw those that a later one replaces, forget what is over.
 --
 -- KEYS   lease meta log chains rq_queues deadlines
 -- ARGV   token expected_server        this term's
@@ -10,9 +10,9 @@
 --        end: rows, of runs that were withdrawn, as in advance
 --
 -- A chain is left alone when its text or one of those statuses is another by now. Released is the run behind those that
--- were seen, when it still is RQ's deferred job; what was before it leaves the chain. RQ's worker may release it at the same
--- time: the dependents that it watches lose this run here, so one of the two comes too late. Of a chain of
--- `cancel_previous` all but the last run are withdrawn, or their workers told (lib/chain.lua says how often); it stays
+-- were seen, when it still is RQ's deferred job; what was before it leaves the chain. RQ's worker may release it at the
+-- same time: the dependents that it watches lose this run here, so one of the two comes too late. Of a chain of
+-- `cancel_previous` all but the last run are withdrawn, or their workers told (lib/tell.lua says how often); it stays
 -- until they are over.
 local lease_key, meta_key, log_key, chains_key, rq_queues_key, deadlines_key = unpack(KEYS)
 local token, expected_server = unpack(ARGV, 1, 2)
@@ -20,7 +20,9 @@ local token, expected_server = unpack(ARGV, 1, 2)
 -- include lib/fence.lua
 -- include lib/iso.lua
 -- include lib/queues.lua
--- include lib/chain.lua
+-- include lib/status.lua
+-- include lib/waiting.lua
+-- include lib/withdraw.lua
 
 if not is_a(chains_key, 'hash') then
   return redis.error_reply('WRONGTYPE ' .. chains_key .. ' is no hash')
@@ -32,11 +34,6 @@ local function words_of(text)
     words[#words + 1] = word
   end
   return words
-end
-
-local function status_of(run)
-  local status = redis.pcall('HGET', 'rq:job:' .. run, 'status')
-  return type(status) == 'string' and status or '-'
 end
 
 -- Whether its first runs are as they were seen.

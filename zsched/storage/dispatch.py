@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from zsched.core.log import Position
 from zsched.core.policy import Plan, Policy
 from zsched.core.replan import Move
+from zsched.core.runs import BAD, GONE, Run, RunStatus, row_of
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -89,6 +90,16 @@ class Over(NamedTuple):
     seen: str
     counts: str
     row: str
+
+    @classmethod
+    def of(cls, run: Run, seen: str) -> Over:
+        """
+        *run*, whose job was *seen*. Failed and lost ones count as failures of the schedule, but not what RQ forgot:
+        nobody knows how that ended.
+        """
+        is_bad = run.status in BAD and run.error != GONE
+        counts = "!" if is_bad else "+" if run.status is RunStatus.SUCCEEDED else "-"
+        return cls(run.schedule_id, run.id, seen, counts, row_of(run))
 
 
 class Tracked(NamedTuple):

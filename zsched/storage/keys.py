@@ -77,7 +77,7 @@ class Keys:
         return f"{self.prefix}quarantine"
 
     def chains(self) -> str:
-        """HASH: id → ``<overlap policy> <run id> …``: runs that may be open, oldest first; see lua/lib/overlap.lua."""
+        """HASH: id → ``<overlap policy> <run id> …``: runs that may be open, oldest first; see lua/lib/chain.lua."""
         return f"{self.prefix}chains"
 
     def deadlines(self) -> str:

@@ -9,9 +9,10 @@ missing. For that not to schedule twice, a Next is known by the run's id and its
 - when it was put, ``zs_next`` in the run's job says so: ``<run id> some|all <schedule id> …``. A later execution of
   the run skips what is named there, and with ``all`` it schedules nothing more, whatever it returns.
 
-So the marker counts for as long as RQ knows the run, and the operation id for the moment between put and marker. All
-Nexts of a list are checked before the first is put. One that is refused fails the run, visibly; when that is tried
-again, the list goes on where it stopped. A run that ``client.retry`` makes is another run, with Nexts of its own.
+So the marker counts for as long as RQ knows the run, and the operation id for the moment between put and marker. The
+payloads, ids and urgencies of a list are checked before the first Next is put, its other options when its turn comes.
+One that is refused fails the run, visibly; when that is tried again, the list goes on where it stopped. A run that
+``client.retry`` makes is another run, with Nexts of its own.
 
 Not guaranteed: a worker killed between a put and its marker, and the run executed again more than ten minutes later,
 puts that Next again: over the one that waits, or a second time if it has run. So does a run that a recovery pushed
@@ -35,6 +36,7 @@ from zsched.client.calls import Typed
 from zsched.core.arguments import check_id
 from zsched.core.options import TRIGGERS
 from zsched.core.run_id import RunId
+from zsched.core.urgency import PRESETS
 from zsched.current import current_job
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.storage.connection import Link
@@ -48,6 +50,8 @@ _FIELD: Final = "zs_next"
 _ROOT: Final = 100  # characters of a schedule's id that the ids of what follows it begin with
 _DIGEST: Final = 10  # bytes
 
+_REMEDY: Final = "give zsched.Next(at=… or after=…, …)"
+
 _RUNNING: ContextVar[str | None] = ContextVar("zsched_running", default=None)  # the run whose task is on here
 
 
@@ -57,11 +61,15 @@ class Next:
     What to run after this: returned by a task, alone or in a list, and scheduled when the run succeeded.
 
     *func* is a task, a function or its dotted path; without one the same task again, with this run's payload and what
-    is *given* over it. Parameters of a task are given by name, like the options of ``client.schedule``; exactly one
-    of these says when.
+    is *given* over it. Parameters of a task are given by name, like the options of ``client.schedule``. Either *at* or
+    *after*, from the end of the run, says when: it runs once.
+
+    The worker schedules it, and has nothing of what a ``Client`` was made with: of urgencies it knows zsched's own,
+    unchanged, and its ``payload_limit`` is the default. A Next that needs another fails the run, after the task did its
+    work; so give the task's decorator what an urgency of yours stands for.
 
     Raises:
-        InvalidSchedule: no time, or more than one. NotImportable: *func* is nothing that a worker could find.
+        InvalidSchedule: no time, both, or a rule. NotImportable: *func* is nothing that a worker could find.
     """
 
     func: str | Callable[..., Any] | None
@@ -74,10 +82,12 @@ class Next:
         self.func, self.given = func, {**times, **given}
         if func is not None and not isinstance(func, Typed):
             function_path(func)
-        said = [name for name in TRIGGERS if self.given.get(name) is not None]
-        if len(said) != 1:
-            problem = "a Next without a time" if not said else "a Next with more than one time"
-            raise InvalidSchedule(" and ".join(said) or "at", NOT_GIVEN, problem, "give either at= or after=")
+        for name in TRIGGERS:
+            if given.get(name) is not None:
+                raise InvalidSchedule(name, given[name], "a Next runs once", _REMEDY)
+        if len(times) != 1:
+            problem = "a Next with more than one time" if times else "a Next without a time"
+            raise InvalidSchedule(" and ".join(times) or "at", NOT_GIVEN, problem, _REMEDY)
 
 
 class Call(NamedTuple):
@@ -147,9 +157,10 @@ class Turn:
             id = self._id(place) if given is None else check_id(given)
             if id in named:
                 raise InvalidSchedule("id", id, "two Nexts of one run have it", "give each an id= of its own")
-            if id == self._parts.schedule_id and is_once(options) and self._recurs():
+            if id == self._parts.schedule_id and self._recurs():
                 problem = "the Next would take the place of the recurring schedule that this run is of"
                 raise InvalidSchedule("id", id, problem, "give the Next an id= of its own")
+            _check_urgency(options.get("urgency"))
             own = {"created_by": self._job.id} if options.get("created_by") is None else {}
             named[id] = Call(func, {**options, **own, "id": id})
         return list(named.values())
@@ -204,6 +215,14 @@ def nexts_of(result: object) -> list[Next] | None:
         remedy = "return one that calls client.schedule_many"
         raise InvalidSchedule("return", len(nexts), f"a run can have {MOST} Nexts", remedy)
     return nexts
+
+
+def _check_urgency(given: Any) -> None:
+    """Raises InvalidSchedule for one of a client's own: before the first Next is put, and with what to do about it."""
+    if isinstance(given, str) and given not in PRESETS:
+        problem = f"a worker knows {', '.join(PRESETS)}, and nothing of a client's urgencies="
+        remedy = "give the task what it stands for: priority=, expires_after=, …"
+        raise InvalidSchedule("urgency", given, problem, remedy)
 
 
 def is_once(options: Mapping[str, Any]) -> bool:

@@ -8,8 +8,9 @@ and then goes from one due time to the next. ``scheduler`` is that loop, ``froze
 the Redis it stands on; ``pushes`` is what was fired, ``deadlines`` what expires, ``delayed`` what RQ delays, ``worker``
 and ``endings`` execute runs in the test's process, and ``fixtures`` is for pytest.
 
-Not here: an archive (``durable=True`` raises NotArchived, and ``client.retry`` knows only what RQ still holds), and the
-leader's chores that go with one, so no worker is ever found dead.
+Of the leader's chores there is the one that ``overlap`` needs (``daemon/chains.py``), at every stop. Not here: an
+archive (``durable=True`` raises NotArchived, and ``client.retry`` knows only what RQ still holds), and the chores that
+go with one. Nor is any worker found dead.
 """
 
 from zsched.testing.pushes import Fired

@@ -5,7 +5,7 @@ that ``why`` and ``runs`` tell it, and ``pause_after_failures`` counts it.
 
 from __future__ import annotations
 
-from zsched.core.runs import BAD, Run, RunStatus, of_job, row_of
+from zsched.core.runs import Run, RunStatus, of_job
 from zsched.storage.connection import Wire
 from zsched.storage.dispatch import Dispatch, Over
 from zsched.storage.jobs import Jobs
@@ -28,7 +28,6 @@ class Endings:
         fired_us, seen = self._pushes.fired_us.get(run_id), self._pushes.last
         run = of_job(run_id, job, fired_us)
         if run.is_over and fired_us is not None and seen is not None:
-            counts = "!" if run.status in BAD else "+" if run.status is RunStatus.SUCCEEDED else "-"
             seen_job = "gone" if run.status is RunStatus.EXPIRED else job.seen
-            self._dispatch.track(term, seen, [Over(run.schedule_id, run_id, seen_job, counts, row_of(run))])
+            self._dispatch.track(term, seen, [Over.of(run, seen_job)])
         return run

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import math
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -32,6 +32,7 @@ from zsched.config import DaemonSettings
 from zsched.core.arguments import instant_ms
 from zsched.core.clock import LAST_MS, ManualClock, from_ms
 from zsched.core.runs import Run
+from zsched.daemon.chains import ChainKeeper, Patience
 from zsched.daemon.native import Native
 from zsched.daemon.tick import Tick, Ticker
 from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError
@@ -52,6 +53,7 @@ from zsched.testing.worker import Worker
 
 _LEASE_MS: Final = 86_400_000  # it lapses by the machine's clock: longer than anybody looks at a breakpoint
 _HEARD_EVERY_MS: Final = 1_800_000  # a leader that hears nothing of TIME for over an hour takes it for a jump
+_CHAINS: Final = Patience(settled_ms=0.0, silent_ms=math.inf)  # RQ is not at work meanwhile, and no worker dies
 _MOST_PASSES: Final = 10_000  # at one instant; more is a task that schedules itself for now
 
 
@@ -62,8 +64,10 @@ class ManualScheduler:
     *redis*: a ``redis.Redis`` on an empty database; None: a new fakeredis. *start*: an aware datetime, where the clock
     stands; None: 2026-01-01T00:00Z. It is a context manager; outside of ``with`` call ``close``.
 
-    *overlap_patience_s*: for how long a run that nobody executes keeps the next one back, by its ``overlap``. 0: not at
-    all, so that ``advance`` without ``work`` fires everything; the daemon's is 3600, for a test of what overlap does.
+    *overlap_patience_s*: for how long a run that nobody executes keeps the next one back with ``overlap="skip"``. 0:
+    not at all, so that ``advance`` without ``work`` fires everything; the daemon's is 3600, for a test of what *skip*
+    does. The other policies know no patience: without ``work`` *queue* leaves out what ``overlap_limit`` has no room
+    for, and *cancel_previous* withdraws each run when it fires the next.
 
     Raises:
         ConfigError: the Redis is in use, or fakeredis is missing. InvalidSchedule: *start* is naive.
@@ -90,6 +94,7 @@ class ManualScheduler:
         self._delayed = Delayed(wire, self._keys)
         settings = DaemonSettings(overlap_patience_s=overlap_patience_s)
         self._ticker = Ticker(Dispatch(wire, self._keys), never, settings, self._clock)
+        self._chains = ChainKeeper(self._keys, self._clock, _CHAINS).over(wire)
         self._pushes, self._deadlines = Pushes(wire, self._keys), Deadlines(wire, self._keys)
         self._endings = Endings(wire, self._keys, self._pushes)
         self._worker = Worker(ground.plain_client(self.redis), self._clock, serializer)
@@ -163,6 +168,7 @@ class ManualScheduler:
 
         Raises:
             InvalidFile: with all mistakes; nothing was put. OSError: there is no such file.
+            ZschedError: an entry could not be put, the first such; all others are.
         """
         said = read(str(path), Path(path).read_bytes(), ClientChecks(self.client), owner)
         application = Application(self.client, said)
@@ -182,9 +188,8 @@ class ManualScheduler:
         comes behind it stays queued. Time stands still meanwhile.
         """
         self._look()
-        names = queues or tuple(self._delayed.queues())
         worked: list[Run] = []
-        if any(self._wire.execute("LLEN", f"rq:queue:{name}") for name in names):
+        while names := self._filled(queues):
             self._worker.work(names, lambda run_id, went_well: worked.append(self._ended(run_id, went_well)), raises)
         return worked
 
@@ -226,6 +231,7 @@ class ManualScheduler:
         """Fire what is due now; the runs that were fired, and when to look again."""
         now_ms = self._clock.now_ms()
         for _ in range(_MOST_PASSES):
+            self._release()
             with _warnings_only():
                 tick = self._ticker.tick(self._term)
             delayed_ms = self._delayed.due_ms()
@@ -234,6 +240,18 @@ class ManualScheduler:
             elif not tick.has_more:
                 return fired(self._look(), self._encoder), min(_next_ms(tick, now_ms), delayed_ms)
         raise ZschedError(f"{self.now.isoformat()}: after {_MOST_PASSES} passes there is still something due")
+
+    def _filled(self, queues: Sequence[str]) -> Sequence[str]:
+        """*queues*, or all that RQ knows, when something is in one of them; else none."""
+        self._release()
+        names = queues or self._delayed.queues()
+        return names if any(self._wire.execute("LLEN", f"rq:queue:{name}") for name in names) else ()
+
+    def _release(self) -> None:
+        """Let go on what waits, by its ``overlap``, for runs that were cancelled, deleted or expired."""
+        if self._wire.execute("EXISTS", self._keys.chains()):  # fakeredis takes a tenth of a pass to look at none
+            with _warnings_only():
+                self._chains.step(self._term)
 
     def _look(self) -> list[Push]:
         """What was pushed since the last look; its deadlines are kept."""

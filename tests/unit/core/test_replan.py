@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from zsched.core import policy
 from zsched.core.held import Held
 from zsched.core.jitter import due_of
-from zsched.core.replan import Move, is_of_zone, move_of, moved
+from zsched.core.replan import Move, move_of, moved
 from zsched.core.triggers import Gap, Trigger, TriggerKind, TriggerSpec, build
 
 HOUR_MS = 3_600_000
@@ -252,9 +252,3 @@ def test_others_stay(stays: Held) -> None:
 def test_what_is_broken_raises(own: dict[str, str]) -> None:
     with pytest.raises((ValueError, KeyError)):
         move_of(held(own=own))
-
-
-def test_a_zone_decides_of_cron_and_rrule_outside_utc() -> None:
-    assert is_of_zone(DAILY.to_text().encode())
-    assert not is_of_zone(replace(DAILY, tz="UTC").to_text().encode())
-    assert not is_of_zone(TriggerSpec(TriggerKind.EVERY, "5", tz=BERLIN).to_text().encode())

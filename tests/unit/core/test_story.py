@@ -84,7 +84,12 @@ def held(state: ScheduleState = ScheduleState.ACTIVE, **more: Any) -> Schedule:
             change(What.FIRED, nominal_ms=DUE_MS, run_id=RUN, why="uncertain"),
             f"fired for {DUE}, 0.0 ms late; run {RUN}; uncertain: a lost Redis may have pushed this run already",
         ),
+        (
+            change(What.FIRED, nominal_ms=DUE_MS, run_id=RUN, why="waits for a-1"),
+            f"fired for {DUE}, 0.0 ms late; run {RUN}; it waits for a-1",
+        ),
         (change(What.ENQUEUED, run_id=RUN, by="me"), f"enqueued, by me; run {RUN}"),
+        (change(What.ENQUEUED, run_id=f"{RUN}-r1", why=f"retry of {RUN}"), f"retry of {RUN}, on request; run {RUN}-r1"),
         (change(What.ENQUEUED, run_id=RUN, why="run now"), f"run now, on request; run {RUN}"),
         (
             change(What.SKIPPED, nominal_ms=DUE_MS, why="uncertain"),
@@ -163,6 +168,8 @@ def test_a_time_that_a_foreign_hand_wrote_is_brought_into_range() -> None:
         ([put(1), change(What.FIRED, 2, nominal_ms=1)], "created"),
         ([put(1), change(What.ENQUEUED, 2, why="run now")], "created"),
         ([put(1), change(What.ENQUEUED, 2)], "created"),
+        ([put(1), change(What.FIRED, 2, nominal_ms=1), change(What.ENQUEUED, 3, why=f"retry of {RUN}")], "created"),
+        ([put(1), change(What.ENQUEUED, 2, why=f"retry of {RUN}")], "changed: now"),
         ([put(1), change(What.SKIPPED, 2, nominal_ms=1, why="uncertain")], "created"),
         ([change(What.PUT, 1, nominal_ms=1), change(What.FIRED, 2, nominal_ms=1, next_ms=3)], "changed: now"),
         ([change(What.PUT, 1, nominal_ms=1), change(What.ENQUEUED, 2, why="run now")], "changed: now"),

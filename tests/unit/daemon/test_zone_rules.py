@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import zoneinfo
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,43 @@ def test_the_first_folder_that_has_zones_counts_whatever_the_others_have(tmp_pat
 
 def test_without_any_it_is_the_packages(tmp_path: Path) -> None:
     assert ZoneRules(tzdata.IANA_VERSION, PACKAGE) == installed([folder(tmp_path / "empty")])
+
+
+def install(path: Path, version: str) -> None:
+    """The package tzdata of *version* in the folder *path*, in place of the one that is there."""
+    zones = path / "tzdata" / "zoneinfo"
+    zones.mkdir(parents=True, exist_ok=True)
+    (path / "tzdata" / "__init__.py").write_text(f'IANA_VERSION = "{version}"\n')
+    (zones / "tzdata.zi").write_text(f"# version {version}\n# This zic input file is in the public domain.\n")
+
+
+def test_a_package_that_is_exchanged_under_a_process_that_uses_it_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "2025a")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tzdata")
+    assert "2025a" == import_module("tzdata").IANA_VERSION  # as zoneinfo does for the first zone that it reads
+    before = installed([])
+
+    install(tmp_path, "2025b")
+
+    assert (ZoneRules("2025a", PACKAGE), ZoneRules("2025b", PACKAGE)) == (before, installed([]))
+
+
+def test_a_package_without_its_file_is_of_an_unknown_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "2025a")
+    (tmp_path / "tzdata" / "zoneinfo" / "tzdata.zi").unlink()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tzdata")
+
+    assert ZoneRules(None, PACKAGE) == installed([])
+
+
+def test_a_machine_without_zones_has_them_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tzdata", None)
+
+    assert ZoneRules(None, "nowhere") == installed([])
 
 
 def test_it_looks_where_zoneinfo_looks(tmp_path: Path) -> None:

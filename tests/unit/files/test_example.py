@@ -9,7 +9,8 @@ import pytest
 
 from tests.unit.files.ground import CHECKS
 from zsched.core.options import SCHEDULE_OPTIONS
-from zsched.files.reading import JSON_KEYS, REFUSED, read
+from zsched.files.options import JSON_KEYS, REFUSED
+from zsched.files.reading import read
 
 EXAMPLE = Path(__file__).parents[3] / "config" / "schedules.toml"
 COMMENTED = re.compile(r"^#(\w+) = .*$", re.MULTILINE)

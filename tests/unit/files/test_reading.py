@@ -269,6 +269,33 @@ def test_two_rules_are_one_mistake() -> None:
     assert "schedules.toml:1: [schedules.a]: every and cron: more than one rule" == complaint.partition(";")[0]
 
 
+@pytest.mark.parametrize("time", ["at = 2030-01-01T00:00:00Z", "after = 3"])
+@pytest.mark.parametrize(
+    ("rule", "told"), [("cron = '* * * * *'", []), ("cron = '61 * * * *'", ["3: cron='61 * * * *': "])]
+)
+def test_a_time_beside_a_rule_is_no_second_rule(time: str, rule: str, told: list[str]) -> None:
+    found = complaints(f"[schedules.a]\nfunc = 'app.a'\n{rule}\n{time}")
+
+    expected = [*told, f"4: {time.partition(' ')[0]}: its time passes, "]
+    short = [complaint.removeprefix("schedules.toml:").replace("[schedules.a]: ", "") for complaint in found]
+    assert expected == [complaint[: len(start)] for complaint, start in zip(short, expected, strict=True)]
+
+
+def test_each_entry_without_a_rule_is_told_also_where_the_defaults_have_a_time() -> None:
+    found = complaints("""\
+        [defaults]
+        at = 2030-01-01T00:00:00Z
+        [schedules.a]
+        func = "app.a"
+        [schedules.b]
+        func = "app.b"
+        """)
+
+    assert ["2: [defaults]: at: its time passes", "3: [schedules.a]: no rule", "5: [schedules.b]: no rule"] == [
+        complaint.removeprefix("schedules.toml:").partition(",")[0].partition(";")[0] for complaint in found
+    ]
+
+
 def test_a_bad_default_is_told_once() -> None:
     found = complaints("""\
         [defaults]

@@ -174,12 +174,19 @@ def test_the_decorator_stands_with_options_or_without() -> None:
 
 @pytest.mark.parametrize(
     ("given", "told"),
-    [({}, "^at: a Next without a time; give either"), ({"at": SOON, "after": 5}, "more than one time"),
-     ({"after": 5, "every": 5}, "after and every: a Next with more")],
-)  # fmt: skip
+    [
+        ({}, "at: a Next without a time"),
+        ({"at": SOON, "after": 5}, "at and after: a Next with more than one time"),
+        ({"every": 60}, "every=60: a Next runs once"),
+        ({"cron": "0 9 * * *", "at": None}, "cron='0 9 * * *': a Next runs once"),
+        ({"after": 5, "rrule": "FREQ=DAILY"}, "rrule='FREQ=DAILY': a Next runs once"),
+    ],
+)
 def test_a_next_says_exactly_when(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidSchedule, match=told):
+    with pytest.raises(InvalidSchedule) as caught:
         Next(**given)
+
+    assert f"{told}; give zsched.Next(at=… or after=…, …)" == str(caught.value)
 
 
 @pytest.mark.parametrize(

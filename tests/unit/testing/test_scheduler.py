@@ -18,12 +18,12 @@ import redis
 from rq import Retry
 
 from tests.unit.testing import tasks
-from zsched import Client, ConfigError, InvalidSchedule, RunStatus, ZschedError
+from zsched import Client, ConfigError, InvalidFile, InvalidSchedule, RunStatus, ZschedError
 from zsched.config import Settings
 from zsched.core.clock import SystemClock
 from zsched.core.model import ScheduleState
 from zsched.daemon.daemon import Daemon
-from zsched.errors import InvalidFile, RedisRefused
+from zsched.errors import RedisRefused
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease
@@ -35,27 +35,9 @@ HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 KEYS = Keys("default")
 
 
-@pytest.fixture(autouse=True)
-def _calls() -> None:
-    tasks.CALLS.clear()
-
-
-@pytest.fixture(params=["fake", "real"])
-def ground(request: pytest.FixtureRequest) -> Any:
-    """What a scheduler is given."""
-    return None if request.param == "fake" else request.getfixturevalue("redis_client")
-
-
 @pytest.fixture
 def scheduler(ground: Any) -> Iterator[ManualScheduler]:
     with ManualScheduler(ground, start=NINE) as scheduler:
-        yield scheduler
-
-
-@pytest.fixture
-def overlapping(ground: Any) -> Iterator[ManualScheduler]:
-    """Where a run that waits keeps the next one back, as with a daemon."""
-    with ManualScheduler(ground, start=NINE, overlap_patience_s=86_400) as scheduler:
         yield scheduler
 
 
@@ -257,11 +239,15 @@ def test_all_mistakes_of_a_file_are_raised_and_nothing_is_put(scheduler: ManualS
     assert [] == list(scheduler.client.list())
 
 
-def test_an_entry_that_redis_refuses_is_raised(scheduler: ManualScheduler, gazette: Path) -> None:
-    scheduler.redis.set(KEYS.template("noon"), "a foreign hand's")
+def test_an_entry_that_redis_refuses_is_raised_and_the_others_are_put(
+    scheduler: ManualScheduler, gazette: Path
+) -> None:
+    scheduler.redis.set(KEYS.template("berlin"), "a foreign hand's")
 
-    with pytest.raises(ZschedError, match="noon"):
+    with pytest.raises(ZschedError, match="berlin"):
         scheduler.apply(gazette / "schedules.toml")
+
+    assert ["noon"] == [schedule.id for schedule in scheduler.client.list()]
 
 
 # -- work ---------------------------------------------------------------------------------------------
@@ -416,7 +402,7 @@ def test_work_works_in_another_thread(scheduler: ManualScheduler) -> None:
     assert ["there"] == tasks.CALLS
 
 
-# -- deadlines and overlap ----------------------------------------------------------------------------
+# -- deadlines ----------------------------------------------------------------------------------------
 
 
 def test_a_run_that_waits_beyond_its_deadline_is_not_executed(scheduler: ManualScheduler) -> None:
@@ -458,14 +444,6 @@ def test_a_retry_of_a_run_that_began_in_time_has_no_deadline(scheduler: ManualSc
 
     assert [RunStatus.SUCCEEDED] == [run.status for run in scheduler.work()]
     assert ["try", "try"] == tasks.CALLS
-
-
-def test_a_run_that_nobody_executes_keeps_the_next_one_back_if_asked_for(overlapping: ManualScheduler) -> None:
-    overlapping.client.schedule(tasks.note, id="hourly", every=HOUR, overlap="skip")
-
-    assert [NINE + HOUR] == nominal(overlapping.advance(hours=3))
-    overlapping.work()
-    assert [NINE + 4 * HOUR] == nominal(overlapping.advance(hours=1))
 
 
 # -- the ground ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.triggers.oracle import ms
-from zsched.core.triggers import Fold, Gap, TriggerKind, TriggerSpec, build
+from zsched.core.triggers import Fold, Gap, TriggerKind, TriggerSpec, build, nth_after, spec_of
 
 GOLDEN = Path(__file__).with_name("golden.json")
 BEGIN, END = ms("2009-01-01"), ms("2023-01-01")
@@ -93,6 +93,54 @@ def test_counts_add_up(trigger, a, b, c):
     assert 0 == trigger.count_between(c, a)
     assert (trigger.last_until(c) is not None) == (trigger.count_between(0, c) > 0)
     assert (trigger.next_after(a) is None or trigger.next_after(a) > c) == (trigger.count_between(a, c) == 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(triggers(), instants | near_changes, st.integers(0, 10**11))
+def test_the_nth_is_the_one_to_which_so_many_steps_lead(trigger, start, later):
+    steps, at_ms = [], start
+    while len(steps) < 5 and (at_ms := trigger.next_after(at_ms)) is not None:
+        steps.append(at_ms)
+
+    for number, step_ms in enumerate(steps, start=1):
+        assert step_ms == nth_after(trigger, start, number, step_ms)
+        assert step_ms == nth_after(trigger, start, number, steps[-1] + later)
+
+
+def test_where_there_are_not_so_many_the_nth_is_the_end_of_the_search():
+    trigger = build(TriggerSpec(TriggerKind.EVERY, "1500"), 10_000)
+
+    assert [13_000, 14_000] == [nth_after(trigger, 10_000, number, 14_000) for number in (2, 3)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(triggers())
+def test_the_rule_of_a_stored_text_is_the_one_that_wrote_it(trigger):
+    stored = trigger.spec.to_text().encode()
+
+    assert trigger.spec == spec_of(stored)
+
+
+@pytest.mark.parametrize("foreign", [b"", b"none", b"{}", b"[]", b"7", b"\xff", b'{"kind":"lunar","expr":"1"}'])
+def test_a_stored_text_of_a_foreign_hand_is_refused_each_time(foreign):
+    for _ in range(2):
+        with pytest.raises((ValueError, KeyError, TypeError)):
+            spec_of(foreign)
+
+
+@pytest.mark.parametrize(
+    ("kind", "tz", "expected"),
+    [
+        (TriggerKind.CRON, "Europe/Berlin", True),
+        (TriggerKind.RRULE, "Europe/Berlin", True),
+        (TriggerKind.EVERY, "Europe/Berlin", False),
+        (TriggerKind.CRON, "UTC", False),
+        (TriggerKind.RRULE, "UTC", False),
+        (TriggerKind.EVERY, "UTC", False),
+    ],
+)
+def test_a_zone_decides_of_cron_and_rrule_outside_utc(kind, tz, expected):
+    assert expected == TriggerSpec(kind, "5", tz).is_of_zone
 
 
 @settings(max_examples=200, deadline=None)

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from zsched.cli.tables import lines
+from zsched.cli.texts import plural
 from zsched.cli.times import local_text
 from zsched.core.clock import LAST_MS
 from zsched.core.entries import Restored
@@ -103,14 +104,14 @@ class Difference:
         """The counts, a line each."""
         for what, forms in _WORDS.items():
             if number := self.counts[what]:
-                noun = _plural(number, "run" if what in _RUNS else "schedule")
+                noun = plural(number, "run" if what in _RUNS else "schedule")
                 overdue = f", {self.overdue:,} of them overdue" if what is What.BACK else ""
                 yield f"{forms[is_done]} {noun}{overdue}{forms[2]}"
         if not self:
             yield "nothing is missing in Redis"
         elif left:
             it = "it is" if left == 1 else "they are"
-            yield f"{'left' if is_done else 'leave'} {_plural(left, 'schedule')} as {it}"
+            yield f"{'left' if is_done else 'leave'} {plural(left, 'schedule')} as {it}"
 
     def table(self, whats: Iterable[What], tz: str, *, is_done: bool) -> Iterator[str]:
         """The rows of *whats*, and how many more there are."""
@@ -141,10 +142,6 @@ _WORDS: Final = {
     What.OUT: ("take out", "took out", ", over by what the archive knows"),
     What.REFUSED: ("leave", "could not push again", ": something else has the key of its job or queue"),
 }
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _func(row: Restored) -> str:

@@ -15,10 +15,12 @@ from typing import Final
 
 import click
 
+from zsched.cli.invocation import say
+from zsched.cli.progress import Progress
 from zsched.cli.recovering.archives import Known, choose, reading
 from zsched.cli.recovering.difference import Difference
 from zsched.cli.recovering.outcome import Found, Outcome
-from zsched.cli.recovering.progress import Progress, Stopping, say
+from zsched.cli.recovering.stopping import Stopping
 from zsched.cli.status import awaits_people, place_of
 from zsched.config import Settings
 from zsched.config.redaction import redact
@@ -147,9 +149,10 @@ class Recovery:
         merge.on_restored = note
         total = merge.total
         try:
-            with Progress(total, is_quiet=self._is_quiet) as progress:
+            with Progress("recovering", is_quiet=self._is_quiet, counted="schedules compared") as progress:
+                progress.at(0, total)
                 for compared in merge.run():
-                    progress.at(min(compared, total))
+                    progress.at(min(compared, total), total)
                     if stopping.is_asked:
                         self._say(f"stopped; {_kept(difference)}")
                         raise click.Abort

@@ -67,7 +67,7 @@ class BoundedTrigger:
         if until_ms <= self.after_ms:
             return None
         if self.count is not None and self.rule.count_between(self.after_ms, until_ms) > self.count:
-            until_ms = self._last_of_count(self.count, until_ms)
+            until_ms = nth_after(self.rule, self.after_ms, self.count, until_ms)
         found = self.rule.last_until(until_ms)
         return found if found is not None and found > self.after_ms else None
 
@@ -80,13 +80,18 @@ class BoundedTrigger:
             return number
         return min(number, max(self.count - self.rule.count_between(self.after_ms, after_ms), 0))
 
-    def _last_of_count(self, count: int, later_ms: int) -> int:
-        """The instant of occurrence number *count*, which is not later than *later_ms*."""
-        earlier_ms = self.after_ms
-        while later_ms - earlier_ms > 1:
-            middle_ms = (earlier_ms + later_ms) // 2
-            if self.rule.count_between(self.after_ms, middle_ms) < count:
-                earlier_ms = middle_ms
-            else:
-                later_ms = middle_ms
-        return later_ms
+
+def nth_after(rule: Rule, after_ms: int, number: int, until_ms: int) -> int:
+    """
+    The occurrence of *rule* that comes *number*, from 1, after *after_ms*; by halves, not by steps.
+
+    It has to be one not later than *until_ms*: where there are not so many, that is the answer.
+    """
+    earlier_ms, later_ms = after_ms, until_ms
+    while later_ms - earlier_ms > 1:
+        middle_ms = (earlier_ms + later_ms) // 2
+        if rule.count_between(after_ms, middle_ms) < number:
+            earlier_ms = middle_ms
+        else:
+            later_ms = middle_ms
+    return later_ms

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from enum import Enum
+from functools import lru_cache
 
 
 class Gap(Enum):
@@ -76,3 +77,14 @@ class TriggerSpec:
             if name in fields:
                 fields[name] = enum(fields[name])
         return cls(**fields)
+
+    @property
+    def is_of_zone(self) -> bool:
+        """Whether a zone's rules decide when it is due."""
+        return self.tz != "UTC" and self.kind is not TriggerKind.EVERY
+
+
+@lru_cache(maxsize=50_000)  # rules: some 500 bytes each, their text included (measured)
+def spec_of(stored: bytes) -> TriggerSpec:
+    """The rule that is *stored*, as Redis gives its text; each is read once. Raises as ``TriggerSpec.from_text``."""
+    return TriggerSpec.from_text(stored.decode())

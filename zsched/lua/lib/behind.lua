@@ -7,15 +7,18 @@
 -- concerns recovery itself, means AGAIN: the caller reads it and compares once more.
 local MOST = 20  -- entries that are looked at
 -- Where the ids of an entry stand: as texts of their own, or in texts as words, alone or at the head of a run id.
-local ID_TEXTS = {put = true, put_recurring = true, cancel = true, pause = true, resume = true, run_now = true, term = true}
+local ID_TEXTS = {
+  put = true, put_recurring = true, cancel = true, pause = true, resume = true, run_now = true, term = true,
+}
 local ID_WORDS = {
-  fire = true, advance = true, backfill = true, replan = true, quarantine = true, enqueue = true, ['end'] = true, again = true,
-  unblock = true,
+  fire = true, advance = true, backfill = true, replan = true, quarantine = true, enqueue = true, ['end'] = true,
+  again = true, unblock = true,
 }
 local RUN = '%-%d%d%d%d%d%d%d%d%d%d%d+'  -- what follows an id in a run id: epoch milliseconds
 
 local function is_wanted(word)
-  return wanted[word] or wanted[string.match(word, '^(.+)' .. RUN) or 1] or wanted[string.match(word, '^(.-)' .. RUN) or 1]
+  return wanted[word] or wanted[string.match(word, '^(.+)' .. RUN) or 1]
+    or wanted[string.match(word, '^(.-)' .. RUN) or 1]
 end
 
 local function is_touched(entry)

@@ -1,42 +1,21 @@
--- chain: which runs of a schedule may be open, oldest first, and taking back those that another took the place of.
+-- chain: which runs of a schedule may be open, oldest first.
 --
--- USES   now_ms chains_key deadlines_key iso()
--- GIVES  is_a(key, kind), is_open(status), job_of(run), open_chain(id, last) -> its runs that are open
---        open_queue(id, last, limit, queue), of `queue` -> before: its open runs from the last that is deferred on, or all;
---        waiting: how many wait, at least *limit* only if that many do; text: of all that stay
---        chains, by id: the text of what stays of a chain; text_of(runs)
---        plan_cancels(open), which only reads, then cancel(open), which writes -> those that are still open; ends: the
---        lines of those that were cancelled before they began, for an `end` entry
---        tell(job), that its worker stops it
---        dependencies_of(run), which only reads, then depend_no_more(run, dependencies)
---        follow(id, mode, run, queue); sweep(runs, queue), of what waited and was cancelled, or is gone
+-- USES   chains_key
+-- GIVES  what lib/status.lua and lib/waiting.lua give
+--        open_chain(id, last) -> its runs that are open, as job_of tells them
+--        open_queue(id, last, limit, queue), of `queue` -> before: its open runs from the last that is deferred on, or
+--        all; waiting: how many wait, at least *limit* only if that many do; text: of all that stay
+--        chains, by id: the text of what stays of a chain; text_of(runs); follow(id, mode, run, queue), which writes it
 --
--- A chain is "<policy> <run> <run> …", of `queue` and of `cancel_previous`. A run of `queue` waits as RQ's deferred job, a
--- dependent of those before it, which RQ's worker releases; where RQ never does (the one before was cancelled, stopped,
--- expired, deleted, or its worker died) the leader does (daemon/chains.py). Whose worker seems dead stays in its chain:
--- that is the leader's to judge too, which knows more of workers than a heartbeat says.
-local MOST_WAITING = 2000  -- in a longer queue a run is not looked for: it loses its data, and a worker passes it over
-local REMAINS_MS = 600000  -- of a job that was withdrawn; no archive that is well is so far behind
-local TELL_AGAIN_MS = 10000  -- see tell
+-- A chain is "<policy> <run> <run> …", of `queue` and of `cancel_previous`. A run of `queue` waits as RQ's deferred
+-- job, a dependent of those before it, which RQ's worker releases; where RQ never does (the one before was cancelled,
+-- stopped, expired, deleted, or its worker died) the leader does (daemon/chains.py). Whose worker seems dead stays in
+-- its chain: that is the leader's to judge too, which knows more of workers than a heartbeat says.
+-- include lib/status.lua
+-- include lib/waiting.lua
 local AT_ONCE = 1000  -- arguments of a call, of which Lua cannot unpack more than 8,000
 local SPACE = 32  -- as a byte
-local PLACES = {queued = 'rq:queue:', scheduled = 'rq:scheduled:', deferred = 'rq:deferred:'}
-local IS_PENDING = {queued = true, started = true, deferred = true, scheduled = true}
-local chains, stale, ends = {}, {}, {}
-
-local function is_a(key, kind)
-  local found = redis.call('TYPE', key).ok
-  return found == kind or found == 'none'
-end
-
-local function is_open(status)
-  return status and IS_PENDING[status] or false
-end
-
-local function job_of(run)
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'origin', 'worker_name', 'zs_stop')
-  return {run = run, status = job[1], queue = job[2] or '', worker = job[3] or '', told_ms = tonumber(job[4] or '')}
-end
+local chains, stale = {}, {}
 
 -- " <run> <run> …". The run that was pushed last belongs to it too: by run_now, or before there was this policy.
 local function held(id, last)
@@ -135,7 +114,7 @@ local function open_in_front(id, text)
   end
 end
 
--- Those that wait between the two, the deferred ones included: their text, and how many if that may be *limit* or more.
+-- Those that wait between the two, the deferred ones too: their text, and how many if that may be *limit* or more.
 local function between(id, text, limit, queue)
   local count, at, runs, open = 0, string.find(text, ' ', 1, true), {}, {}
   while at do
@@ -156,8 +135,8 @@ local function between(id, text, limit, queue)
   return text_of(open), count_waiting(open)
 end
 
--- A chain of `queue` is looked at from both ends, each up to a run that is deferred: what lies between waits too, but for
--- one that was cancelled or expired out of turn. That matters when it is full, and then it is looked for.
+-- A chain of `queue` is looked at from both ends, each up to a run that is deferred: what lies between waits too, but
+-- for one that was cancelled or expired out of turn. That matters when it is full, and then it is looked for.
 local function open_queue(id, last, limit, queue)
   local text, after = held(id, last), {}
   stale[id] = {}
@@ -174,104 +153,7 @@ local function open_queue(id, last, limit, queue)
   return {before = before, waiting = waiting + count, text = text_of(ahead) .. waits .. text_of(after)}
 end
 
-local function dependencies_of(run)
-  local key = 'rq:job::' .. run .. ':dependencies'  -- two colons: RQ's own
-  return is_a(key, 'set') and redis.call('SMEMBERS', key) or {}
-end
-
--- RQ watches the sets of dependents when it releases: so it does not do that at the same time.
-local function depend_no_more(run, dependencies)
-  for _, before in ipairs(dependencies) do
-    local key = 'rq:job:' .. before .. ':dependents'
-    if is_a(key, 'set') then
-      redis.call('SREM', key, run)
-    end
-  end
-  redis.call('DEL', 'rq:job::' .. run .. ':dependencies')
-end
-
--- RQ keeps for ever that they waited, and for whom.
-local function sweep(runs, queue)
-  for _, run in ipairs(runs) do
-    depend_no_more(run, dependencies_of(run))
-    if queue and is_a('rq:deferred:' .. queue, 'zset') then
-      redis.call('ZREM', 'rq:deferred:' .. queue, run)
-    end
-  end
-end
-
 local function follow(id, mode, run, queue)
   redis.call('HSET', chains_key, id, mode .. chains[id] .. ' ' .. run)
   sweep(stale[id], queue)
-end
-
--- Whether it is where it should wait; else a worker is about to begin with it.
-local function waits(one)
-  local key = PLACES[one.status] .. one.queue
-  if one.status ~= 'queued' then
-    return is_a(key, 'zset') and redis.call('ZSCORE', key, one.run)
-  end
-  one.is_far = is_a(key, 'list') and redis.call('LLEN', key) > MOST_WAITING
-  return is_a(key, 'list') and (one.is_far or redis.call('LPOS', key, one.run))
-end
-
-local function plan_cancels(open)
-  for _, one in ipairs(open) do
-    if one.status ~= 'started' and waits(one) then
-      one.is_withdrawn, one.dependencies = true, dependencies_of(one.run)
-      ends[#ends + 1] = one.run .. ' cancelled {"ended":' .. string.format('%.0f', now_ms)
-        .. ',"error":"its next occurrence came first (overlap=cancel_previous)"}'
-    end
-  end
-end
-
--- As cancel_run.lua does it, but not for ever: RQ never cleans rq:canceled, and this may happen every second.
-local function withdraw(one)
-  local place_key, job_key = PLACES[one.status] .. one.queue, 'rq:job:' .. one.run
-  redis.call('HSET', job_key, 'status', 'canceled', 'ended_at', iso(now_ms))
-  redis.call('PEXPIRE', job_key, REMAINS_MS)
-  redis.call('ZREM', deadlines_key, one.run)
-  depend_no_more(one.run, one.dependencies)
-  if one.is_far then
-    redis.call('HSET', job_key, 'zs_gone', '1')
-    redis.call('HDEL', job_key, 'data')
-  elseif one.status == 'queued' then
-    redis.call('LREM', place_key, 0, one.run)
-  else
-    redis.call('ZREM', place_key, one.run)
-  end
-end
-
--- Tell its worker to stop it, and note when in zs_stop; false when nobody listens. Not again for a while: an RQ worker that is told so a second time
--- when it has just killed its work horse, and not yet filed the run, kills itself (Worker.kill_horse with no horse: 2.12).
-local function tell(one)
-  if one.worker == '' then
-    return false
-  elseif one.told_ms and now_ms - one.told_ms < TELL_AGAIN_MS then
-    return true
-  end
-  local job_key, command = 'rq:job:' .. one.run, '{"command": "stop-job", "job_id": "' .. one.run .. '"}'
-  redis.call('HSET', job_key, 'zs_stop', string.format('%.0f', now_ms))
-  local heard = redis.pcall('PUBLISH', 'rq:pubsub:' .. one.worker, command)
-  if type(heard) ~= 'number' or heard == 0 then
-    redis.call('HDEL', job_key, 'zs_stop')
-    return false
-  end
-  return true
-end
-
--- Cancel what waits, and tell the workers of what runs.
-local function cancel(open)
-  local left = {}
-  for _, one in ipairs(open) do
-    if one.is_withdrawn then
-      withdraw(one)
-    else
-      if one.status == 'started' then
-        tell(one)
-      end
-      left[#left + 1] = one
-    end
-  end
-  return left
 end

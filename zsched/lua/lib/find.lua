@@ -3,8 +3,8 @@
 -- USES   aside_words due_high_key due_normal_key due_low_key paused_key quarantine_key recurring_key
 -- GIVES  lanes, lane_keys, find(ids) -> list of {place, lane, key, due_ms, recurring, note} or false
 --
--- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule that has no place left. What is due stands
--- in a lane or aside (lib/lanes.lua): `key` is that of the ZSET; lanes and lane_keys have the words of all of them.
+-- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule that has no place left. What is due
+-- stands in a lane or aside (lib/lanes.lua): `key` is that of the ZSET; lanes and lane_keys have the words of them all.
 -- A paused value is "<lane> <due ms> <since ms> <note>", a quarantined one "<lane> <due ms> <since ms> <reason>".
 -- include lib/lanes.lua
 for word in string.gmatch(aside_words, '%S+') do

@@ -13,6 +13,5 @@ local function lane_of(word)
 end
 
 local function key_of(word)
-  local lane = lane_of(word)
-  return lane_keys[word] or lane_keys[lane] .. string.sub(word, #lane + 1)
+  return lane_keys[word] or lane_keys[lane_of(word)] .. string.match(word, ':.*$')
 end

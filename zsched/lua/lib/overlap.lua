@@ -1,8 +1,9 @@
 -- overlap: what a new run of a schedule does when runs before it are not over.
 --
--- USES   chain's and meta's names, and as RQ writes times: silent_before, of heartbeats; waits_before, of pushes
--- GIVES  overlapping(one, last), of a run with its id, mode, limit, run and queue -> 'overlap', run | 'deferred', run, the
---        runs that it waits for | 'free', why the one before does not count | 'broken', what is in the way
+-- USES   meta's, chain's and withdraw's names, and as RQ writes times: silent_before, of heartbeats; waits_before, of
+--        pushes
+-- GIVES  overlapping(one, last), of a run with its id, mode, limit, run and queue -> 'overlap', run | 'deferred', run,
+--        the runs that it waits for | 'free', why the one before does not count | 'broken', what is in the way
 --        and to write: defer(run, queue, before, at_front)
 
 -- The one judgement of `skip`, which has no leader that looks after it: second value, why a run no longer counts.

@@ -1,0 +1,12 @@
+"""
+The fixture that zsched offers to products.
+
+A product loads it in its topmost conftest.py, by ``pytest_plugins``; pytest does not allow that in a folder of a suite,
+as this is.
+"""
+
+from __future__ import annotations
+
+from zsched.testing.fixtures import scheduler
+
+__all__ = ["scheduler"]

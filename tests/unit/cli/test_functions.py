@@ -1,0 +1,56 @@
+"""Functions that a command names: which it may, and what is told of those that are not here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from zsched import config
+from zsched.cli.functions import check_allowed, tell_unchecked
+from zsched.config import Settings
+from zsched.errors import InvalidSchedule
+
+
+def allowing(*patterns: str) -> Settings:
+    settings = config.load(env={})
+    return replace(settings, rq=replace(settings.rq, allow_callables=patterns))
+
+
+@pytest.mark.parametrize(
+    ("func", "options", "refused"),
+    [
+        ("app.tasks.send", {}, None),
+        (None, {"on_success": "app.tasks.done"}, None),
+        ("os.system", {}, "func='os.system'"),
+        ("app.tasks.os.system", {}, "func='app.tasks.os.system'"),
+        ("app.tasks.send", {"on_success": "os.abort"}, "on_success='os.abort'"),
+        ("app.tasks.send", {"on_failure": {"func": "os.abort"}}, "on_failure='os.abort'"),
+        ("app.tasks.send", {"on_failure": 7}, None),  # for the client to refuse
+    ],
+)
+def test_every_function_that_is_named_must_be_allowed(
+    func: str | None, options: dict[str, Any], refused: str | None
+) -> None:
+    told = None
+
+    try:
+        check_allowed(allowing("app.tasks.*"), func, options)
+    except InvalidSchedule as error:
+        told = str(error).partition(":")[0]
+
+    assert refused == told
+
+
+def test_of_many_functions_that_are_not_here_ten_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_unchecked({f"gone.f{n}": "gone" for n in range(1012)}, "so it goes")
+
+    out, err = capsys.readouterr()
+    assert ("", 10, True) == (out, err.count("(no module 'gone')"), err.endswith(", and 1,002 more; so it goes\n"))
+
+
+def test_where_all_are_here_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_unchecked({}, "so it goes")
+
+    assert ("", "") == capsys.readouterr()

@@ -1,0 +1,20 @@
+"""Where these tests' schedulers stand, and the calls of ``tasks``, which each test begins empty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.testing import tasks
+
+
+@pytest.fixture(autouse=True)
+def _calls() -> None:
+    tasks.CALLS.clear()
+
+
+@pytest.fixture(params=["fake", "real"])
+def ground(request: pytest.FixtureRequest) -> Any:
+    """What a scheduler is given."""
+    return None if request.param == "fake" else request.getfixturevalue("redis_client")

@@ -1,0 +1,166 @@
+"""Runs of one schedule that wait for each other, or take each other's place, by the test's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from rq.job import Job
+
+from tests.unit.testing import tasks
+from zsched import Run, RunStatus
+from zsched.storage.keys import Keys
+from zsched.testing import Fired, ManualScheduler
+
+NINE = datetime(2026, 1, 1, 9, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+KEYS = Keys("default")
+
+
+@pytest.fixture
+def scheduler(ground: Any) -> Iterator[ManualScheduler]:
+    with ManualScheduler(ground, start=NINE) as scheduler:
+        yield scheduler
+
+
+def ids(runs: list[Fired] | list[Run]) -> list[str]:
+    return [run.id for run in runs]
+
+
+def queued(scheduler: ManualScheduler) -> list[str]:
+    """The runs that RQ has in their queue, in order."""
+    return [run_id.decode() for run_id in scheduler.redis.lrange("rq:queue:default", 0, -1)]
+
+
+def begin_elsewhere(scheduler: ManualScheduler, run: Fired) -> None:
+    """A worker of another process takes the first of the queue, which is *run*."""
+    assert run.id.encode() == scheduler.redis.lpop("rq:queue:default")
+    scheduler.redis.hset(KEYS.job(run.id), mapping={"status": "started", "worker_name": "elsewhere"})
+
+
+# -- without work -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("overlap", "fired", "worked"),
+    [("skip", 4, 4), ("allow", 4, 4), ("queue", 2, 2), ("cancel_previous", 4, 1)],
+)
+def test_without_work_the_limit_of_what_waits_and_the_last_run_count_all_the_same(
+    scheduler: ManualScheduler, overlap: str, fired: int, worked: int
+) -> None:
+    limit = {"overlap_limit": 2} if overlap == "queue" else {}
+    scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap=overlap, **limit)
+
+    runs = scheduler.advance(4 * MINUTE)
+
+    assert fired == len(runs)
+    assert ids(runs)[-worked:] == ids(scheduler.work())
+
+
+def test_a_run_that_nobody_executes_keeps_the_next_one_back_if_asked_for(ground: Any) -> None:
+    with ManualScheduler(ground, start=NINE, overlap_patience_s=86_400) as scheduler:
+        scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="skip")
+
+        assert [NINE + MINUTE] == [run.at for run in scheduler.advance(3 * MINUTE)]
+        scheduler.work()
+        assert [NINE + 4 * MINUTE] == [run.at for run in scheduler.advance(MINUTE)]
+
+
+# -- queue --------------------------------------------------------------------------------------------
+
+
+def _cancel(scheduler: ManualScheduler, run_id: str) -> None:
+    scheduler.client.cancel_run(run_id)
+
+
+def _delete(scheduler: ManualScheduler, run_id: str) -> None:
+    Job.fetch(run_id, connection=scheduler.redis).delete()
+
+
+@pytest.mark.parametrize("lose", [_cancel, _delete])
+def test_what_waits_behind_a_run_that_was_cancelled_or_deleted_is_worked(
+    scheduler: ManualScheduler, lose: Callable[[ManualScheduler, str], None]
+) -> None:
+    scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="queue")
+    first, second, third = scheduler.advance(3 * MINUTE)
+
+    lose(scheduler, first.id)
+
+    assert [second.id, third.id] == ids(scheduler.work())
+    assert 5 == len(scheduler.advance(5 * MINUTE, work=True))
+    assert [] == list(scheduler.client.runs("a", status="queued"))
+
+
+def test_what_waits_behind_a_run_that_expired_is_worked(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="queue", expires_after=100)
+    first, second, third = scheduler.advance(3 * MINUTE)
+
+    assert [second.id, third.id] == ids(scheduler.work())
+    assert [first.id] == ids(list(scheduler.client.runs("a", status="expired")))
+
+
+def test_what_waits_behind_runs_that_expire_one_after_the_other_is_worked(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.note, id="a", every=MINUTE, count=3, overlap="queue", expires_after=100)
+    *_, third = scheduler.advance(4 * MINUTE)
+
+    assert [third.id] == ids(scheduler.work())
+
+
+def test_what_waits_behind_a_run_that_a_task_cancels_is_worked_too(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.cancel_the_next, id="a", every=MINUTE, overlap="queue")
+    first, _, third = scheduler.advance(3 * MINUTE)
+
+    assert [first.id, third.id] == ids(scheduler.work())
+
+
+def test_a_tick_puts_what_need_not_wait_any_more_into_its_queue(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="queue")
+    first, second, _ = scheduler.advance(3 * MINUTE)
+    assert [first.id] == queued(scheduler)
+
+    scheduler.client.cancel_run(first.id)
+    scheduler.tick()
+
+    assert [second.id] == queued(scheduler)
+
+
+def test_a_run_that_is_on_elsewhere_keeps_the_next_one_waiting(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="queue")
+    [first] = scheduler.advance(MINUTE)
+
+    begin_elsewhere(scheduler, first)
+
+    assert 10 == len(scheduler.advance(10 * MINUTE, work=True))
+    assert [] == tasks.CALLS
+
+
+def test_that_a_run_need_not_wait_any_more_is_not_printed(
+    scheduler: ManualScheduler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="queue")
+    first, *_ = scheduler.advance(3 * MINUTE)
+    scheduler.client.cancel_run(first.id)
+
+    assert 2 == len(scheduler.work())
+
+    assert "" == capsys.readouterr().out
+
+
+# -- cancel_previous ----------------------------------------------------------------------------------
+
+
+def test_a_run_that_another_took_the_place_of_does_not_come_back(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="cancel_previous")
+    [first] = scheduler.advance(MINUTE)
+    begin_elsewhere(scheduler, first)
+    [second] = scheduler.advance(MINUTE)
+
+    scheduler.redis.hset(KEYS.job(first.id), "status", "queued")  # it failed there, and is to be tried again
+    scheduler.redis.lpush("rq:queue:default", first.id)
+
+    assert [second.id] == ids(scheduler.work())
+    assert {first.id: RunStatus.CANCELLED, second.id: RunStatus.SUCCEEDED} == {
+        run.id: run.status for run in scheduler.client.runs("a")
+    }

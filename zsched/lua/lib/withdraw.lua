@@ -1,0 +1,37 @@
+-- withdraw: take back the runs that a later one takes the place of (overlap=cancel_previous).
+--
+-- USES   now_ms deadlines_key, and waiting's names
+-- GIVES  plan_cancels(open), of runs as job_of tells them, which only reads; then cancel(open) -> those still open
+--        ends: the lines of those that are cancelled before they began, for an `end` entry
+-- include lib/tell.lua
+local MOST_WAITING = 2000  -- in a longer queue a run is not looked for: this may happen every second
+local ends = {}
+
+local function plan_cancels(open)
+  for _, one in ipairs(open) do
+    if one.status ~= 'started' and is_in_place(one, MOST_WAITING) then
+      one.is_withdrawn, one.dependencies = true, dependencies_of(one.run)
+      ends[#ends + 1] = one.run .. ' cancelled {"ended":' .. string.format('%.0f', now_ms)
+        .. ',"error":"its next occurrence came first (overlap=cancel_previous)"}'
+    end
+  end
+end
+
+-- Cancel what waits, and tell the workers of what runs. Unlike in cancel_run.lua no job is kept: RQ never cleans
+-- rq:canceled.
+local function cancel(open)
+  local left = {}
+  for _, one in ipairs(open) do
+    if one.is_withdrawn then
+      take_out(one)
+      redis.call('PEXPIRE', 'rq:job:' .. one.run, REMAINS_MS)
+      redis.call('ZREM', deadlines_key, one.run)
+    else
+      if one.status == 'started' then
+        tell(one)
+      end
+      left[#left + 1] = one
+    end
+  end
+  return left
+end
