@@ -12,7 +12,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -38,7 +39,7 @@ STEADY = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000"}  # no other te
 _OPEN = ("queued", "started", "deferred", "scheduled")
 MODES = ("skip", "queue", "allow", "cancel_previous")
 LIMIT = 3  # runs that wait, with overlap="queue"
-TASKS = """
+TASKS = '''
 import os, time, redis
 from rq import get_current_job
 
@@ -48,15 +49,16 @@ def now():
     seconds, micros = client.time()
     return f"{seconds}.{micros:06}"
 
-def work(name, seconds):
+def work(name, seconds, gate=None, length=0):
+    """For so many *seconds*, or until the list *gate* is of that *length*."""
     run_id, until = get_current_job().id, time.monotonic() + seconds
     client.set("pid:" + run_id, os.getpid())
     client.rpush(name, f"began {run_id} {now()}")
-    while (left := until - time.monotonic()) > 0:
+    while (left := until - time.monotonic()) > 0 and not (gate and client.llen(gate) >= length):
         client.hset("alive", run_id, now())
         time.sleep(min(left, 0.02))
     client.rpush(name, f"ended {run_id} {now()}")
-"""
+'''
 
 
 @dataclass
@@ -109,9 +111,11 @@ class Stage:
         """How many connections listen to the channel of *worker*."""
         return int(self.redis.execute_command("PUBSUB", "NUMSUB", f"rq:pubsub:{worker}")[1])
 
-    def schedule(self, id: str, mode: str, every: float, seconds: float, **more: Any) -> None:
-        """Schedule *id*, whose runs take so many *seconds*."""
-        args = (f"spans:{id}", seconds)
+    def schedule(
+        self, id: str, mode: str, every: float, seconds: float, gate: tuple[str, int] | None = None, **more: Any
+    ) -> None:
+        """Schedule *id*, whose runs take so many *seconds*, or until the list of that *gate* has that length."""
+        args = (f"spans:{id}", seconds, *(gate or ()))
         self.client.schedule("overlap_tasks.work", args=args, id=id, every=every, overlap=mode, **more)
 
     def spans(self, id: str) -> list[Span]:
@@ -130,6 +134,10 @@ class Stage:
         """What became of the occurrences of *id*."""
         entries = [entry for entry in Log(self.link, KEYS).entries() if entry.kind == "advance"]
         return [move for entry in entries for move in advanced(entry) if move.id == id]
+
+    def words(self, id: str) -> Counter[str]:
+        """How many occurrences of *id* became what."""
+        return Counter(move.word for move in self.moves(id))
 
     def runs(self, id: str) -> list[str]:
         """The runs of *id* that were pushed or wait, the oldest first."""
@@ -188,8 +196,18 @@ def peak(spans: Sequence[Span]) -> int:
     return most
 
 
-def play(stage: Stage, mode: str, every: float, seconds: float, duration_s: float) -> Figures:
-    """A schedule for *duration_s*, of which the runs take *seconds*; then all that waits is worked off."""
+def play(
+    stage: Stage,
+    mode: str,
+    every: float,
+    seconds: float,
+    duration_s: float = 0.0,
+    is_enough: Callable[[int], bool] = lambda _: True,
+) -> Figures:
+    """
+    A schedule for *duration_s*, and until *is_enough* says so when it is told how many waited at most; its runs take
+    *seconds*. Then all that waits is worked off.
+    """
     stage.schedule(mode, mode, every, seconds, **({"overlap_limit": LIMIT} if mode == "queue" else {}))
     most = 0
     until_s = stage.now_s() + every + duration_s
@@ -197,19 +215,19 @@ def play(stage: Stage, mode: str, every: float, seconds: float, duration_s: floa
     def is_over() -> bool:
         nonlocal most
         most = max(most, stage.waiting())
-        return stage.now_s() >= until_s
+        return stage.now_s() >= until_s and is_enough(most)
 
-    eventually(is_over, duration_s + 30)
+    eventually(is_over, duration_s + 60)
     stage.client.pause(mode)
-    open_s = seconds * (LIMIT + 3) + 20
+    open_s = seconds * (LIMIT + 3) + 60
     eventually(lambda: all(stage.status(run) not in _OPEN for run in stage.runs(mode)), open_s)
-    moves, spans = stage.moves(mode), stage.spans(mode)
+    words, spans = stage.words(mode), stage.spans(mode)
     gaps = [after.began_s - (before.ended_s or before.alive_s) for before, after in pairwise(spans)]
     return Figures(
         mode,
-        sum(move.word == "fired" for move in moves),
-        sum(move.word == "deferred" for move in moves),
-        sum(move.word == "overlap" for move in moves),
+        words["fired"],
+        words["deferred"],
+        words["overlap"],
         len(spans),
         sum(span.ended_s is not None for span in spans),
         peak(spans),

@@ -143,5 +143,5 @@ def test_a_slow_network_delays_but_is_no_jump_of_the_clock(
 
     eventually(lambda: queued(watch))
     (run, t), = fired(watch)  # fmt: skip
-    assert 0 <= t / 1000 - int(run.rpartition("-")[2]) < 1_000
+    assert t / 1000 >= int(run.rpartition("-")[2])
     assert [] == daemon.of("clock_jumped") + daemon.of("term_lost")

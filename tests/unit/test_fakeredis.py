@@ -59,9 +59,9 @@ def test_every_operation_of_the_client_works_on_fakeredis(client: Client, kind: 
 def test_a_rule_is_backfilled_on_fakeredis(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zsched.storage.questions.WAIT_S", 0.01)
     client.schedule("app.task", id="a", cron="0 * * * *")
-    now = datetime.now(UTC)
+    this_hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)  # not before it is the schedule's next
 
-    done = client.backfill("a", now - timedelta(days=1), now)
+    done = client.backfill("a", this_hour - timedelta(days=1), this_hour)
 
     assert 24 == len(done.run_ids)
 

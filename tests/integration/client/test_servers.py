@@ -86,7 +86,7 @@ def test_redis_down_is_said_in_time_and_without_the_password() -> None:
     with pytest.raises(RedisUnavailable) as caught:
         client.schedule("app.task", id="a", after=5)
 
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 4  # and not the 5 s that a client has who says nothing
     text = str(caught.value)
     assert "127.0.0.1" in text
     assert "id 'a': nothing was applied; repeating the call with this id is safe" in text
@@ -107,7 +107,7 @@ def test_a_redis_that_does_not_answer_is_given_up_within_the_timeout() -> None:
             with pytest.raises(RedisUnavailable):
                 call()
 
-        assert time.monotonic() - started < 4
+        assert time.monotonic() - started < 10  # and not three times 5 s
 
 
 def test_a_password_that_is_wrong_or_missing_is_refused_and_not_taken_for_a_lost_connection(
