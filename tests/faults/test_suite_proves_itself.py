@@ -15,10 +15,9 @@ import redis
 
 from tests.faults.leader import KEYS, Leader
 from tests.faults.ledger import doubles, queued
-from tests.faults.processes import eventually
+from tests.faults.overdue import put_due
 from tests.faults.threads import know
 from zsched import Client
-from zsched.core.clock import from_ms
 from zsched.errors import ServerChanged, Stale
 from zsched.storage import scripts
 from zsched.storage.dispatch import DueRecurring
@@ -36,11 +35,8 @@ class Case:
 
     def tick(self) -> tuple[int, list[DueRecurring]]:
         """A schedule "tick" that the leader found due, and the server's time of that."""
-        seconds, micros = self.redis.time()
-        start_ms = seconds * 1000 + micros // 1000 + 20
-        self.client.schedule("app.run", id="tick", every=3600, starts=from_ms(start_ms))
-        fired = eventually(lambda: found if (found := self.leader.fire()).recurring else None)
-        assert fired is not None
+        put_due(self.client, self.redis, ["tick"], {"func": "app.run"})
+        fired = self.leader.fire()
         return fired.now_ms, fired.recurring
 
 

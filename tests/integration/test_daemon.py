@@ -13,6 +13,7 @@ import redis
 from rq.job import Job
 
 from tests.faults.ledger import connect, doubles, entries, fired, queued
+from tests.faults.overdue import put_due
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import DaemonThread, know
 from zsched import Client
@@ -136,16 +137,14 @@ def test_ten_thousand_on_one_millisecond_fire_once_each(
 def test_thousands_of_recurring_ones_on_one_millisecond_fire_once_each(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
-    start_ms = (now_ms(redis_client) // 1000 + 6) * 1000  # all are put by then, also on a busy machine
-    rule = {"func": FUNC, "every": 3600, "starts": from_ms(start_ms)}
-    assert 4_000 == client.schedule_many({**rule, "id": f"r{n}"} for n in range(4_000)).created
+    due_ms, next_ms = put_due(client, redis_client, [f"r{n}" for n in range(4_000)], {"func": FUNC})
 
     with DaemonThread(redis_url):
         runs = wait_for_runs(redis_client, 4_000)
 
-    assert {f"r{n}-{start_ms}" for n in range(4_000)} == set(runs)
+    assert {f"r{n}-{due_ms}" for n in range(4_000)} == set(runs)
     assert [] == doubles(runs)
-    assert 4_000 == redis_client.zcount("zsched:{default}:due:normal", start_ms + 3_600_000, start_ms + 3_600_000)
+    assert 4_000 == redis_client.zcount("zsched:{default}:due:normal", next_ms, next_ms)
 
 
 def test_a_schedule_late_by_several_occurrences_fires_the_latest_and_records_the_others_in_one_range(

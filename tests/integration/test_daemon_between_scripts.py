@@ -10,7 +10,7 @@ import redis
 
 from tests.faults.leader import ALWAYS, HOUR_MS, Leader
 from tests.faults.ledger import entries, queued
-from tests.faults.processes import eventually
+from tests.faults.overdue import put_due
 from tests.faults.threads import know
 from zsched import Client
 from zsched.core.clock import from_ms
@@ -38,16 +38,12 @@ def leader(client: Client, redis_url: str) -> Iterator[Leader]:
 
 
 def due_at(client: Client, redis_client: redis.Redis) -> tuple[int, int]:
-    """A schedule "tick" that is due every hour, the first time in a moment; that time, and the next."""
-    seconds, micros = redis_client.time()
-    due_ms = seconds * 1000 + micros // 1000 + 50
-    client.schedule("app.run", id="tick", every=3600, starts=from_ms(due_ms))
-    return due_ms, due_ms + HOUR_MS
+    """A schedule "tick" that is due every hour, the first time now; that time, and the next."""
+    return put_due(client, redis_client, ["tick"], {"func": "app.run"})
 
 
 def fire_when_due(leader: Leader) -> tuple[list[DueRecurring], int]:
-    fired = eventually(lambda: found if (found := leader.fire()).recurring else None)
-    assert fired is not None
+    fired = leader.fire()
     return fired.recurring, fired.now_ms
 
 

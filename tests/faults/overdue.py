@@ -1,0 +1,30 @@
+"""Recurring schedules that are due now, however long it took to put them: a put never makes one due in the past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import redis
+
+from zsched import Client
+from zsched.core.clock import from_ms
+from zsched.storage.keys import Keys
+
+HOUR_MS = 3_600_000
+_KEYS = Keys("default")
+
+
+def put_due(client: Client, watch: redis.Redis, ids: Iterable[str], rule: Mapping[str, Any]) -> tuple[int, int]:
+    """Hourly schedules *ids* of *rule*'s func …; when all of them are due, which is now, and when they are next."""
+    seconds, micros = watch.time()
+    due_ms = seconds * 1000 + micros // 1000
+    next_ms = due_ms + HOUR_MS
+    rows = [{**rule, "id": id, "every": 3600, "starts": from_ms(next_ms)} for id in ids]
+    assert client.schedule_many(rows).created == len(rows)
+    with watch.pipeline(transaction=False) as pipeline:
+        for row in rows:
+            pipeline.zadd(_KEYS.due_normal(), {row["id"]: due_ms})
+            pipeline.hset(_KEYS.schedule(row["id"]), "nominal", due_ms)
+        pipeline.execute()
+    return due_ms, next_ms
