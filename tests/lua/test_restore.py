@@ -131,6 +131,7 @@ def test_a_rule_that_is_back_fires_and_goes_on(led: Ground) -> None:
 
     assert ["fired"] == led.advance((row, DUE_MS, DUE_MS + HOUR_MS))
     assert [f"r-{DUE_MS}"] == led.queue()
+    assert "queued" == led.job(f"r-{DUE_MS}")["status"]  # else it counts as gone until a worker begins
 
 
 def test_a_plan_of_the_lost_history_does_not_pass(led: Ground) -> None:

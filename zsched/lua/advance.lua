@@ -119,7 +119,8 @@ local function start(one)
     redis.call('HSET', job_key, 'created_at', now_iso)
     defer(one.run, one.queue, one.before, one.at_front)
   else
-    redis.call('HSET', job_key, 'created_at', now_iso, 'enqueued_at', now_iso)
+    -- Its status, too: a template that was put back after a loss has none.
+    redis.call('HSET', job_key, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso)
   end
   if one.word == 'uncertain' then
     redis.call('HSET', job_key, 'zs_uncertain', '1')
