@@ -84,7 +84,7 @@ def test_an_emptied_redis_is_told_and_gets_back_what_it_held_and_both_histories_
         together = put_back_by(daemons)
         await_caught_up(server.url, *paths)
         stop_standby_first(daemons, watch)
-        again, new = queued(watch)
+        again, new = sorted(queued(watch))  # in Redis in either order: whether one of them was held longer is chance
         assert ["fired", "new"] == [run.rpartition("-")[0] for run in (again, new)]
         assert [b"1", None] == [watch.hget(f"rq:job:{run}", "zs_uncertain") for run in (again, new)]
         assert {"restored": 1, "pushed_again": 1, "skipped": 0, "taken_out": 0} == together
