@@ -109,6 +109,10 @@ class RedisRefused(ZschedError):
     """Redis is there and refuses: out of memory, read-only, no permission, wrong type, cluster mode."""
 
 
+class NewerFormat(RedisRefused):
+    """A newer zsched leads this namespace, and keeps it in a form that this one does not know. Nothing was written."""
+
+
 class ConfigError(ZschedError):
     """A configuration file, variable or flag is wrong; the message names place, key and remedy."""
 

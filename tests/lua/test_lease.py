@@ -25,7 +25,15 @@ def test_the_first_term_on_a_new_redis_begins_with_doubt_and_hold(ground: Ground
     token, epoch, now_ms, hold_ms = _acquire(ground)
 
     assert ("one:1:2000:n1", 1, now_ms + LEASE_MS) == (token, epoch, hold_ms)
-    expected = {"gen": "gen-one", "epoch": "1", "seq": "1", "server": "s1", "doubt": str(now_ms), "hold": str(hold_ms)}
+    expected = {
+        "gen": "gen-one",
+        "epoch": "1",
+        "seq": "1",
+        "server": "s1",
+        "doubt": str(now_ms),
+        "hold": str(hold_ms),
+        "format": "1",
+    }
     assert expected == _meta(ground)
     assert token.encode() == ground.redis.get(ground.keys.lease())
     assert 0 < ground.redis.pttl(ground.keys.lease()) <= LEASE_MS

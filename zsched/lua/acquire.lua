@@ -13,6 +13,7 @@
 -- lost the reply that told it the token. Nor is a lease with more time left than its own length, or without
 -- end: it was written before the clock jumped back. Taking over is always safe, since every leader's script
 -- compares tokens. A changed server (restart, promotion, flush, first start) sets doubt and hold.
+-- The format is noted: from then on no older zsched reads or writes here (lib/meta.lua).
 -- OFFSET: the clock is a test's: moved (meta.offset_ms), or stopped (meta.frozen_ms) by somebody else than
 -- this candidate (meta.frozen_by). Firing by it would be early or late for everybody but that test.
 local lease_key, meta_key, log_key = unpack(KEYS)
@@ -40,7 +41,7 @@ end
 epoch = epoch + 1
 append('term', {'daemon', daemon, 'server', server_id})
 redis.call('HSETNX', meta_key, 'gen', gen)
-redis.call('HSET', meta_key, 'epoch', string.format('%.0f', epoch))
+redis.call('HSET', meta_key, 'epoch', string.format('%.0f', epoch), 'format', FORMAT)
 if server ~= server_id then
   hold_ms = now_ms + tonumber(lease_ms)
   redis.call('HSET', meta_key, 'server', server_id, 'doubt', string.format('%.0f', now_ms),

@@ -33,7 +33,7 @@ class Keys:
         return f"{self.prefix}lease"
 
     def meta(self) -> str:
-        """HASH: gen, epoch, seq, server, hold, doubt, serializer, tzdata (version), aside; in tests also
+        """HASH: gen, epoch, seq, server, hold, doubt, format, serializer, tzdata (version), aside; in tests also
         offset_ms, frozen_ms, frozen_by."""
         return f"{self.prefix}meta"
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import redis
 
-from zsched.errors import ServerChanged, Stale, ZschedError
+from zsched.errors import NewerFormat, ServerChanged, Stale, ZschedError
 from zsched.storage.keys import Keys
 
 _INCLUDE = re.compile(r"^-- include (\S+)\n", re.MULTILINE)
@@ -76,6 +76,7 @@ class Scripts:
         Raises:
             Stale: the lease is not this term's.
             ServerChanged: the Redis is not the one that the term was won on.
+            NewerFormat: a newer zsched leads, in a form that this one does not know.
             RedisUnavailable, RedisRefused: as ``Link.execute``.
         """
         parts = self.command(name, rows, arguments)
@@ -116,6 +117,11 @@ def checked(reply: list[Any]) -> list[Any]:
         raise Stale("the lease is held by another daemon, or lapsed")
     if word == "SERVER":
         raise ServerChanged("this Redis is not the one on which the term began")
+    if word == "FORMAT":
+        theirs, ours = int(reply[1]), int(reply[2])
+        raise NewerFormat(
+            f"a newer zsched keeps this namespace in format {theirs}, and this one knows {ours}: upgrade zsched here"
+        )
     return reply[1:] if word == "OK" else [word, *reply[1:]]
 
 
