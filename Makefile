@@ -9,13 +9,24 @@ STAMP  := $(VENV)/.installed
 # Processes that run tests; most of a test's time is waiting. WORKERS=0 runs all in one, for --pdb and -s.
 WORKERS ?= 3
 
+# Where `make install` puts things; DESTDIR comes before all of it, for packages. UNITDIR is for prefixes below which
+# systemd looks for no units: make install PREFIX=/opt/zsched UNITDIR=/etc/systemd/system
+PREFIX     ?= /usr/local
+SYSCONFDIR ?= /etc
+UNITDIR    ?= $(PREFIX)/lib/systemd/system
+EXTRAS     ?= ops
+STAGE      := $(abspath $(DESTDIR))
+HOUSE      := $(STAGE)$(PREFIX)/lib/zsched
+MANUAL     := $(STAGE)$(PREFIX)/share/doc/zsched
+UNITS      := zsched.service zsched@.service
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench faults clean
+.PHONY: help run test lint bench faults install uninstall clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
 
 run: $(STAMP) ## a private Redis, the daemon and a worker with demo schedules; FOR=20 ends after 20 s
 	@exec $(BIN)/zsched up --demo $(if $(FOR),--for $(FOR))
@@ -34,16 +45,47 @@ bench: $(STAMP) ## the benchmark beside RQ's scheduler and rq-scheduler; ARGS="-
 faults: $(STAMP) ## the fault campaign; SECONDS=120 SEED=7, ARGS="--only flushall --keep DIR"
 	@exec $(BIN)/python -m tests.faults.campaign --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
 
+define demand_python
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "zsched needs Python 3.11 or newer, and '$(PYTHON)' is not: make PYTHON=/path/to/python3" >&2; exit 1; }; \
+	$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "'$(PYTHON)' cannot make a virtual environment: apt install python3-venv" >&2; exit 1; }
+endef
+
+# A virtual environment as any other, but that no path in it begins with DESTDIR. What build/ holds of another version
+# would be installed, too. Units are ours, and changed beside them (systemctl edit); settings are never overwritten.
+install: ## for a machine: the program below PREFIX (/usr/local), units, settings in /etc; see deploy/README.md
+	@$(demand_python)
+	@umask 022; set -e; \
+	  $(PYTHON) -m venv "$(HOUSE)"; \
+	  rm -rf build; \
+	  "$(HOUSE)/bin/python" -m pip install --quiet --no-compile '.$(EXTRAS:%=[%])'; \
+	  rm -rf build *.egg-info; \
+	  [ -z "$(STAGE)" ] || grep -rlIF "$(STAGE)/" "$(HOUSE)/bin" "$(HOUSE)/pyvenv.cfg" | xargs -r sed -i 's|$(STAGE)/|/|g'; \
+	  "$(HOUSE)/bin/python" -m compileall -qf -s "$(STAGE)" -p / "$(HOUSE)/lib" >/dev/null || true; \
+	  install -d "$(STAGE)$(PREFIX)/bin"; \
+	  ln -sfn ../lib/zsched/bin/zsched "$(STAGE)$(PREFIX)/bin/zsched"; \
+	  for unit in $(UNITS); do \
+	    sed 's|/usr/local/|$(PREFIX)/|; s|/etc/zsched/|$(SYSCONFDIR)/zsched/|' "deploy/systemd/$$unit" | \
+	      install -D -m 0644 /dev/stdin "$(STAGE)$(UNITDIR)/$$unit"; \
+	  done; \
+	  install -D -m 0644 -t "$(MANUAL)" deploy/README.md config/zsched.toml; \
+	  settings="$(STAGE)$(SYSCONFDIR)/zsched/zsched.toml"; \
+	  [ -e "$$settings" ] || install -D -m 0644 config/zsched.toml "$$settings"
+	@echo "installed; next: $(PREFIX)/share/doc/zsched/README.md"
+
+uninstall: ## take that away again; settings and archives stay
+	@rm -rf "$(HOUSE)" "$(MANUAL)"
+	@rm -f "$(STAGE)$(PREFIX)/bin/zsched" $(UNITS:%="$(STAGE)$(UNITDIR)/%")
+	@echo "left as they are: $(SYSCONFDIR)/zsched and /var/lib/zsched*"
+
 clean: ## remove .venv, caches and build leftovers
 	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made once, and again when the dependencies change.
 $(STAMP): setup.cfg pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "zsched needs Python 3.11 or newer, and '$(PYTHON)' is not: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
-	  echo "'$(PYTHON)' cannot make a virtual environment: apt install python3-venv" >&2; exit 1; }
+	@$(demand_python)
 	@echo "installing into $(VENV) …" >&2
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'

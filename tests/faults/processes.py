@@ -17,7 +17,7 @@ from zsched.embedded.guard import Guard
 
 WITHIN_S = 20.0  # deadline of every wait: far more than needed, so that a busy machine fails no test
 _LOOK_S = 0.003  # between two looks at what tells nobody when it changes
-_MAIN = "import sys; from zsched.config import load; from zsched.daemon.process import run; sys.exit(run(load()))"
+_MAIN = "import sys; from zsched.config import load; from zsched.daemon.process import run; sys.exit(run(load(), load))"
 
 T = TypeVar("T")
 

@@ -13,15 +13,15 @@ from zsched.cli.program import Subcommand
 def daemon(invocation: Invocation) -> int:
     """
     Run a daemon in the foreground until SIGTERM or Ctrl-C. Start as many as you like: one leads, the others take
-    over when it goes. What it tells goes to stderr.
+    over when it goes. What it tells goes to stderr. SIGHUP reads the settings again.
 
     \b
     Example:
-      zsched daemon --config /etc/zsched.toml
+      zsched daemon --config /etc/zsched/zsched.toml
     """
     from zsched.daemon.process import run  # other commands need not wait for it
 
-    return run(invocation.settings())
+    return run(invocation.settings(), invocation.settings)
 
 
 @click.command(cls=Subcommand)

@@ -1,0 +1,316 @@
+"""A whole daemon under a service manager: what it says there, what the watchdog gets, and SIGHUP."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.faults.processes import DaemonProcess, Telling, eventually
+from tests.faults.proxy import Proxy
+from tests.faults.threads import know
+from zsched import Client
+from zsched.core.clock import from_ms
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+
+WATCHDOG_S = 2.0
+NAPS = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000", "DAEMON_IDLE_MS": "60000"}  # far above WATCHDOG_S
+
+
+class Manager(Telling):
+    """A service manager of one daemon: each ``NAME=value`` that it was told is an event, with ``at_s``, when."""
+
+    def __init__(self, folder: Path, guard: Guard) -> None:
+        super().__init__()
+        folder.mkdir()
+        self._guard, self._path = guard, str(folder / "notify")
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(self._path)
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def start(self, url: str, watchdog_s: float | None = None, **settings: str) -> DaemonProcess:
+        """Start its daemon."""
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("NOTIFY_SOCKET", self._path)
+            if watchdog_s is not None:
+                environment.setenv("WATCHDOG_USEC", f"{watchdog_s * 1_000_000:.0f}")
+            return DaemonProcess(self._guard, url, **settings)
+
+    def wait_for_status(self, text: str) -> None:
+        """Until it was told a status with that *text* in it."""
+        eventually(lambda: any(text in one["value"] for one in self.of("STATUS")))
+
+    def wait_for_beats(self, number: int = 3) -> None:
+        """Until so many more have come."""
+        self.wait_for("WATCHDOG", len(self.of("WATCHDOG")) + number)
+
+    def names(self, *of: str) -> list[str]:
+        """Which of these it was told, in order."""
+        return [one["event"] for one in self.events if one["event"] in of]
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._socket.sendto(b"", self._path)
+        self._thread.join()
+        self._socket.close()
+
+    def _listen(self) -> None:
+        while data := self._socket.recv(65536):
+            at_s = time.monotonic()
+            for line in data.decode().split("\n"):
+                name, _, value = line.partition("=")
+                self.add({"event": name, "value": value, "at_s": at_s})
+
+
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
+
+
+@pytest.fixture
+def managers(tmp_path: Path, guard: Guard) -> Iterator[Callable[[], Manager]]:
+    """Makes managers, each of a daemon of its own."""
+    made: list[Manager] = []
+
+    def make() -> Manager:
+        made.append(Manager(tmp_path / f"manager-{len(made)}", guard))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def manager(managers: Callable[[], Manager]) -> Manager:
+    return managers()
+
+
+@pytest.fixture
+def own_redis() -> Iterator[EmbeddedRedis]:
+    """A server that the test may mistreat."""
+    with EmbeddedRedis() as server:
+        yield server
+
+
+def end(daemon: DaemonProcess) -> None:
+    daemon.send(signal.SIGTERM)
+    assert 0 == daemon.wait()
+
+
+# -- ready, and the end -------------------------------------------------------------------------------
+
+
+def test_a_daemon_is_ready_when_redis_has_answered_and_not_before(manager: Manager, own_redis: EmbeddedRedis) -> None:
+    own_redis.stop()
+    daemon = manager.start(own_redis.url)
+    daemon.wait_for("redis_lost")
+    manager.wait_for_status("cannot reach Redis at")
+    daemon.send(signal.SIGHUP)
+    daemon.wait_for("settings_reloaded")
+    assert [] == manager.names("READY", "RELOADING")
+
+    own_redis.start()
+    manager.wait_for("READY")
+    manager.wait_for_status("leading in epoch 1")
+    end(daemon)
+
+    assert ["READY", "STOPPING"] == manager.names("READY", "RELOADING", "STOPPING")
+
+
+def test_the_status_says_who_leads_and_whether_fire_is_held(
+    managers: Callable[[], Manager], redis_url: str, redis_client: redis.Redis
+) -> None:
+    Client.from_url(redis_url).schedule("app.tasks.run", id="later", after=3600)
+    leads, stands_by = managers(), managers()
+
+    leader = leads.start(redis_url, **NAPS)
+    leads.wait_for_status("leading in epoch 1, held for")
+    stands_by.start(redis_url, **NAPS)
+
+    stands_by.wait_for_status(f"standing by for {leader.of('daemon_started')[0]['daemon']}")
+    assert leads.of("STATUS")[-1]["value"].endswith("; 0 due; 1 waiting")
+
+
+# -- the watchdog -------------------------------------------------------------------------------------
+
+
+def test_the_watchdog_is_fed_by_one_that_leads_and_by_one_that_stands_by(
+    managers: Callable[[], Manager], redis_url: str, redis_client: redis.Redis
+) -> None:
+    know(redis_client)
+    leads, stands_by = managers(), managers()
+    leads.start(redis_url, WATCHDOG_S, **NAPS).wait_for("term_began")
+    stands_by.start(redis_url, WATCHDOG_S, **NAPS)
+
+    leads.wait_for_beats()
+    stands_by.wait_for_beats()
+
+    assert b"1" == redis_client.hget("zsched:{default}:meta", "epoch")
+
+
+def test_the_watchdog_is_fed_while_fire_is_held(manager: Manager, redis_url: str, redis_client: redis.Redis) -> None:
+    daemon = manager.start(redis_url, WATCHDOG_S, **NAPS)
+    daemon.wait_for("fire_held")
+
+    manager.wait_for_beats()
+
+    assert [] == daemon.of("hold_ended")
+
+
+def test_the_watchdog_is_fed_where_leading_is_refused(manager: Manager) -> None:
+    with EmbeddedRedis(config={"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}) as evicting:
+        manager.start(evicting.url, WATCHDOG_S, **NAPS).wait_for("leading_refused")
+
+        manager.wait_for_beats(6)  # sleeps of five seconds but for the watchdog
+
+
+@pytest.mark.parametrize("gone", [EmbeddedRedis.stop, EmbeddedRedis.suspend], ids=["refuses", "hangs"])
+def test_a_daemon_whose_redis_is_down_lives_on_and_leads_when_it_is_back(
+    manager: Manager, own_redis: EmbeddedRedis, gone: Callable[[EmbeddedRedis], None]
+) -> None:
+    daemon = manager.start(own_redis.url, WATCHDOG_S, REDIS_TIMEOUT_S="0.3", **NAPS)
+    daemon.wait_for("term_began")
+
+    gone(own_redis)
+    daemon.wait_for("redis_lost")
+    until_s = time.monotonic() + 2 * WATCHDOG_S
+    eventually(lambda: any(one["at_s"] > until_s for one in manager.of("WATCHDOG")))
+    own_redis.start()
+    if gone is EmbeddedRedis.suspend:
+        own_redis.resume()
+    daemon.wait_for("redis_back")
+
+    beats_s = [one["at_s"] for one in manager.of("WATCHDOG")]
+    assert max(after - before for before, after in pairwise(beats_s)) < WATCHDOG_S
+    end(daemon)
+    assert ["READY", "STOPPING"] == manager.names("READY", "STOPPING")  # one process, ready once
+
+
+def test_a_loop_that_is_stuck_feeds_no_watchdog(
+    manager: Manager, redis_server: EmbeddedRedis, redis_client: redis.Redis
+) -> None:
+    know(redis_client)
+    assert redis_server.port is not None
+    with Proxy(redis_server.port) as proxy:
+        daemon = manager.start(proxy.url, 0.6, REDIS_TIMEOUT_S="300")
+        warning = daemon.wait_for("watchdog_too_short")
+        daemon.wait_for("term_began")
+        manager.wait_for_beats()
+
+        proxy.half_open = True  # the loop waits for a reply, minutes if it must
+        eventually(lambda: time.monotonic() - manager.of("WATCHDOG")[-1]["at_s"] > 2 * 0.6)
+
+        proxy.mend()
+        manager.wait_for_beats()
+    assert "give WatchdogSec 1500 s or more" in warning["reason"]
+
+
+# -- SIGHUP -------------------------------------------------------------------------------------------
+
+
+class Configured:
+    """A configuration file that is rewritten, and the daemon that reads it."""
+
+    def __init__(self, manager: Manager, file: Path) -> None:
+        self._manager, self._file = manager, file
+        self._reloads = 0
+
+    def write(self, rest: str, archive: str = "first.db") -> None:
+        self._file.write_text(f'[archive]\npath = "{self._file.parent / archive}"\n{rest}\n')
+
+    def start(self, url: str) -> DaemonProcess:
+        return self._manager.start(url, CONFIG=str(self._file), ARCHIVE_PATH="", **NAPS)
+
+    def reload(self, daemon: DaemonProcess) -> None:
+        """SIGHUP, and what the manager is to be told of it."""
+        self._reloads += 1
+        daemon.send(signal.SIGHUP)
+        self._manager.wait_for("READY", 1 + self._reloads)
+        assert ["READY", *["RELOADING", "READY"] * self._reloads] == self._manager.names("READY", "RELOADING")
+
+
+@pytest.fixture
+def configured(manager: Manager, tmp_path: Path) -> Configured:
+    return Configured(manager, tmp_path / "zsched.toml")
+
+
+def due_now(url: str, client: redis.Redis, count: int) -> None:
+    rows = (
+        {"func": "app.tasks.run", "id": f"s{n}", "at": from_ms(1), "queue": "email", "allow_past": True}
+        for n in range(count)
+    )
+    assert count == Client.from_url(url).schedule_many(rows).created
+
+
+def test_after_sighup_the_limits_of_queues_and_the_log_are_what_the_file_says(
+    configured: Configured, redis_url: str, redis_client: redis.Redis
+) -> None:
+    know(redis_client)
+    configured.write("[queues.email]\nmax_per_second = 0.01")
+    daemon = configured.start(redis_url)
+    daemon.wait_for("term_began")
+    due_now(redis_url, redis_client, 500)
+    eventually(lambda: redis_client.llen("rq:queue:email") == 1)  # and the next in a hundred seconds
+
+    configured.write('[queues.email]\nmax_per_second = 1000\n[log]\nlevel = "debug"')
+    configured.reload(daemon)
+
+    eventually(lambda: redis_client.llen("rq:queue:email") == 500)
+    daemon.wait_for("runs_fired")  # told at debug
+    assert ["log.level", "queues"] == daemon.of("settings_reloaded")[0]["changed"]
+    assert [] == daemon.of("restart_needed")
+    assert 1 == len(daemon.of("term_began"))
+
+
+def test_a_limit_is_gone_when_the_file_has_it_no_more(
+    configured: Configured, redis_url: str, redis_client: redis.Redis
+) -> None:
+    know(redis_client)
+    configured.write("[queues.email]\nmax_per_second = 0.01")
+    daemon = configured.start(redis_url)
+    daemon.wait_for("term_began")
+    due_now(redis_url, redis_client, 500)
+    eventually(lambda: redis_client.llen("rq:queue:email") == 1)
+
+    configured.write("")
+    configured.reload(daemon)
+
+    eventually(lambda: redis_client.llen("rq:queue:email") == 500)
+
+
+def test_what_cannot_be_reloaded_says_so_and_a_broken_file_changes_nothing(
+    configured: Configured, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    know(redis_client)
+    configured.write("[queues.email]\nmax_per_second = 0.01")
+    daemon = configured.start(redis_url)
+    daemon.wait_for("term_began")
+
+    configured.write("[queues.email]\nmax_per_second = 0.01", archive="second.db")
+    configured.reload(daemon)
+    assert ["archive.path"] == daemon.wait_for("restart_needed")["keys"]
+
+    configured.write("[queues.email]\nmax_per_second = lots")
+    configured.reload(daemon)
+    assert "zsched.toml" in daemon.wait_for("reload_failed")["reason"]
+
+    due_now(redis_url, redis_client, 2)
+    eventually(lambda: redis_client.llen("rq:queue:email") == 1)
+    configured.write("[queues.email]\nmax_per_second = 0.01")
+    configured.reload(daemon)
+    assert [[], []] == [one["changed"] for one in daemon.of("settings_reloaded")]
+    assert 1 == redis_client.llen("rq:queue:email")
+    assert (tmp_path / "first.db").exists()
+    assert not (tmp_path / "second.db").exists()
+    end(daemon)

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zsched.core.model import Priority
+from zsched.daemon.status_line import text_of
+from zsched.storage.reader import Overview
+
+NOW_MS = 1_767_225_600_000
+NONE = dict.fromkeys(Priority, 0)
+
+
+def overview(**changes: Any) -> Overview:
+    quiet: dict[str, Any] = {
+        "now_ms": NOW_MS,
+        "waiting": NONE,
+        "overdue": NONE,
+        "oldest_due_ms": None,
+        "recurring": 0,
+        "paused": 0,
+        "quarantined": 0,
+        "leader": "me",
+        "lease_ms": 1500,
+        "epoch": 7,
+        "log_length": 0,
+        "log_last": None,
+        "hold_ms": 0,
+        "archives": [],
+        "held_back": [],
+    }
+    return Overview(**quiet | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "leading in epoch 7; 0 due; 0 waiting"),
+        ({"leader": "other"}, "standing by for other; 0 due; 0 waiting"),
+        ({"leader": None}, "nobody leads; 0 due; 0 waiting"),
+        ({"hold_ms": NOW_MS + 1500}, "leading in epoch 7, held for 1s500ms; 0 due; 0 waiting"),
+        ({"hold_ms": NOW_MS}, "leading in epoch 7; 0 due; 0 waiting"),
+        (
+            {"waiting": NONE | {Priority.LOW: 1200, Priority.HIGH: 34}, "oldest_due_ms": NOW_MS + 5000},
+            "leading in epoch 7; 0 due; 1,234 waiting",
+        ),
+        (
+            {
+                "waiting": NONE | {Priority.LOW: 1200},
+                "overdue": NONE | {Priority.LOW: 1000, Priority.NORMAL: 5},
+                "oldest_due_ms": NOW_MS - 62_000,
+            },
+            "leading in epoch 7; 1,005 due, the oldest 1m2s late; 1,200 waiting",
+        ),
+    ],
+)
+def test_the_status_says_who_leads_what_is_due_and_how_late(changes: dict[str, Any], text: str) -> None:
+    assert text == text_of(overview(**changes), "me")

@@ -1,0 +1,181 @@
+"""What a daemon says to a service manager, by the datagrams that arrive at its socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zsched.core.clock import ManualClock
+from zsched.daemon.supervisor import Supervisor
+
+
+class Manager:
+    """A service manager's socket. ``heard`` gives what came since it was asked last."""
+
+    def __init__(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(path)
+        self._socket.setblocking(False)
+
+    def heard(self) -> list[str]:
+        found = []
+        while True:
+            try:
+                found.append(self._socket.recv(4096).decode())
+            except BlockingIOError:
+                return found
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    return str(tmp_path / "notify")
+
+
+@pytest.fixture
+def manager(address: str) -> Iterator[Manager]:
+    manager = Manager(address)
+    yield manager
+    manager.close()
+
+
+def test_it_says_once_that_it_is_ready(manager: Manager, address: str) -> None:
+    supervisor = Supervisor(ManualClock(), address)
+
+    supervisor.ready()
+    supervisor.ready()
+
+    assert ["READY=1"] == manager.heard()
+
+
+def test_a_ready_that_was_not_taken_is_said_again_after_a_pass(address: str) -> None:
+    supervisor = Supervisor(ManualClock(), address)
+    supervisor.ready()  # nobody is at that socket yet: as when it is full
+    manager = Manager(address)
+
+    supervisor.beat()
+    supervisor.beat()
+
+    assert ["READY=1"] == manager.heard()
+    manager.close()
+
+
+def test_a_status_is_said_when_it_changes(manager: Manager, address: str) -> None:
+    supervisor = Supervisor(ManualClock(), address)
+
+    for text in ("leading", "leading", "standing by"):
+        supervisor.status(text)
+
+    assert ["STATUS=leading", "STATUS=standing by"] == manager.heard()
+
+
+def test_a_reload_begins_and_ends(manager: Manager, address: str) -> None:
+    supervisor = Supervisor(ManualClock(elapsed_ms=12.5), address)
+    supervisor.ready()
+
+    with supervisor.reloading():
+        assert ["READY=1", "RELOADING=1\nMONOTONIC_USEC=12500"] == manager.heard()
+
+    assert ["READY=1"] == manager.heard()
+
+
+def test_a_reload_before_it_is_ready_does_not_make_it_ready(manager: Manager, address: str) -> None:
+    supervisor = Supervisor(ManualClock(), address)
+
+    with supervisor.reloading():
+        pass
+
+    assert [] == manager.heard()
+
+
+def test_the_watchdog_is_fed_by_passes_but_not_by_each(manager: Manager, address: str) -> None:
+    clock = ManualClock()
+    supervisor = Supervisor(clock, address, watchdog_ms=1000)
+
+    supervisor.beat()
+    assert ["WATCHDOG=1"] == manager.heard()
+
+    for _ in range(99):
+        clock.advance(1)
+        supervisor.beat()
+    assert [] == manager.heard()
+
+    clock.advance(1)
+    supervisor.beat()
+    assert ["WATCHDOG=1"] == manager.heard()
+
+
+def test_without_a_watchdog_nothing_is_fed_and_sleeps_are_as_long_as_they_like(manager: Manager, address: str) -> None:
+    supervisor = Supervisor(ManualClock(), address)
+
+    supervisor.beat()
+
+    assert [] == manager.heard()
+    assert float("inf") == supervisor.longest_sleep_ms
+    assert supervisor.impatience(timeout_s=300) is None
+
+
+def test_beats_come_in_time_between_the_longest_sleeps() -> None:
+    supervisor = Supervisor(ManualClock(), watchdog_ms=1000)
+
+    assert 250 == supervisor.longest_sleep_ms
+
+
+@pytest.mark.parametrize(("timeout_s", "is_too_long"), [(5, False), (6, False), (6.1, True)])
+def test_a_watchdog_that_is_shorter_than_waits_for_redis_is_told_of(timeout_s: float, is_too_long: bool) -> None:
+    supervisor = Supervisor(ManualClock(), watchdog_ms=30_000)
+
+    impatience = supervisor.impatience(timeout_s)
+
+    assert is_too_long == (impatience is not None)
+    if impatience:
+        assert "WatchdogSec is 30 s and [redis] timeout_s is 6.1" in impatience
+        assert "give WatchdogSec 30.5 s or more" in impatience
+
+
+def test_a_manager_that_is_gone_or_does_not_listen_is_no_reason_to_fail(address: str) -> None:
+    manager, supervisor = Manager(address), Supervisor(ManualClock(), address)
+    for number in range(10_000):  # more than a socket keeps
+        supervisor.status(str(number))
+    assert "STATUS=0" == manager.heard()[0]
+
+    manager.close()
+    supervisor.ready()
+    os.unlink(address)
+    supervisor.stopping()
+
+
+def test_a_socket_may_have_an_abstract_name() -> None:
+    manager = Manager(f"\0zsched-test-{os.getpid()}")
+
+    Supervisor.of({"NOTIFY_SOCKET": f"@zsched-test-{os.getpid()}"}, ManualClock()).ready()
+
+    assert ["READY=1"] == manager.heard()
+    manager.close()
+
+
+@pytest.mark.parametrize(
+    ("env", "listens", "watchdog_ms"),
+    [
+        ({}, False, None),
+        ({"NOTIFY_SOCKET": ""}, False, None),
+        ({"NOTIFY_SOCKET": "vsock:2:1234"}, False, None),
+        ({"NOTIFY_SOCKET": "/run/systemd/notify"}, True, None),
+        ({"WATCHDOG_USEC": "30000000"}, False, 30_000),
+        ({"WATCHDOG_USEC": "1500", "WATCHDOG_PID": str(os.getpid())}, False, 1.5),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, False, None),  # meant for another process
+        ({"WATCHDOG_USEC": "0"}, False, None),
+        ({"WATCHDOG_USEC": "soon"}, False, None),
+    ],
+)
+def test_the_environment_says_who_listens(env: dict[str, str], listens: bool, watchdog_ms: float | None) -> None:
+    supervisor = Supervisor.of(env, ManualClock())
+
+    assert listens == supervisor.listens
+    assert watchdog_ms == supervisor.watchdog_ms

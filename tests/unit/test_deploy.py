@@ -1,0 +1,158 @@
+"""What ``make install`` puts on a machine, and what systemd thinks of the units."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from zsched.config import Settings
+from zsched.config.passwords import REDIS_CREDENTIAL
+from zsched.core.clock import ManualClock
+from zsched.daemon.supervisor import Supervisor
+
+CHECKOUT = Path(__file__).parents[2]
+UNITS = ("zsched.service", "zsched@.service")
+MOST_EXPOSED = 2.0  # of 10, by systemd-analyze security
+
+# A Python that makes a virtual environment of the files that name its place, and leaves out all that takes time.
+PYTHON = """#!/bin/sh
+case "$1 $2" in
+"-m venv")
+  mkdir -p "$3/bin" "$3/lib" && cp "$0" "$3/bin/python" && echo "command = python -m venv $3" > "$3/pyvenv.cfg" ;;
+"-m pip")
+  printf '#!%s\\nexit 0\\n' "$0" > "${0%python}zsched" && chmod +x "${0%python}zsched" ;;
+esac
+"""
+
+
+def make(folder: Path, target: str, *variables: str) -> None:
+    python = folder / "python3"
+    if not python.exists():
+        python.write_text(PYTHON)
+        python.chmod(0o755)
+    command = ["make", "--no-print-directory", target, f"PYTHON={python}", *variables]
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+def unit(name: str) -> str:
+    return (CHECKOUT / "deploy" / "systemd" / name).read_text()
+
+
+# -- make install -------------------------------------------------------------------------------------
+
+
+def test_what_is_installed_is_below_destdir_and_names_it_nowhere(tmp_path: Path) -> None:
+    stage = tmp_path / "stage"
+
+    make(tmp_path, "install", f"DESTDIR={stage}")
+
+    home = "usr/local/lib/zsched"
+    assert files(stage) == {
+        "etc/zsched/zsched.toml",
+        "usr/local/bin/zsched",
+        "usr/local/lib/systemd/system/zsched.service",
+        "usr/local/lib/systemd/system/zsched@.service",
+        "usr/local/share/doc/zsched/README.md",
+        "usr/local/share/doc/zsched/zsched.toml",
+        *(f"{home}/{name}" for name in ("bin/python", "bin/zsched", "pyvenv.cfg")),
+    }
+    assert (stage / "usr/local/bin/zsched").resolve() == stage / home / "bin/zsched"
+    assert f"#!/{home}/bin/python" == (stage / home / "bin/zsched").read_text().splitlines()[0]
+    assert [] == [name for name in files(stage) if str(stage) in (stage / name).read_text()]
+
+
+def test_other_places_are_those_that_the_units_name(tmp_path: Path) -> None:
+    make(tmp_path, "install", f"DESTDIR={tmp_path}/stage", "PREFIX=/opt/z", "SYSCONFDIR=/opt/etc", "UNITDIR=/units")
+
+    installed = tmp_path / "stage" / "units"
+    for name in UNITS:
+        text = (installed / name).read_text()
+        assert "\nExecStart=/opt/z/bin/zsched daemon --config /opt/etc/zsched/" in text
+        assert "\nLoadCredential=redis-password:/opt/etc/zsched/" in text
+        assert "/usr/local" not in text
+        assert " /etc/zsched" not in text
+    assert (tmp_path / "stage/opt/etc/zsched/zsched.toml").exists()
+
+
+def test_installing_again_changes_nothing_and_leaves_edited_settings_alone(tmp_path: Path) -> None:
+    stage = f"DESTDIR={tmp_path}/stage"
+    make(tmp_path, "install", stage)
+    settings = tmp_path / "stage/etc/zsched/zsched.toml"
+    settings.write_text('namespace = "edited"\n')
+    before = {name: (tmp_path / "stage" / name).read_bytes() for name in files(tmp_path / "stage")}
+
+    make(tmp_path, "install", stage)
+
+    assert before == {name: (tmp_path / "stage" / name).read_bytes() for name in files(tmp_path / "stage")}
+
+
+def test_uninstalling_leaves_settings_and_nothing_else(tmp_path: Path) -> None:
+    stage = f"DESTDIR={tmp_path}/stage"
+    make(tmp_path, "install", stage)
+    (tmp_path / "stage/etc/zsched/a.toml").write_text("")
+
+    make(tmp_path, "uninstall", stage)
+    assert {"etc/zsched/zsched.toml", "etc/zsched/a.toml"} == files(tmp_path / "stage")
+
+    make(tmp_path, "uninstall", stage)  # nothing there any more
+
+
+# -- units --------------------------------------------------------------------------------------------
+
+
+def test_the_template_is_the_plain_unit_but_for_names() -> None:
+    plain, template = (re.sub(r"\A(#.*\n)+", "", unit(name)) for name in UNITS)
+
+    of_a_name = plain.replace("/etc/zsched/zsched.", "/etc/zsched/%i.")
+    of_a_name = of_a_name.replace("StateDirectory=zsched\n", "StateDirectory=zsched-%i\n")
+    of_a_name = of_a_name.replace("the scheduler of RQ jobs\n", "the scheduler of RQ jobs (%i)\n")
+
+    assert of_a_name == template
+    assert 4 == template.count("%i")
+
+
+def test_the_unit_is_as_patient_as_the_default_timeout_wants_and_names_our_credential() -> None:
+    watchdog_s = float(re.findall(r"(?m)^WatchdogSec=(\d+)$", unit(UNITS[0]))[0])
+
+    assert Supervisor(ManualClock(), watchdog_ms=watchdog_s * 1000).impatience(Settings().redis.timeout_s) is None
+    assert f"\nLoadCredential={REDIS_CREDENTIAL}:" in unit(UNITS[0])
+    assert f"\nSetCredential={REDIS_CREDENTIAL}:\\n\n" in unit(UNITS[0])
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """The folder of units whose program is there."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed here")
+    make(tmp_path, "install", f"PREFIX={tmp_path}/usr", f"SYSCONFDIR={tmp_path}/etc", f"UNITDIR={tmp_path}/units")
+    return tmp_path / "units"
+
+
+def analyze(*arguments: str) -> str:
+    done = subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_has_nothing_to_say_against_a_unit(installed: Path, name: str) -> None:
+    assert "" == analyze("verify", "--man=no", str(installed / name))
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_is_little_exposed(installed: Path, name: str) -> None:
+    said = analyze("security", "--offline=true", "--no-pager", str(installed / name))
+
+    exposure = re.findall(r"Overall exposure level for \S+: ([\d.]+)", said)
+    assert exposure, said
+    assert float(exposure[0]) <= MOST_EXPOSED, said

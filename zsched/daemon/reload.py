@@ -1,0 +1,50 @@
+"""
+SIGHUP: settings are read again, and what can change while the daemon runs does.
+
+The log's level and form, and the limits of queues, hold from the next pass on. All else is what connections, archives
+and terms were made with; of that it says which keys differ, and that a restart is needed. Settings that are wrong
+change nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import structlog
+
+from zsched.config import Settings
+from zsched.errors import ConfigError
+from zsched.events import configure
+
+log = structlog.get_logger(__name__)
+
+_AT_ONCE = ("log", "queues")  # sections
+_OTHERS = ("urgencies", "limits", "dashboard")  # and those that no daemon reads
+
+
+def reload(before: Settings, read: Callable[[], Settings]) -> Settings:
+    """The settings in force from now on: *before*, with what *read* gives of the sections that may change."""
+    try:
+        given = read()
+    except ConfigError as error:
+        log.error("reload_failed", reason=str(error), remedy="mend it and reload again; nothing has changed")
+        return before
+    now = dataclasses.replace(before, **{section: getattr(given, section) for section in _AT_ONCE + _OTHERS})
+    configure(now.log.level, now.log.format)
+    log.info("settings_reloaded", changed=list(_differing(before, now)))
+    waiting = list(_differing(now, given))
+    if waiting:
+        log.warning("restart_needed", keys=waiting, reason="these hold from the daemon's next start on")
+    return now
+
+
+def _differing(one: Settings, other: Settings) -> Iterator[str]:
+    """Keys whose values differ, as ``archive.retention_days``; tables under names of the user's as a whole."""
+    for section in dataclasses.fields(Settings):
+        mine, theirs = getattr(one, section.name), getattr(other, section.name)
+        if mine != theirs and dataclasses.is_dataclass(mine):
+            keys = (key.name for key in dataclasses.fields(mine))
+            yield from (f"{section.name}.{key}" for key in keys if getattr(mine, key) != getattr(theirs, key))
+        elif mine != theirs:
+            yield section.name
