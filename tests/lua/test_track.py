@@ -56,6 +56,7 @@ def test_all_that_rq_says_of_a_run_is_told(led: Ground) -> None:
         "zs_retries": "3",
         "number_of_retries": "2",
         "zs_on_lost": "fail",
+        "timeout": "180",
     }
     led.redis.hset(led.keys.job(A), mapping=texts | {"zs_note": '{"sent":\0 1}'})
 

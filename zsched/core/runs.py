@@ -59,6 +59,7 @@ _STATUSES: Final = {
 _ABANDONED: Final = "AbandonedJobError"  # what RQ writes of a job whose worker's heartbeat lapsed
 _LENGTH: Final = 27  # of a time as RQ writes it
 _LONGEST_NOTE: Final = 4096  # bytes
+_LONGEST_QUEUE: Final = 200  # characters of a name
 _dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
 _strict_dumps: Final = json.JSONEncoder(allow_nan=False).encode
 
@@ -77,6 +78,7 @@ class Job(NamedTuple):
     retries: str  # at most, when it was pushed
     returned: str  # attempts that ended by returning rq.Retry
     on_lost: str
+    timeout: str  # in seconds
     error: str
     note: str
 
@@ -100,6 +102,8 @@ class Run:
     One run. ``fired_us``: when it was pushed, in µs; the other instants in ms, of the last attempt, by the worker's
     clock. ``worker``: its name in RQ. ``error``: the last line of the traceback, or why it is lost. ``note``: what the
     task reported with ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already.
+    ``queue`` and ``timeout_s`` are '' and None where they are not known: RQ forgot the job, or an older zsched wrote
+    it down.
     """
 
     id: str
@@ -113,6 +117,8 @@ class Run:
     error: str = ""
     note: Mapping[str, Any] = field(default_factory=dict)
     is_uncertain: bool = False
+    queue: str = ""
+    timeout_s: int | None = None
 
     @property
     def schedule_id(self) -> str:
@@ -208,6 +214,8 @@ def of_job(run_id: str, job: Job | None, fired_us: int | None, is_uncertain: boo
         error,
         _note_of(job.note),
         is_uncertain,
+        job.queue[:_LONGEST_QUEUE],
+        whole(job.timeout) or None,
     )
 
 
@@ -219,8 +227,11 @@ def row_of(run: Run) -> str:
         ("started", run.started_ms),
         ("ended", run.ended_ms),
         ("attempt", run.attempt if run.attempt != 1 else None),
+        ("timeout", run.timeout_s),
     )
     facts = [f'"{name}":{number}' for name, number in numbers if number is not None]
+    if run.queue:
+        facts.append(f'"queue":{_dumps(run.queue)}')
     if run.worker:
         facts.append(f'"worker":{_dumps(run.worker)}')
     if run.error or run.note or run.is_uncertain:
@@ -246,6 +257,8 @@ def of_row(run_id: str, status: str, facts: str) -> Run:
         str(told.get("error", "")),
         dict(told.get("note", {})),
         bool(told.get("uncertain", False)),
+        str(told.get("queue", "")),
+        _number(told.get("timeout")),
     )
 
 

@@ -9,7 +9,7 @@ lapsing. Redis being gone is a state like the others: said once, tried again wit
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -23,8 +23,10 @@ from zsched.daemon.auditor import Auditor
 from zsched.daemon.chains import ChainKeeper
 from zsched.daemon.elector import Elector
 from zsched.daemon.lost import LostRuns
+from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.native import Native
 from zsched.daemon.replan import Replanner, ReplanningDispatch
+from zsched.daemon.supervisor import Supervisor
 from zsched.daemon.tick import Tick, Ticker
 from zsched.daemon.tracker import Tracker
 from zsched.daemon.trimmer import Trimmer
@@ -34,7 +36,7 @@ from zsched.daemon.zone_rules import installed
 from zsched.errors import RedisRefused, RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Lease
+from zsched.storage.lease import Lease, Term
 from zsched.storage.log import Log
 from zsched.storage.native import NativeJobs
 from zsched.storage.server import Server
@@ -61,13 +63,24 @@ class Session:
 class Daemon:
     """One daemon of one namespace. ``run`` blocks; ``stop`` may be called from a signal handler or another thread."""
 
-    def __init__(self, settings: Settings, link: Link, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        link: Link,
+        clock: Clock | None = None,
+        supervisor: Supervisor | None = None,
+        meter: Meter | None = None,
+        reload: Callable[[Settings], Settings] | None = None,
+    ) -> None:
+        """*reload*: gives the settings in force after SIGHUP, from those before."""
         self.id = uuid.uuid4().hex
         self._settings, self._link, self._clock = settings, link, clock or SystemClock()
+        self._supervisor, self._meter = supervisor or Supervisor(self._clock), meter or NoMeter()
+        self._reload, self._must_reload = reload, False
         self._keys = Keys(settings.namespace)
         self._zone_rules = installed()  # at the start: what a process has read of a zone it keeps
         self._waker = Waker(link, self._keys, self._clock)
-        self._archiver = Archiver(settings, link, self._clock, self.id)
+        self._archiver = Archiver(settings, link, self._clock, self.id, self._meter)
         self._answerer = Answerer(self._archiver, link, self._keys)
         tracker = Tracker(self._archiver, self._keys)
         lost = LostRuns(self._archiver, self._keys, tracker)
@@ -85,6 +98,11 @@ class Daemon:
     def stop(self) -> None:
         """Finish the script in flight, release the lease, return from ``run``."""
         self._is_stopping = True
+        self._waker.wake()
+
+    def reload(self) -> None:
+        """Read the settings again, at the end of this pass. May be called as ``stop`` is."""
+        self._must_reload = True
         self._waker.wake()
 
     def run(self) -> None:
@@ -108,9 +126,11 @@ class Daemon:
                         self._serve(session)
                 except RedisUnavailable as error:
                     self._say_once("redis_lost", str(error))
-                    self._waker.wait(self._pause_ms)
+                    self._pause(self._pause_ms)
                     self._pause_ms = min(2 * self._pause_ms, self._longest_pause_ms)
+                self._end_pass()
         finally:
+            self._supervisor.stopping()
             self._waker.stop()
             self._warden.stop()
             self._answerer.stop()
@@ -122,12 +142,13 @@ class Daemon:
         settings = self._settings.daemon
         with closing(self._link.open()) as wire:
             server = Server.of(wire)
+            self._supervisor.ready()
             lease = Lease(wire, self._keys, server, self._clock, self.id, settings.lease_ms)
             elector = Elector(lease, self._clock, settings.renew_ms)
             replanner = Replanner(wire, self._keys, self._zone_rules, self._clock)
             dispatch = ReplanningDispatch(wire, self._keys, replanner)
             native = Native(NativeJobs(wire, self._keys), self._settings.rq.native, self._clock)
-            ticker = Ticker(dispatch, native, settings, self._clock, self._settings.runs_per_second)
+            ticker = Ticker(dispatch, native, settings, self._clock, self._settings.runs_per_second, self._meter)
             trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
             yield Session(server, elector, ticker, replanner, trimmer)
 
@@ -138,23 +159,24 @@ class Daemon:
                 objection = session.server.objection(self._settings.daemon.allow_eviction)
                 if objection:
                     self._say_once("leading_refused", objection)
-                    self._waker.wait(self._objection_pause_ms)
+                    self._pause(self._objection_pause_ms)
                     return  # and look again over a new connection
                 try:
                     busy = session.elector.campaign(self._archiver.gen)
                     self._say_well()
                     if busy:  # a jump of TIME may be what ends the other's lease: know it before
                         session.ticker.observe(busy.now_ms, busy.sent_ms)
-                        self._waker.wait(busy.retry_ms)
+                        self._pause(busy.retry_ms)
                     else:
-                        with self._warden.serving(session.elector.term):
+                        with self._serving(session.elector.term):
                             self._lead(session)
                 except (Stale, ServerChanged) as error:
                     session.elector.lose(error)
                 except RedisRefused as error:  # of the campaign: out of memory, no permission
                     self._say_once("redis_refused", str(error))
-                    self._waker.wait(_REFUSED_PAUSE_MS)
+                    self._pause(_REFUSED_PAUSE_MS)
                     return  # the next connection asks what server this is by now
+                self._end_pass(session.ticker)
         finally:
             if self._is_stopping:
                 if session.elector.term is not None:
@@ -169,6 +191,7 @@ class Daemon:
             sent_ms = self._clock.monotonic_ms()
             renewed_at_ms = elector.renew_if_due()
             if renewed_at_ms is not None:
+                self._meter.renewed(self._clock.monotonic_ms() - sent_ms)
                 ticker.observe(renewed_at_ms, sent_ms)
                 session.trimmer.trim_if_due(elector.term, renewed_at_ms)
             try:
@@ -181,14 +204,40 @@ class Daemon:
                 self._say_well()
             if not has_moved:
                 self._sleep(tick, elector.ms_until_renewal())
+            self._end_pass(ticker)
+
+    @contextmanager
+    def _serving(self, term: Term | None) -> Iterator[None]:
+        """Inside the block warden and meter know of the term."""
+        assert term is not None  # the campaign was won
+        self._meter.began(term.epoch)
+        try:
+            with self._warden.serving(term):
+                yield
+        finally:
+            self._meter.ended()
 
     def _sleep(self, tick: Tick, renewal_ms: float) -> None:
-        most_ms = min(renewal_ms, self._settings.daemon.idle_ms)
         if tick.wait_ms is not None:
-            self._waker.wait(min(tick.wait_ms, renewal_ms))
+            self._pause(min(tick.wait_ms, renewal_ms))
         elif not tick.has_more:
             due_ms = float("inf") if tick.next_ms is None else float(tick.next_ms)
+            most_ms = min(renewal_ms, self._settings.daemon.idle_ms, self._supervisor.longest_sleep_ms)
             self._waker.wait_until_due(due_ms, tick.server_offset_ms, most_ms)
+
+    def _pause(self, for_ms: float) -> None:
+        """Sleep until woken, *for_ms* at most."""
+        self._waker.wait(min(for_ms, self._supervisor.longest_sleep_ms))
+
+    def _end_pass(self, ticker: Ticker | None = None) -> None:
+        """Tell that the loop goes round. If settings are to be read again, *ticker* works by the new ones."""
+        self._supervisor.beat()
+        if self._must_reload and self._reload is not None:
+            self._must_reload = False
+            with self._supervisor.reloading():
+                self._settings = self._reload(self._settings)
+                if ticker is not None:
+                    ticker.limit(self._settings.runs_per_second)
 
     def _say_once(self, event: str, reason: str) -> None:
         if self._trouble != event:

@@ -38,6 +38,7 @@ from zsched.core.recovery import Verdict
 from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
 from zsched.daemon.merge import HistoryChanged
+from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.recovery import Recovery
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.census import Census
@@ -63,8 +64,17 @@ class Follower:
     """Follows one log over one wire into *archive*. ``state`` is what it is doing."""
 
     def __init__(
-        self, archive: Archive, wire: Wire, keys: Keys, clock: Clock, *, lease_ms: int = 2000, is_manual: bool = False
+        self,
+        archive: Archive,
+        wire: Wire,
+        keys: Keys,
+        clock: Clock,
+        *,
+        lease_ms: int = 2000,
+        is_manual: bool = False,
+        meter: Meter | None = None,
     ) -> None:
+        self._meter = meter or NoMeter()
         self._archive, self._log, self._census, self._clock = archive, Log(wire, keys), Census(wire, keys), clock
         self._wire, self._keys, self._lease_ms = wire, keys, lease_ms
         self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
@@ -172,6 +182,7 @@ class Follower:
         self._check_dense(entries, tail)
         for problem in self._archive.append(entries) if entries else ():
             log.error("log_entry_unknown", reason=str(problem), archive=str(self._archive.path))
+        self._meter.archived(entries)
 
     @staticmethod
     def _check_dense(entries: Iterable[Entry], tail: Position) -> None:
@@ -275,6 +286,7 @@ class Follower:
     def _copy(self, first: Entry, base: Position) -> None:
         """The retained log from *first* to *base* into the history."""
         self._archive.copy([first])
+        self._meter.archived([first])
         last = first.position
         while last != base:
             entries, _ = self._read(last.id)
@@ -283,6 +295,7 @@ class Follower:
             new = [entry for entry in entries[1:] if entry.position.order <= base.order]
             self._check_dense(new, last)
             self._archive.copy(new)
+            self._meter.archived(new)
             last = new[-1].position
         self._archive.commit()
 

@@ -1,18 +1,31 @@
-"""The daemon as a process: signals, settings of logging, exit code."""
+"""The daemon as a process: signals, the service manager, settings of logging, exit code."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import FrameType
 
 import structlog
 
 from zsched.config import Settings
+from zsched.core.clock import Clock, SystemClock
+from zsched.daemon.about import versions
 from zsched.daemon.daemon import Daemon
-from zsched.errors import ZschedError
+from zsched.daemon.meter import Meter, NoMeter
+from zsched.daemon.reload import reload
+from zsched.daemon.status_line import StatusLine
+from zsched.daemon.supervisor import Supervisor
+from zsched.errors import ConfigError, ZschedError
 from zsched.events import configure
 from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.reader import Reader
+from zsched.storage.rqjob import Encoder
 
 log = structlog.get_logger(__name__)
 
@@ -22,28 +35,54 @@ DONE, FAILED = 0, 1
 _SWITCH_S = 0.0001
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, read: Callable[[], Settings] | None = None) -> int:
     """
-    Run a daemon until SIGTERM or SIGINT; a second one ends it at once. Returns the exit code.
+    Run a daemon until SIGTERM or SIGINT; a second one ends it at once. SIGHUP: what *read* gives is in force, as far as
+    it can be; without it SIGHUP is ignored. Returns the exit code.
 
     Raises:
-        ConfigError: the settings name no Redis.
+        ConfigError: the settings name no Redis, or nothing can listen where they want metrics to be.
     """
     sys.setswitchinterval(_SWITCH_S)
     configure(settings.log.level, settings.log.format)
     redis = settings.redis
-    daemon = Daemon(settings, Link.from_url(redis.url, redis.timeout_s, redis.read_password()))
+    clock, link = SystemClock(), Link.from_url(redis.url, redis.timeout_s, redis.read_password())
+    supervisor = Supervisor.of(os.environ, clock)
+    with _metered(settings, clock, supervisor) as meter:
+        daemon = Daemon(settings, link, clock, supervisor, meter, partial(reload, read=read) if read else None)
+        reader = Reader(link, Keys(settings.namespace), Encoder(settings.rq.serializer))
+        line = StatusLine(supervisor, reader, daemon.id)
 
-    def stop(number: int, frame: FrameType | None) -> None:
+        def stop(number: int, frame: FrameType | None) -> None:
+            for each in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(each, signal.SIG_DFL)
+            daemon.stop()
+
         for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, signal.SIG_DFL)
-        daemon.stop()
-
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, stop)
-    try:
-        daemon.run()
-    except ZschedError as error:
-        log.error("daemon_failed", reason=str(error))
-        return FAILED
+            signal.signal(each, stop)
+        signal.signal(signal.SIGHUP, lambda number, frame: daemon.reload())
+        if (impatience := supervisor.impatience(redis.timeout_s)) is not None:
+            log.warning("watchdog_too_short", reason=impatience)
+        line.start()
+        try:
+            daemon.run()
+        except ZschedError as error:
+            log.error("daemon_failed", reason=str(error))
+            return FAILED
+        finally:
+            line.stop()
     return DONE
+
+
+def _metered(settings: Settings, clock: Clock, supervisor: Supervisor) -> AbstractContextManager[Meter]:
+    """Who measures the daemon; nobody, unless ``[metrics] listen`` says where to ask for it."""
+    if settings.metrics.listen is None:
+        return nullcontext(NoMeter())
+    try:
+        from zsched.metrics.serving import serving  # its library comes with an extra
+    except ModuleNotFoundError as error:
+        if error.name != "prometheus_client":
+            raise
+        place, remedy = f"[metrics] listen={settings.metrics.listen!r}", "install it: pip install 'zsched[ops]'"
+        raise ConfigError(f"{place}: prometheus_client is not installed; {remedy}") from error
+    return serving(settings, clock, lambda: supervisor.last_pass_ms, versions())

@@ -19,6 +19,7 @@ from zsched.config import DaemonSettings
 from zsched.core.clock import Clock
 from zsched.core.policy import Why
 from zsched.daemon.batch import Batch
+from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.native import Native
 from zsched.daemon.planner import Planner
 from zsched.daemon.server_clock import ServerClock
@@ -38,6 +39,7 @@ _TOLD = {  # what advance.lua answers, but for the usual "fired": level and even
     "duplicate": (logging.WARNING, "duplicate_suppressed"),
     "quarantined": (logging.ERROR, "schedule_quarantined"),
 }
+_PUSHED = ("fired", "uncertain", "deferred")
 _REASONS = {"skipped": "uncertain", "quarantined": "its template or its queue is broken"}
 _PASSED = {Why.COALESCED: "runs_coalesced", Why.MISSED: "runs_missed", Why.LIMIT: "runs_over_limit"}
 _RETRY_JUMPED_MS = 1.0  # TIME was only late in coming: look again at once
@@ -67,9 +69,11 @@ class Ticker:
         settings: DaemonSettings,
         clock: Clock,
         limits: Mapping[str, float] | None = None,
+        meter: Meter | None = None,
     ) -> None:
         """*limits*: by queue, the most runs per second that fire."""
         self._dispatch, self._native, self._clock = dispatch, native, clock
+        self._meter = meter or NoMeter()
         self._limits, self._is_limited = limits or {}, False  # whether Redis has them, in this term
         self._patience_ms = settings.overlap_patience_s * 1000
         self._fire_batch = Batch(settings.batch_max, settings.script_target_ms)
@@ -83,6 +87,10 @@ class Ticker:
         self._native.begin()
         self._is_limited = False
 
+    def limit(self, runs_per_second: Mapping[str, float]) -> None:
+        """From the next pass on these are the limits, by queue."""
+        self._limits, self._is_limited = runs_per_second, False
+
     def end(self, term: Term) -> None:
         """The daemon stops while its term is on. Raises RedisUnavailable."""
         self._native.end(term)
@@ -91,6 +99,7 @@ class Ticker:
         """A reply told TIME."""
         jumped_ms = self._server_clock.observe(now_ms, sent_ms)
         if jumped_ms:
+            self._meter.jumped(jumped_ms)
             log.error("clock_jumped", by_ms=jumped_ms, remedy="fire is held until the Redis server's clock is steady")
 
     def tick(self, term: Term) -> Tick:
@@ -106,7 +115,9 @@ class Ticker:
         self.observe(fired.now_ms, sent_ms)
         if isinstance(fired, Stopped):
             return self._stopped(term, fired)
-        self._fire_batch.learn(self._clock.monotonic_ms() - sent_ms, fired.looked)
+        took_ms = self._clock.monotonic_ms() - sent_ms
+        self._fire_batch.learn(took_ms, fired.looked)
+        self._meter.ran("fire", took_ms, fired.runs)
         self._tell(fired)
         if fired.recurring:
             stopped = self._advance(term, fired.recurring, fired.now_ms)
@@ -133,7 +144,9 @@ class Ticker:
             words = self._dispatch.advance(term, self._server_clock.window(), self._patience_ms, part)
             if isinstance(words, Stopped):
                 return words
-            self._advance_batch.learn(self._clock.monotonic_ms() - sent_ms, len(part))
+            took_ms = self._clock.monotonic_ms() - sent_ms
+            self._advance_batch.learn(took_ms, len(part))
+            self._meter.ran("advance", took_ms, sum(word in _PUSHED for word in words))
             self._tell_advanced(part, words)
         return None
 

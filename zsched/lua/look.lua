@@ -4,7 +4,7 @@
 -- ARGV   ...   run ids
 -- RETURNS  OK, then per run: - when RQ holds nothing of it (or its key is of another type), else joined by \0:
 --          status, enqueued_at, started_at, ended_at, last_heartbeat, worker_name, origin, retries_left, zs_retries,
---          number_of_retries, zs_on_lost, of one that failed its newest result's exc_string, and zs_note
+--          number_of_retries, zs_on_lost, timeout, of one that failed its newest result's exc_string, and zs_note
 -- LOGS   nothing
 --
 -- Of a job that is gone since it had not begun by its deadline the status is `expired`, ended_at that deadline and
@@ -40,7 +40,7 @@ for i = 1, #ARGV do
   local run = ARGV[i]
   local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'enqueued_at', 'started_at', 'ended_at',
     'last_heartbeat', 'worker_name', 'origin', 'retries_left', 'zs_retries', 'number_of_retries', 'zs_on_lost',
-    'zs_note')
+    'timeout', 'zs_note')
   if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
     return job  -- not allowed to look, say: that tells nothing of the job
   end
@@ -50,11 +50,11 @@ for i = 1, #ARGV do
   if not job[1] then
     reply[i + 1] = '-'
   else
-    for n = 1, 12 do
+    for n = 1, 13 do
       job[n] = job[n] or ''
     end
-    job[13] = job[12]
-    job[12] = job[1] == 'failed' and newest_error(run) or ''
+    job[14] = job[13]
+    job[13] = job[1] == 'failed' and newest_error(run) or ''
     reply[i + 1] = table.concat(job, '\0')
   end
 end

@@ -97,6 +97,12 @@ class Registries:
         taken = next(self._all([("LRANGE", f"rq:queue:{queue}:intermediate", 0, -1)]))
         return found | (set(map(text, taken)) & set(run_ids))
 
+    def depths(self) -> dict[str, int]:
+        """How many jobs wait in each queue that RQ knows; what is of a wrong type is none."""
+        queues = self.queues()
+        replies = self._all(("LLEN", f"rq:queue:{queue}") for queue in queues)
+        return {queue: depth for queue, depth in zip(queues, replies, strict=True) if isinstance(depth, int)}
+
     def now_s(self) -> int:
         """The server's time."""
         return int(self._wire.execute("TIME")[0])

@@ -1,0 +1,35 @@
+"""Entries of the log for tests of what counts them, and a second way to count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from zsched.core.changes import Change, What, outcomes
+from zsched.core.log import Entry
+from zsched.metrics.tally import OUTCOMES
+
+T_MS = 1_800_000_000_000
+
+
+def entry(kind: str, *, id: str = "3-1", t_us: int = T_MS * 1000, **fields: str) -> Entry:
+    """An entry as XRANGE gives it."""
+    pairs = [text.encode() for pair in fields.items() for text in pair]
+    return Entry.of(id.encode(), [b"kind", kind.encode(), b"t", b"%d" % t_us, *pairs])
+
+
+def outcomes_of(entries: Iterable[Entry], run_suffix: str = "") -> dict[str, int]:
+    """The outcomes in *entries*, told from what `zsched why` would say of each."""
+    found = Counter[str]()
+    for each in entries:
+        for change in outcomes(each, run_suffix):
+            found[_outcome(change)] += change.count
+    return {outcome: found[outcome] for outcome in OUTCOMES}
+
+
+def _outcome(change: Change) -> str:
+    if change.what is What.FIRED:
+        return "uncertain" if change.why == "uncertain" else "fired"
+    if change.what is What.SKIPPED:
+        return "skipped_overlap" if change.why.startswith("overlap") else f"skipped_{change.why}"
+    return change.what.value

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from zsched.metrics.labels import OTHER, Names
+
+
+def test_the_first_names_stand_for_themselves_and_the_others_are_other() -> None:
+    names = Names(2)
+
+    assert ["a", "b", OTHER, "a"] == [names.of(name) for name in ("a", "b", "c", "a")]
+
+
+def test_a_queue_that_is_called_other_or_unknown_takes_no_room() -> None:
+    names = Names(1)
+
+    assert ["other", "unknown", "a"] == [names.of(name) for name in ("other", "unknown", "a")]
+
+
+def test_what_no_page_can_show_is_escaped_and_what_is_too_long_is_cut() -> None:
+    names = Names()
+
+    assert ["\\ud800", "x" * 200] == [names.of("\ud800"), names.of("x" * 1000)]

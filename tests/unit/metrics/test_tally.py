@@ -1,0 +1,235 @@
+"""What is counted of the log: of the terms that were led, each entry once, and the same that the log says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.metrics.ground import T_MS, entry, outcomes_of
+from zsched.core.log import Entry, Position
+from zsched.core.runs import Run, RunStatus, row_of
+from zsched.metrics.distribution import Distribution
+from zsched.metrics.labels import Names
+from zsched.metrics.tally import OUTCOMES, LogTally
+
+FIRE = entry(
+    "fire",
+    runs=f"a-{T_MS} b-2-{T_MS - 40} c-{T_MS - 7000}",
+    uncertain=f"c-{T_MS - 7000}",
+    skipped=f"d-{T_MS} e-{T_MS}",
+    expired=f"f-{T_MS}",
+    cancelled=f"g-{T_MS}=canceled",
+    quarantined=f"h normal {T_MS} its job is gone\ni low {T_MS} its job is gone",
+)
+ADVANCE = entry(
+    "advance",
+    moves="\n".join(
+        [
+            f"a fired {T_MS - 3} {T_MS + 9} {T_MS + 9} - -",
+            f"b fired {T_MS - 5000}+4000 {T_MS + 9} {T_MS + 9} coalesced:{T_MS - 9}:{T_MS - 6}:4 -",
+            f"c deferred {T_MS} - - - c-{T_MS - 9}",
+            f"d uncertain {T_MS} - - - -",
+            f"e skipped {T_MS} - - - -",
+            f"f overlap {T_MS} - - - f-{T_MS - 9}",
+            f"g expired {T_MS} - - - -",
+            f"h duplicate {T_MS} - - - -",
+            f"i quarantined {T_MS} - - - its template is gone",
+            f"j passed - {T_MS + 9} {T_MS + 9} missed:{T_MS - 9}:{T_MS - 3}:3,limit:{T_MS - 2}:{T_MS - 1}:2 -",
+        ]
+    ),
+)
+OTHERS = [
+    entry("enqueue", run=f"a-{T_MS}", front="0", fields="0"),
+    entry("quarantine", rows=f"a normal {T_MS} no rule"),
+]
+
+
+def of_schedule(kind: str, **fields: str) -> Entry:
+    """An entry of a schedule; ``schedule`` is its field ``id``."""
+    pairs = [(name.replace("schedule", "id"), value) for name, value in fields.items()]
+    texts = [text.encode() for pair in pairs for text in pair]
+    return Entry.of(b"3-1", [b"kind", kind.encode(), b"t", b"%d" % (T_MS * 1000), *texts])
+
+
+OF_A_SCHEDULE = [
+    of_schedule("run_now", schedule="a", run=f"a-{T_MS}"),
+    of_schedule("backfill", schedule="a", runs=f"a-{T_MS} a-{T_MS + 1}"),
+    of_schedule("cancel", schedule="a", due=str(T_MS)),
+    of_schedule("pause", schedule="a", due=str(T_MS), note=""),
+    of_schedule("resume", schedule="a", due=str(T_MS + 9), first=str(T_MS - 9), last=str(T_MS), count="5"),
+]
+
+
+@pytest.fixture
+def tally() -> LogTally:
+    tally = LogTally("", Names(2))
+    tally.led(3)
+    return tally
+
+
+def moved(one: Entry, id: str, t_us: int = T_MS * 1000) -> Entry:
+    """The same entry at another place."""
+    epoch, _, seq = id.partition("-")
+    return one._replace(position=Position(int(epoch), int(seq), t_us))
+
+
+def counted(tally: LogTally) -> dict[str, int]:
+    return {outcome: number for outcome, number in tally.outcomes.items() if number}
+
+
+def number(distribution: Distribution) -> float:
+    return distribution.buckets()[-1][1]
+
+
+# -- what is said -------------------------------------------------------------------------------------
+
+
+def test_every_word_of_a_fire_is_counted(tally: LogTally) -> None:
+    tally.see([FIRE])
+
+    words = {"fired": 2, "uncertain": 1, "skipped_uncertain": 2, "expired": 1, "cancelled": 1, "quarantined": 2}
+    assert words == counted(tally)
+    assert outcomes_of([FIRE]) == tally.outcomes
+
+
+def test_every_word_of_an_advance_is_counted(tally: LogTally) -> None:
+    tally.see([ADVANCE])
+
+    once = "uncertain skipped_uncertain skipped_overlap expired duplicate quarantined".split()
+    ranges = {"coalesced": 4, "skipped_missed": 3, "skipped_limit": 2}
+    assert {"fired": 3} | ranges | dict.fromkeys(once, 1) == counted(tally)
+    assert outcomes_of([ADVANCE]) == tally.outcomes
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (OTHERS[0], {"enqueued": 1}),
+        (OTHERS[1], {"quarantined": 1}),
+        (OF_A_SCHEDULE[0], {"enqueued": 1}),
+        (OF_A_SCHEDULE[1], {"enqueued": 2}),
+        (OF_A_SCHEDULE[2], {"cancelled": 1}),
+        (OF_A_SCHEDULE[3], {}),
+        (OF_A_SCHEDULE[4], {"skipped_paused": 5}),
+    ],
+)
+def test_what_clients_ask_for_is_counted(tally: LogTally, given: Entry, expected: dict[str, int]) -> None:
+    tally.see([given])
+
+    assert expected == counted(tally)
+
+
+def test_lateness_counts_from_when_a_run_was_due_jitter_included(tally: LogTally) -> None:
+    tally.see([moved(FIRE, "3-1"), moved(ADVANCE, "3-2")])
+
+    # 0, 0.04 and 7 s; 0.003 s, 5 s less 4 s of jitter, and twice 0
+    expected = {"0.001": 3, "0.005": 4, "0.05": 5, "1.0": 6, "10.0": 7}
+    assert expected.items() <= dict(tally.lateness_s.buckets()).items()
+    assert 8.043 == pytest.approx(tally.lateness_s.total)
+
+
+def test_the_run_ids_of_another_namespace_are_read_as_its_own() -> None:
+    tally = LogTally("-nother", Names())
+    tally.led(3)
+
+    tally.see([entry("fire", runs=f"a-{T_MS - 1000}-nother b-7-{T_MS - 1000}-nother")])
+
+    assert (2, 2.0) == (number(tally.lateness_s), pytest.approx(tally.lateness_s.total))
+
+
+# -- runs that ended ----------------------------------------------------------------------------------
+
+
+def ended(*runs: Run) -> Entry:
+    return entry("end", rows="\n".join(map(row_of, runs)))
+
+
+def run(queue: str, status: RunStatus = RunStatus.SUCCEEDED, timeout_s: int | None = 100) -> Run:
+    """A run that waited 2 s and took 80."""
+    times = {"queued_ms": T_MS, "started_ms": T_MS + 2000, "ended_ms": T_MS + 82_000}
+    return Run(f"a-{T_MS}", status, T_MS * 1000, queue=queue, timeout_s=timeout_s, **times)
+
+
+def test_what_ended_is_counted_by_queue_and_status_with_its_times(tally: LogTally) -> None:
+    tally.see([ended(run("mail"), run("mail", RunStatus.FAILED), run("bulk", timeout_s=None))])
+
+    expected = {("mail", "succeeded"): 1, ("mail", "failed"): 1, ("bulk", "succeeded"): 1}
+    assert expected == dict(tally.ended)
+    assert {"mail": 4.0, "bulk": 2.0} == {queue: one.total for queue, one in tally.wait_s.items()}
+    assert {"mail": 160.0, "bulk": 80.0} == {queue: one.total for queue, one in tally.duration_s.items()}
+    assert (2, 1.6) == (number(tally.timeout_ratio), pytest.approx(tally.timeout_ratio.total))
+
+
+def test_a_run_that_an_older_zsched_wrote_down_is_counted_without_its_queue(tally: LogTally) -> None:
+    facts = f'{{"fired":{T_MS}000,"queued":{T_MS},"started":{T_MS + 50},"ended":{T_MS + 90},"worker":"w"}}'
+
+    tally.see([entry("end", rows=f"a-{T_MS} failed {facts}")])
+
+    assert {("unknown", "failed"): 1} == dict(tally.ended)
+    assert 0.04 == pytest.approx(tally.duration_s["unknown"].total)
+    assert 0 == number(tally.timeout_ratio)
+
+
+def test_a_run_that_never_began_has_no_times(tally: LogTally) -> None:
+    tally.see([ended(Run(f"a-{T_MS}", RunStatus.CANCELLED, queue="mail", ended_ms=T_MS))])
+
+    assert {("mail", "cancelled"): 1} == dict(tally.ended)
+    assert {} == tally.wait_s == tally.duration_s
+
+
+def test_a_thousand_queues_take_two_labels_and_other(tally: LogTally) -> None:
+    tally.see([ended(*(run(f"q{n}") for n in range(1000)))])
+
+    assert {"q0": 1, "q1": 1, "other": 998} == {queue: count for (queue, _), count in tally.ended.items()}
+    assert {"q0", "q1", "other"} == tally.wait_s.keys() == tally.duration_s.keys()
+
+
+# -- whose, and how often -----------------------------------------------------------------------------
+
+
+def test_only_terms_that_were_led_are_counted(tally: LogTally) -> None:
+    tally.see([moved(OTHERS[0], "2-9"), moved(OTHERS[0], "3-10"), moved(OTHERS[0], "4-11")])
+
+    assert {"enqueued": 1} == counted(tally)
+
+
+def test_what_is_seen_a_second_time_counts_once(tally: LogTally) -> None:
+    entries = [moved(OTHERS[0], f"3-{seq}", T_MS * 1000 + seq) for seq in (1, 2, 3)]
+
+    tally.see(entries[:2])
+    tally.see(entries)
+    tally.see(entries[:1])
+
+    assert {"enqueued": 3} == counted(tally)
+
+
+def test_two_entries_of_one_moment_count_both(tally: LogTally) -> None:
+    tally.see([moved(OTHERS[0], "3-1"), moved(OTHERS[0], "3-2")])
+
+    assert {"enqueued": 2} == counted(tally)
+
+
+def test_another_history_at_the_same_ids_counts_too(tally: LogTally) -> None:
+    """A Redis that went back counts on from where it was."""
+    tally.see([moved(OTHERS[0], "3-7")])
+    tally.see([moved(OTHERS[0], "3-6", T_MS * 1000 + 5)])
+
+    assert {"enqueued": 2} == counted(tally)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        entry("fire", quarantined="nonsense"),
+        entry("advance", moves="a fired"),
+        entry("advance", moves=f"a teleported {T_MS} - - - -"),
+        entry("end", rows="a"),
+        entry("end", rows=f"a-{T_MS} vanished {{nonsense"),
+        entry("from_the_future", rows="a"),
+        Entry.of(b"3-1", [b"odd"]),
+    ],
+)
+def test_what_a_foreign_hand_wrote_stops_nobody(tally: LogTally, broken: Entry) -> None:
+    tally.see([broken, moved(OTHERS[0], "3-2")])
+
+    assert 1 == tally.outcomes["enqueued"]
+    assert tuple(tally.outcomes) == OUTCOMES

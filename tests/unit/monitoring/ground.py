@@ -1,0 +1,96 @@
+"""What Prometheus and Grafana are given, read for tests: rules, the stories that prove them, panels, their queries."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+CHECKOUT = Path(__file__).parents[3]
+PROMETHEUS = CHECKOUT / "deploy" / "prometheus"
+DASHBOARD = CHECKOUT / "deploy" / "grafana" / "zsched.json"
+RUNBOOK = CHECKOUT / "docs" / "runbook.md"
+
+_NAMED = re.compile(r"([a-z_:]*zsched_[a-z0-9_:]+)(?:\{([^}]*)\})?")
+_MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"([^"]*)"')
+_RECORDED = re.compile(r"^[a-z_]+:(zsched_[a-z_]+):\w+$")  # labels:counter:what was computed
+
+
+class Asked(NamedTuple):
+    """A metric that a query asks for, and by which values of which labels."""
+
+    metric: str
+    matchers: dict[str, list[str]]
+
+
+@cache
+def rules() -> list[dict[str, Any]]:
+    """All rules of alerts.yml, in order."""
+    groups = _yaml("alerts.yml")["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    """The alerts, by name."""
+    return {rule["alert"]: rule for rule in rules() if "alert" in rule}
+
+
+@cache
+def stories() -> list[dict[str, Any]]:
+    """The unit tests of alerts.yml."""
+    tests: list[dict[str, Any]] = _yaml("alerts_test.yml")["tests"]
+    return tests
+
+
+def scrape() -> dict[str, Any]:
+    """The example of a configuration of Prometheus."""
+    return _yaml("prometheus.yml")
+
+
+@cache
+def dashboard() -> dict[str, Any]:
+    """Grafana's dashboard."""
+    read: dict[str, Any] = json.loads(DASHBOARD.read_text())
+    return read
+
+
+def panels() -> list[dict[str, Any]]:
+    """Its panels, without the rows' headings."""
+    return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
+
+
+def queries() -> dict[str, str]:
+    """All PromQL that is shipped, by where it stands."""
+    found = {rule.get("alert") or rule["record"]: rule["expr"] for rule in rules()}
+    for panel in panels():
+        found |= {f"{panel['title']} {target['refId']}": target["expr"] for target in panel["targets"]}
+    return found | {note["name"] + " (annotation)": note["expr"] for note in dashboard()["annotations"]["list"]}
+
+
+def asked(expr: str) -> Iterator[Asked]:
+    """The metrics of zsched in *expr*; of what a rule records, the counter that it is made of."""
+    for name, braces in _NAMED.findall(expr):
+        recorded = _RECORDED.match(name)
+        yield Asked(f"{recorded[1]}_total" if recorded else name, _matchers(braces))
+
+
+def fired(story: dict[str, Any]) -> Iterator[dict[str, dict[str, str]]]:
+    """Of each moment at which *story* looks at all alerts: those that it says fire, by name, with their labels."""
+    for case in story["promql_expr_test"]:
+        samples = [_matchers(sample["labels"]) for sample in case.get("exp_samples", [])]
+        labels = [{name: values[0] for name, values in sample.items()} for sample in samples]
+        yield {each["alertname"]: each for each in labels}
+
+
+def _matchers(braces: str) -> dict[str, list[str]]:
+    return {label: value.split("|") for label, value in _MATCHER.findall(braces)}
+
+
+def _yaml(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load((PROMETHEUS / name).read_text())
+    return read

@@ -1,0 +1,105 @@
+"""The alerts: what each must say, that each is proven, and what promtool thinks of them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.monitoring.ground import PROMETHEUS, alerts, fired, queries, rules, scrape, stories
+
+EVERY = sorted(alerts())
+NOT_OF_ZSCHED = {"up"}
+
+
+def promtool(*arguments: str | Path) -> str:
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.skip("promtool is not on PATH: it is in Debian's package prometheus")
+    done = subprocess.run([tool, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+# -- by Prometheus' own tool --------------------------------------------------------------------------
+
+
+def test_prometheus_takes_the_rules_and_the_example() -> None:
+    assert f"{len(rules())} rules found" in promtool("check", "rules", "alerts.yml")
+    assert "1 rule files found" in promtool("check", "config", "prometheus.yml")
+
+
+def test_each_story_ends_with_the_alerts_that_it_tells() -> None:
+    assert "SUCCESS" in promtool("test", "rules", "alerts_test.yml")
+
+
+def test_the_queries_of_the_dashboard_are_promql(tmp_path: Path) -> None:
+    variables = {"$__rate_interval": "1m", "$namespace": "default", "$instance": ".*"}
+    file, recorded = tmp_path / "panels.yml", []
+    for number, expr in enumerate(queries().values()):
+        for variable, value in variables.items():
+            expr = expr.replace(variable, value)
+        recorded.append({"record": f"panel:{number}", "expr": expr})
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": recorded}]}))
+
+    said = promtool("check", "rules", file)
+
+    assert f"{len(recorded)} rules found" in said
+
+
+# -- what each must say -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_an_alert_says_how_bad_it_is_what_it_is_and_where_to_read_on(name: str) -> None:
+    rule = alerts()[name]
+
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    assert {"summary", "description", "runbook"} == rule["annotations"].keys()
+    assert rule["annotations"]["summary"].startswith("{{ $labels.namespace }}: ")
+    assert f"docs/runbook.md#{name.lower()}" == rule["annotations"]["runbook"]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_an_alert_names_only_labels_that_it_has(name: str) -> None:
+    texts = " ".join(alerts()[name]["annotations"].values())
+    has = {label for story in stories() for now in fired(story) if name in now for label in now[name]}
+
+    assert set(re.findall(r"\$labels\.(\w+)", texts)) <= has
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_an_alert_is_proven_to_fire_and_not_to_fire(name: str) -> None:
+    told = [[name in now for now in fired(story)] for story in stories()]
+
+    assert any(True in moments and False in moments for moments in told), f"no story of {name} has both"
+
+
+def test_nothing_is_told_of_alerts_that_are_not_there() -> None:
+    told = {name for story in stories() for now in fired(story) for name in now}
+    told |= {case["alertname"] for story in stories() for case in story.get("alert_rule_test", [])}
+
+    assert told == set(EVERY)
+
+
+def test_every_threshold_has_its_reason() -> None:
+    text = (PROMETHEUS / "alerts.yml").read_text()
+    waits = [name for name, rule in alerts().items() if re.search(r"[<>]=? *[\d.]*[1-9]", rule["expr"])]
+
+    assert waits
+    for name in waits:
+        before = text.split(f"      - alert: {name}\n")[0].rstrip("\n").rsplit("\n", 1)[1]
+        assert before.startswith("      # "), f"{name}: why this number?"
+
+
+def test_the_example_scrapes_what_the_alerts_look_for() -> None:
+    [job] = scrape()["scrape_configs"]
+    jobs = {job for rule in rules() for job in re.findall(r'up\{job="(\w+)"\}', rule["expr"])}
+
+    assert jobs == {job["job_name"]}
+    assert "namespace" in job["static_configs"][0]["labels"]
+    assert scrape()["rule_files"] == ["alerts.yml"]

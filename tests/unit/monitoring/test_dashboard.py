@@ -1,0 +1,78 @@
+"""Grafana's dashboard: that it can be imported anywhere, and that each panel says what it shows."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from tests.unit.monitoring.ground import dashboard, panels
+
+COLUMNS = 24
+FROM_VARIABLE = {"type": "prometheus", "uid": "${datasource}"}
+
+
+def spot(panel: dict[str, Any]) -> tuple[int, int, int, int]:
+    """Left, top, right, bottom."""
+    at = panel["gridPos"]
+    return at["x"], at["y"], at["x"] + at["w"], at["y"] + at["h"]
+
+
+def overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    left, top, right, bottom = spot(one)
+    other_left, other_top, other_right, other_bottom = spot(other)
+    return left < other_right and other_left < right and top < other_bottom and other_top < bottom
+
+
+def test_it_can_be_imported_into_any_grafana() -> None:
+    read = dashboard()
+
+    assert "id" not in read  # a number of somebody's database
+    assert read["schemaVersion"] >= 36  # Grafana 9: data sources by uid
+    sources = [panel["datasource"] for panel in panels()]
+    sources += [target["datasource"] for panel in panels() for target in panel["targets"]]
+    sources += [each["datasource"] for each in read["templating"]["list"] if each["type"] == "query"]
+    sources += [note["datasource"] for note in read["annotations"]["list"]]
+    assert all(source == FROM_VARIABLE for source in sources)
+
+
+def test_it_asks_for_source_namespace_and_daemon() -> None:
+    variables = {each["name"]: each for each in dashboard()["templating"]["list"]}
+
+    assert ["datasource", "namespace", "instance"] == list(variables)
+    assert ("datasource", "prometheus") == (variables["datasource"]["type"], variables["datasource"]["query"])
+    assert '{namespace=~"$namespace"}' in variables["instance"]["definition"]
+
+
+def test_its_rows_are_the_questions_of_on_call() -> None:
+    rows = [panel["title"] for panel in dashboard()["panels"] if panel["type"] == "row"]
+
+    assert ["Is it well?", "What fires?", "What runs?", "Redis and archives"] == rows
+
+
+@pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
+def test_a_panel_says_what_it_shows_and_in_which_unit(panel: dict[str, Any]) -> None:
+    assert panel["title"]
+    assert panel["description"].endswith(".")
+    assert panel["fieldConfig"]["defaults"]["unit"]
+    assert panel["targets"]
+    assert all("$namespace" in target["expr"] for target in panel["targets"])
+    assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+
+
+def test_no_two_panels_share_an_id_a_title_or_a_spot() -> None:
+    every = dashboard()["panels"]
+
+    assert len({panel["id"] for panel in every}) == len(every)
+    assert len({panel["title"] for panel in every}) == len(every)
+    assert [] == [(one["title"], other["title"]) for one, other in combinations(every, 2) if overlap(one, other)]
+    assert all(spot(panel)[2] <= COLUMNS for panel in every)
+
+
+def test_it_names_no_machine() -> None:
+    text = json.dumps(dashboard())
+
+    assert "http://" not in text
+    assert "localhost" not in text

@@ -1,0 +1,140 @@
+"""What alerts and panels ask for is what a daemon exposes: names, labels, values, bounds of histograms."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+import pytest
+import redis
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.unit.monitoring.ground import asked, dashboard, panels, queries
+from zsched import Client
+from zsched.core.clock import SystemClock
+from zsched.core.runs import RunStatus
+from zsched.metrics.collector import DaemonCollector
+from zsched.metrics.distribution import Distribution
+from zsched.metrics.labels import Names
+from zsched.metrics.lookout import Lookout
+from zsched.metrics.meter import DaemonMeter
+from zsched.metrics.tally import DURATION_S, WAIT_S, LogTally
+from zsched.storage.archivers import Archivers, ArchiveState
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log
+from zsched.storage.reader import Reader
+from zsched.storage.rqjob import Encoder
+
+Labels = dict[str, set[str]]  # the values of each label
+
+OF_TARGETS = {"namespace", "instance", "job"}  # labels that Prometheus adds
+FREE = {"queue", "archive", "version"}  # labels with any values
+
+
+@pytest.fixture
+def exposed(redis_url: str, redis_client: redis.Redis) -> dict[str, Labels]:
+    """Each sample that a daemon exposes, of a namespace that has some of everything."""
+    keys, link = Keys("default"), Link.from_url(redis_url, 5.0)
+    Client.from_url(redis_url).schedule("builtins.len", args=("a",), id="a", after=60)
+    redis_client.sadd("rq:queues", "rq:queue:email")
+    redis_client.rpush("rq:queue:email", "a job")
+    last = Log(link, keys).last()
+    audit = {"at": last.position.t_us // 1000, "checked": 1, "alarms": 0, "repaired": 0}
+    about = {"host": "a", "path": "1.db", "audit": audit}
+    Archivers(link, keys).report("some", last.position, ArchiveState.FOLLOWING, about)
+
+    meter = DaemonMeter(LogTally(keys.run_suffix, Names()))
+    for script in ("fire", "advance"):
+        meter.ran(script, 1.0, 1)
+    meter.tally.wait_s["email"], meter.tally.duration_s["email"] = Distribution(WAIT_S), Distribution(DURATION_S)
+    meter.tally.ended.update(("email", status.value) for status in RunStatus)
+    registry = CollectorRegistry()
+    lookout = Lookout(link, Reader(link, keys, Encoder("pickle")), SystemClock())
+    registry.register(DaemonCollector(meter, lookout, Names(), {"version": "1.0", "rq": "2.12"}))
+
+    found = defaultdict[str, Labels](lambda: defaultdict(set))
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        for sample in family.samples:
+            labels = found[sample.name]
+            for label, value in sample.labels.items():
+                labels[label].add(value)
+    return dict(found)
+
+
+def test_every_metric_asked_for_is_exposed(exposed: dict[str, Labels]) -> None:
+    missing = [
+        (place, one.metric) for place, expr in queries().items() for one in asked(expr) if one.metric not in exposed
+    ]
+
+    assert missing == []
+
+
+def test_every_label_and_value_asked_for_is_there(exposed: dict[str, Labels]) -> None:
+    wrong = [
+        (place, one.metric, label, value)
+        for place, expr in queries().items()
+        for one in asked(expr)
+        for label, values in one.matchers.items()
+        if label not in OF_TARGETS
+        for value in values
+        if label not in FREE and value not in exposed[one.metric].get(label, ())
+    ]
+
+    assert wrong == []
+
+
+def test_what_is_grouped_by_is_a_label_of_what_is_grouped(exposed: dict[str, Labels]) -> None:
+    wrong = []
+
+    for place, expr in queries().items():
+        has = OF_TARGETS.union(*(exposed[one.metric] for one in asked(expr)))
+        by = {label for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", expr) for label in labels.split(", ")}
+        wrong += [(place, label) for label in by - has]
+
+    assert wrong == []
+
+
+def test_a_threshold_on_a_histogram_is_one_of_its_bounds(exposed: dict[str, Labels]) -> None:
+    compared = [
+        (place, metric, float(threshold))
+        for place, expr in queries().items()
+        for metric, threshold in re.findall(r"histogram_quantile\(.*(zsched_\w+_bucket).*\) > ([\d.]+)", expr)
+    ]
+
+    assert compared, "no alert compares a quantile"
+    for place, metric, threshold in compared:
+        bounds = sorted(float(bound) for bound in exposed[metric]["le"])
+        assert threshold in bounds[:-2], (
+            f"{place}: between two bounds a quantile is a guess, and the last one is the most"
+        )
+
+
+def test_a_legend_names_labels_that_its_query_leaves(exposed: dict[str, Labels]) -> None:
+    wrong = []
+
+    for panel in panels():
+        for target in panel["targets"]:
+            by = {label for labels in re.findall(r"by \(([^)]*)\)", target["expr"]) for label in labels.split(", ")}
+            wrong += [
+                (panel["title"], label)
+                for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])
+                if label not in (by or OF_TARGETS)
+            ]
+
+    assert wrong == []
+
+
+def test_what_is_exposed_is_shown_somewhere(exposed: dict[str, Labels]) -> None:
+    shown = {re.sub(r"_bucket$", "", one.metric) for expr in queries().values() for one in asked(expr)}
+    families = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name in exposed if name.startswith("zsched_")}
+
+    assert families - shown == set()
+
+
+def test_the_variables_ask_for_what_is_exposed(exposed: dict[str, Labels]) -> None:
+    asked_for = [one for each in dashboard()["templating"]["list"] for one in asked(str(each.get("definition", "")))]
+
+    assert len(asked_for) == 2
+    assert {one.metric for one in asked_for} <= exposed.keys()
