@@ -1,23 +1,32 @@
-"""``zsched status`` of archives: what their reports say, to people and to programs, and what is a problem."""
+"""
+``zsched status``: what it shows of daemons, archives and the last minutes, to people and to programs, what is a problem
+and what to do about it. Live: test_cli_status_watch.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+import signal
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from tests.faults.processes import archive_of_its_own, eventually
+from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
 from zsched import Client
 from zsched.cli import program
-from zsched.cli.exits import DONE, UNHEALTHY
+from zsched.cli.exits import DONE, FAILED, UNHEALTHY, USAGE
 from zsched.config import ArchiveSettings
+from zsched.core.clock import from_ms
 from zsched.core.model import iso
+from zsched.core.runs import Run, RunStatus, row_of
+from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys
+from zsched.storage.questions import Questions
 
 Zsched = Callable[..., Result]
 KEYS = Keys("default")
@@ -34,6 +43,7 @@ def zsched(redis_url: str) -> Zsched:
 def led(redis_client: redis.Redis) -> redis.Redis:
     """A namespace that somebody leads; its log ends with 3-12."""
     redis_client.set(KEYS.lease(), "somebody:3:2000:x", px=600_000)
+    redis_client.hset(KEYS.meta(), mapping={"epoch": 3, "seq": 12})
     for seq in range(1, 13):
         entry = {"kind": "cancel", "t": LAST_T - 12 + seq, "id": "a", "due": 5}
         redis_client.xadd(KEYS.log(), entry, id=f"3-{seq}")
@@ -304,3 +314,269 @@ _NAMES = ("path", "state", "complete_since", "trouble")
 
 def status(zsched: Zsched) -> dict[str, Any]:
     return dict(json.loads(zsched("status", "--json").stdout))
+
+
+# -- the verdict --------------------------------------------------------------------------------------
+
+
+def verdict(result: Result) -> list[str]:
+    """What stands above the first empty line."""
+    return result.stdout.split("\n\n")[0].splitlines()
+
+
+def now_ms(client: redis.Redis) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def test_the_first_line_says_that_all_is_well(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, daemon="somebody")
+    report(led, "other", daemon="d2")
+
+    result = zsched("status")
+
+    expected = "healthy: one daemon leads, 1 stands by; nothing is overdue; 2 archives follow"
+    assert (DONE, [expected]) == (result.exit_code, verdict(result))
+
+
+def test_what_is_wrong_comes_first_the_worst_before_all_each_with_a_remedy(
+    redis_url: str, zsched: Zsched, led: redis.Redis
+) -> None:
+    led.delete(KEYS.lease())
+    report(led, "ill", state="failed", trouble="disk full")
+    report(led, "lost", f"3-12 {LAST_T - 1}", state="lost", awaits_people=True)
+    Client.from_url(redis_url).schedule("app.run", id="a", at=from_ms(now_ms(led) - 60_000), allow_past=True)
+    audit = {"at": now_ms(led), "checked": 10, "alarms": 3, "repaired": 2}
+    report(led, "well", audit=audit)
+
+    result = zsched("status")
+    told = json.loads(zsched("status", "--json").stdout)
+
+    lines = verdict(result)
+    assert UNHEALTHY == result.exit_code
+    assert lines[0] == "UNHEALTHY: nobody leads: no daemon of this namespace is running"
+    assert all(line.startswith("also: ") for line in lines[2::2])
+    assert all(re.match("  → .{10}", line) for line in lines[1::2])
+    assert ["no_leader", "archive_lost", "late", "archive_failed", "audit"] == [one["name"] for one in told["alarms"]]
+    assert told["problems"] == [one["problem"] for one in told["alarms"]]
+    assert 2 * len(told["alarms"]) == len(lines)
+
+
+def test_where_daemons_run_and_none_leads_they_are_named(zsched: Zsched, led: redis.Redis) -> None:
+    led.delete(KEYS.lease())
+    report(led, daemon="d1", host="box", pid=42)
+
+    result = zsched("status")
+
+    assert "UNHEALTHY: nobody leads; heard of within 30 s: box, pid 42" == verdict(result)[0]
+    assert "leading_refused" in verdict(result)[1]
+
+
+def test_quarantine_is_a_warning_and_no_problem(zsched: Zsched, led: redis.Redis) -> None:
+    report(led)
+    led.hset(KEYS.quarantine(), mapping={"a": "low 5 5 broken", "b": "low 5 5 broken"})
+
+    result = zsched("status")
+    told = json.loads(zsched("status", "--json").stdout)
+
+    assert (DONE, "healthy") == (result.exit_code, verdict(result)[0].partition(":")[0])
+    assert "warning: 2 schedules in quarantine: broken, and not fired" == verdict(result)[1]
+    assert (True, ["quarantined"]) == (told["healthy"], [one["name"] for one in told["warnings"]])
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "says"),
+    [
+        ({"version": "0.2.0"}, "versions", "0.1.0 (box, pid 1), 0.2.0 (box, pid 2)"),
+        ({"tzdata": "2026a"}, "tzdata", "2025b (box, pid 1), 2026a (box, pid 2)"),
+    ],
+)
+def test_daemons_that_differ_are_a_warning(
+    zsched: Zsched, led: redis.Redis, facts: dict[str, Any], name: str, says: str
+) -> None:
+    usual = {"version": "0.1.0", "tzdata": "2025b"}
+    report(led, "one", daemon="somebody", pid=1, **usual)
+    report(led, "two", daemon="d2", pid=2, **usual | facts)
+    report(led, "stopped", daemon="d3", pid=3, stopped=True, version="0.0.1", tzdata="2001a")
+    report(led, "old", daemon="d4", pid=4)  # tells neither
+
+    told = json.loads(zsched("status", "--json").stdout)
+
+    [warning] = told["warnings"]
+    assert (name, True, True) == (warning["name"], warning["problem"].endswith(says), told["healthy"])
+
+
+def test_an_archive_whose_daemon_has_stopped_follows_no_more(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, stopped=True)
+
+    assert [NOBODY_FOLLOWS] == problems(zsched)
+    assert ["box:/var/archive-1.db, its daemon has stopped, up to date, complete since the beginning"] == archives(
+        zsched("status")
+    )
+
+
+# -- the sections -------------------------------------------------------------------------------------
+
+
+def section(result: Result, heading: str) -> list[str]:
+    """The lines of the section that begins so."""
+    [found] = [part for part in result.stdout.split("\n\n") if part.startswith(heading)]
+    return found.splitlines()[1:]
+
+
+def test_daemons_are_listed_with_what_they_told(zsched: Zsched, led: redis.Redis) -> None:
+    started = now_ms(led) - 7_200_500
+    report(led, "one", daemon="somebody", pid=1, version="0.1.0", tzdata="2025b", started=started)
+    report(led, "old", daemon="d2", host="attic", ago_ms=5500)
+    report(led, "gone", daemon="d3", ago_ms=120_500, pid=3)
+
+    rows = [re.split("  +", row) for row in section(zsched("status"), "DAEMON")]
+
+    assert [
+        ["leader", "box", "1", "0.1.0", "2h ago", "2025b", "now", "somebody"],
+        ["standby", "attic", "?", "?", "?", "?", "5s ago", "d2"],
+        ["silent", "box", "3", "?", "?", "?", "2m ago", "d3"],
+    ] == rows
+
+
+def test_daemons_that_are_silent_for_an_hour_are_not_shown_but_the_leader_always_is(
+    zsched: Zsched, led: redis.Redis
+) -> None:
+    report(led, "one", daemon="somebody", ago_ms=3_700_000)
+    report(led, "two", daemon="d2", ago_ms=3_700_000)
+
+    told = json.loads(zsched("status", "--json").stdout)
+
+    assert [("somebody", "leader")] == [(one["id"], one["role"]) for one in told["daemons"]]
+
+
+def test_what_happened_lately_is_counted(zsched: Zsched, led: redis.Redis) -> None:
+    report(led)
+    at_ms = now_ms(led)
+    failed = Run(f"f-{at_ms}", RunStatus.FAILED, at_ms * 1000, at_ms, at_ms, at_ms - 5500, error="ValueError: no")
+    for seq, (kind, fields) in enumerate(
+        [
+            ("fire", {"runs": f"a-{at_ms - 120_000} b-{at_ms - 120_000}"}),
+            ("fire", {"runs": f"c-{at_ms - 250}", "expired": "d-5"}),
+            ("end", {"rows": "\n".join(map(row_of, (failed, Run("a-5", RunStatus.SUCCEEDED))))}),
+        ],
+        13,
+    ):
+        t_ms = at_ms - 120_000 if seq == 13 else at_ms
+        led.xadd(KEYS.log(), {"kind": kind, "t": t_ms * 1000, **fields}, id=f"3-{seq}")
+
+    result = zsched("status")
+    told = json.loads(zsched("status", "--json").stdout)
+
+    rows = [re.split("  +", row) for row in section(result, "LAST")]
+    assert [
+        ["1m", "1", "0.02", "250.0 ms", "1", "0", "1", "1", "0", "0"],
+        ["5m", "3", "0.01", "250.0 ms", "1", "0", "1", "1", "0", "0"],
+        ["30m", "3", "0.00", "250.0 ms", "1", "0", "1", "1", "0", "0"],
+    ] == rows
+    assert [["5s ago", "failed", f"f-{at_ms}", "ValueError: no"]] == [
+        re.split("  +", row) for row in section(result, "FAILED")
+    ]
+    assert [1, 3, 3] == [stretch["happened"]["fired"] for stretch in told["recent"]["stretches"]]
+    assert [f"f-{at_ms}"] == [run["id"] for run in told["failures"]]
+
+
+def test_a_log_that_was_trimmed_says_how_far_it_goes(zsched: Zsched, led: redis.Redis) -> None:
+    report(led)
+    led.delete(KEYS.log())
+    led.xadd(KEYS.log(), {"kind": "fire", "t": (now_ms(led) - 90_500) * 1000, "runs": "a-5"}, id="3-13")
+
+    rows = section(zsched("status"), "LAST")
+
+    assert ["1m", "1m30s"] == [row.split()[0] for row in rows[:2]]
+    assert "zsched history" in rows[2]
+
+
+def test_the_next_ten_fires_are_shown_in_order(redis_url: str, zsched: Zsched, led: redis.Redis) -> None:
+    report(led)
+    client = Client.from_url(redis_url)
+    for n in reversed(range(12)):
+        client.schedule("app.run", id=f"s{n:02}", after=3600 + n, queue="mail")
+
+    rows = section(zsched("status", "--tz", "Asia/Seoul"), "NEXT")
+    told = json.loads(zsched("status", "--json").stdout)
+
+    assert [f"s{n:02}" for n in range(10)] == [re.split("  +", row)[1] for row in rows]
+    assert all("+09:00" in row for row in rows)
+    assert [f"s{n:02}" for n in range(10)] == [one["id"] for one in told["next"]]
+    assert {"id", "next_at", "kind", "func", "queue", "priority"} == set(told["next"][0])
+
+
+def test_no_archive_is_asked_so_nobody_waits_for_one_that_is_ill(
+    zsched: Zsched, led: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report(led)
+    monkeypatch.setattr(Questions, "ask", lambda *_, **__: pytest.fail("an archive was asked"))
+
+    assert DONE == zsched("status").exit_code
+
+
+KEPT = {
+    "namespace", "redis", "healthy", "problems", "now", "leader", "lease_ms", "epoch", "waiting", "overdue",
+    "oldest_due_at", "late_ms", "held_back", "recurring", "paused", "quarantined", "log_length", "hold_until",
+    "archives", "audit",
+}  # fmt: skip
+
+
+def test_the_keys_for_programs_stay(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, daemon="somebody")
+
+    told = json.loads(zsched("status", "--json").stdout)
+
+    assert KEPT | {"alarms", "warnings", "daemons", "recent", "failures", "next"} == set(told)
+    facts = {"id", "role", "host", "pid", "started_at", "told_at", "version", "python", "redis_py", "rq", "tzdata"}
+    assert facts == set(told["daemons"][0])
+
+
+def test_with_redis_gone_it_fails_and_says_so(zsched: Zsched) -> None:
+    result = zsched("status", "-u", "redis://127.0.0.1:1/0")
+
+    assert (FAILED, "") == (result.exit_code, result.stdout)
+    assert "cannot reach Redis" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--every=2", "--tz=Mars/Olympus"])
+def test_options_that_make_no_sense_are_refused(zsched: Zsched, option: str) -> None:
+    assert USAGE == zsched("status", option).exit_code
+
+
+def test_two_daemons_one_of_them_killed(
+    redis_url: str, zsched: Zsched, redis_client: redis.Redis, guard: Guard
+) -> None:
+    know(redis_client)
+    daemons = [DaemonProcess(guard, redis_url, DAEMON_LEASE_MS="500", DAEMON_RENEW_MS="100") for _ in range(2)]
+    both = eventually(lambda: told if (told := status(zsched))["healthy"] and len(told["daemons"]) == 2 else None)
+    leader = next(one for one in both["daemons"] if one["role"] == "leader")
+
+    next(each for each in daemons if each.pid == leader["pid"]).send(signal.SIGKILL)
+    after = eventually(lambda: told if (told := status(zsched))["leader"] not in (None, leader["id"]) else None)
+
+    assert {daemon.pid for daemon in daemons} == {one["pid"] for one in both["daemons"]}
+    assert ["leader", "standby"] == [one["role"] for one in both["daemons"]]
+    assert leader["id"] not in [one["id"] for one in after["daemons"] if one["role"] == "leader"]
+
+
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
+
+
+@pytest.mark.parametrize(("failed", "well", "warned"), [(3, 26, True), (3, 27, False), (2, 0, False)])
+def test_when_a_tenth_of_the_runs_fail_there_is_a_warning(
+    zsched: Zsched, led: redis.Redis, failed: int, well: int, warned: bool
+) -> None:
+    report(led)
+    ended = [RunStatus.FAILED] * (failed - 1) + [RunStatus.LOST] + [RunStatus.SUCCEEDED] * well
+    rows = "\n".join(row_of(Run(f"a-{n}", status)) for n, status in enumerate(ended))
+    led.xadd(KEYS.log(), {"kind": "end", "t": now_ms(led) * 1000, "rows": rows}, id="3-13")
+
+    told = json.loads(zsched("status", "--json").stdout)
+
+    expected = [f"3 of {3 + well} runs that ended in the last 5 min failed or were lost"] if warned else []
+    assert (expected, True) == ([one["problem"] for one in told["warnings"]], told["healthy"])

@@ -9,7 +9,6 @@ name, and a new archive begins beside it.
 from __future__ import annotations
 
 import os
-import socket
 import threading
 from contextlib import closing, suppress
 from pathlib import Path
@@ -22,8 +21,10 @@ from zsched.archive.file import set_aside
 from zsched.config import Settings
 from zsched.core.clock import Clock, from_ms
 from zsched.core.log import Position
+from zsched.daemon.about import facts
 from zsched.daemon.bell import Bell
 from zsched.daemon.follower import Follower
+from zsched.daemon.meter import Meter, NoMeter
 from zsched.errors import (
     ArchiveCorrupt,
     ArchiveError,
@@ -56,8 +57,9 @@ class Archiver:
     ``position`` and ``is_healthy`` may be read by any thread.
     """
 
-    def __init__(self, settings: Settings, link: Link, clock: Clock, daemon: str) -> None:
-        self._settings, self._link, self._clock, self._daemon = settings, link, clock, daemon
+    def __init__(self, settings: Settings, link: Link, clock: Clock, daemon: str, meter: Meter | None = None) -> None:
+        self._settings, self._link, self._clock, self._facts = settings, link, clock, facts(daemon, clock)
+        self._meter = meter or NoMeter()
         self._keys = Keys(settings.namespace)
         self._archive: Archive | None = None
         self._path: Path | None = None
@@ -176,7 +178,7 @@ class Archiver:
     def _follow(self, archive: Archive, wire: Wire, archivers: Archivers) -> None:
         lease_ms, is_manual = self._settings.daemon.lease_ms, self._settings.archive.recovery == "manual"
         self._follower = follower = Follower(
-            archive, wire, self._keys, self._clock, lease_ms=lease_ms, is_manual=is_manual
+            archive, wire, self._keys, self._clock, lease_ms=lease_ms, is_manual=is_manual, meter=self._meter
         )
         told: tuple[Position | None, ArchiveState] | None = None
         told_ms = 0.0
@@ -256,7 +258,9 @@ class Archiver:
     def _report(self, archivers: Archivers, state: ArchiveState, hold_for_ms: int = 0) -> int:
         """Tell Redis; a failed archive under the name and position that it had. TIME in ms."""
         archive = self._archive
-        about: dict[str, Any] = {"host": socket.gethostname(), "path": str(self._path), "daemon": self._daemon}
+        about = {**self._facts, "path": str(self._path)}
+        if self._stopping.is_set():  # the last report, which every archiver makes that is stopped in order
+            about["stopped"] = True
         if archive is not None:
             self._known_as = archive.id, archive.position
             about |= {"complete_since": archive.complete_since, "unknown_entries": archive.unknown_entries}

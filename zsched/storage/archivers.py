@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from zsched.core.clock import LAST_MS
 from zsched.core.log import Position
@@ -31,11 +31,21 @@ class ArchiveState(Enum):
     REFUSED = "refused"  # this Redis is another data set than the archive's
 
 
+class Audited(NamedTuple):
+    """What an audit found; ``at_ms`` by the server's clock."""
+
+    at_ms: int
+    checked: int
+    alarms: int
+    repaired: int
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """
-    What one archive told last. ``position`` is on its disk; ``told_ms`` is the server's time. ``about``: host and
-    path, since when it is complete, and the trouble it has; ``awaits_people`` when `zsched recover` has to be run.
+    What one archive told last. ``position`` is on its disk; ``told_ms`` is the server's time. ``about``: path, since
+    when it is complete, and the trouble it has; ``awaits_people`` when `zsched recover` has to be run; and the facts of
+    its daemon.
     """
 
     archive: str
@@ -44,9 +54,34 @@ class Report:
     state: ArchiveState
     about: dict[str, Any]
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was the last one before its daemon stopped in order."""
+        return self.about.get("stopped") is True
+
+    @property
+    def place(self) -> str:
+        """Where the archive is: host and path."""
+        return f"{self.about.get('host', '?')}:{self.about.get('path', '?')}"
+
+    @property
+    def awaits_people(self) -> bool:
+        """Whether it has what Redis lost, and waits for `zsched recover`: [archive] recovery = "manual"."""
+        return self.state is ArchiveState.LOST and self.about.get("awaits_people") is True
+
+    @property
+    def audit(self) -> Audited | None:
+        """What the last audit found that its daemon made as the leader; None when it made none."""
+        told = self.about.get("audit")
+        if not isinstance(told, dict):
+            return None
+        numbers: list[Any] = [told.get(name) for name in ("at", "checked", "alarms", "repaired")]
+        is_good = all(type(number) is int for number in numbers) and 0 <= numbers[0] <= LAST_MS
+        return Audited(*numbers) if is_good else None
+
     def is_alive(self, now_ms: int) -> bool:
         """Whether it follows, and was heard of within ALIVE_MS."""
-        return self.state is ArchiveState.FOLLOWING and self.is_recent(now_ms)
+        return self.state is ArchiveState.FOLLOWING and self.is_recent(now_ms) and not self.is_stopped
 
     def is_recent(self, now_ms: int, within_ms: int = ALIVE_MS) -> bool:
         """Whether it was told within *within_ms*, and not before the clock was set back by more than that."""

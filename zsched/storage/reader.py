@@ -9,18 +9,22 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from zsched.core.clock import LAST_MS
+from zsched.core.clock import LAST_MS, Clock
 from zsched.core.jitter import delay_of
 from zsched.core.log import Entry, Position
 from zsched.core.model import OnLost, OnUncertain, Priority, Schedule, ScheduleState
 from zsched.core.policy import USUAL, Policy
+from zsched.core.recent import Recent
 from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec
 from zsched.errors import InvalidSchedule
 from zsched.storage.archivers import Report, reports_of
 from zsched.storage.connection import Link
+from zsched.storage.daemons import DaemonSeen, daemons_of
 from zsched.storage.keys import Keys
 from zsched.storage.limits import HeldBack, asides, held_back
+from zsched.storage.log import Log
+from zsched.storage.recent import recent
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import Record
@@ -84,6 +88,16 @@ class Overview:
         if position is None or last is None or position.order > last.order:
             return None
         return None if position.order == last.order and position != last else last.seq - position.seq
+
+    @property
+    def late_ms(self) -> int:
+        """How late the oldest waiting schedule is; 0 when none is."""
+        return 0 if self.oldest_due_ms is None else max(self.now_ms - self.oldest_due_ms, 0)
+
+    @property
+    def daemons(self) -> list[DaemonSeen]:
+        """The daemons that told of themselves, at any time; see ``storage.daemons``."""
+        return daemons_of(self.archives, self.leader, self.now_ms)
 
 
 class Reader:
@@ -198,6 +212,10 @@ class Reader:
             archives=reports_of(reports),
             held_back=held_back(counts, limits),
         )
+
+    def recent(self, clock: Clock) -> Recent:
+        """What happened in the last minutes, as far as the log can be read quickly; *clock* says how long it takes."""
+        return recent(Log(self._link, self._keys), self.now_ms(), self._keys.run_suffix, clock)
 
     def _lane(
         self, key: str, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None

@@ -21,7 +21,6 @@ from zsched.cli.recovering.archives import Known, choose, reading
 from zsched.cli.recovering.difference import Difference
 from zsched.cli.recovering.outcome import Found, Outcome
 from zsched.cli.recovering.stopping import Stopping
-from zsched.cli.status import awaits_people, place_of
 from zsched.config import Settings
 from zsched.config.redaction import redact
 from zsched.core.entries import Restored, restored
@@ -173,10 +172,10 @@ class Recovery:
         waiting = [
             report
             for report in overview.archives
-            if awaits_people(report) and report.is_recent(overview.now_ms) and report.position not in merge.covered
+            if report.awaits_people and report.is_recent(overview.now_ms) and report.position not in merge.covered
         ]
         warnings = [
-            f"archive {place_of(report)} waits as well, and may know more: run zsched recover --from its file"
+            f"archive {report.place} waits as well, and may know more: run zsched recover --from its file"
             for report in waiting
             if not found.is_nothing_lost and report.archive != found.known.recall.archive
         ]
@@ -189,11 +188,11 @@ class Recovery:
         """Why a daemon should be left to do it; None when nobody leads, or one waits for people."""
         if overview.leader is None or self._is_forced:
             return None
-        if any(awaits_people(report) and report.is_recent(overview.now_ms) for report in overview.archives):
+        if any(report.awaits_people and report.is_recent(overview.now_ms) for report in overview.archives):
             return None
         own = (report for report in overview.archives if report.about.get("daemon") == overview.leader)
         report = next(own, None)
-        archive = f"its archive {place_of(report)} is {report.state.value}" if report else "it reports no archive"
+        archive = f"its archive {report.place} is {report.state.value}" if report else "it reports no archive"
         remedy = "a daemon puts back what Redis lost by itself; --force does it all the same, and " + _DRY_RUN
         return f"daemon {overview.leader} leads, and {archive}: {remedy}"
 

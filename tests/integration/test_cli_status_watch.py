@@ -1,0 +1,174 @@
+"""``zsched status --watch``: live on a real terminal until Ctrl-C, whatever its size and whatever becomes of Redis."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from io import StringIO
+
+import pytest
+import redis
+from click.testing import CliRunner
+from rich.console import Console
+
+from zsched.cli import program
+from zsched.cli.exits import DONE, USAGE
+from zsched.cli.status.screen import watch
+from zsched.cli.status.sections import Line, Look
+from zsched.embedded.guard import Guard
+from zsched.errors import ConfigError, RedisUnavailable
+from zsched.storage.archivers import Archivers, ArchiveState
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+
+pytestmark = pytest.mark.once
+
+KEYS = Keys("default")
+WITHIN_S = 20.0  # deadline of every wait
+GIVEN_BACK = "\x1b[?1049l"  # the terminal's usual screen
+_COMMAND = [sys.executable, "-m", "zsched.cli", "status", "--watch", "--every", "0.2"]
+_STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
+
+
+class Terminal:
+    """A pseudo-terminal of *columns* by *rows*, and all that was written to it."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self._master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.text, self._changed = "", threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait_for(self, text: str) -> None:
+        """Return as soon as *text* was written behind what was awaited before."""
+        with self._changed:
+            found = self._changed.wait_for(lambda: text in self.text, WITHIN_S)
+            assert found, f"no {text!r} in {self.text[-2000:]!r}"
+            self.text = self.text.partition(text)[2]
+
+    def close(self) -> str:
+        """What was written since; the child has ended."""
+        os.close(self.slave)
+        self._reader.join(WITHIN_S)
+        return self.text
+
+    def _read(self) -> None:
+        while True:
+            try:
+                read = os.read(self._master, 65_536)
+            except OSError:  # nobody writes any more
+                read = b""
+            if not read:
+                os.close(self._master)
+                return
+            with self._changed:
+                self.text += read.decode(errors="replace")
+                self._changed.notify_all()
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize(("columns", "rows"), [(120, 50), (30, 8)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_shows_what_changes_and_gives_the_terminal_back(
+    redis_url: str, redis_client: redis.Redis, guard: Guard, columns: int, rows: int, number: signal.Signals
+) -> None:
+    terminal = Terminal(columns, rows)
+    env = {**os.environ, "ZSCHED_REDIS_URL": redis_url, "TERM": "xterm-256color"}
+    child = guard.spawn(_COMMAND, stdin=terminal.slave, stdout=terminal.slave, stderr=subprocess.PIPE, env=env)
+
+    terminal.wait_for("UNHEALTHY")
+    redis_client.set(KEYS.lease(), "somebody:3:2000:x", px=600_000)
+    Archivers(Link.adopt(redis_client), KEYS).report("archive", None, ArchiveState.FOLLOWING, {})
+    terminal.wait_for("healthy: one daemon")
+    redis_client.delete(KEYS.lease())
+    terminal.wait_for("UNHEALTHY")
+    child.send_signal(number)
+    _, told = child.communicate(timeout=WITHIN_S)
+
+    assert (DONE, b"") == (child.returncode, told)
+    assert GIVEN_BACK in terminal.close()
+
+
+def shown(*looks: Callable[[], Iterable[Line]] | list[Line], width: int = 80, height: int = 20) -> list[str]:
+    """The pictures of a watch that gets *looks* in turn, and then Ctrl-C."""
+    queue = [*looks]
+    screen = StringIO()
+
+    def look() -> Iterable[Line]:
+        if not queue:
+            raise KeyboardInterrupt
+        given = queue.pop(0)
+        return given() if callable(given) else given
+
+    console = Console(file=screen, force_terminal=True, width=width, height=height, highlight=False)
+    watch(look, 0.0, console)
+    return [_STYLE.sub("", picture) for picture in screen.getvalue().split("\x1b[H")[1:]]
+
+
+def no_redis() -> Iterable[Line]:
+    raise RedisUnavailable("cannot reach Redis at box:6379: refused")
+
+
+LONG = "a" * 50 + " " + "b" * 50
+
+
+def test_lines_of_a_table_are_cut_and_what_is_wrong_is_wrapped() -> None:
+    last = shown([Line(LONG, Look.BAD), Line(LONG, Look.REMEDY), Line(LONG), Line(LONG, Look.HEADING)], width=40)[-1]
+
+    lines = last.splitlines()
+    assert {40} >= {len(line) for line in lines}
+    assert 2 * LONG.count("b") == "".join(lines).count("b")
+    assert 2 == "".join(lines).count("…")
+
+
+def test_in_a_low_terminal_the_verdict_stays() -> None:
+    last = shown([Line("healthy: all is well", Look.GOOD), *(Line(f"row {n}") for n in range(100))], height=5)[-1]
+
+    lines = last.splitlines()
+    assert lines[0].startswith("healthy: all is well")
+    assert len(lines) <= 5
+
+
+def test_with_redis_gone_it_says_so_and_goes_on() -> None:
+    pictures = shown([Line("healthy: all is well", Look.GOOD)], no_redis, [Line("healthy: again", Look.GOOD)])
+
+    gone = next(picture for picture in pictures if "UNHEALTHY" in picture)
+    assert "UNHEALTHY: cannot reach Redis at box:6379: refused" in gone
+    assert "healthy: all is well" in gone
+    assert "healthy: again" in pictures[-1]
+    assert "UNHEALTHY" not in pictures[-1]
+
+
+def test_text_is_not_markup() -> None:
+    assert "[bold]job[/bold] [red" in shown([Line("[bold]job[/bold] [red")])[-1]
+
+
+def test_without_rich_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.live", None)
+
+    with pytest.raises(ConfigError, match=r"--watch needs rich.*pip install 'zsched\[ops\]'"):
+        watch(list, 1.0)
+
+
+@pytest.mark.parametrize(("option", "says"), [([], "stdout is no terminal"), (["--json"], "--json is not")])
+def test_where_nobody_could_watch_it_is_refused(option: list[str], says: str) -> None:
+    result = CliRunner().invoke(program, ["status", "--watch", *option], env={"ZSCHED_REDIS_URL": "redis://nowhere"})
+
+    assert USAGE == result.exit_code
+    assert says in result.stderr

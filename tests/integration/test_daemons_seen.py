@@ -1,0 +1,121 @@
+"""Which daemons a namespace has: what real ones tell of themselves, and what is made of reports, old and strange."""
+
+from __future__ import annotations
+
+import platform
+import socket
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+import redis
+
+import zsched
+from tests.faults.processes import DaemonProcess, eventually
+from zsched import Client
+from zsched.core.clock import SystemClock
+from zsched.daemon.zone_rules import installed
+from zsched.embedded.guard import Guard
+from zsched.storage.archivers import ALIVE_MS, ArchiveState, Report
+from zsched.storage.daemons import DaemonRole, DaemonSeen, daemons_of
+
+NOW_MS = 1_800_000_000_000
+
+
+@pytest.fixture
+def guard() -> Any:
+    with Guard() as guard:
+        yield guard
+
+
+def report(daemon: Any, *, ago_ms: int = 0, **about: Any) -> Report:
+    return Report(f"archive of {daemon}", None, NOW_MS - ago_ms, ArchiveState.FOLLOWING, {"daemon": daemon, **about})
+
+
+def roles(*reports: Report, leader: str | None = None) -> dict[str, DaemonRole]:
+    return {one.id: one.role for one in daemons_of(reports, leader, NOW_MS)}
+
+
+def running(redis_url: str) -> list[DaemonSeen]:
+    """The daemons that run, once there are two."""
+    client = Client.from_url(redis_url)
+    return eventually(lambda: found if len(found := client.overview().daemons) == 2 and _is_led(client) else [])
+
+
+def _is_led(client: Client) -> bool:
+    return any(one.role is DaemonRole.LEADS for one in client.overview().daemons)
+
+
+@pytest.mark.redis
+def test_daemons_tell_who_they_are_and_when_they_stop(redis_url: str, redis_client: redis.Redis, guard: Guard) -> None:
+    began_ms = SystemClock().now_ms()
+    processes = [DaemonProcess(guard, redis_url, DAEMON_LEASE_MS="500", DAEMON_RENEW_MS="100") for _ in range(2)]
+
+    leads, stands_by = running(redis_url)
+    by_pid = {process.pid: process for process in processes}
+    by_pid[stands_by.pid].send(15)
+    assert 0 == by_pid[stands_by.pid].wait()
+    after = Client.from_url(redis_url).overview().daemons
+
+    assert (DaemonRole.LEADS, DaemonRole.STANDS_BY) == (leads.role, stands_by.role)
+    assert {process.pid for process in processes} == {leads.pid, stands_by.pid}
+    for one in (leads, stands_by):
+        assert (socket.gethostname(), zsched.__version__) == (one.host, one.version)
+        assert (platform.python_version(), redis.__version__) == (one.python, one.redis_py)
+        assert one.rq == version("rq")
+        assert installed().version == one.tzdata
+        assert began_ms <= (one.started_ms or 0) <= SystemClock().now_ms()
+    assert [(leads.id, DaemonRole.LEADS), (stands_by.id, DaemonRole.STOPPED)] == [(one.id, one.role) for one in after]
+
+
+def test_who_leads_comes_first_then_who_stands_by() -> None:
+    told = [report("b", host="y"), report("c", host="x"), report("gone", stopped=True), report("a", ago_ms=60_000)]
+
+    found = daemons_of(told, "b", NOW_MS)
+
+    expected = [
+        ("b", DaemonRole.LEADS),
+        ("c", DaemonRole.STANDS_BY),
+        ("a", DaemonRole.SILENT),
+        ("gone", DaemonRole.STOPPED),
+    ]
+    assert expected == [(one.id, one.role) for one in found]
+
+
+def test_one_that_reported_lately_stands_by_and_one_that_did_not_is_silent() -> None:
+    told = report("a", ago_ms=ALIVE_MS), report("b", ago_ms=ALIVE_MS + 1), report("c", ago_ms=-ALIVE_MS - 1)
+
+    assert {"a": DaemonRole.STANDS_BY, "b": DaemonRole.SILENT, "c": DaemonRole.SILENT} == roles(*told)
+
+
+def test_the_leader_leads_however_long_ago_it_reported() -> None:
+    assert {"a": DaemonRole.LEADS} == roles(report("a", ago_ms=3_600_000), leader="a")
+
+
+def test_a_report_of_before_there_was_more_to_tell_says_its_host() -> None:
+    [found] = daemons_of([report("a", host="box", path="/x.db", complete_since="start")], None, NOW_MS)
+
+    assert ("a", "box", NOW_MS) == (found.id, found.host, found.told_ms)
+    assert {None} == {found.pid, found.started_ms, found.version, found.python, found.redis_py, found.rq, found.tzdata}
+    assert "box, pid ?" == found.place
+
+
+@pytest.mark.parametrize("strange", [5, True, [], {}, None, -1, 10**30])
+def test_what_a_foreign_hand_told_is_not_known(strange: Any) -> None:
+    names = ("host", "version", "python", "redis_py", "rq", "tzdata")
+
+    [found] = daemons_of([report("a", pid=[strange], **dict.fromkeys(names, strange))], None, NOW_MS)
+
+    assert {None} == {getattr(found, name) for name in (*names, "pid")}
+
+
+@pytest.mark.parametrize("started", [True, -1, 10**30, "5", None])
+def test_a_start_that_is_no_time_is_not_known(started: Any) -> None:
+    [found] = daemons_of([report("a", started=started)], None, NOW_MS)
+
+    assert (None, None) == (found.started_ms, found.to_dict()["started_at"])
+
+
+@pytest.mark.parametrize("daemon", [None, 5, ["?"]])
+def test_a_report_without_a_daemon_is_of_none(daemon: Any) -> None:
+    assert [] == daemons_of([report(daemon)], None, NOW_MS)

@@ -1,0 +1,149 @@
+"""Counting the last minutes from the log's newest entries: quickly, and the same as by reading every change."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.unit.core.test_log import SAID, T_US
+from zsched.core.changes import What, outcomes
+from zsched.core.log import Entry
+from zsched.core.recent import FAILURES, HAPPENED, Counting, Recent, Stretch
+from zsched.core.runs import Run, RunStatus, row_of
+
+SUFFIX = "-nshop"
+NOW_MS = T_US // 1000 + 1
+MINUTE_MS = 60_000
+
+
+def entry(ago_ms: int, kind: str, **fields: str) -> Entry:
+    """An entry of *ago_ms* before NOW_MS; its seq does not matter here."""
+    texts = [text.encode() for field in fields.items() for text in field]
+    return Entry.of(b"3-7", [b"kind", kind.encode(), b"t", b"%d" % ((NOW_MS - ago_ms) * 1000), *texts])
+
+
+def fire(ago_ms: int, *runs: str) -> Entry:
+    return entry(ago_ms, "fire", runs=" ".join(runs))
+
+
+def end(ago_ms: int, *runs: Run) -> Entry:
+    return entry(ago_ms, "end", rows="\n".join(map(row_of, runs)))
+
+
+def recent(*entries: Entry, is_all: bool = True, **how: Any) -> Recent:
+    """What is told of *entries*, which are given the newest first."""
+    counting = Counting(NOW_MS, SUFFIX, **how)
+    is_all = any(not counting.see(each) for each in entries) or is_all
+    return counting.told(is_all=is_all)
+
+
+def happened(stretch: Stretch) -> dict[What, int]:
+    return {what: count for what, count in stretch.happened.items() if count}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_an_entry_counts_for_what_its_changes_say(name: str) -> None:
+    one, _ = SAID[name]
+    expected = Counter[What]()
+    for change in outcomes(one, SUFFIX):
+        if change.what in HAPPENED:
+            expected[change.what] += change.count
+    lates = [change.late_ms for change in outcomes(one, SUFFIX) if change.what is What.FIRED]
+
+    stretch = recent(one).stretches[0]
+
+    assert expected == happened(stretch)
+    assert max((late for late in lates if late is not None), default=None) == stretch.late_ms
+
+
+def test_ends_of_runs_count_by_what_became_of_them() -> None:
+    ends = [Run(f"a-{n}", status) for n, status in enumerate([RunStatus.SUCCEEDED] * 3 + [RunStatus.CANCELLED])]
+
+    stretch = recent(end(5, *ends)).stretches[0]
+
+    assert {RunStatus.SUCCEEDED: 3, RunStatus.CANCELLED: 1} == stretch.ended
+    assert {} == happened(stretch)
+
+
+def test_each_stretch_counts_what_is_younger_than_it() -> None:
+    seconds = [0, 59, 60, 299, 300, 1799, 1800]
+
+    found = recent(*(fire(1000 * ago, "a-5") for ago in seconds))
+
+    assert [(60_000, 2), (300_000, 4), (1_800_000, 6)] == [
+        (stretch.span_ms, stretch.happened[What.FIRED]) for stretch in found.stretches
+    ]
+    assert not found.is_cut
+
+
+def test_no_more_is_needed_than_the_longest_stretch() -> None:
+    counting = Counting(NOW_MS)
+
+    assert [True, True, False] == [counting.see(fire(minutes * MINUTE_MS, "a-5")) for minutes in (0, 29, 30)]
+
+
+def test_a_young_log_tells_of_all_the_time_that_was_asked_for() -> None:
+    found = recent(fire(5000, "a-5"))
+
+    assert [60_000, 300_000, 1_800_000] == [stretch.span_ms for stretch in found.stretches]
+    assert not found.is_cut
+
+
+def test_where_reading_had_to_stop_the_last_stretch_is_as_long_as_what_was_read() -> None:
+    found = recent(fire(5000, "a-5"), fire(90_000, "b-5"), is_all=False)
+
+    assert [(60_000, 1), (90_000, 2)] == [(one.span_ms, one.happened[What.FIRED]) for one in found.stretches]
+    assert found.is_cut
+    assert 2 / 90 == found.stretches[-1].per_second(What.FIRED)
+
+
+def test_nothing_in_the_log_is_nothing_that_happened() -> None:
+    found = recent()
+
+    assert [60_000, 300_000, 1_800_000] == [stretch.span_ms for stretch in found.stretches]
+    assert [0.0] * 3 == [stretch.per_second(What.FIRED) for stretch in found.stretches]
+    assert [None] * 3 == [stretch.late_ms for stretch in found.stretches]
+    assert [] == found.failures
+
+
+def test_entries_of_before_the_clock_was_set_back_count_as_new() -> None:
+    assert 1 == recent(fire(-3_600_000, "a-5")).stretches[0].happened[What.FIRED]
+
+
+def test_how_late_the_latest_fire_was_is_told_of_its_stretch() -> None:
+    on_time, late = f"a-{NOW_MS - 10}{SUFFIX}", f"b-{NOW_MS - 70_000 - 4321}{SUFFIX}"
+
+    found = recent(fire(10, on_time), fire(70_000, on_time, late))
+
+    assert [0.0, 4321.0, 4321.0] == [stretch.late_ms for stretch in found.stretches]
+
+
+def test_the_runs_that_failed_or_were_lost_last_are_told() -> None:
+    failed = [Run(f"f-{n}", RunStatus.FAILED, ended_ms=n, error=f"error {n}") for n in range(FAILURES)]
+    lost = Run("l-1", RunStatus.LOST, error="gone")
+    well = Run("w-1", RunStatus.SUCCEEDED)
+
+    found = recent(end(10, well, lost, well), end(20, *failed[:3]), end(30, *failed[3:]))
+
+    assert [lost, *failed[2::-1], *failed[:3:-1]] == found.failures
+    assert FAILURES == len(found.failures)
+
+
+def test_an_entry_that_nobody_understands_counts_for_nothing_and_hides_no_other() -> None:
+    strange = [entry(1, "conjure"), entry(1, "fire", runs="a-soon"), entry(1, "end", rows="nonsense"), entry(1, "put")]
+
+    found = recent(*strange, fire(2, "a-5"), end(3, Run("a-5", RunStatus.LOST)))
+
+    assert 1 <= found.stretches[0].happened[What.FIRED] <= 2
+    assert ["a-5"] == [run.id for run in found.failures]
+
+
+def test_as_json_every_key_is_there() -> None:
+    [stretch, *_] = json.loads(json.dumps(recent(fire(0, f"a-{NOW_MS - 5}")).to_dict()))["stretches"]
+
+    assert {what.value for what in HAPPENED} == set(stretch["happened"])
+    assert {"succeeded", "failed", "cancelled", "expired", "lost"} == set(stretch["ended"])
+    assert (60.0, 5.0) == (stretch["span_s"], stretch["late_ms"])

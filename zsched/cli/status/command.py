@@ -1,0 +1,74 @@
+"""The command ``zsched status``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import click
+
+from zsched.cli.exits import DONE, UNHEALTHY
+from zsched.cli.invocation import Invocation, connect, pass_invocation
+from zsched.cli.program import Subcommand
+from zsched.cli.status.facts import to_dict
+from zsched.cli.status.screen import watch
+from zsched.cli.status.sections import lines
+from zsched.cli.status.standing import Standing
+from zsched.cli.status.verdict import problems
+from zsched.core.arguments import zone_name
+
+_EVERY_S = 2.0  # between two looks
+
+
+@click.command(cls=Subcommand)
+@click.option("--watch", "is_watched", is_flag=True, help="Live on this terminal, until Ctrl-C; needs zsched[ops].")
+@click.option(
+    "--every", type=click.FloatRange(0.2, 3600), metavar="SECONDS", help=f"With --watch; default {_EVERY_S:g}."
+)
+@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
+@pass_invocation
+def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz: str) -> int:
+    """
+    Show whether all is well, and if not, what is wrong and what to do; then the daemons (who leads, who stands by,
+    host, version, time zone rules), what waits and how late it is, what happened in the last 1, 5 and 30 minutes, the
+    next 10 fires, the latest runs that failed or were lost, and how far the archives are.
+
+    Exit code 4 when nobody leads, something is overdue by more than 10 seconds, no archive follows the log, one has
+    failed, or has what Redis lost (then it says whether that is being put back, or `zsched recover` is awaited), or
+    the last audit found what it could not put right. Warnings (a tenth of the latest runs failed, quarantine,
+    daemons of different versions or time zone rules) leave it 0. It reads Redis alone and writes nothing.
+
+    With --json "problems" are texts, "alarms" the same with a name (no_leader, late, archive_lost, archive_failed,
+    archive_refused, no_archive, audit) and a remedy; see README, "Operations", for the other keys.
+
+    \b
+    Examples:
+      zsched status --watch --tz Asia/Seoul
+      zsched status --json | jq .problems
+      zsched status --json | jq -r '.daemons[] | .role + " " + .host'
+    """
+    zone_name(tz)
+    if is_watched:
+        _check_watched(invocation)
+    elif every is not None:
+        raise click.UsageError("--every is how often --watch looks; give both, or neither")
+    settings = invocation.settings()
+    client = connect(settings)
+    if is_watched:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # the terminal is given back then, too
+        watch(lambda: lines(Standing.of(client, settings), tz), every or _EVERY_S)
+        return DONE
+    standing = Standing.of(client, settings)
+    if invocation.wants_json:
+        invocation.answer(to_dict(standing))
+    else:
+        invocation.answer(None, *(line.text for line in lines(standing, tz)))
+    return UNHEALTHY if problems(standing.overview) else DONE
+
+
+def _check_watched(invocation: Invocation) -> None:
+    """Raises UsageError where nobody could watch."""
+    if invocation.wants_json:
+        raise click.UsageError("--watch is for people, and --json is not; leave one of them out")
+    if not sys.stdout.isatty():
+        raise click.UsageError("--watch shows a live screen, and stdout is no terminal; leave --watch out")

@@ -1,0 +1,206 @@
+"""
+A namespace's standing as lines for people: the verdict first, what to do under it, then a section after the other.
+
+A line says what it is, so that a terminal may colour it, and cut it where that hides nothing of importance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from zsched.cli.runs import remark
+from zsched.cli.status.copies import archive_text, audit_text, entries_text, last_audit, shown
+from zsched.cli.status.standing import Standing
+from zsched.cli.status.verdict import Problem, problems, warnings
+from zsched.cli.tables import lines as table
+from zsched.cli.tables import pairs
+from zsched.cli.texts import plural, printable
+from zsched.cli.times import local_text, relative_text
+from zsched.core.changes import What
+from zsched.core.durations import duration_text
+from zsched.core.model import Priority, Schedule
+from zsched.core.recent import Recent, Stretch
+from zsched.core.runs import Run, RunStatus
+from zsched.core.sentences import duration_text as rough_text
+from zsched.storage.daemons import DaemonSeen
+from zsched.storage.limits import HeldBack
+from zsched.storage.reader import Overview
+
+_DAEMONS: Final = ("DAEMON", "HOST", "PID", "VERSION", "STARTED", "TZDATA", "HEARD OF", "ID")
+_LATELY: Final = (
+    "LAST", "FIRED", "PER SECOND", "LATE UP TO", "FAILED", "LOST", "SUCCEEDED", "LEFT OUT", "ENQUEUED", "PUT",
+)  # fmt: skip
+_NEXT: Final = ("NEXT", "SCHEDULE", "FUNC", "QUEUE", "DUE")
+_FAILURES: Final = ("FAILED OR LOST", "STATE", "RUN", "ERROR OR NOTE")
+_LEFT_OUT: Final = (What.SKIPPED, What.EXPIRED, What.COALESCED)
+_ID_WIDTH: Final = 8  # characters of a daemon's id, enough to find it in a log
+
+
+class Look(Enum):
+    """What a line is."""
+
+    GOOD = "good"  # the verdict
+    BAD = "bad"  # a problem
+    WARNING = "warning"
+    REMEDY = "remedy"
+    HEADING = "heading"
+    PLAIN = "plain"
+
+
+class Line(NamedTuple):
+    """One line; nothing in it can steer a terminal."""
+
+    text: str
+    look: Look = Look.PLAIN
+
+
+def lines(standing: Standing, tz: str) -> Iterator[Line]:
+    """All of *standing*; times are local in *tz*."""
+    overview, recent = standing.overview, standing.recent
+    yield from verdict(overview, recent)
+    for section in (
+        _table(_DAEMONS, (_daemon(one, overview) for one in standing.daemons), "no daemon told of itself lately"),
+        [Line(text) for text in pairs(_counts(standing, tz))],
+        [*_table(_LATELY, map(_stretch, recent.stretches)), *_cut(recent)],
+        _table(_NEXT, (_next(one, overview.now_ms, tz) for one in standing.next), "nothing is scheduled"),
+        _table(_FAILURES, (_failure(run, overview.now_ms) for run in recent.failures), _no_failure(recent)),
+        [Line(text) for text in pairs(_copies(overview))],
+    ):
+        yield Line("")
+        yield from section
+
+
+def verdict(overview: Overview, recent: Recent) -> Iterator[Line]:
+    """Healthy, or what is wrong, and what should be looked at; what to do under each."""
+    wrong = problems(overview)
+    if not wrong:
+        yield Line(f"healthy: {_in_short(overview)}", Look.GOOD)
+    for number, problem in enumerate(wrong):
+        yield from _problem("also" if number else "UNHEALTHY", problem, Look.BAD)
+    for warning in warnings(overview, recent):
+        yield from _problem("warning", warning, Look.WARNING)
+
+
+def _problem(label: str, problem: Problem, look: Look) -> Iterator[Line]:
+    yield Line(printable(f"{label}: {problem.text}"), look)
+    yield Line(printable(f"  → {problem.remedy}"), Look.REMEDY)
+
+
+def _in_short(overview: Overview) -> str:
+    running = sum(daemon.is_running for daemon in overview.daemons) - 1  # beside the leader
+    standby = f"{running} stand{'s' if running == 1 else ''} by" if running > 0 else "nobody stands by"
+    following = sum(report.is_alive(overview.now_ms) for report in overview.archives)
+    archives = f"{plural(following, 'archive')} follow{'s' if following == 1 else ''}"
+    late = f"nothing is more than {rough_text(overview.late_ms)} late" if overview.late_ms else "nothing is overdue"
+    return f"one daemon leads, {standby}; {late}; {archives}"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], nothing: str = "") -> Iterator[Line]:
+    """*rows* under *header*, or *nothing* where there are none."""
+    found = list(rows)
+    if not found:
+        yield Line(nothing)
+        return
+    for number, text in enumerate(table(header, found)):
+        yield Line(text, Look.PLAIN if number else Look.HEADING)
+
+
+def _daemon(daemon: DaemonSeen, overview: Overview) -> tuple[str, ...]:
+    return (
+        daemon.role.value,
+        daemon.host or "?",
+        "?" if daemon.pid is None else str(daemon.pid),
+        daemon.version or "?",
+        "?" if daemon.started_ms is None else relative_text(daemon.started_ms, overview.now_ms),
+        daemon.tzdata or "?",
+        relative_text(daemon.told_ms, overview.now_ms),
+        daemon.id[:_ID_WIDTH],
+    )
+
+
+# -- what waits ---------------------------------------------------------------------------------------
+
+
+def _counts(standing: Standing, tz: str) -> Iterator[tuple[str, str]]:
+    overview = standing.overview
+    yield "namespace", f"{standing.namespace}, on {standing.redis}"
+    yield "now", local_text(overview.now_ms, tz)
+    leader = "nobody"
+    if overview.leader is not None:
+        leader = f"{overview.leader}, epoch {overview.epoch}, lease for {overview.lease_ms} ms more"
+    yield "leader", leader
+    if overview.hold_ms > overview.now_ms:
+        yield "hold", f"nothing fires for {duration_text(overview.hold_ms - overview.now_ms)} more"
+    for lane in Priority:
+        yield f"{lane.value} lane", f"{overview.waiting[lane]:,} waiting, {overview.overdue[lane]:,} of them due"
+    for held in overview.held_back:
+        yield "held back", _held_back(held)
+    yield "late", rough_text(overview.late_ms) if overview.late_ms else "nothing is overdue"
+    yield (
+        "schedules",
+        f"{overview.recurring:,} recurring, {overview.paused:,} paused, {overview.quarantined:,} quarantined",
+    )
+
+
+def _held_back(held: HeldBack) -> str:
+    if held.per_second is None:
+        return f"{held.waiting:,}, by a limit of queue {held.queue} that has ended: they go now"
+    return f"{held.waiting:,}, by [queues.{held.queue}] max_per_second = {held.per_second:g}"
+
+
+# -- what happened and what comes ---------------------------------------------------------------------
+
+
+def _stretch(stretch: Stretch) -> tuple[str, ...]:
+    happened, ended = stretch.happened, stretch.ended
+    counts = [ended.get(status, 0) for status in (RunStatus.FAILED, RunStatus.LOST, RunStatus.SUCCEEDED)]
+    counts += [sum(happened.get(what, 0) for what in _LEFT_OUT)]
+    counts += [happened.get(what, 0) for what in (What.ENQUEUED, What.PUT)]
+    return (
+        _span(stretch),
+        f"{happened.get(What.FIRED, 0):,}",
+        _rate(stretch.per_second(What.FIRED)),
+        "" if stretch.late_ms is None else rough_text(max(stretch.late_ms, 0.0)),
+        *(f"{count:,}" for count in counts),
+    )
+
+
+def _span(stretch: Stretch) -> str:
+    return duration_text(stretch.span_ms if stretch.span_ms < 1000 else stretch.span_ms // 1000 * 1000)
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2f}"
+
+
+def _cut(recent: Recent) -> Iterator[Line]:
+    if recent.is_cut:
+        yield Line("the log goes back no further, or is too much to read at once: zsched history looks further")
+
+
+def _next(schedule: Schedule, now_ms: int, tz: str) -> tuple[str, ...]:
+    due_ms = schedule.next_ms
+    when, due = ("-", "-") if due_ms is None else (relative_text(due_ms, now_ms), local_text(due_ms, tz))
+    return when, schedule.id, schedule.func, schedule.queue, due
+
+
+def _failure(run: Run, now_ms: int) -> tuple[str, ...]:
+    ended = "-" if run.ended_ms is None else relative_text(run.ended_ms, now_ms)
+    return ended, run.status.value, run.id, remark(run)
+
+
+def _no_failure(recent: Recent) -> str:
+    return f"no run failed or was lost in the last {_span(recent.stretches[-1])}"
+
+
+# -- copies -------------------------------------------------------------------------------------------
+
+
+def _copies(overview: Overview) -> Iterator[tuple[str, str]]:
+    yield "log", entries_text(overview.log_length)
+    for report in shown(overview):
+        yield "archive", archive_text(report, overview)
+    if (audit := last_audit(overview)) is not None:
+        yield "audit", audit_text(audit, overview.now_ms)

@@ -1,0 +1,148 @@
+"""
+The last minutes, counted from the log's newest entries: what became of occurrences, how runs ended, and how late.
+
+It is given the entries backwards and says when it has enough. Of the kinds that carry thousands (put, fire, end) only
+the words that count are read, without a ``Change`` of each row: whoever asks wants an answer at once.
+
+Not guaranteed: that all of the time is counted which was asked for. The log in Redis is short, and who reads it may
+have to stop before; the last stretch is then as long as what was read, and ``is_cut`` says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from zsched.core.changes import OUTCOMES, What, changes, outcomes
+from zsched.core.log import Entry, UnknownEntry, reading, text
+from zsched.core.lookback import only_ends, run_that_ended
+from zsched.core.runs import BAD, OVER, Run, RunStatus, ended_as
+
+WINDOWS_MS: Final = (60_000, 300_000, 1_800_000)  # the log in Redis keeps an hour, if that is not too much
+FAILURES: Final = 10  # runs that are told of
+HAPPENED: Final = (What.PUT, *OUTCOMES)  # what is counted
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """
+    The last *span_ms*: how often what happened, as which runs ended, and how much later than due the latest was fired
+    (None: none was).
+    """
+
+    span_ms: int
+    happened: Mapping[What, int]
+    ended: Mapping[RunStatus, int]
+    late_ms: float | None
+
+    def per_second(self, what: What) -> float:
+        """How often that happened in a second."""
+        return self.happened.get(what, 0) * 1000 / self.span_ms
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it, every key always: a promise."""
+        return {
+            "span_s": self.span_ms / 1000,
+            "happened": {what.value: self.happened.get(what, 0) for what in HAPPENED},
+            "ended": {status.value: self.ended.get(status, 0) for status in RunStatus if status in OVER},
+            "late_ms": None if self.late_ms is None else round(self.late_ms, 3),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """
+    The *stretches*, the shortest first; the runs that failed or were lost last, the latest end first. ``is_cut``: the
+    longest stretch is shorter than was asked for.
+    """
+
+    stretches: Sequence[Stretch]
+    failures: Sequence[Run]
+    is_cut: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it."""
+        return {"stretches": [stretch.to_dict() for stretch in self.stretches], "is_cut": self.is_cut}
+
+
+class Counting:
+    """Counts entries of the log at *now_ms*, the newest first. *run_suffix* is the namespace's part of run ids."""
+
+    def __init__(self, now_ms: int, run_suffix: str = "", windows_ms: Sequence[int] = WINDOWS_MS) -> None:
+        self._now_ms, self._run_suffix, self._windows_ms = now_ms, run_suffix, list(windows_ms)
+        self._stretches: list[Stretch] = []
+        self._happened: Counter[What] = Counter()
+        self._ended: Counter[RunStatus] = Counter()
+        self._late_ms: float | None = None
+        self._failures: list[Run] = []
+        self._read_ms = 1  # how far back that was
+
+    def see(self, entry: Entry) -> bool:
+        """Count *entry*; False when it is from before all that is asked for, so that no more are needed."""
+        age_ms = self._now_ms - entry.position.t_us // 1000
+        while self._windows_ms and age_ms >= self._windows_ms[0]:
+            self._close(self._windows_ms.pop(0))
+        if self._windows_ms:
+            self._read_ms = max(age_ms, self._read_ms)
+            with suppress(UnknownEntry):  # of a newer version, or a foreign hand's
+                self._count(entry)
+        return bool(self._windows_ms)
+
+    def told(self, *, is_all: bool) -> Recent:
+        """What was counted. *is_all*: nothing was before the entries that were seen."""
+        is_cut = bool(self._windows_ms) and not is_all
+        for span_ms in [self._read_ms] if is_cut else self._windows_ms:
+            self._close(span_ms)
+        self._windows_ms = []
+        return Recent(self._stretches, self._failures, is_cut)
+
+    def _close(self, span_ms: int) -> None:
+        self._stretches.append(Stretch(span_ms, Counter(self._happened), Counter(self._ended), self._late_ms))
+
+    # -- an entry ---------------------------------------------------------------------------------
+
+    def _count(self, entry: Entry) -> None:
+        """Raises UnknownEntry; what was counted of the entry until then stays."""
+        with reading(entry):
+            if entry.kind == "put":
+                self._happened[What.PUT] += int(entry.body[5 + 2 * int(entry.body[3])])
+            elif entry.kind == "fire":
+                self._count_fire(entry)
+            elif entry.kind == "end":
+                self._count_end(entry)
+            else:
+                self._count_changes(entry)
+
+    def _count_fire(self, entry: Entry) -> None:
+        fields = entry.fields()
+        runs = fields.get(b"runs", b"").split()
+        self._happened[What.FIRED] += len(runs)
+        for what, name in ((What.SKIPPED, b"skipped"), (What.EXPIRED, b"expired"), (What.CANCELLED, b"cancelled")):
+            self._happened[what] += len(fields.get(name, b"").split())
+        self._happened[What.QUARANTINED] += len(fields.get(b"quarantined", b"").splitlines())
+        if runs:
+            suffix = self._run_suffix.encode()
+            due_ms = min(int(run.removesuffix(suffix).rpartition(b"-")[2]) for run in runs)
+            self._note_late((entry.position.t_us - due_ms * 1000) / 1000)
+
+    def _count_end(self, entry: Entry) -> None:
+        words = Counter(row.split(b" ", 2)[1] for row in entry.fields()[b"rows"].split(b"\n"))
+        for word, number in words.items():
+            self._ended[ended_as(text(word))] += number
+        failed = only_ends(entry, BAD) if len(self._failures) < FAILURES else None
+        if failed is not None:
+            latest = [run_that_ended(change) for change in changes(failed, self._run_suffix)][::-1]
+            self._failures += latest[: FAILURES - len(self._failures)]
+
+    def _count_changes(self, entry: Entry) -> None:
+        for change in outcomes(entry, self._run_suffix):
+            if change.what in HAPPENED:
+                self._happened[change.what] += change.count
+            if change.what is What.FIRED and change.late_ms is not None:
+                self._note_late(change.late_ms)
+
+    def _note_late(self, late_ms: float) -> None:
+        self._late_ms = late_ms if self._late_ms is None else max(late_ms, self._late_ms)

@@ -1,0 +1,108 @@
+"""
+Which daemons a namespace has, as they told with the reports of their archives: every daemon has an archiver, which
+reports at least every 10 s, whether it leads or stands by, and once more when it stops.
+
+Not guaranteed: that a daemon is there which reported within 30 s, if it was killed; that one is known which has told
+nothing yet, or never could. A daemon of before there was more to tell says its id and host alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from zsched.core.clock import LAST_MS
+from zsched.core.model import iso
+from zsched.storage.archivers import Report
+
+
+class DaemonRole(Enum):
+    """What a daemon does."""
+
+    LEADS = "leader"
+    STANDS_BY = "standby"
+    SILENT = "silent"  # it has not reported for 30 s: killed, cut off, or its Redis refuses the report
+    STOPPED = "stopped"  # in order
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonSeen:
+    """
+    One daemon, by its last report at *told_ms* (the server's time). What it did not tell is None. ``started_ms`` is by
+    the clock of its host; ``tzdata`` is the version of the zones' rules that it plans by.
+    """
+
+    id: str
+    role: DaemonRole
+    host: str | None
+    pid: int | None
+    started_ms: int | None
+    told_ms: int
+    version: str | None
+    python: str | None
+    redis_py: str | None
+    rq: str | None
+    tzdata: str | None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it leads or stands by."""
+        return self.role in (DaemonRole.LEADS, DaemonRole.STANDS_BY)
+
+    @property
+    def place(self) -> str:
+        """``<host>, pid <pid>``, as far as they are known."""
+        return f"{self.host or '?'}, pid {'?' if self.pid is None else self.pid}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it; the keys are a promise."""
+        return {
+            "id": self.id,
+            "role": self.role.value,
+            "host": self.host,
+            "pid": self.pid,
+            "started_at": iso(self.started_ms),
+            "told_at": iso(self.told_ms),
+            "version": self.version,
+            "python": self.python,
+            "redis_py": self.redis_py,
+            "rq": self.rq,
+            "tzdata": self.tzdata,
+        }
+
+
+def daemons_of(reports: Iterable[Report], leader: str | None, now_ms: int) -> list[DaemonSeen]:
+    """Who told *reports*: the *leader* first, then by role, host and id."""
+    order = list(DaemonRole)
+    seen = [_seen(report, leader, now_ms) for report in reports if isinstance(report.about.get("daemon"), str)]
+    return sorted(seen, key=lambda one: (order.index(one.role), one.host or "", one.id))
+
+
+def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
+    about = report.about
+    if about["daemon"] == leader:  # it holds the lease, whatever it told when
+        role = DaemonRole.LEADS
+    elif report.is_stopped:
+        role = DaemonRole.STOPPED
+    else:
+        role = DaemonRole.STANDS_BY if report.is_recent(now_ms) else DaemonRole.SILENT
+    pid, started_ms = about.get("pid"), about.get("started")
+    return DaemonSeen(
+        id=about["daemon"],
+        role=role,
+        host=_text(about.get("host")),
+        pid=pid if type(pid) is int else None,
+        started_ms=started_ms if type(started_ms) is int and 0 <= started_ms <= LAST_MS else None,
+        told_ms=report.told_ms,
+        version=_text(about.get("version")),
+        python=_text(about.get("python")),
+        redis_py=_text(about.get("redis_py")),
+        rq=_text(about.get("rq")),
+        tzdata=_text(about.get("tzdata")),
+    )
+
+
+def _text(told: object) -> str | None:
+    return told if isinstance(told, str) else None
