@@ -1,0 +1,103 @@
+"""``zsched doctor``: what it prints and how it ends; and that it is silent where all is well."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+from rq import Worker
+
+from tests.faults.processes import DaemonProcess, eventually
+from tests.integration.doctor.ground import KEYS
+from zsched import Client
+from zsched.cli import program
+from zsched.cli.exits import DONE, FAILED, UNHEALTHY, USAGE
+from zsched.doctor.examination import CHECKS
+from zsched.embedded.guard import Guard
+
+Zsched = Callable[..., Result]
+
+
+@pytest.fixture
+def zsched(url: str) -> Zsched:
+    return lambda *arguments: CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": url})
+
+
+@pytest.fixture
+def at_work(url: str, sound: redis.Redis) -> Iterator[None]:
+    """A product as it should be: a daemon that leads, its archive, a worker, schedules."""
+    with Guard() as guard:
+        daemon = DaemonProcess(guard, url)
+        daemon.wait_for("term_began")
+        command = [sys.executable, "-m", "rq.cli", "worker", "--url", url, "default"]
+        guard.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        client = Client.from_url(url)
+        client.schedule("app.task", id="a", every=timedelta(hours=1))
+        client.schedule("app.task", id="b", after=timedelta(hours=1))
+        eventually(lambda: Worker.count(connection=sound))
+        eventually(lambda: b" following " in (next(iter(sound.hgetall(KEYS.archivers()).values()), b"")))
+        yield
+
+
+def test_where_all_is_well_nothing_but_ok_is_said(zsched: Zsched, at_work: None) -> None:
+    result = zsched("doctor", "--json")
+
+    unwell = [one for one in json.loads(result.stdout) if one["verdict"] != "ok"]
+    assert [] == unwell
+    assert DONE == result.exit_code
+
+
+def test_every_check_says_something(zsched: Zsched) -> None:
+    found = json.loads(zsched("doctor", "--json").stdout)
+
+    assert set(CHECKS) == {one["check"] for one in found}
+    assert {"check", "verdict", "said", "remedy"} == set(found[0])
+    assert all(one["said"] for one in found)
+    assert all(one["remedy"] for one in found if one["verdict"] in ("warning", "problem"))
+
+
+def test_a_problem_ends_as_unhealthy_and_its_remedy_stands_below_it(zsched: Zsched, sound: redis.Redis) -> None:
+    sound.hset(KEYS.meta(), "offset_ms", 1)
+
+    result = zsched("doctor")
+
+    lines = result.stdout.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("problem  test clock"))
+    assert lines[at + 1].strip().startswith("-> if no test is running: HDEL")
+    assert UNHEALTHY == result.exit_code
+
+
+def test_warnings_alone_are_no_failure(zsched: Zsched, at_work: None, sound: redis.Redis) -> None:
+    sound.hset(KEYS.quarantine(), "digest", "normal 1 1 why")
+
+    result = zsched("doctor")
+
+    assert result.stdout.splitlines()[-1].startswith("1 warning, ")
+    assert DONE == result.exit_code
+
+
+def test_a_redis_that_is_not_there_is_a_failure() -> None:
+    result = CliRunner().invoke(program, ["doctor", "-u", "redis://127.0.0.1:1/0", "--json"])
+
+    assert FAILED == result.exit_code
+    assert "RedisUnavailable" == json.loads(result.stderr)["type"]
+
+
+def test_an_unknown_role_is_a_mistake_that_names_the_known_ones(zsched: Zsched) -> None:
+    result = zsched("doctor", "--role", "king")
+
+    assert USAGE == result.exit_code
+    assert "'client', 'daemon', 'worker', 'dashboard'" in result.stderr
+
+
+def test_the_help_has_examples() -> None:
+    result = CliRunner().invoke(program, ["doctor", "--help"])
+
+    assert DONE == result.exit_code
+    assert "zsched doctor --role client --user shop" in result.stdout

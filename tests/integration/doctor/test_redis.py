@@ -1,0 +1,213 @@
+"""What the doctor says of the server: version, role, memory and files, each trouble made for real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from tests.faults.processes import eventually
+from tests.integration.doctor.ground import examined, only
+from zsched.config import Settings
+from zsched.core.clock import SystemClock
+from zsched.doctor.finding import Verdict
+from zsched.doctor.patient import Patient
+from zsched.doctor.server import look_at_version
+from zsched.embedded import EmbeddedRedis, packaged_server
+from zsched.errors import RedisRefused, RedisUnavailable
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+
+Configure = Callable[[str, str], None]
+OK, WARNING, PROBLEM, SKIPPED = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM, Verdict.SKIPPED
+
+
+@pytest.fixture
+def replica(sound_server: EmbeddedRedis) -> Iterator[EmbeddedRedis]:
+    """A replica of the sound server, that has its data."""
+    with EmbeddedRedis(config={"replicaof": f"127.0.0.1 {sound_server.port}"}) as server:
+        with redis.Redis.from_url(server.url) as client:
+            eventually(lambda: client.info("replication")["master_link_status"] == "up")
+        yield server
+
+
+# -- version and role ---------------------------------------------------------------------------------
+
+
+def test_the_version_and_the_round_trip_are_told(url: str, sound_server: EmbeddedRedis) -> None:
+    said = only(examined(url)["redis"], OK).said
+
+    assert sound_server.server.version in said
+    assert "round trip" in said
+
+
+class SlowClock(SystemClock):
+    """As it is where every reply takes 30 ms."""
+
+    def __init__(self) -> None:
+        self._now_ms = 0.0
+
+    def monotonic_ms(self) -> float:
+        self._now_ms += 30.0
+        return self._now_ms
+
+
+def test_a_redis_that_is_far_away_is_a_warning(url: str) -> None:
+    assert "round trip 30.00 ms" in only(examined(url, clock=SlowClock())["redis"], WARNING).said
+
+
+def test_a_redis_without_copy_is_a_problem(url: str) -> None:
+    link, keys = Link.from_url(url, 5.0), Keys("default")
+
+    with link.wire() as wire:
+        patient = Patient(Settings(), link, wire, keys, SystemClock(), {"redis_version": "6.0.16"})
+        finding = only(list(look_at_version(patient)), PROBLEM)
+
+    assert finding.said.startswith("Redis 6.0.16 at ")
+    assert "upgrade to Redis 6.2" in finding.remedy
+
+
+def test_a_redis_that_is_not_there_cannot_be_asked() -> None:
+    with pytest.raises(RedisUnavailable):
+        examined("redis://127.0.0.1:1/0")
+
+
+def test_a_redis_that_lets_nobody_in_cannot_be_asked(url: str, configure: Configure) -> None:
+    configure("requirepass", "secret")
+
+    with pytest.raises(RedisRefused, match=r"user (and|or) password"):
+        examined(url)
+
+
+def test_a_replica_is_a_problem_and_the_rest_is_looked_at_all_the_same(replica: EmbeddedRedis) -> None:
+    found = examined(replica.url)
+
+    assert "is a replica of 127.0.0.1" in only(found["role"], PROBLEM).said
+    assert "ask at the master" in only(found["rights"], SKIPPED).said
+    assert OK is found["key types"][0].verdict
+
+
+def test_a_master_that_may_go_on_alone_is_a_warning(
+    url: str, replica: EmbeddedRedis, sound: redis.Redis, configure: Configure
+) -> None:
+    eventually(lambda: sound.info("replication")["connected_slaves"] == 1)
+
+    assert "min-replicas-to-write 0" in only(examined(url)["role"], WARNING).said
+
+    configure("min-replicas-to-write", "1")
+    assert "takes no writes without them" in only(examined(url)["role"], OK).said
+
+
+def test_in_cluster_mode_nothing_else_is_looked_at() -> None:
+    with EmbeddedRedis(config={"cluster-enabled": "yes"}) as server:
+        found = examined(server.url)
+
+    assert ["redis", "role"] == list(found)
+    assert "cluster mode" in only(found["role"], PROBLEM).said
+
+
+def test_an_older_redis_has_the_same_checks() -> None:
+    older = packaged_server()
+    assert older is not None
+
+    with EmbeddedRedis(server=older) as server:
+        found = examined(server.url)
+
+    assert older.version in only(found["redis"], OK).said
+    assert OK is only(found["rights"], OK).verdict
+    assert "hash-max-ziplist-value is 512" == only(found["hashes"], OK).said
+
+
+# -- memory -------------------------------------------------------------------------------------------
+
+
+def test_eviction_that_may_drop_schedules_is_a_problem(url: str, configure: Configure) -> None:
+    configure("maxmemory", "100mb")
+    configure("maxmemory-policy", "allkeys-lru")
+
+    finding = only(examined(url)["eviction"], PROBLEM)
+
+    assert "maxmemory-policy allkeys-lru may drop schedules" in finding.said
+    assert "set maxmemory-policy noeviction" == finding.remedy
+
+
+def test_eviction_that_the_settings_allow_is_a_warning(url: str, configure: Configure) -> None:
+    configure("maxmemory", "100mb")
+    configure("maxmemory-policy", "volatile-ttl")
+
+    assert "allow_eviction" in only(examined(url, daemon={"allow_eviction": True})["eviction"], WARNING).said
+
+
+def test_eviction_without_a_limit_is_a_warning(url: str, configure: Configure) -> None:
+    configure("maxmemory-policy", "allkeys-random")
+
+    assert "as soon as maxmemory is set" in only(examined(url)["eviction"], WARNING).said
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.5, OK), (0.9, WARNING), (0.99, PROBLEM)])
+def test_memory_that_comes_to_its_end_is_told_before(
+    url: str, sound: redis.Redis, configure: Configure, share: float, verdict: Verdict
+) -> None:
+    sound.set("ballast", b"x" * 20_000_000)  # what other connections take is little beside it
+    eventually(lambda: sound.info("memory")["mem_aof_buffer"] < 1_000_000)
+    configure("maxmemory", str(int(sound.info("memory")["used_memory"] / share)))
+
+    assert "of maxmemory" in only(examined(url)["memory"], verdict).said
+
+
+def test_a_small_bound_of_compact_hashes_is_a_warning(url: str, configure: Configure, sound: redis.Redis) -> None:
+    name = next(name for name in ("hash-max-listpack-value", "hash-max-ziplist-value") if sound.config_get(name))
+    configure(name, "64")
+
+    finding = only(examined(url)["hashes"], WARNING)
+
+    assert f"{name} is 64" in finding.said
+    assert f"set {name} 512" in finding.remedy
+
+
+# -- files --------------------------------------------------------------------------------------------
+
+
+def test_no_append_only_file_is_a_warning_and_nothing_at_all_a_problem(url: str, configure: Configure) -> None:
+    configure("save", "3600 1")
+    configure("appendonly", "no")
+
+    found = examined(url)
+    assert "appendonly is no" in only(found["persistence"], WARNING).said
+    assert "snapshots are" in only(found["append-only file"], OK).said
+
+    configure("save", "")
+    assert "a restart loses everything" in only(examined(url)["append-only file"], PROBLEM).said
+
+
+def test_a_file_that_is_never_forced_onto_the_disk_is_a_warning(url: str, configure: Configure) -> None:
+    configure("appendfsync", "no")
+
+    assert "appendfsync is no" in only(examined(url)["append-only file"], WARNING).said
+
+
+def test_a_torn_file_that_would_be_loaded_is_a_warning(url: str, configure: Configure) -> None:
+    configure("aof-load-truncated", "yes")
+
+    finding = only(examined(url)["append-only file"], WARNING)
+
+    assert "pushed twice" in finding.said
+    assert "set aof-load-truncated no" in finding.remedy
+
+
+def test_a_snapshot_that_failed_is_a_problem(sound_server: EmbeddedRedis, url: str, sound: redis.Redis) -> None:
+    obstacle = sound_server.folder / "dump.rdb"
+    obstacle.unlink(missing_ok=True)
+    obstacle.mkdir()
+    (obstacle / "in the way").touch()
+    try:
+        sound.bgsave()
+        eventually(lambda: sound.info("persistence")["rdb_last_bgsave_status"] == "err")
+
+        assert "its last snapshot failed" in only(examined(url)["persistence"], PROBLEM).said
+    finally:
+        (obstacle / "in the way").unlink()
+        obstacle.rmdir()
+        sound.bgsave()
+        eventually(lambda: sound.info("persistence")["rdb_last_bgsave_status"] == "ok")

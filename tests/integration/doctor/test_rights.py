@@ -1,0 +1,211 @@
+"""What the doctor says of a user's rights, with real users of a real Redis that lack some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.integration.doctor.ground import KEYS, examined, only
+from zsched.doctor.asking import Rehearsed
+from zsched.doctor.finding import Verdict
+from zsched.doctor.rights import form_of
+from zsched.embedded import EmbeddedRedis, ServerBinary, find_server, packaged_server
+from zsched.storage.connection import Link
+from zsched.storage.rights import Role, rights_of
+
+PASSWORD = "secret"
+USERS = Path(__file__).parents[3] / "deploy" / "redis" / "users.acl"
+OK, PROBLEM, SKIPPED = Verdict.OK, Verdict.PROBLEM, Verdict.SKIPPED
+SERVERS = {"older": packaged_server(), "usual": find_server()}
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def any_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedRedis]:
+    """A server of before users' rights could be asked for, and the usual one."""
+    binary: ServerBinary | None = SERVERS[request.param]
+    assert binary is not None
+    with EmbeddedRedis(tcp=True, server=binary) as server:
+        yield server
+
+
+@pytest.fixture
+def admin(any_server: EmbeddedRedis) -> Iterator[redis.Redis]:
+    """A client that may all; users are gone after the test."""
+    with redis.Redis.from_url(any_server.url, protocol=2) as client:
+        client.flushall()
+        yield client
+        for user in client.acl_users():
+            if user != "default":
+                client.acl_deluser(user)
+
+
+def user(admin: redis.Redis, server: EmbeddedRedis, role: Role, *more: str) -> str:
+    """The URL of a user with the rights of *role*, changed by *more*."""
+    words = rights_of([role], KEYS).rule.split()
+    admin.execute_command("ACL", "SETUSER", "somebody", "reset", "on", f">{PASSWORD}", *words, *more)
+    return server.tcp_url.replace("redis://", f"redis://somebody:{PASSWORD}@")
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_user_with_the_rights_of_its_role_is_well(admin: redis.Redis, any_server: EmbeddedRedis, role: Role) -> None:
+    url = user(admin, any_server, role)
+
+    assert f"user somebody has all rights of a {role}" in only(examined(url, roles=(role,))["rights"], OK).said
+
+
+@pytest.mark.parametrize(
+    ("name", "roles"),
+    [
+        ("zsched-client", (Role.CLIENT,)),
+        ("zsched-daemon", (Role.DAEMON,)),
+        ("zsched-worker", (Role.WORKER,)),
+        ("zsched-scheduling-worker", (Role.WORKER, Role.CLIENT)),
+        ("zsched-dashboard", (Role.DASHBOARD,)),
+    ],
+)
+def test_the_users_that_we_deploy_are_well(
+    admin: redis.Redis, any_server: EmbeddedRedis, name: str, roles: tuple[Role, ...]
+) -> None:
+    [line] = [line for line in USERS.read_text().splitlines() if line.startswith(f"user {name} ")]
+    words = [word for word in line.split()[2:] if not word.startswith("#")]
+    admin.execute_command("ACL", "SETUSER", name, *words, f">{PASSWORD}")
+    url = any_server.tcp_url.replace("redis://", f"redis://{name}:{PASSWORD}@")
+
+    assert OK is only(examined(url, roles=roles)["rights"], OK).verdict
+
+
+@pytest.mark.parametrize("right", ["copy", "rpush", "pubsub|numsub", "evalsha", "get"])
+def test_a_command_that_is_missing_is_named_with_what_gives_it(
+    admin: redis.Redis, any_server: EmbeddedRedis, right: str
+) -> None:
+    command = right.partition("|")[0]  # 6.2 takes away whole commands only
+    url = user(admin, any_server, Role.DAEMON, "+multi", "+discard", f"-{command}")  # without scripts, by a rehearsal
+
+    found = examined(url)["rights"]
+
+    assert f"ACL SETUSER somebody +{right}" == only(found, PROBLEM).remedy
+
+
+@pytest.mark.parametrize("lacking", ["rq:queue:*", "rq:job:*", KEYS.prefix + "*"])
+def test_a_kind_of_keys_that_is_missing_is_named(admin: redis.Redis, any_server: EmbeddedRedis, lacking: str) -> None:
+    kept = [f"~{key}" for key in rights_of([Role.DAEMON], KEYS).keys if key != lacking]
+    url = user(admin, any_server, Role.DAEMON, "resetkeys", *kept)
+
+    remedy = only(examined(url)["rights"], PROBLEM).remedy
+
+    assert f" ~{lacking}" in remedy
+    assert " +" not in remedy  # no command is missing
+
+
+def test_a_channel_that_is_missing_is_named(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
+    url = user(admin, any_server, Role.DAEMON, "resetchannels", "&rq:pubsub:*")
+
+    assert f"ACL SETUSER somebody &{KEYS.wake()}" == only(examined(url)["rights"], PROBLEM).remedy
+
+
+def test_what_is_missing_is_enough_when_it_was_given(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
+    url = user(admin, any_server, Role.DAEMON, "-copy", "-xadd", "-lpos", "resetchannels")
+
+    remedy = only(examined(url)["rights"], PROBLEM).remedy
+    admin.execute_command("ACL", "SETUSER", "somebody", *remedy.split()[3:])
+
+    assert OK is only(examined(url)["rights"], OK).verdict
+
+
+def test_asking_writes_nothing(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
+    admin.set("something", "else")
+
+    examined(any_server.url)
+    with Link.from_url(any_server.url, 5.0).wire() as wire:
+        wire.execute("MULTI")
+        asker = Rehearsed(wire)
+        may = [asker.may(*form_of(name, "something", "c")) for name in rights_of([Role.WORKER], KEYS).commands]
+        wire.execute("DISCARD")
+
+    assert all(may)
+    assert [b"something"] == admin.keys("*")
+    assert b"else" == admin.get("something")
+
+
+@pytest.mark.parametrize("role", Role)
+def test_every_command_is_asked_for_in_a_form_that_redis_takes(
+    admin: redis.Redis, any_server: EmbeddedRedis, role: Role
+) -> None:
+    at_once = {"multi", "exec", "discard", "watch", "unwatch"}
+    commands = [name for name in rights_of([role], KEYS).commands if name not in at_once]
+
+    with Link.from_url(any_server.url, 5.0).wire() as wire:
+        wire.execute("MULTI")
+        replies = {name: wire.execute(*form_of(name, "key", "channel")) for name in commands}
+        wire.execute("DISCARD")
+
+    assert {b"QUEUED"} == set(replies.values())
+
+
+def test_where_writes_are_refused_a_rehearsal_is_and_the_rest_is_looked_at(
+    admin: redis.Redis, any_server: EmbeddedRedis
+) -> None:
+    admin.config_set("min-replicas-to-write", 1)
+    try:
+        found = examined(any_server.url)
+    finally:
+        admin.config_set("min-replicas-to-write", 0)
+
+    assert (OK if any_server.server.release >= (7,) else SKIPPED) is found["rights"][0].verdict
+    assert OK is only(found["rq's cron"], OK).verdict
+
+
+def test_who_may_not_find_out_is_told_how_to(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
+    url = user(admin, any_server, Role.DAEMON, "-evalsha", "-multi")
+
+    finding = only(examined(url)["rights"], SKIPPED)
+
+    assert "user somebody may not find out what it may: " in finding.said
+    assert ("--user NAME" if any_server.server.release >= (7,) else "+multi +discard") in finding.remedy
+
+
+# -- of another user ----------------------------------------------------------------------------------
+
+
+def test_another_users_rights_are_asked_for_by_a_dry_run(sound: redis.Redis, sound_server: EmbeddedRedis) -> None:
+    if sound_server.server.release < (7,):
+        assert "before Redis 7" in only(examined(sound_server.url, user="somebody")["rights"], SKIPPED).said
+        return
+    user(sound, sound_server, Role.CLIENT, "-rpush")
+    try:
+        remedy = only(examined(sound_server.url, roles=(Role.CLIENT,), user="somebody")["rights"], PROBLEM).remedy
+        assert "ACL SETUSER somebody +rpush" == remedy
+
+        nobody = examined(sound_server.url, user="nobody")["rights"]
+        assert "nobody" in only(nobody, SKIPPED).said
+    finally:
+        sound.acl_deluser("somebody")
+
+
+def test_who_may_nothing_but_ask_for_info_is_told_what_was_not_looked_at(
+    admin: redis.Redis, any_server: EmbeddedRedis
+) -> None:
+    admin.execute_command("ACL", "SETUSER", "somebody", "reset", "on", f">{PASSWORD}", "+info", "+ping", "+select")
+    url = any_server.tcp_url.replace("redis://", f"redis://somebody:{PASSWORD}@")
+
+    found = examined(url)
+
+    silent = [check for check, findings in found.items() if not findings]
+    assert [] == silent
+    assert "config" in only(found["hashes"], SKIPPED).said
+    assert "hlen" in only(found["quarantine"], SKIPPED).said
+    assert OK is only(found["eviction"], OK).verdict  # INFO tells it
+
+
+def test_what_may_not_be_read_is_not_taken_for_well(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
+    admin.execute_command("ACL", "SETUSER", "somebody", "reset", "on", f">{PASSWORD}", "+@all", "~zsched:*")
+    url = any_server.tcp_url.replace("redis://", f"redis://somebody:{PASSWORD}@")
+
+    found = examined(url)
+
+    for check in ("queues", "rq's scheduler", "rq-scheduler", "rq's cron"):
+        assert SKIPPED is only(found[check], SKIPPED).verdict
+    assert [OK, SKIPPED] == sorted((one.verdict for one in found["key types"]), key=lambda verdict: verdict.value)

@@ -1,0 +1,200 @@
+"""What the doctor says of RQ: real workers, the queues in use, and other schedulers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+
+import pytest
+import redis
+from rq import Queue, Worker
+
+from tests.faults.processes import eventually
+from tests.integration.doctor.ground import KEYS, examined, only, unwell
+from zsched import Client
+from zsched.doctor.finding import Verdict
+from zsched.embedded.guard import Guard
+
+HOUR = timedelta(hours=1)
+OK, WARNING, PROBLEM, SKIPPED = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM, Verdict.SKIPPED
+
+Work = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def work(url: str) -> Iterator[Work]:
+    """Starts ``rq worker`` with the arguments given."""
+    with Guard() as guard:
+
+        def start(*arguments: str) -> subprocess.Popen[bytes]:
+            command = [sys.executable, "-m", "rq.cli", "worker", "--url", url, *arguments]
+            return guard.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        yield start
+
+
+@pytest.fixture
+def client(url: str) -> Client:
+    return Client.from_url(url)
+
+
+def registered(sound: redis.Redis, name: str = "w1", **fields: str) -> None:
+    """A worker as RQ registers it, with other *fields*."""
+    told = {"version": version("rq"), "queues": "default", "pid": "1", "hostname": "box"} | fields
+    sound.hset(f"rq:worker:{name}", mapping=told)
+    sound.sadd("rq:workers", f"rq:worker:{name}")
+
+
+# -- workers ------------------------------------------------------------------------------------------
+
+
+def test_a_real_worker_is_seen_with_its_version_and_queues(
+    url: str, sound: redis.Redis, work: Work, client: Client
+) -> None:
+    client.schedule("app.task", id="a", every=HOUR, queue="email")
+    work("email", "default")
+    eventually(lambda: Worker.count(connection=sound))
+
+    found = examined(url)
+
+    assert f"1 worker of RQ {version('rq')}" in only(found["workers"], OK).said
+    assert "somebody listens to every queue in use (1)" == only(found["queues"], OK).said
+
+
+def test_no_worker_is_a_warning(url: str) -> None:
+    assert "no worker of RQ is registered" in only(examined(url)["workers"], WARNING).said
+
+
+def test_workers_of_an_unknown_rq_are_a_problem(url: str, sound: redis.Redis) -> None:
+    registered(sound, "old", version="1.16.2")
+
+    assert "1 worker of RQ 1.16.2 (old)" in only(examined(url)["workers"], PROBLEM).said
+
+
+def test_workers_of_different_versions_are_a_warning(url: str, sound: redis.Redis) -> None:
+    registered(sound, "w1", version="2.8.0")
+    registered(sound, "w2", version="2.12.0")
+
+    assert ["workers are of different versions of RQ: 2.12.0 (1), 2.8.0 (1)"] == unwell(examined(url))["workers"]
+
+
+def test_a_worker_that_said_goodbye_does_not_count(url: str, sound: redis.Redis) -> None:
+    registered(sound, "w1", death="2026-01-01T00:00:00Z")
+
+    assert "no worker of RQ is registered" in only(examined(url)["workers"], WARNING).said
+
+
+# -- serializer ---------------------------------------------------------------------------------------
+
+
+def test_another_serializer_than_the_namespaces_is_a_problem(url: str, client: Client) -> None:
+    client.schedule("app.task", id="a", every=HOUR)
+
+    finding = only(examined(url, rq={"serializer": "json"})["serializer"], PROBLEM)
+
+    assert "payloads are pickle, and these settings say json" in finding.said
+    assert 'serializer = "pickle"' in finding.remedy
+
+
+def test_of_json_it_is_said_that_workers_do_not_tell(url: str) -> None:
+    Client.from_url(url, serializer="json").schedule("app.task", id="a", every=HOUR)
+
+    assert "do not tell" in only(examined(url, rq={"serializer": "json"})["serializer"], SKIPPED).said
+
+
+# -- queues -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("one_shot", [False, True])
+def test_a_queue_in_use_that_nobody_listens_to_is_a_warning(
+    url: str, sound: redis.Redis, client: Client, one_shot: bool
+) -> None:
+    registered(sound, queues="default,sms")
+    when = {"at": datetime.now(UTC) + HOUR} if one_shot else {"every": HOUR}
+    client.schedule("app.task", id="a", queue="email", **when)
+    client.schedule("app.task", id="b", queue="sms", every=HOUR)
+
+    finding = only(examined(url)["queues"], WARNING)
+
+    assert "nobody listens to queue email, which schedules use" == finding.said
+    assert finding.remedy.endswith("rq worker email")
+
+
+def test_jobs_that_wait_where_nobody_listens_are_a_problem(url: str, sound: redis.Redis) -> None:
+    registered(sound, queues="default")
+    Queue("email", connection=sound).enqueue("app.task")
+
+    assert "nobody listens to queue email, where 1 job should be taken" == only(examined(url)["queues"], PROBLEM).said
+
+
+def test_a_queue_that_nobody_uses_any_more_is_nobodys_matter(url: str, sound: redis.Redis) -> None:
+    sound.sadd("rq:queues", "rq:queue:old")
+
+    assert "no queue is used" == only(examined(url)["queues"], OK).said
+
+
+# -- other schedulers ---------------------------------------------------------------------------------
+
+
+def test_a_worker_with_scheduler_is_named(url: str, sound: redis.Redis, work: Work) -> None:
+    work("--with-scheduler", "email")
+    eventually(lambda: sound.exists("rq:scheduler-lock:email") and Worker.count(connection=sound))
+
+    finding = only(examined(url)["rq's scheduler"], WARNING)
+
+    holder = sound.get("rq:scheduler-lock:email").decode()
+    assert f"RQ's scheduler {holder}" in finding.said
+    assert "lock of email" in finding.said
+    assert "without --with-scheduler" in finding.remedy
+
+
+def test_our_own_lock_is_no_rivals_and_another_namespaces_is(url: str, sound: redis.Redis) -> None:
+    sound.sadd("rq:queues", "rq:queue:email")
+    sound.set("rq:scheduler-lock:email", f"zsched:{KEYS.namespace}")
+    assert OK is only(examined(url)["rq's scheduler"], OK).verdict
+
+    sound.set("rq:scheduler-lock:email", "zsched:other")
+    assert "the namespace other has" in only(examined(url)["rq's scheduler"], WARNING).said
+
+
+def test_where_rq_is_to_move_its_own_jobs_a_lock_is_as_it_should_be(url: str, sound: redis.Redis) -> None:
+    sound.sadd("rq:queues", "rq:queue:email")
+    sound.set("rq:scheduler-lock:email", "somebody")
+
+    assert OK is only(examined(url, rq={"native": False})["rq's scheduler"], OK).verdict
+
+
+def test_of_a_list_of_native_queues_only_their_locks_count(url: str, sound: redis.Redis) -> None:
+    sound.sadd("rq:queues", "rq:queue:email", "rq:queue:push")
+    sound.set("rq:scheduler-lock:push", "somebody")
+    finding = only(examined(url, rq={"native": ["email"]})["rq's scheduler"], OK)
+    assert "in email; those of other queues are left to RQ's schedulers" in finding.said
+
+    sound.set("rq:scheduler-lock:email", "somebody")
+    finding = only(examined(url, rq={"native": ["email"]})["rq's scheduler"], WARNING)
+    assert "has the scheduler's lock of email:" in finding.said
+
+
+def test_jobs_of_rq_scheduler_are_counted(url: str, sound: redis.Redis) -> None:
+    rq_scheduler = pytest.importorskip("rq_scheduler")
+    scheduler = rq_scheduler.Scheduler(connection=sound)
+    scheduler.enqueue_in(HOUR, print)
+
+    finding = only(examined(url)["rq-scheduler"], WARNING)
+    assert "rq-scheduler has 1 job (whether it runs does not show)" == finding.said
+    assert "zsched import rq-scheduler" in finding.remedy
+
+    scheduler.acquire_lock()
+    assert "it is at work now" in only(examined(url)["rq-scheduler"], WARNING).said
+
+
+def test_rqs_cron_is_named_while_it_beats(url: str, sound: redis.Redis) -> None:
+    now_s = sound.time()[0]
+    sound.zadd("rq:cron_schedulers", {"killed": now_s - 3600})
+    assert OK is only(examined(url)["rq's cron"], OK).verdict
+
+    sound.zadd("rq:cron_schedulers", {"box.1": now_s})
+    assert "RQ's cron runs: box.1" == only(examined(url)["rq's cron"], WARNING).said

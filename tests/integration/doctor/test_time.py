@@ -1,0 +1,77 @@
+"""What the doctor says of clocks and zone rules."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import redis
+
+from tests.integration.doctor.ground import KEYS, examined, only, report, unwell
+from zsched.core.clock import SystemClock
+from zsched.daemon.zone_rules import ZoneRules, installed
+from zsched.doctor import clocks
+from zsched.doctor.finding import Verdict
+
+
+class WrongClock(SystemClock):
+    """This machine's clock, if it were wrong by so much."""
+
+    def __init__(self, by_ms: int) -> None:
+        self._by_ms = by_ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._by_ms
+
+
+@pytest.mark.parametrize(("by_ms", "verdict"), [(0, Verdict.OK), (-5_000, Verdict.WARNING), (90_000, Verdict.PROBLEM)])
+def test_a_clock_that_is_wrong_is_told_with_how_much(url: str, by_ms: int, verdict: Verdict) -> None:
+    said = only(examined(url, clock=WrongClock(by_ms))["clock"], verdict).said
+
+    told = re.search(r"is ([+-][\d,]+) ms from this machine's, to within", said)
+    assert told is not None
+    assert -by_ms == pytest.approx(int(told[1].replace(",", "")), abs=500)
+
+
+@pytest.mark.parametrize("field", ["offset_ms", "frozen_ms"])
+def test_a_clock_that_a_test_left_behind_is_a_problem(url: str, sound: redis.Redis, field: str) -> None:
+    sound.hset(KEYS.meta(), field, 5000)
+
+    finding = only(examined(url)["test clock"], Verdict.PROBLEM)
+
+    assert f"{field} = 5000" in finding.said
+    assert finding.remedy.endswith(f"HDEL {KEYS.meta()} offset_ms frozen_ms frozen_by")
+
+
+def test_rules_of_zones_that_are_those_of_the_namespace_are_fine(url: str, sound: redis.Redis) -> None:
+    sound.hset(KEYS.meta(), "tzdata", installed().version or "")
+
+    assert str(installed()) in only(examined(url)["tzdata"], Verdict.OK).said
+
+
+def test_other_rules_than_the_namespaces_are_a_warning(url: str, sound: redis.Redis) -> None:
+    sound.hset(KEYS.meta(), "tzdata", "2001a")
+
+    assert "all is planned by tzdata 2001a" in only(examined(url)["tzdata"], Verdict.WARNING).said
+
+
+def test_zones_of_an_unknown_version_are_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clocks, "installed", lambda: ZoneRules(None, "nowhere"))
+
+    assert "of an unknown version, from nowhere" in only(examined(url)["tzdata"], Verdict.WARNING).said
+
+
+def test_daemons_with_different_rules_are_a_warning(url: str, sound: redis.Redis) -> None:
+    report(sound, "a", daemon="d1", host="north", tzdata="2025a")
+    report(sound, "b", daemon="d2", host="south", tzdata="2025b")
+
+    [said] = unwell(examined(url))["tzdata"]
+
+    assert "2025a on north, 2025b on south" in said
+
+
+def test_a_daemon_that_does_not_tell_its_rules_is_passed_over(url: str, sound: redis.Redis) -> None:
+    report(sound, "a", daemon="d1", host="north")
+    report(sound, "b", daemon="d2", host="south", tzdata="2025b")
+
+    assert "tzdata" not in unwell(examined(url))

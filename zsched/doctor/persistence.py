@@ -1,0 +1,53 @@
+"""What is left of Redis after a crash, and does it get onto its disk now?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zsched.doctor.finding import Finding, fine, problem, warning
+from zsched.doctor.patient import Patient
+
+_KEEP = "set appendonly yes and appendfsync everysec, by CONFIG SET and in redis.conf"
+
+
+def look_at_files(patient: Patient) -> Iterator[Finding]:
+    """Whether an append-only file is kept, and whether the last writes succeeded."""
+    failed = [
+        f"its last {what} failed ({name} is {patient.info[name]})"
+        for name, what in (
+            ("aof_last_write_status", "write to the append-only file"),
+            ("aof_last_bgrewrite_status", "rewrite of the append-only file"),
+            ("rdb_last_bgsave_status", "snapshot"),
+        )
+        if patient.info.get(name, "ok") != "ok"
+    ]
+    for said in failed:
+        yield problem(said, "look at Redis' log and at its disk: while it cannot save, it may refuse all writes")
+    if patient.info.get("aof_enabled") != "1":
+        yield warning(
+            "appendonly is no: a crash loses what was scheduled since the last snapshot, but for what an archive has",
+            _KEEP,
+        )
+    elif not failed:
+        yield fine("an append-only file is kept, and its last write succeeded")
+
+
+def look_at_append_only_file(patient: Patient) -> Iterator[Finding]:
+    """How soon it is on the disk, and what becomes of one that is torn at its end."""
+    if patient.info.get("aof_enabled") != "1":
+        if not patient.setting("save"):
+            yield problem("neither an append-only file nor snapshots are kept: a restart loses everything", _KEEP)
+        else:
+            yield fine("none is kept; snapshots are")
+        return
+    fsync, truncates = patient.setting("appendfsync"), patient.setting("aof-load-truncated")
+    if fsync == "no":
+        yield warning("appendfsync is no: a power failure loses what the system has not written yet", _KEEP)
+    if truncates == "yes":
+        yield warning(
+            "aof-load-truncated is yes: of a file torn at its end, half of a script may be executed a restart later, "
+            "and a run pushed twice",
+            "set aof-load-truncated no; redis-check-aof --fix mends a torn file",
+        )
+    if fsync != "no" and truncates != "yes":
+        yield fine(f"appendfsync is {fsync}, aof-load-truncated is {truncates}")

@@ -1,0 +1,124 @@
+"""
+Has a user the rights that its process needs? What these are is read from the scripts (``storage/rights``).
+
+A command that is missing in the middle of a script stops it there, with half of its writes done: so all of them are
+asked for before a daemon runs into it. Commands and keys are asked for apart, since a user's commands hold for all of
+its keys: a command is missing if it is denied on every kind of key, a kind of key if it cannot be read or written.
+
+Not guaranteed: a user with selectors (Redis 7), whose commands hold for some of its keys only, may lack a pair that is
+not seen here. One who may only read what its role only reads is told to lack that key: zsched's roles have no such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from zsched.doctor.asking import Asker, asker_of
+from zsched.doctor.finding import Finding, fine, problem, skipped
+from zsched.doctor.patient import Patient, is_denied
+from zsched.doctor.wording import counted
+from zsched.errors import RedisRefused, RedisUnavailable
+from zsched.storage.rights import Rights, Role, rights_of
+
+# What follows a command, by what it needs to be well-formed: @ is a key, & a channel. Nothing of it is executed.
+_ARGUMENTS: Final = {
+    "": "discard exec hello info multi ping role time unsubscribe unwatch",
+    "@": "del exists get hgetall hkeys hlen hvals llen lpop memory|usage persist pttl scard smembers ttl type watch "
+    "xlen zcard zrandmember",
+    "@ 1": "blpop expire hdel hexists hget hmget hscan lindex lpos lpush pexpire rpush sadd set sismember smismember "
+    "srem sscan zmscore zrem zscan zscore",
+    "@ 1 1": "hincrby hincrbyfloat hset hsetnx lrange lrem zadd zcount zrange zrangebyscore zremrangebyrank "
+    "zremrangebyscore zrevrange",
+    "@ @": "copy",
+    "@ @ LEFT LEFT": "lmove",
+    "@ @ LEFT LEFT 1": "blmove",
+    "@ * 1 1": "xadd",
+    "@ - +": "xrange",
+    "@ + -": "xrevrange",
+    "@ MAXLEN 1": "xtrim",
+    "STREAMS @ 0": "xread",
+    "1": "client|setname pubsub|numsub script|exists script|load select",
+    "1 0": "eval",
+    "1 1 @": "evalsha",
+    "&": "subscribe",
+    "& 1": "publish",
+}
+_FORMS: Final = {command: form.split() for form, commands in _ARGUMENTS.items() for command in commands.split()}
+_READS: Final = ("hget", "hgetall")  # one of them shows whether a key may be read
+_WRITES: Final = ("hset", "del")
+_SPEAKS: Final = ("publish", "subscribe")
+_HOW: Final = {
+    True: "ask as an administrator, with --user NAME",
+    False: "give it +multi +discard, which harm nothing: before Redis 7 nobody else can ask for it",
+}
+_WILD: Final = "zsched-doctor"  # what stands for a name in a pattern
+
+
+def look_at_rights(patient: Patient) -> Iterator[Finding]:
+    """Commands, keys and channels of the patient's roles, asked for as its user."""
+    if patient.is_replica:
+        yield skipped("asked for where writes are taken: ask at the master")
+        return
+    if patient.user is not None and patient.release < (7,):
+        yield skipped("before Redis 7 nobody can ask what another user may", "run zsched doctor as that user")
+        return
+    rights, name = rights_of(patient.roles, patient.keys), _name(patient)
+    role = " and a ".join(patient.roles)
+    try:
+        with asker_of(patient) as asker:
+            rule = _lacking(rights, asker, is_reader=set(patient.roles) == {Role.DASHBOARD})
+    except RedisUnavailable as error:  # a rehearsal is refused, say, where writes are
+        yield skipped(str(error))
+        return
+    except RedisRefused as error:
+        if not is_denied(error):
+            raise
+        yield skipped(f"user {name} may not find out what it may: {error.__cause__}", _HOW[patient.release >= (7,)])
+        return
+    if rule:
+        yield problem(
+            f"user {name} has not all rights of a {role}: scripts would fail, some of them in their middle",
+            f"ACL SETUSER {name} {' '.join(rule)}",
+        )
+    else:
+        has = f"{counted(len(rights.commands), 'command')} and {counted(len(rights.keys), 'pattern')} of keys"
+        yield fine(f"user {name} has all rights of a {role}: {has}")
+
+
+def form_of(command: str, key: str, channel: str = _WILD) -> list[str]:
+    """*command*, as an ACL writes it, with arguments, on *key* or *channel*."""
+    places = {"@": key, "&": channel}
+    return [*command.split("|"), *(places.get(word, word) for word in _FORMS[command])]
+
+
+def _lacking(rights: Rights, asker: Asker, *, is_reader: bool) -> list[str]:
+    """The words of ACL SETUSER that give what is missing. Of who only reads no key has to be writable."""
+    keys = {pattern: pattern.replace("*", _WILD) for pattern in rights.keys}
+    channels = {pattern: pattern.replace("*", _WILD) for pattern in rights.channels}
+    has = [name for name in rights.commands if _may(asker, name, keys.values(), channels.values())]
+    ways = [_READS] if is_reader else [_READS, _WRITES]
+    return [
+        *(f"~{pattern}" for pattern, key in keys.items() if not all(_reaches(asker, has, one, key) for one in ways)),
+        *(f"&{pattern}" for pattern, channel in channels.items() if not _reaches(asker, has, _SPEAKS, channel)),
+        *(f"+{name}" for name in rights.commands if name not in has),
+    ]
+
+
+def _reaches(asker: Asker, has: Sequence[str], probes: Iterable[str], place: str) -> bool:
+    """Whether the first of *probes* that the user *has* is allowed at *place*; without one that cannot be told: no."""
+    probe = next((command for command in probes if command in has), None)
+    return probe is not None and asker.may(*form_of(probe, place, place))
+
+
+def _may(asker: Asker, command: str, keys: Iterable[str], channels: Iterable[str]) -> bool:
+    """Whether *command* is allowed on any of them."""
+    form = _FORMS[command]
+    if "&" in form:
+        return any(asker.may(*form_of(command, "", channel)) for channel in channels)
+    return any(asker.may(*form_of(command, key)) for key in (keys if "@" in form else [""]))
+
+
+def _name(patient: Patient) -> str:
+    """Whose rights they are: by name, as the settings have it."""
+    return patient.user or patient.link.pool.connection_kwargs.get("username") or "default"

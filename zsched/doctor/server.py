@@ -1,0 +1,58 @@
+"""Is this a Redis that zsched works with, how far is it, and is it who takes writes?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from zsched.doctor.finding import Finding, fine, problem, warning
+from zsched.doctor.patient import Patient
+
+OLDEST: Final = (6, 2)  # COPY came with it, by which recurring schedules fire
+FAR_MS: Final = 20.0  # a leader sends one script after the other: 50 a second then, of some hundred runs each
+_ASKED: Final = 5  # times; the quickest tells the way, the others what else this machine does
+
+
+def look_at_version(patient: Patient) -> Iterator[Finding]:
+    """Which server it is, and how long a call and its reply take."""
+    valkey = patient.info.get("valkey_version")
+    name = f"Valkey {valkey}" if valkey else f"Redis {patient.info.get('redis_version', 'of an unknown version')}"
+    round_trip_ms = min(_round_trip_ms(patient) for _ in range(_ASKED))
+    said = f"{name} at {patient.wire.where}, round trip {round_trip_ms:.2f} ms"
+    if patient.release < OLDEST:
+        yield problem(said, "upgrade to Redis 6.2 or later, or Valkey: recurring schedules need COPY")
+    elif round_trip_ms > FAR_MS:
+        yield warning(said, "run daemons nearer to their Redis: each script of a leader waits for the one before")
+    else:
+        yield fine(said)
+
+
+def look_at_role(patient: Patient) -> Iterator[Finding]:
+    """Who takes writes, and what a failover may lose."""
+    if patient.is_cluster:
+        yield problem("it runs in cluster mode, in which RQ cannot work", "use a single Redis, or Sentinel")
+        return
+    if patient.is_replica:
+        master = f"{patient.info.get('master_host')}:{patient.info.get('master_port')}"
+        yield problem(
+            f"it is a replica of {master}, and refuses writes: no daemon leads here",
+            "give [redis] url the master's address, or name the Sentinels, who know it",
+        )
+        return
+    replicas = patient.number("connected_slaves")
+    if not replicas:
+        yield fine("a master without replicas")
+    elif patient.setting("min-replicas-to-write") == "0":
+        yield warning(
+            f"a master of {replicas}, with min-replicas-to-write 0: cut off from them it goes on taking writes, which "
+            "a failover then loses",
+            "set min-replicas-to-write 1 and min-replicas-max-lag 10",
+        )
+    else:
+        yield fine(f"a master of {replicas}, that takes no writes without them")
+
+
+def _round_trip_ms(patient: Patient) -> float:
+    sent_ms = patient.clock.monotonic_ms()
+    patient.ask("PING")
+    return patient.clock.monotonic_ms() - sent_ms
