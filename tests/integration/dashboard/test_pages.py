@@ -1,0 +1,302 @@
+"""The dashboard's pages over HTTP: who gets them, what they say, and that they can only be looked at."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+
+pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
+
+from flask import Flask
+from flask.testing import FlaskClient
+from rq import Queue, SimpleWorker
+from rq.job import Job, JobStatus
+
+from tests.integration.dashboard import tasks
+from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill
+from tests.integration.in_process import work_off
+from zsched.dashboard.app import SHOWN, make_app
+from zsched.dashboard.login import Login
+from zsched.storage.connection import Link
+
+pytestmark = pytest.mark.once
+
+LOGIN = Login("alice", "open sesame")
+AUTH = ("alice", "open sesame")
+SERIALIZERS = ["pickle", "json"]
+PAGES = ["/", "/0/view/queues", "/0/view/jobs", "/0/view/workers", "/0/data/queues.json", "/0/data/workers.json"]
+
+
+@pytest.fixture
+def app(redis_url: str) -> Iterator[Flask]:
+    link = Link.from_url(redis_url, 5.0)
+    yield make_app(link, LOGIN)
+    link.pool.disconnect()
+
+
+@pytest.fixture
+def browser(app: Flask) -> FlaskClient:
+    return app.test_client()
+
+
+def job(browser: FlaskClient, run_id: str) -> Any:
+    return browser.get(f"/0/data/job/{run_id}.json", auth=AUTH).get_json()
+
+
+def listed(browser: FlaskClient, queue: str, registry: str) -> list[Any]:
+    jobs = browser.get(f"/0/data/jobs/{queue}/{registry}/8/asc/1.json", auth=AUTH).get_json()["jobs"]
+    assert isinstance(jobs, list)
+    return jobs
+
+
+def everything(client: redis.Redis) -> dict[bytes, bytes | None]:
+    """All of Redis, to be compared."""
+    return {key: client.dump(key) for key in client.keys("*")}
+
+
+# -- who gets in --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/rq_dashboard/static/css/main.css", "/static/css/main.css", "/nothing"])
+@pytest.mark.parametrize("auth", [None, ("alice", "wrong"), ("bob", "open sesame"), ("", "")])
+def test_without_the_right_password_there_is_nothing_to_see(
+    browser: FlaskClient, path: str, auth: tuple[str, str] | None
+) -> None:
+    answer = browser.get(path, auth=auth)
+
+    assert 401 == answer.status_code
+    assert answer.headers["WWW-Authenticate"].startswith("Basic ")
+    assert "User and password, please.\n" == answer.text
+
+
+@pytest.mark.parametrize("header", ["Basic", "Basic %%%", "Bearer open sesame", "Digest username=alice"])
+def test_a_broken_or_other_authorization_is_refused(browser: FlaskClient, header: str) -> None:
+    assert 401 == browser.get("/", headers={"Authorization": header}).status_code
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_with_it_every_page_is_there(browser: FlaskClient, redis_client: redis.Redis, path: str) -> None:
+    fill(redis_client, "pickle")
+
+    assert 200 == browser.get(path, auth=AUTH, follow_redirects=True).status_code
+
+
+def test_all_that_a_page_is_made_of_is_there(browser: FlaskClient) -> None:
+    page = browser.get("/", auth=AUTH).text
+    statuses = set()
+
+    parts = re.findall(r'(?:src|href)="(/[^"]+)"', page)
+
+    for part in parts:
+        with browser.get(part, auth=AUTH, follow_redirects=True) as answer:
+            statuses.add(answer.status_code)
+
+    assert 6 < len(parts)
+    assert {200} == statuses
+
+
+# -- what is told -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("serializer", SERIALIZERS)
+def test_every_run_tells_its_schedule_and_nominal_time(
+    browser: FlaskClient, redis_client: redis.Redis, serializer: str
+) -> None:
+    fill(redis_client, serializer)
+    remind = f"{tasks.__name__}.remind"
+
+    [waiting] = listed(browser, "email", "queued")
+    [done], [failed] = listed(browser, "default", "finished"), listed(browser, "default", "failed")
+
+    assert (WAITS, f"reminder-42 · {NOMINAL} · {remind}") == (waiting["id"], waiting["description"])
+    assert (DONE, f"digest · {NOMINAL} · {remind}") == (done["id"], done["description"])
+    assert (FAILED, f"report · {NOMINAL} · <b>The</b> report") == (failed["id"], failed["description"])
+    assert "ValueError" in failed["exc_info"]
+
+
+@pytest.mark.parametrize("serializer", SERIALIZERS)
+def test_a_jobs_page_has_its_result_metadata_and_traceback(
+    browser: FlaskClient, redis_client: redis.Redis, serializer: str
+) -> None:
+    fill(redis_client, serializer)
+
+    done, failed = job(browser, DONE), job(browser, FAILED)
+
+    assert "secret-user" == done["result"]["user"]
+    assert {"trace"} == json.loads(done["metadata"]).keys()
+    assert ("finished", "failed") == (done["status"], failed["status"])
+    assert "in fail" in failed["exc_info"]
+    assert 200 == browser.get(f"/0/view/job/{DONE}", auth=AUTH).status_code
+
+
+def test_arguments_are_on_no_list(browser: FlaskClient, redis_client: redis.Redis) -> None:
+    fill(redis_client, "pickle")
+
+    pages = [browser.get(path, auth=AUTH, follow_redirects=True).text for path in PAGES]
+    pages += [browser.get(f"/0/data/jobs/email/{which}/8/asc/1.json", auth=AUTH).text for which in ("queued", "failed")]
+
+    assert WAITS in "".join(pages)
+    assert "secret-user" not in "".join(pages)
+
+
+@pytest.mark.parametrize(("task", "shown"), [(tasks.third, "&lt;fractions.Fraction&gt;"), (tasks.pairs, "{(1, 2): 3}")])
+def test_a_result_that_has_no_form_on_a_page_is_shown_as_text(
+    browser: FlaskClient, redis_client: redis.Redis, task: Callable[[], object], shown: str
+) -> None:
+    queue = Queue(connection=redis_client)
+    made = queue.enqueue(task)
+    work_off(queue, redis_client)
+
+    assert shown == job(browser, made.id)["result"]
+
+
+@pytest.mark.parametrize("serializer", SERIALIZERS)
+def test_a_worker_that_is_at_work_tells_at_which_run(
+    browser: FlaskClient, redis_client: redis.Redis, serializer: str
+) -> None:
+    fill(redis_client, serializer)
+    worker = SimpleWorker(["email"], "box.1", connection=redis_client)
+    worker.register_birth()
+    redis_client.hset(worker.key, "current_job", WAITS)
+
+    [told] = browser.get("/0/data/workers.json", auth=AUTH).get_json()["workers"]
+    worker.register_death()
+
+    assert ("box.1", ["email"]) == (told["name"], told["queues"])
+    assert told["current_job"]["call_string"].startswith(f"reminder-42 · {NOMINAL}")
+
+
+def test_a_worker_whose_job_is_gone_is_idle(browser: FlaskClient, redis_client: redis.Redis) -> None:
+    worker = SimpleWorker(["email"], "box.1", connection=redis_client)
+    worker.register_birth()
+    redis_client.hset(worker.key, "current_job", "gone")
+
+    [told] = browser.get("/0/data/workers.json", auth=AUTH).get_json()["workers"]
+    worker.register_death()
+
+    assert "idle" == told["current_job"]
+
+
+@pytest.mark.parametrize("run_id", ["gone-1798102800000", "no:such"])
+@pytest.mark.parametrize("path", ["/0/view/job/{}", "/0/data/job/{}.json"])
+def test_a_job_that_is_gone_is_not_found(browser: FlaskClient, run_id: str, path: str) -> None:
+    answer = browser.get(path.format(run_id), auth=AUTH)
+
+    assert 404 == answer.status_code
+    assert "zsched why" in answer.text
+
+
+# -- what texts of jobs cannot do ---------------------------------------------------------------------
+
+
+def test_texts_of_jobs_are_no_markup(browser: FlaskClient, redis_client: redis.Redis) -> None:
+    fill(redis_client, "json")
+    Queue("<b>q</b>", connection=redis_client).enqueue(tasks.third)
+
+    escaped = [browser.get(f"/0/data/job/{run}.json", auth=AUTH).text for run in (DONE, FAILED)]
+    escaped.append(browser.get("/0/data/queues.json", auth=AUTH).text)
+
+    assert not [text for text in escaped if "<" in text or ">" in text]
+    assert tasks.MARKUP.replace("<", "&lt;").replace(">", "&gt;") == job(browser, DONE)["result"]["text"]
+
+
+def test_no_script_runs_but_the_pages_own(browser: FlaskClient, redis_client: redis.Redis) -> None:
+    fill(redis_client, "pickle")
+
+    answers = [browser.get("/", auth=AUTH) for _ in range(2)]
+
+    policies = [answer.headers["Content-Security-Policy"] for answer in answers]
+    assert policies[0] != policies[1]
+    for answer, policy in zip(answers, policies, strict=True):
+        nonce = policy.partition("'nonce-")[2].partition("'")[0]
+        assert answer.text.count("<script") == answer.text.count(f'<script nonce="{nonce}"') > 4
+        assert "frame-ancestors 'none'" in policy
+
+
+# -- looking changes nothing --------------------------------------------------------------------------
+
+
+def test_what_is_shown_is_a_list_of_names_so_that_all_else_is_refused(app: Flask) -> None:
+    names = {rule.endpoint for rule in app.url_map.iter_rules()}
+
+    refused = names - SHOWN
+
+    assert SHOWN < names
+    assert {"delete_job_view", "requeue_job_view", "requeue_all", "empty_queue", "compact_queue"} == {
+        name.removeprefix("rq_dashboard.") for name in refused
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/requeue/default"),  # puts all failed jobs of the queue into it again
+        ("HEAD", "/requeue/default"),
+        ("POST", "/requeue/default"),
+        ("POST", f"/job/{FAILED}/requeue"),
+        ("POST", f"/job/{WAITS}/delete"),
+        ("POST", "/queue/email/queued/empty"),
+        ("POST", "/queue/default/failed/empty"),
+        ("POST", "/queue/email/compact"),
+        ("OPTIONS", "/"),
+    ],
+)
+def test_nothing_can_be_changed(browser: FlaskClient, redis_client: redis.Redis, method: str, path: str) -> None:
+    fill(redis_client, "json")
+    before = everything(redis_client)
+
+    answer = browser.open(path, method=method, auth=AUTH)
+
+    assert 403 == answer.status_code
+    assert method == "HEAD" or "zsched retry" in answer.text
+    assert before == everything(redis_client)
+
+
+def test_looking_changes_nothing(browser: FlaskClient, redis_client: redis.Redis) -> None:
+    fill(redis_client, "json")
+    redis_client.rpush("rq:queue:email", "gone-1798102800000")
+    before = everything(redis_client)
+
+    answers = [browser.get(path, auth=AUTH, follow_redirects=True).status_code for path in PAGES]
+    for registry in ("queued", "scheduled", "deferred", "started", "finished", "failed", "canceled"):
+        answers += [
+            browser.get(f"/0/view/jobs/{queue}/{registry}/8/asc/1", auth=AUTH).status_code
+            for queue in ("email", "default")
+        ]
+        listed(browser, "email", registry)
+        listed(browser, "default", registry)
+    answers += [browser.get(f"/0/view/job/{run}", auth=AUTH).status_code for run in (WAITS, DONE, FAILED)]
+    assert "unserialized" not in json.dumps([job(browser, run) for run in (WAITS, DONE, FAILED)])
+
+    assert {200} == set(answers)
+    assert before == everything(redis_client)
+
+
+# -- Redis --------------------------------------------------------------------------------------------
+
+
+def test_a_redis_that_is_down_is_told_without_its_password() -> None:
+    browser = make_app(Link.from_url("redis://user:hidden@127.0.0.1:1/0", 1.0), LOGIN).test_client()
+
+    page, data = browser.get("/0/view/workers", auth=AUTH), browser.get("/0/data/queues.json", auth=AUTH)
+
+    assert (503, 503) == (page.status_code, data.status_code)
+    assert "Redis at redis://user:***@127.0.0.1:1/0 does not answer" in page.text
+    assert "hidden" not in page.text + data.text
+
+
+def test_there_is_no_second_redis_to_ask_for(browser: FlaskClient) -> None:
+    assert 500 == browser.get("/1/view/workers", auth=AUTH).status_code
+
+
+def test_a_job_that_was_put_there_by_rq_itself_is_shown_too(browser: FlaskClient, redis_client: redis.Redis) -> None:
+    made = Queue(connection=redis_client).enqueue_in(timedelta(hours=1), tasks.remind, "u1", description="by hand")
+
+    assert ["by hand"] == [one["description"] for one in listed(browser, "default", "scheduled")]
+    assert JobStatus.SCHEDULED == Job.fetch(made.id, connection=redis_client).get_status()

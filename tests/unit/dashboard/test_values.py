@@ -1,0 +1,154 @@
+"""Values of jobs: read whichever serializer wrote them, and without running anything."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tracemalloc
+from collections import OrderedDict
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from rq.serializers import DefaultSerializer, JSONSerializer
+
+from zsched.dashboard.values import Readable, presentable
+
+PLAIN = [None, True, 7, "text", [1, {"a": [None]}], {"user": "u1", "n": 2.5}]
+OF_PICKLE = [
+    (1, 2),
+    b"bytes",
+    {1, 2},
+    OrderedDict(a=1),
+    datetime(2026, 12, 24, 9, tzinfo=UTC),
+    timedelta(hours=1),
+    Decimal("1.10"),
+    UUID(int=7),
+]
+
+
+class Parts(list[int]):
+    """A product's own class; it is pickled with what is in it, and with attributes."""
+
+    def __init__(self, *numbers: int) -> None:
+        super().__init__(numbers)
+        self.name = "parts"
+
+
+class Running:
+    """What runs a command when it is unpickled."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (self.command,)
+
+
+@pytest.mark.parametrize("value", PLAIN)
+def test_what_either_serializer_wrote_is_read(value: object) -> None:
+    assert value == Readable.loads(DefaultSerializer.dumps(value))
+    assert value == Readable.loads(JSONSerializer.dumps(value))
+
+
+@pytest.mark.parametrize("value", OF_PICKLE, ids=repr)
+def test_plain_values_that_only_pickle_knows_are_read(value: object) -> None:
+    assert value == Readable.loads(DefaultSerializer.dumps(value))
+
+
+def test_nothing_is_run_by_reading(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    evil = pickle.dumps({"result": Running(f"touch {made}")})
+
+    read = Readable.loads(evil)
+
+    assert "{'result': <posix.system>}" == str(read)
+    assert not made.exists()
+    pickle.loads(evil)  # what RQ's own serializer does
+    assert made.exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (Parts(1, 2), "Parts"),
+        ({"inside": [Parts()]}, "Parts"),
+        (Fraction(1, 3), "Fraction"),
+        (Path("/tmp"), "PosixPath"),
+        (ValueError("no"), "ValueError"),
+        ({Fraction(1, 2)}, "Fraction"),
+    ],
+    ids=repr,
+)
+def test_objects_of_other_classes_are_shown_by_their_names(value: object, name: str) -> None:
+    assert f".{name}>" in str(Readable.loads(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\x80\x05garbage", b"{", b"\xff\xfe"])
+def test_what_cannot_be_read_says_so(data: bytes) -> None:
+    assert f"({len(data)} bytes that cannot be read)" == Readable.loads(data)
+
+
+def test_nothing_can_be_written() -> None:
+    with pytest.raises(TypeError, match="writes nothing"):
+        Readable.dumps({})
+
+
+@pytest.mark.parametrize("value", [{(1, 2): 3}, {"a": {(1, 2): 3}}])
+def test_a_value_that_json_has_no_form_for_is_presented_as_text(value: object) -> None:
+    assert str(value) == presentable(value)
+
+
+def test_a_value_inside_of_itself_is_presented_as_text() -> None:
+    value: list[object] = []
+    value.append(value)
+
+    assert "[[...]]" == presentable(value)
+
+
+def test_a_pickle_that_would_reserve_room_is_not_followed() -> None:
+    tracemalloc.start()
+
+    read = Readable.loads(b"\x80\x04Nr" + (30_000_000).to_bytes(4, "little") + b".")
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "(9 bytes that cannot be read)" == read
+    assert peak < 1_000_000
+
+
+def test_a_list_that_stands_in_it_many_times_is_not_written_down() -> None:
+    value: list[Any] = [0] * 10
+    for _ in range(9):
+        value = [value] * 10
+    data = pickle.dumps(value)
+
+    assert len(data) < 500
+    assert "(list with more than 100,000 values, or 10,000,000 characters)" == presentable(Readable.loads(data))
+
+
+def test_a_text_that_stands_in_it_many_times_is_not_written_down() -> None:
+    value = ["x" * 100_000] * 1_000
+
+    assert "(list with more than 100,000 values, or 10,000,000 characters)" == presentable(value)
+
+
+def test_many_small_values_are_presented_as_they_are() -> None:
+    value = {"rows": [[n] for n in range(40_000)]}
+
+    assert value is presentable(value)
+
+
+@pytest.mark.parametrize("levels", [101, 5_000])
+def test_a_value_that_is_too_deep_says_so(levels: int) -> None:
+    data = b"\x80\x04" + b"]" * levels + b"a" * (levels - 1) + b"."
+
+    assert "(list with more than 100 levels)" == presentable(Readable.loads(data))
+
+
+def test_a_number_of_more_digits_than_python_writes_is_presented_as_a_text() -> None:
+    assert "(int that cannot be shown: ValueError)" == presentable(10**5_000)

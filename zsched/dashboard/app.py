@@ -1,0 +1,130 @@
+"""
+The WSGI application: rq-dashboard's pages behind a login, and nothing but its pages.
+
+- A request without the right user and password learns nothing, not even which paths there are.
+- Allowed are the paths that show, by name and by GET; whatever else this or a later rq-dashboard has is refused.
+- rq-dashboard puts texts of jobs into its pages as they are. They are escaped here, and a Content-Security-Policy
+  runs no script but the pages' own, so a description or a traceback with markup is text, and ``<module>`` is seen.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from functools import partial
+from typing import Any, Final
+
+import redis
+import structlog
+from flask import Flask, Response, current_app, request
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from rq.exceptions import NoSuchJobError
+from rq_dashboard import web
+from werkzeug.exceptions import HTTPException
+
+from zsched.config import redact
+from zsched.dashboard import jobs
+from zsched.dashboard.login import Login
+from zsched.storage.connection import RESENDS, Link
+
+log = structlog.get_logger(__name__)
+
+_PAGES: Final = frozenset({"queues_overview", "jobs_overview", "job_view", "workers_overview", "favicon", "static"})
+# What the pages load, and whose texts they take for markup; those of `list_jobs` they escape themselves.
+_TAKEN_FOR_MARKUP: Final = frozenset({"list_queues", "list_workers", "job_info"})
+SHOWN: Final = frozenset({"static", *(f"rq_dashboard.{name}" for name in _PAGES | _TAKEN_FOR_MARKUP | {"list_jobs"})})
+
+_ONLY_SHOWS = (
+    "This dashboard only shows. `zsched retry RUN` runs a job again, `zsched cancel-run RUN` takes one out of its "
+    "queue, `zsched pause ID` stops a schedule."
+)
+_CHALLENGE = {"WWW-Authenticate": 'Basic realm="zsched", charset="UTF-8"'}
+# Underscore, which rq-dashboard's pages are made with, compiles its templates: hence unsafe-eval.
+_POLICY = (
+    "default-src 'none'; script-src 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_CONNECTION = "zsched.redis"  # of Flask's extensions
+
+
+class _AsText(json.JSONEncoder):
+    """For the metadata: what JSON has no form for, as text."""
+
+    def default(self, value: Any) -> Any:
+        return str(value)
+
+
+def make_app(link: Link, login: Login) -> Flask:
+    """
+    The application that shows the Redis of *link* to *login*. No connection is made yet.
+
+    It reads by a redis-py client, not by ``Link.execute``, since that is what RQ knows; reading twice harms nobody, so
+    what was lost is asked for again.
+    """
+    web.Job, web.Queue, web.Worker = jobs.Job, jobs.Queue, jobs.Worker
+    web.from_url = lambda *_url, **_options: ("", current_app.extensions[_CONNECTION])
+    client = redis.Redis(connection_pool=link.pool)
+    client.set_retry(Retry(NoBackoff(), RESENDS))
+
+    # Any: rq-dashboard keeps its connection as an attribute of it. Its files go by the path of the application's own.
+    app: Any = Flask("zsched.dashboard", static_folder=web.blueprint.static_folder)
+    app.redis_conn = app.extensions[_CONNECTION] = client
+    app.config["RQ_DASHBOARD_REDIS_URL"] = (link.where,)  # is shown, and connected to by nobody
+    app.config["RQ_DASHBOARD_DISABLE_DELETE"] = True
+    app.config["RQ_DASHBOARD_JSON_ENCODER"] = _AsText
+    app.json.default, app.json.sort_keys = str, False
+    app.before_request(partial(_admit, login))
+    app.after_request(_harden)
+    app.register_error_handler(Exception, partial(_told, link.where))
+    app.register_blueprint(web.blueprint)
+    made: Flask = app
+    return made
+
+
+def _admit(login: Login) -> Response | None:
+    """None if the request may go on."""
+    given = request.authorization
+    if given is None or given.type != "basic" or not login.admits(given.username, given.password):
+        if given is not None:
+            log.warning("login_refused", address=request.remote_addr)
+        return Response("User and password, please.\n", 401, _CHALLENGE, mimetype="text/plain")
+    if request.endpoint is not None and (request.endpoint not in SHOWN or request.method not in ("GET", "HEAD")):
+        return Response(_ONLY_SHOWS + "\n", 403, mimetype="text/plain")
+    return None
+
+
+def _harden(response: Response) -> Response:
+    nonce = secrets.token_urlsafe(16)
+    response.headers["Content-Security-Policy"] = _POLICY.format(nonce=nonce)
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Referrer-Policy"] = "no-referrer"
+    if response.mimetype == "text/html":  # Jinja escapes what it is given, so every tag in it is the template's own
+        page = response.get_data(as_text=True)
+        response.set_data(page.replace("<script", f'<script nonce="{nonce}"'))
+    elif (request.endpoint or "").removeprefix("rq_dashboard.") in _TAKEN_FOR_MARKUP:
+        response.set_data(_escaped(response.get_data(as_text=True)))
+    return response
+
+
+def _escaped(text: str) -> str:
+    """JSON whose texts are safe as markup: these characters are in its texts only."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _told(where: str, error: Exception) -> Response | HTTPException:
+    """What becomes of an error: a line for who looks, and an event for who looks after the dashboard."""
+    if isinstance(error, HTTPException):
+        return error
+    is_of_job = "job_id" in (request.view_args or {})
+    if is_of_job and isinstance(error, NoSuchJobError | ValueError):  # RQ's for an id that none can have
+        return _line(404, "RQ has no such job any more; `zsched why ID` tells what became of a run.")
+    if isinstance(error, redis.RedisError):
+        reason = redact(str(error)) or type(error).__name__
+        return _line(503, f"Redis at {where} does not answer, or refuses: {reason}")  # no event: pages ask all the time
+    log.error("page_failed", path=request.path, exc_info=error)
+    return _line(500, f"This page failed ({type(error).__name__}); this dashboard's events say why.")
+
+
+def _line(status: int, text: str) -> Response:
+    return Response(text + "\n", status, mimetype="text/plain")

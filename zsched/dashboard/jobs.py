@@ -1,0 +1,93 @@
+"""
+RQ's own classes as rq-dashboard is to use them: they only read, and a run says of which schedule and time it is.
+
+rq-dashboard has no setting for them: it takes them from its module's names, and not everywhere with the serializer that
+it was given (a worker that runs a JSON job makes its page of workers fail). So these names are set, once for the
+process.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import rq
+import rq.job
+from rq.exceptions import NoSuchJobError
+
+from zsched.core.run_id import RunId
+from zsched.core.sentences import local_text
+from zsched.dashboard.values import Readable, presentable
+
+
+def described(job_id: str, description: str | None) -> str | None:
+    """
+    ``reminder-42 · 2026-12-24 09:00:00+00:00 · app.tasks.remind``: schedule, nominal time, and the job's *description*;
+    that alone of a job that is no run of ours.
+    """
+    parts = RunId.parse(job_id)
+    if parts is None or RunId.ours(job_id, parts.namespace) is None:
+        return description
+    told = [parts.schedule_id, local_text(parts.nominal_ms, "UTC")]
+    told += [f"namespace {parts.namespace}"] if parts.namespace != "default" else []
+    told += [f"extra run {parts.rerun}"] if parts.rerun else []
+    return " · ".join([*told, description or ""]).removesuffix(" · ")
+
+
+class Job(rq.job.Job):
+    """A job, whose values are read by ``Readable`` whatever serializer was asked for."""
+
+    def __init__(self, id: str | None = None, connection: Any = None, serializer: Any = None) -> None:
+        super().__init__(id, connection, Readable)
+
+    def restore(self, raw_data: Any) -> Any:
+        """As RQ's, and described."""
+        restored = super().restore(raw_data)
+        self.description = described(self.id, self.description)
+        return restored
+
+    def return_value(self, refresh: bool = False) -> Any:
+        """As RQ's, in a form that a page can have."""
+        return presentable(super().return_value(refresh))
+
+    def get_meta(self, refresh: bool = True) -> Any:
+        """As RQ's, in a form that a page can have."""
+        return presentable(super().get_meta(refresh))
+
+    def get_call_string(self) -> str | None:
+        """The description: RQ's own has the arguments in it, which are nobody's business on a page of workers."""
+        return self.description
+
+
+class Queue(rq.Queue):
+    """A queue that stays as it is when it is looked at."""
+
+    job_class = Job
+
+    def fetch_job(self, job_id: str) -> Job | None:
+        """The job, if it is of this queue. RQ's own takes the id of one that is gone out of the queue."""
+        with suppress(NoSuchJobError):
+            job = Job.fetch(job_id, connection=self.connection)
+            if isinstance(job, Job) and job.origin == self.name:
+                return job
+        return None
+
+
+class Worker(rq.Worker):
+    """A worker that somebody else runs."""
+
+    job_class = Job
+    queue_class = Queue
+
+    def get_current_job(self) -> rq.job.Job | None:
+        """As RQ's; None of a job that is gone, where that raises."""
+        with suppress(NoSuchJobError):
+            return super().get_current_job()
+        return None
+
+    @classmethod
+    def find_by_key(cls, worker_key: str, connection: Any, *classes: Any, **more: Any) -> rq.worker.BaseWorker | None:
+        """The worker, None if it is gone. RQ's own forgets it then, which a user who may only read cannot."""
+        if not connection.exists(worker_key):
+            return None
+        return super().find_by_key(worker_key, connection, *classes, **more)
