@@ -1,0 +1,183 @@
+"""Crontabs: what becomes of each line."""
+
+from __future__ import annotations
+
+import re
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from zsched.imports.crontab import command_of, read_crontab
+from zsched.imports.found import Item, Source
+
+FUNC = "app.tasks.run_command"
+
+
+def read(text: str, name: str = "/etc/cron.d/jobs", **given: Any) -> Source:
+    return read_crontab(name, dedent(text).encode(), FUNC, {"tz": "UTC"}, owner=f"crontab:{name}", **given)
+
+
+def only(source: Source) -> Item:
+    assert [] == source.refusals
+    (item,) = source.items
+    return item
+
+
+def problem(text: str, **given: Any) -> str:
+    source = read(text, **given)
+    assert [] == source.items
+    (refusal,) = source.refusals
+    return refusal.text()
+
+
+def test_a_line_calls_the_function_with_its_command_its_user_and_the_variables_above() -> None:
+    item = only(read("# weekly\nSHELL=/bin/sh\n\n47 6\t* * 7\troot\ttest -x /bin/true && /bin/true\nMAILTO=x\n"))
+
+    assert (4, FUNC) == (item.place, item.func)
+    assert {
+        "cron": "47 6 * * 7",
+        "tz": "UTC",
+        "args": ["test -x /bin/true && /bin/true"],
+        "kwargs": {"user": "root", "environment": {"SHELL": "/bin/sh"}, "stdin": None},
+        "description": "test -x /bin/true && /bin/true",
+    } == item.options
+
+
+def test_a_users_crontab_has_no_users() -> None:
+    item = only(read("0 5 * * 1 tar -zcf /var/backups/home.tgz /home/\n", name="alice.cron", user="alice"))
+
+    assert (["tar -zcf /var/backups/home.tgz /home/"], "alice") == (
+        item.options["args"],
+        item.options["kwargs"]["user"],
+    )
+
+
+def test_what_lies_in_the_spool_is_the_crontab_of_its_user() -> None:
+    item = only(read("@daily /usr/bin/backup\n", name="/var/spool/cron/crontabs/alice"))
+
+    assert ("0 0 * * *", "alice") == (item.options["cron"], item.options["kwargs"]["user"])
+
+
+@pytest.mark.parametrize("line", ["0 5 * * 1 /usr/bin/backup now", "@daily backup --all", "@hourly $HOME/bin/x y"])
+def test_a_line_without_a_user_is_refused_where_users_stand(line: str) -> None:
+    assert "say with --user whose crontab this is" in problem(f"{line}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "variable"),
+    [
+        ("MAILTO=root", ("MAILTO", "root")),
+        ("MAILTO = root ", ("MAILTO", "root")),
+        ('MAILTO=""', ("MAILTO", "")),
+        ("A='  b c '", ("A", "  b c ")),
+        ('"A b"= "c" ', ("A b", "c")),
+        ("PATH=$HOME/bin:$PATH", ("PATH", "$HOME/bin:$PATH")),
+        ("A=b 'c' = d", ("A", "b 'c' = d")),
+        ("A=b # no comment", ("A", "b # no comment")),
+    ],
+)
+def test_variables_are_read_as_cron_reads_them(line: str, variable: tuple[str, str]) -> None:
+    item = only(read(f"{line}\n@daily root true\n"))
+
+    assert dict([variable]) == item.options["kwargs"]["environment"]
+
+
+def test_a_variable_counts_from_its_line_on() -> None:
+    first, second, third = read("@daily root a\nA=1\n@daily root b\nA=2\nB=3\n@daily root c\n").items
+
+    environments = [item.options["kwargs"]["environment"] for item in (first, second, third)]
+    assert [{}, {"A": "1"}, {"A": "2", "B": "3"}] == environments
+
+
+@pytest.mark.parametrize("line", ["A=", "A='b' c", '"A=b', "17 * * *", "@daily root", "* * * * * root", "hello"])
+def test_what_is_neither_a_variable_nor_a_whole_line_is_refused(line: str) -> None:
+    assert "/etc/cron.d/jobs:1: neither a variable (name=value) nor " in problem(f"{line}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "stdin"),
+    [
+        ("date", "date", None),
+        ("date +\\%F", "date +%F", None),
+        ("mail -s hi joe%Joe,%%Where are you?%", "mail -s hi joe", "Joe,\n\nWhere are you?\n"),
+        ("cat%", "cat", None),
+        ("cat%%", "cat", "\n"),
+        ("cat%a", "cat", "a\n"),
+        ("cat%a\\%b%c", "cat", "a%b\nc\n"),
+        ("printf 'a\\n\\t'", "printf 'a\\n\\t'", None),
+        (r"printf '\%s\n' 'a\\b'", r"printf '%s\n' 'a\b'", None),
+        (r"printf '\%s\n' 'a\\\%b'", r"printf '%s\n' 'a\%b'", None),
+        (r"printf '\%s\n' 'a\xb\n'", r"printf '%s\n' 'a\xb\n'", None),
+        (r"printf '\%s\n' 'a\\\\b\\'", r"printf '%s\n' 'a\\b\'", None),
+        (r"echo a\\%b", "echo a\\", "b\n"),
+        (r"cat%a\\b\\%c\\\%d%e", "cat", "a\\\\b\\%c\\\\%d\ne\n"),
+        (r"cat%first%100\%\\x%", "cat", "first\n100%\\\\x\n"),
+        ("sed 's/a$/b\\", "sed 's/a$/b\\", None),
+        ("grep é%ü", "grep é", "ü\n"),
+    ],
+)
+def test_a_percent_sign_ends_the_command_and_begins_its_input(text: str, command: str, stdin: str | None) -> None:
+    assert (command, stdin) == command_of(text)
+
+
+def test_reboot_is_refused_with_what_to_do_instead_and_the_rest_goes_on() -> None:
+    source = read("@reboot logcheck nice logcheck -R\n2 * * * * logcheck nice logcheck\n", name="/etc/cron.d/logcheck")
+
+    (refusal,) = source.refusals
+    assert refusal.text().startswith(
+        "/etc/cron.d/logcheck:1: @reboot names no time, and schedules outlive machines; run"
+    )
+    assert ["2 * * * *"] == [item.options["cron"] for item in source.items]
+
+
+@pytest.mark.parametrize("macro", ["@Daily", "@every_minute", "@"])
+def test_a_macro_that_cron_does_not_know_is_refused(macro: str) -> None:
+    assert f"{macro!r} is no time that cron knows; write one of @yearly" in problem(f"{macro} root true\n")
+
+
+def test_an_id_stays_when_lines_move_or_get_another_time() -> None:
+    before = read("1 1 * * * root a\n2 2 * * * root b\n").items
+    after = read("# new\n\n3 3 * * * root b\n1 1 * * * root a\n").items
+
+    assert [one.id for one in before] == [one.id for one in reversed(after)]
+    assert all(one.id.startswith("jobs-") for one in before)
+
+
+def test_lines_with_the_same_command_are_numbered() -> None:
+    first, second, other = read("1 1 * * * root a\n2 2 * * * root a\n3 3 * * * alice a\n").items
+
+    assert f"{first.id}-2" == second.id
+    assert first.id != other.id
+
+
+def test_ids_are_ids_whatever_the_file_is_called() -> None:
+    item = only(read("@daily root a\n", name="/home/ü/" + "a.b " * 30 + "crontab"))
+
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,80}", item.id)
+
+
+def test_what_cron_would_not_read_in_cron_d_is_not_imported() -> None:
+    assert "cron reads no file of such a name in cron.d" in problem("@daily root a\n", name="/etc/cron.d/php.dpkg-old")
+
+
+def test_lines_end_with_newlines_and_nothing_else() -> None:
+    item = only(read("@daily root printf 'a\x0bb\x85c\u2028d'\r\n"))
+
+    assert ["printf 'a\x0bb\x85c\u2028d'"] == item.options["args"]
+    assert item.options["description"].isprintable()
+
+
+def test_bytes_that_are_no_text_are_refused_with_their_line() -> None:
+    source = read_crontab("jobs", b"@daily root a\n@daily root \xff\n", FUNC, {"tz": "UTC"}, owner="crontab:jobs")
+
+    assert ["jobs:2: it is not UTF-8 text; write the file in UTF-8"] == [refusal.text() for refusal in source.refusals]
+    assert 1 == len(source.items)
+
+
+def test_people_are_told_what_they_may_expect_and_does_not_happen() -> None:
+    remarks = " ".join(read("MAILTO=root\nCRON_TZ=Asia/Seoul\n@daily root a").remarks)
+
+    assert "nothing ends its last line" in remarks
+    assert "nobody mails what commands print (MAILTO)" in remarks
+    assert "CRON_TZ changes no times" in remarks

@@ -1,0 +1,128 @@
+"""The five fields of crontab(5): which are taken, as what, and when they fire."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.imports.debian import BOUNDS, MACROS, Line
+from zsched.core.clock import from_ms, to_ms
+from zsched.core.options import define_trigger
+from zsched.core.triggers import build
+from zsched.imports import fields
+from zsched.imports.fields import cron_of
+
+TIMES = [
+    *MACROS,
+    "17 * * * *",
+    "25 6 * * *",
+    "47 6 * * 7",
+    "52 6 1 * *",
+    "5-55/10 * * * *",
+    "09,39 * * * *",
+    "30 7-23 * * *",
+    "18 */3 * * *",
+    "0 */12 * * *",
+    "30 2 * * *",
+    "0,30 2 * * *",
+    "30 1 * * sun",
+    "30 1,2,3 * * SAT-7",
+    "15 2 */2 * mon-fri",
+    "15 2 1-7 * 1",
+    "0 2 13 mar,Oct,nov 0-7",
+    "59-59 23 * * 0",
+    "0-3/10 1 * * *",
+    "*/59 */23 * * *",
+    "*/1 1 */1 * 1",
+    "*,5 2 5,* * 2",
+]
+WINDOWS = [  # days with a change of the zone, and the turn of a year
+    ("Europe/Berlin", "2026-03-28T12:00", 1),
+    ("Europe/Berlin", "2026-10-24T12:00", 1),
+    ("America/New_York", "2027-03-13T12:00", 1),
+    ("America/New_York", "2027-11-06T12:00", 1),
+    ("Australia/Lord_Howe", "2026-04-04T12:00", 1),
+    ("Australia/Lord_Howe", "2026-10-03T12:00", 1),
+    ("UTC", "2027-12-29T00:00", 5),
+]
+
+
+def fires(cron: str, zone: str, start: datetime, minutes: int) -> list[datetime]:
+    spec = define_trigger({"cron": cron, "tz": zone})
+    end_ms, found = to_ms(start) + minutes * 60_000, []
+    at_ms = build(spec, 0).next_after(to_ms(start) - 1)
+    while at_ms is not None and at_ms < end_ms:
+        found.append(from_ms(at_ms))
+        at_ms = build(spec, 0).next_after(at_ms)
+    return found
+
+
+@pytest.mark.parametrize(("zone", "begin", "days"), WINDOWS)
+@pytest.mark.parametrize("times", TIMES)
+def test_a_line_fires_when_debians_cron_runs_it(times: str, zone: str, begin: str, days: int) -> None:
+    start = datetime.fromisoformat(begin).replace(tzinfo=ZoneInfo(zone)).astimezone(ZoneInfo("UTC"))
+    cron = fields.MACROS.get(times) or cron_of(times.split())
+
+    assert Line(times).runs(zone, start, days * 1440) == fires(cron, zone, start, days * 1440)
+
+
+@st.composite
+def expressions(draw: st.DrawFn) -> str:
+    """Lines that crontab(5) allows."""
+    written = []
+    for low, high in BOUNDS:
+        items = []
+        for _ in range(draw(st.integers(1, 2))):
+            first = draw(st.integers(low, high))
+            last = draw(st.integers(first, high))
+            step = draw(st.integers(1, max(high - low, 1)))
+            items.append(
+                draw(st.sampled_from(["*", f"*/{step}", f"{first}", f"{first}-{last}", f"{first}-{last}/{step}"]))
+            )
+        written.append(",".join(items))
+    return " ".join(written)
+
+
+@given(expressions())
+def test_any_line_of_crontab5_fires_on_the_days_and_minutes_of_cron(times: str) -> None:
+    start = datetime(2028, 2, 27, tzinfo=ZoneInfo("UTC"))
+
+    assert Line(times).runs("UTC", start, 4 * 1440) == fires(cron_of(times.split()), "UTC", start, 4 * 1440)
+
+
+@pytest.mark.parametrize(
+    ("times", "problem"),
+    [
+        ("60 * * * *", "minute '60': '60' is no minute; write 0-59"),
+        ("* 24 * * *", "hour '24': '24' is no hour; write 0-23"),
+        ("* * 0 * *", "day of month '0': '0' is no day of month; write 1-31"),
+        ("* * * 13 *", "month '13': '13' is no month; write 1-12 or jan-dec"),
+        ("* * * * 8", "day of week '8': '8' is no day of week; write 0-7 or sun-sat"),
+        ("* * * * monday", "day of week 'monday': 'monday' is no day of week; write 0-7 or sun-sat"),
+        ("jan * * * *", "minute 'jan': 'jan' is no minute; write 0-59"),
+        ("5/15 * * * *", "minute '5/15': a step stands behind a range or *, and Debian's cron refuses this one"),
+        ("* 22-4 * * *", "hour '22-4': the range '22-4' ends before it begins; write two ranges, with a comma between"),
+        ("* * * * fri-sun", "day of week 'fri-sun': the range 'fri-sun' ends before it begins; write fri-7"),
+        ("*/0 * * * *", "minute '*/0': a step of 0 leads nowhere; write one from 1"),
+        ("*/60 * * * *", "minute '*/60': a step of 60 leaves nothing but 0; write 0"),
+        ("* * L * *", "day of month 'L': 'L' is no day of month"),
+        ("* * ? * *", "day of month '?': '?' is nothing that crontab(5) knows; write 1-31, *, a-b, a-b/n or */n"),
+        ("* * * * 5#2", "day of week '5#2': '5#2' is nothing that crontab(5) knows"),
+        ("H * * * *", "minute 'H': 'H' is no minute"),
+        ("1,,2 * * * *", "minute '1,,2': '' is nothing that crontab(5) knows"),
+        ("1-9/2/3 * * * *", "minute '1-9/2/3': '1-9/2/3' is nothing that crontab(5) knows"),
+    ],
+)
+def test_what_cron_refuses_or_misreads_is_refused_with_a_remedy(times: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(problem)}"):
+        cron_of(times.split())
+
+
+def test_fields_stay_as_they_were_written() -> None:
+    assert "09,39 */2 1-7 JAN,feb mon-fri" == cron_of("09,39 */2 1-7 JAN,feb mon-fri".split())
+    assert "5 0 * * 7" == cron_of("5-5 0-3/10 * * 7-7".split())

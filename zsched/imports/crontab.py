@@ -1,0 +1,178 @@
+r"""
+A crontab: from its text to a call of one function per line, with the command as its argument.
+
+    MAILTO=root                                               variables, for the lines below them
+    17 * * * *  root  cd / && run-parts /etc/cron.hourly      /etc/crontab and /etc/cron.d: with a user
+    @daily            backup --to=disk%first line of stdin    crontab -l: without
+
+The rules are those of crontab(5), and where it is silent of Debian's cron itself (3.0pl1-162, which ran the lines that
+the tests have):
+
+- Variables count from their line on. Values are not expanded; blanks around one are cut off, unless it is in quotes; an
+  empty one needs quotes. A ``TZ`` is the command's alone: cron itself runs by the machine's zone.
+- The first ``%`` of a command ends it, and what follows is its standard input, with further ``%`` as ends of lines, and
+  one at its end. ``\%`` is a percent sign; in the command, not in the input, ``\\`` is one backslash. Any other stays.
+- Comments are lines of their own.
+
+Whether a crontab has users is told by *user*, or by its place: what lies in ``/var/spool/cron/crontabs`` is the crontab
+of the user of that name. Any other is taken to have them, and a word that cannot be a user's name there is refused.
+
+An id is ``<file>-<digest>`` of user and command. So a line that moves, or gets another time, keeps its schedule; one
+with another command is another. Lines that agree in both are numbered from the second on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Final
+
+from zsched.imports.fields import MACROS, cron_of
+from zsched.imports.found import Item, Source
+
+_SPOOL: Final = PurePath("/var/spool/cron/crontabs")
+_READ_BY_CRON: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)  # names of files in cron.d, by cron(8)
+_USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?", re.ASCII)
+_NOT_IN_ID: Final = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
+_VARIABLE: Final = re.compile(
+    r"""(?:"(?P<n1>[^"=]*)"|'(?P<n2>[^'=]*)'|(?P<n3>[^\s='"][^\s=]*))\s*=\s*"""
+    r"""(?:"(?P<v1>[^"]*)"|'(?P<v2>[^']*)'|(?P<v3>[^\s'"].*))"""
+)
+_BLANKS: Final = " \t\r"  # with the end of a line that was written elsewhere
+_LONGEST_NAME: Final = 60  # characters of a file's name in an id
+_DIGEST: Final = 10  # hexadecimal digits
+_SHOWN: Final = 200  # characters of a command in a schedule's description, the most that one takes
+
+_REBOOT: Final = (
+    "@reboot names no time, and schedules outlive machines; run it by a systemd unit (Type=oneshot, "
+    "WantedBy=multi-user.target), or leave this line to cron"
+)
+_TOO_FEW: Final = "neither a variable (name=value) nor {} and a command; correct it, or make it a comment"
+_NO_USER: Final = (
+    "{!r} stands where the user's name does, and is none; write the user before the command, or say with --user "
+    "whose crontab this is if its lines have no users"
+)
+_NOT_READ: Final = "cron reads no file of such a name in cron.d; rename it, or import the one that cron reads"
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line that runs something: when, as whom, what stands there as the command, and the variables above."""
+
+    number: int
+    cron: str
+    user: str
+    command: str
+    variables: Mapping[str, str]
+
+
+def read_crontab(
+    name: str, raw: bytes, func: str, options: Mapping[str, Any], *, owner: str, user: str | None = None
+) -> Source:
+    """
+    The lines of *raw*, the content of file *name*, as calls of *func* with *options*, which all of them get, tz among
+    them. *user*: whose crontab it is; its lines have no users then.
+    """
+    path, source = PurePath(name), Source(name, owner)
+    user = path.name if user is None and path.parent == _SPOOL else user
+    if path.parent.name == "cron.d" and not _READ_BY_CRON.fullmatch(path.name):
+        source.refuse(1, path.name, _NOT_READ)
+        return source
+    text, met = raw.decode(errors="surrogateescape"), Counter[str]()
+    stem = _NOT_IN_ID.sub("_", path.name if path.name != "-" else f"crontab-{user}")[:_LONGEST_NAME]
+    for line in _lines(source, text, user):
+        id = f"{stem}-{_digest(line)}"
+        met[id] += 1
+        source.items.append(_item(line, id if met[id] == 1 else f"{id}-{met[id]}", func, options))
+    if text and not text.endswith("\n"):
+        source.remarks.append(f"{name}: nothing ends its last line, so cron does not run it; here it is as any other")
+    source.remarks += _about_variables(source)
+    return source
+
+
+def command_of(text: str) -> tuple[str, str | None]:
+    """The command that *text* says, and what it gets as its standard input; None for nothing."""
+    said = re.match(r"(?:\\.|[^\\%]|\\$)*", text, re.DOTALL)
+    assert said is not None  # it may be empty
+    command = re.sub(r"\\(.)", lambda pair: pair[1] if pair[1] in "%\\" else pair[0], said[0], flags=re.DOTALL)
+    given = text[said.end() + 1 :]
+    stdin = re.sub(r"\\%|%", lambda sign: "%" if len(sign[0]) == 2 else "\n", given)
+    return command, (stdin if stdin.endswith("\n") else stdin + "\n") if stdin else None
+
+
+def users_of(source: Source) -> set[str]:
+    """The users that lines of a crontab run as."""
+    return {item.options["kwargs"]["user"] for item in source.items}
+
+
+# -- lines ----------------------------------------------------------------------------------------------
+
+
+def _lines(source: Source, text: str, user: str | None) -> Iterator[_Line]:
+    """Those of *text* that run something; what cannot be read is refused."""
+    variables: dict[str, str] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        said = line.strip(_BLANKS)
+        if not said or said.startswith("#"):
+            continue
+        try:
+            said.encode()
+            variable = _VARIABLE.fullmatch(said)
+            if variable is None:
+                yield _line(number, said, user, dict(variables))
+            else:
+                named = {key[0]: found for key, found in variable.groupdict().items() if found is not None}
+                variables[named["n"]] = named["v"]
+        except UnicodeEncodeError:
+            shown = said.encode(errors="replace").decode()
+            source.refuse(number, shown, "it is not UTF-8 text; write the file in UTF-8")
+        except ValueError as error:
+            source.refuse(number, said, str(error))
+
+
+def _line(number: int, said: str, user: str | None, variables: Mapping[str, str]) -> _Line:
+    """What the line *said* runs. Raises ValueError with problem and remedy."""
+    macro = said.startswith("@")
+    times = 1 if macro else 5
+    words = re.split(r"[ \t]+", said, maxsplit=times + (user is None))
+    if macro and words[0] == "@reboot":
+        raise ValueError(_REBOOT)
+    if macro and words[0] not in MACROS:
+        raise ValueError(f"{words[0]!r} is no time that cron knows; write one of {', '.join(MACROS)}, or five fields")
+    if len(words) <= times + (user is None):
+        lacking = "a macro" if macro else "five time fields"
+        raise ValueError(_TOO_FEW.format(f"{lacking}, a user" if user is None else lacking))
+    cron = MACROS[words[0]] if macro else cron_of(words[:times])
+    who, command = words[times] if user is None else user, words[-1]
+    if user is None and (not _USER.fullmatch(who) or command.startswith("-")):
+        raise ValueError(_NO_USER.format(who))
+    return _Line(number, cron, who, command, variables)
+
+
+def _item(line: _Line, id: str, func: str, options: Mapping[str, Any]) -> Item:
+    """The call of *func* that *line* asks for."""
+    command, stdin = command_of(line.command)
+    called: dict[str, Any] = {
+        "cron": line.cron,
+        "args": [command],
+        "kwargs": {"user": line.user, "environment": dict(line.variables), "stdin": stdin},
+        "description": "".join(c if c.isprintable() else " " for c in line.command)[:_SHOWN],
+    }
+    return Item(id, line.number, func, {**called, **options})
+
+
+def _digest(line: _Line) -> str:
+    return hashlib.sha256(f"{line.user}\n{line.command}".encode()).hexdigest()[:_DIGEST]
+
+
+def _about_variables(source: Source) -> Iterator[str]:
+    """What people may expect of variables, and what does not happen."""
+    names = {name for item in source.items for name in item.options["kwargs"]["environment"]}
+    if "MAILTO" in names:
+        yield f"{source.name}: nobody mails what commands print (MAILTO); the function has it in its environment"
+    if "CRON_TZ" in names:
+        yield f"{source.name}: CRON_TZ changes no times, as in Debian's cron; --tz gives another zone"

@@ -1,0 +1,102 @@
+"""
+The five time fields of a crontab(5) line, as Debian's cron reads them, written so that zsched reads the same.
+
+A field is a list of values, ranges and ``*``; a range or ``*`` may have a step. Names stand for values of month and
+day of week. What other crons add (``L``, ``#``, ``?``, ``H``, ``5/15``, ranges that wrap round) is refused: Debian's
+cron (3.0pl1-162) refuses it too, or reads it as something else than its writer meant: ``5#2`` as 5, ``22-4`` as never.
+
+Fields stay as they were written, so that people find them again. A ``*`` at the start of one means more than all its
+values: see ``core.triggers.cron``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+MACROS: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+
+_ITEM: Final = re.compile(r"(?:(\*)|([a-z0-9]+)(?:-([a-z0-9]+))?)(?:/([0-9]+))?", re.IGNORECASE | re.ASCII)
+
+
+class _Field(NamedTuple):
+    """One of the five: its name, the least and the largest value, and names that stand for values from the least."""
+
+    name: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        """Its values, for a message."""
+        return f"{self.low}-{self.high}" + (f" or {self.names[0]}-{self.names[-1]}" if self.names else "")
+
+
+_WEEKDAY: Final = _Field("day of week", 0, 7, tuple("sun mon tue wed thu fri sat".split()))
+_FIELDS: Final = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of month", 1, 31),
+    _Field("month", 1, 12, tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())),
+    _WEEKDAY,
+)
+
+
+def cron_of(texts: Sequence[str]) -> str:
+    """
+    The expression that zsched fires at the times of the five fields *texts*.
+
+    Raises:
+        ValueError: Debian's cron does not take them; the message says which, why and what to write.
+    """
+    return " ".join(_written(field, text) for field, text in zip(_FIELDS, texts, strict=True))
+
+
+def _written(field: _Field, text: str) -> str:
+    try:
+        return ",".join(_item(field, item) for item in text.split(","))
+    except ValueError as error:
+        raise ValueError(f"{field.name} {text!r}: {error}") from None
+
+
+def _item(field: _Field, item: str) -> str:
+    """One of a field's list, as zsched reads it. Raises ValueError."""
+    match = _ITEM.fullmatch(item)
+    if match is None:
+        raise ValueError(f"{item!r} is nothing that crontab(5) knows; write {field.allowed}, *, a-b, a-b/n or */n")
+    star, first, last, step = match.groups()
+    if step is not None and not (star or last):
+        remedy = f"write {first}-{field.high}/{step}, or {first} alone"
+        raise ValueError(f"a step stands behind a range or *, and Debian's cron refuses this one; {remedy}")
+    low = field.low if star else _value(field, first)
+    high = field.high if star else low if last is None else _value(field, last)
+    if low > high:
+        remedy = f"write {first}-7" if field is _WEEKDAY and high == 0 else "write two ranges, with a comma between"
+        raise ValueError(f"the range {item!r} ends before it begins; {remedy}")
+    if step is not None and int(step) == 0:
+        raise ValueError("a step of 0 leads nowhere; write one from 1")
+    if star and step is not None and int(step) > high - low:
+        raise ValueError(f"a step of {step} leaves nothing but {low}; write {low}")
+    if step is not None and int(step) > high - low:
+        return str(low)
+    # A range of one value is written as that: zsched refuses it, because other crons take it for all values.
+    return str(low) if last is not None and low == high else item
+
+
+def _value(field: _Field, text: str) -> int:
+    """The number that *text* stands for. Raises ValueError."""
+    if text.isdecimal() and field.low <= int(text) <= field.high:
+        return int(text)
+    if text.lower() in field.names:
+        return field.names.index(text.lower()) + field.low
+    raise ValueError(f"{text!r} is no {field.name}; write {field.allowed}")

@@ -1,0 +1,153 @@
+"""
+Making Redis hold what a source says.
+
+    check     each item as ``client.schedule`` would; what is refused is noted with its place, and the rest goes on
+    twins     an id that an earlier source of the same import has is refused: one schedule has one owner
+    compare   what recurs with what is held, as a file of schedules is (``files.applying``): nothing is written yet
+    put       what changed; then the one-shots are moved (``moving``)
+
+Not guaranteed: what the package's docstring says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from zsched.client import Client
+from zsched.core.model import At, Definition
+from zsched.core.options import define
+from zsched.errors import ZschedError
+from zsched.files import Application, Applied, ClientChecks, Entry, ScheduleFile, Step
+from zsched.files.applying import CREATED
+from zsched.files.checking import Allow
+from zsched.imports.found import Item, Source
+from zsched.imports.moving import PAGE, Moved, Moving, OneShot
+from zsched.storage.connection import Link
+
+
+@dataclass(slots=True)
+class Imported:
+    """What was done with a source, or in a dry run would be; ``definitions`` by id are what was checked."""
+
+    source: Source
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    applied: Applied = field(default_factory=Applied)
+    moved: list[Moved] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the source is in zsched."""
+        return not self.source.refusals and not self.applied.errors
+
+    def count(self, outcome: str) -> int:
+        """How many schedules came out so."""
+        return self.applied.count(outcome) + sum(moved.outcome == outcome for moved in self.moved)
+
+
+def refuse_twins(imported: Sequence[Imported]) -> None:
+    """Take out of each of *imported* what has an id of one before it, and refuse it there."""
+    owners: dict[str, Source] = {}
+    for one in imported:
+        source, twins = one.source, [item for item in one.source.items if item.id in owners]
+        source.items = [item for item in source.items if item.id not in owners]
+        for item in twins:
+            del one.definitions[item.id]
+            problem = f"id={item.id!r}: {owners[item.id].name} has the same, and a schedule has one source"
+            remedy = "take it out of one; of two machines' crontabs import each into a namespace of its own"
+            source.refuse(item.place, str(item.options.get("description", item.id)), f"{problem}; {remedy}")
+        owners |= {item.id: source for item in source.items}
+
+
+class Importing:
+    """
+    One source on its way in. *allow* is as that of *checks*, *link* what one-shots are moved through, *takes_over* as
+    of ``Application``.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        source: Source,
+        checks: ClientChecks,
+        allow: Allow,
+        link: Link,
+        *,
+        takes_over: bool = False,
+    ) -> None:
+        self._client, self._link, self._source = client, link, source
+        self._checks, self._allow, self._takes_over = checks, allow, takes_over
+
+    def check(self) -> Imported:
+        """What the source says, every item checked in all that needs no Redis; what is bad is refused."""
+        imported, good = Imported(self._source), []
+        for item in self._source.items:
+            try:
+                imported.definitions[item.id] = self._defined(item)
+                good.append(item)
+            except ZschedError as error:
+                self._source.refuse(item.place, str(item.options.get("description", item.id)), str(error))
+        self._source.items = good
+        return imported
+
+    def compare(self, imported: Imported) -> tuple[Application, list[Step]]:
+        """
+        What a put would change of what recurs.
+
+        Raises:
+            InvalidFile: an id is another owner's, or a one-shot's; nothing is to be put then.
+        """
+        entries = [
+            Entry(item.id, number, imported.definitions[item.id])
+            for number, item in enumerate(self._source.items, 1)
+            if item.origin is None
+        ]
+        file = ScheduleFile(self._source.name, self._source.owner, tuple(entries))
+        application = Application(self._client, file, takes_over=self._takes_over)
+        return application, application.compare()
+
+    def preview(self, imported: Imported, *, prune: bool) -> None:
+        """Note in *imported* what would be done. Raises as ``compare``."""
+        application, steps = self.compare(imported)
+        stale = application.stale()
+        imported.applied = Applied(steps, stale if prune else [], [] if prune else stale)
+        imported.moved = [Moved(one.item, CREATED, one.due_ms) for one in self._one_shots(imported)]
+
+    def run(self, imported: Imported, *, prune: bool, on_progress: Callable[[int], None]) -> None:
+        """
+        Do it, and note that in *imported*; *on_progress* is told how many schedules are done.
+
+        Raises:
+            InvalidFile: as ``compare``. RedisUnavailable: in the middle; the same import again goes on from there.
+        """
+        application, steps = self.compare(imported)
+        stale = application.stale()
+        imported.applied = application.run(steps, stale if prune else [], on_progress)
+        imported.applied.stale += [] if prune else stale
+        one_shots, moving = self._one_shots(imported), Moving(self._client, self._link, self._source)
+        for first in range(0, len(one_shots), PAGE):
+            imported.moved += moving.move(one_shots[first : first + PAGE])
+            on_progress(len(steps) + min(first + PAGE, len(one_shots)))
+
+    # -- how ----------------------------------------------------------------------------------------
+
+    def _defined(self, item: Item) -> Definition:
+        """What *item* defines. Raises ZschedError."""
+        options = {**item.options, "id": item.id, "managed_by": self._source.owner}
+        if item.origin is None:
+            definition = self._checks.define(item.func, options)
+        else:
+            self._allow(item.func, options)
+            definition = define(item.func, options, item.id)
+        for mistake in self._checks.mistakes(item.func, options):
+            raise mistake
+        return definition
+
+    def _one_shots(self, imported: Imported) -> list[OneShot]:
+        """What is to be moved."""
+        found = ((item, imported.definitions[item.id].when) for item in self._source.items)
+        return [
+            OneShot(item, item.origin, when.due_ms)
+            for item, when in found
+            if item.origin is not None and isinstance(when, At)
+        ]

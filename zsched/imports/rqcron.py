@@ -1,0 +1,124 @@
+"""
+What a module registers with RQ's own cron (``rq cron MODULE``, ``rq.cron.register``).
+
+RQ evaluates a cron string with croniter, in UTC, and six fields have the seconds last. Whether a day field restricts
+anything croniter decides otherwise than cron and zsched (``*/2`` does there, ``0-6`` does not): that is rewritten. What
+passes while RQ's scheduler is down is never run by it, and what runs longer than its interval runs beside itself; so it
+is here.
+
+The module is imported, as ``rq cron`` would. Ids are the names of the registered, numbered where several share one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any, Final
+
+from croniter import croniter
+from rq.cron import CronJob, CronScheduler
+
+from zsched.core.arguments import ID
+from zsched.errors import InvalidSchedule, NotImportable
+from zsched.imports.found import Item, Source
+from zsched.storage.connection import Link
+from zsched.storage.rqjob import function_path
+
+_REGISTRY_KEY: Final = "rq:cron_schedulers"
+_SCHEDULER: Final = b"rq:cron_scheduler:"
+_ALIVE_S: Final = 120  # RQ's own: without a heartbeat for longer it counts as gone
+_DAYS: Final = {2: "1-31", 4: "0-6"}  # the fields day of month and day of week, and all days of each
+_LONGEST_ID: Final = 120  # characters; a number comes behind them
+_OPTIONS: Final = {"job_timeout": "timeout", "ttl": "expires_after"}  # other names of ours
+
+
+class _Registered(CronScheduler):
+    """Collects what a module registers. It never runs, so it needs no Redis."""
+
+    def __init__(self) -> None:
+        super().__init__(connection=None, logging_level=logging.CRITICAL)  # type: ignore[arg-type]  # never asked
+        self.refused: list[tuple[str, Exception]] = []
+
+    def register(self, func: Any, queue_name: str, *args: Any, **options: Any) -> CronJob:
+        """As RQ's, which only logs what it cannot take."""
+        try:
+            return super().register(func, queue_name, *args, **options)
+        except Exception as error:
+            self.refused.append((str(options.get("name") or getattr(func, "__name__", func)), error))
+            raise
+
+
+def owner_of(module: str) -> str:
+    """managed_by of what *module* registers."""
+    return f"rq-cron:{module}"
+
+
+def running(link: Link, module: str, now_ms: int) -> list[str]:
+    """Names of RQ's cron schedulers that gave a sign of life lately, of *module* or of none that they name."""
+    names = link.execute("ZRANGEBYSCORE", _REGISTRY_KEY, now_ms / 1000 - _ALIVE_S, "+inf")
+    told = {name.decode(errors="replace"): link.execute("HGET", _SCHEDULER + name, "config_file") for name in names}
+    own = ("", _dotted(module))
+    return [name for name, file in told.items() if _dotted((file or b"").decode(errors="replace")) in own]
+
+
+def read_rq_cron(module: str) -> Source:
+    """
+    What *module* (``app.cron_config``, or the path of a file) registers.
+
+    Raises:
+        InvalidSchedule: it cannot be imported.
+    """
+    registered = _Registered()
+    try:
+        registered.load_config_from_file(module)
+    except Exception as error:  # the module's own, or RQ's around it
+        remedy = "give the dotted name or the path of what `rq cron` gets, in the folder where it runs"
+        raise InvalidSchedule("module", module, f"it cannot be imported ({error})", remedy) from error
+    source, met = Source(module, owner_of(module)), Counter[str]()
+    for name, refusal in registered.refused:
+        source.refuse(name, name, f"RQ refuses it ({refusal}); mend it in the module")
+    for job in registered.get_jobs():
+        name = str(getattr(job, "name", job.func_name))  # RQ before 2.10 has no names
+        id = "".join(c if ID.fullmatch(c) else "_" for c in name)[:_LONGEST_ID]
+        met[id] += 1
+        try:
+            source.items.append(_item(job, name, id if met[id] == 1 else f"{id}-{met[id]}"))
+        except (NotImportable, ValueError) as error:
+            source.refuse(name, str(job.cron or job.interval), str(error))
+    return source
+
+
+def _dotted(module: str) -> str:
+    """The name of a module that is given as such, or as a path."""
+    return module.removesuffix(".py").replace("/", ".")
+
+
+def _item(job: CronJob, name: str, id: str) -> Item:
+    """The schedule that *job* is. Raises ValueError, NotImportable."""
+    given = dict(job.job_options)
+    if given.pop("webhooks", None):
+        raise ValueError("it has webhooks; call them in the function, or in its callbacks")
+    options: dict[str, Any] = {_OPTIONS.get(name, name): value for name, value in given.items()}
+    options |= {"queue": job.queue_name, "args": list(job.args), "kwargs": dict(job.kwargs)}
+    options |= {"overlap": "allow", "catch_up": "none"}
+    options |= {"every": job.interval} if job.interval else {"cron": cron_of(str(job.cron)), "tz": "UTC"}
+    return Item(id, name, function_path(job.func or job.func_name), options)
+
+
+def cron_of(text: str) -> str:
+    """croniter's expression as zsched reads it. Raises ValueError."""
+    fields = text.split()
+    if len(fields) == 7:
+        raise ValueError(f"cron {text!r} has a year; schedule it with --starts and --ends instead")
+    if len(fields) < 5:
+        return text
+    expanded, _ = croniter.expand(text)
+    if any("*" in expanded[n] and expanded[n] != ["*"] for n in _DAYS):
+        raise ValueError(f"cron {text!r} has * and values in one day field; write * alone")
+    is_either = all(expanded[n] != ["*"] for n in _DAYS)
+    for n, days in _DAYS.items():
+        if expanded[n] == ["*"]:
+            fields[n] = "*"
+        elif is_either:
+            fields[n] = fields[n].replace("*", days)
+    return " ".join(fields[-1:] + fields[:-1] if len(fields) == 6 else fields)
