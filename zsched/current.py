@@ -79,14 +79,14 @@ def current_run() -> CurrentRun | None:
         return None
     job, parts = found
     notes = Notes(job.connection, Keys(parts.namespace), job.id)
-    seen = notes.job()
+    attempt = notes.attempt()
     nominal_at = from_ms(parts.nominal_ms)
     started_at = job.started_at or nominal_at
     return CurrentRun(
         id=job.id,
         schedule_id=parts.schedule_id,
         nominal_at=nominal_at,
-        attempt=1 + (job.number_of_retries or 0) if seen is None else seen.attempt,
+        attempt=1 + (job.number_of_retries or 0) if attempt is None else attempt,
         lateness=max(started_at - nominal_at, timedelta(0)),
         _notes=notes,
     )

@@ -24,6 +24,7 @@ from zsched.core.listing import Filter, select
 from zsched.core.model import After, At, Definition, Many, Schedule, Scheduled, ScheduleState
 from zsched.core.options import define, define_now, define_trigger
 from zsched.core.preview import occurrences
+from zsched.core.recent import Recent
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
 from zsched.core.urgency import Presets, merged
@@ -45,7 +46,7 @@ class Client(Lives):
     *redis* is a ``redis.Redis``, also ``Sentinel.master_for(…)`` (its settings are used, not its retries), or a Link.
     *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers.
     *durable_timeout_s*: how long a ``durable=True`` waits for an archive. *urgencies* change the presets of
-    ``core.urgency``, or add to them.
+    ``core.urgency``, or add to them. *runs_pickles* False: ``update`` opens only plain values of what Redis holds.
     """
 
     def __init__(
@@ -58,9 +59,11 @@ class Client(Lives):
         durable_timeout_s: float = 5.0,
         urgencies: Presets | None = None,
         clock: Clock | None = None,
+        runs_pickles: bool = True,
     ) -> None:
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
         self._clock, self._urgencies = clock or SystemClock(), merged(urgencies or {})
+        self._runs_pickles = runs_pickles
         self._keys, self._encoder = Keys(namespace), Encoder(serializer, payload_limit)
         store, reader = Store(link, self._keys, self._encoder), Reader(link, self._keys, self._encoder)
         super().__init__(store, reader, Inquiry(link, self._keys), Reruns(link, self._keys))
@@ -219,6 +222,13 @@ class Client(Lives):
         """Counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
         return self._reader.overview()
 
+    def recent(self) -> Recent:
+        """
+        What happened in the last 1, 5 and 30 minutes, and the runs that failed last: counted from the end of the log in
+        Redis, within a quarter of a second. ``is_cut``: that was not enough, and the last stretch is shorter.
+        """
+        return self._reader.recent(self._clock)
+
     # -- how ----------------------------------------------------------------------------------------
 
     def _put(self, definition: Definition, op: str | None = None) -> Scheduled:
@@ -277,9 +287,10 @@ class Client(Lives):
     def _revised(self, found: Found, changes: Mapping[str, Any]) -> Definition:
         """The stored options with *changes* over them; the payload is opened only if a part of it changes."""
         fields = found.fields
-        stored, data = self._encoder.options(fields), bytes(fields.get("data", b""))  # type: ignore[arg-type]  # bytes
-        if any(name in changes for name in PAYLOAD):
-            _, stored["args"], stored["kwargs"] = self._encoder.open(data)
+        data = bytes(fields.get("data", b""))  # type: ignore[arg-type]  # bytes
+        stored = self._encoder.options(fields, runs=self._runs_pickles)
+        if any(name in changes for name in PAYLOAD) and not changes.keys() >= {"args", "kwargs"}:
+            _, stored["args"], stored["kwargs"] = self._encoder.open(data, runs=self._runs_pickles)
         func = changes.get("func")
         if isinstance(func, Typed):
             given = {**stored, **changes}

@@ -4,7 +4,8 @@ Recurring schedules kept as somebody wrote them down: what Redis holds, what it 
 Both sides are told as options of ``client.schedule``, the wanted one by way of the very fields that a put of it would
 write, so neither side knows an option that the other does not. Whether something changes is decided as the put script
 does, by digest; a call or a ``meta`` that is the same as the one held keeps the bytes that are held, because equal
-values can be pickled in more than one way.
+values can be pickled in more than one way. No pickle is run for that: a call with objects of other than plain classes
+is the same if its bytes are.
 
 A put here is conditional: of a schedule that is as it was seen, or of one that was not there. Not guaranteed: that
 several of them happen together.
@@ -67,7 +68,7 @@ class Keeper:
         return self._reader.now_ms()
 
     def held(self, ids: Iterable[str]) -> Iterator[Held]:
-        """Those of *ids* that Redis holds, one-shots too. With pickle their payloads are opened, as by an update."""
+        """Those of *ids* that Redis holds, one-shots too. Their payloads are opened without running anything."""
         self._store.check_serializer()  # before any payload is opened
         return (self._of(found) for found in self._reader.find_many(ids))
 
@@ -79,10 +80,10 @@ class Keeper:
         """*definition* with what it may keep of *held*, and what Redis would hold of it."""
         found = self._reader.expected(self._store.record(definition), _rule(definition))
         wanted = self._of(found)
-        if held is None or held.unreadable:
+        if held is None:
             return definition, wanted
         payload = definition.payload
-        if all(is_same(held.options.get(name), wanted.options.get(name)) for name in PAYLOAD):
+        if not held.unreadable and all(is_same(held.options.get(name), wanted.options.get(name)) for name in PAYLOAD):
             payload = replace(payload, data=held.data)
         if is_same(held.options.get("meta"), wanted.options.get("meta")):
             payload = replace(payload, meta=held.options.get("meta"))
@@ -116,12 +117,12 @@ class Keeper:
         schedule, data, unreadable = found.schedule, bytes(found.fields.get("data", b"")), ""  # type: ignore[arg-type]  # bytes
         stored: dict[str, Any] = {"func": schedule.func}
         try:
-            stored |= self._encoder.options(found.fields)
-            stored["func"], args, stored["kwargs"] = self._encoder.open(data)
+            stored |= self._encoder.options(found.fields, runs=False)
+            stored["func"], args, stored["kwargs"] = self._encoder.open(data, runs=False)
             stored["args"] = list(args)
         except InvalidSchedule as error:
             unreadable = f"{error.problem} ({error.__cause__})" if error.__cause__ else error.problem
-        except Exception as error:  # fields that a foreign hand wrote, or a pickle of a class that is gone
+        except Exception as error:  # fields that a foreign hand wrote
             unreadable = f"its fields cannot be read ({type(error).__name__}: {error})"
         return Held(schedule, options_of(schedule, stored), data, found.digest, unreadable)
 

@@ -8,10 +8,13 @@ Settings: defaults < TOML file < environment < flags; each key checked, each pas
 from zsched.config.redaction import has_password, redact
 from zsched.config.settings import (
     FILE_VARIABLE,
+    PASSWORD_VARIABLE,
     ArchiveSettings,
     DaemonSettings,
+    DashboardSettings,
     LimitSettings,
     LogSettings,
+    MetricsSettings,
     RedisSettings,
     RqSettings,
     Settings,
@@ -22,10 +25,13 @@ from zsched.config.tables import QueueSettings
 
 __all__ = [
     "FILE_VARIABLE",
+    "PASSWORD_VARIABLE",
     "ArchiveSettings",
     "DaemonSettings",
+    "DashboardSettings",
     "LimitSettings",
     "LogSettings",
+    "MetricsSettings",
     "QueueSettings",
     "RedisSettings",
     "RqSettings",

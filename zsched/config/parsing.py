@@ -111,6 +111,16 @@ def addresses(given: object) -> tuple[str, ...]:
     return found
 
 
+def listen_address(given: object) -> str:
+    """``host:port`` or ``[IPv6]:port`` to listen at; port 0 is any that is free."""
+    if isinstance(given, str):
+        host, _, port = given.rpartition(":")
+        is_host = re.fullmatch(r"[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+(%\w+)?\]", host)
+        if is_host and re.fullmatch(r"[0-9]{1,5}", port) and int(port) < 65536:
+            return given
+    raise ValueError("write host:port, 127.0.0.1:8080 or [::1]:8080")
+
+
 def path(given: object) -> str:
     """A path of a file."""
     if isinstance(given, str) and given and "\0" not in given:

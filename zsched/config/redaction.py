@@ -8,6 +8,8 @@ _HIDDEN = "***"
 _QUERY_SECRET = re.compile(r"(?i)([?&](?:(?:sentinel_)?(?:password|username)|passwd|auth|token)=)[^&]*")
 _USERINFO = re.compile(r"^([a-z][a-z0-9+.-]*:/{0,2})?(.*)@(?=[^@]*$)", re.IGNORECASE | re.DOTALL)
 _USER = re.compile(r"[\w.-]+(?=:)")
+_QUERY_PASSWORD = re.compile(r"(?i)[?&](?:(?:sentinel_)?password|passwd|auth|token)=")
+_PASSWORD = re.compile(r":.|[^\w.%:-]", re.DOTALL)  # in a userinfo: what the name of a user has not
 
 
 def redact(url: str) -> str:
@@ -23,8 +25,9 @@ def redact(url: str) -> str:
 
 
 def has_password(url: str) -> bool:
-    """Whether *url* carries something that :func:`redact` would hide."""
-    return redact(url) != url
+    """Whether *url* carries a password, or what may be meant as one; the name of a user alone is none."""
+    userinfo = _USERINFO.search(url)
+    return bool(_QUERY_PASSWORD.search(url) or (userinfo and _PASSWORD.search(userinfo[2])))
 
 
 def _hide_userinfo(match: re.Match[str]) -> str:

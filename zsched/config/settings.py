@@ -28,6 +28,7 @@ from zsched.config.parsing import (
     boolean,
     choice,
     integer,
+    listen_address,
     number,
     path,
     redis_url,
@@ -36,16 +37,17 @@ from zsched.config.parsing import (
     text,
     words,
 )
-from zsched.config.passwords import read_password_file
+from zsched.config.passwords import REDIS_CREDENTIAL, credential_file, gives_password, read_password_file
 from zsched.config.redaction import has_password, redact
 from zsched.config.sentinels import MASTER, SentinelUrl, is_sentinel_url, join, with_password_file
 from zsched.config.tables import QUEUES, URGENCY, QueueSettings
 from zsched.errors import ConfigError, show
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
+PASSWORD_VARIABLE = "ZSCHED_DASHBOARD_PASSWORD"  # no setting: nobody is to write it into the file of settings
 _PREFIX = "ZSCHED_"
 _NO_HOST = "redis:///0"  # what `url` adds to Sentinels when it is not given
-_OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_REDIS_SERVER"}  # ours, but not settings
+_OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_REDIS_SERVER", PASSWORD_VARIABLE}  # ours, but not settings
 _OF_TESTS = "ZSCHED_TEST_"
 # Kubernetes sets these for every service of a namespace; one named "zsched-redis" must not stop the daemon.
 _FROM_KUBERNETES = re.compile(
@@ -137,6 +139,28 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Where the daemon serves its numbers to Prometheus; None: nowhere, and nothing is counted."""
+
+    listen: str | None = setting(None, listen_address)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of ``listen``, which is given."""
+        host, _, port = (self.listen or "").rpartition(":")
+        return host.strip("[]"), int(port)
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardSettings:
+    """Where ``zsched dashboard`` listens, and for whom (``dashboard.login``)."""
+
+    listen: str = setting("127.0.0.1:9181", listen_address)
+    user: str = setting("zsched", text(r"[^:\s]{1,64}", "write 1 to 64 characters, none of them a colon or space"))
+    password_file: str | None = setting(None, path)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings. ``Settings()`` is the defaults; :func:`load` is what programs use."""
 
@@ -147,6 +171,8 @@ class Settings:
     rq: RqSettings = dataclasses.field(default_factory=RqSettings)
     limits: LimitSettings = dataclasses.field(default_factory=LimitSettings)
     log: LogSettings = dataclasses.field(default_factory=LogSettings)
+    metrics: MetricsSettings = dataclasses.field(default_factory=MetricsSettings)
+    dashboard: DashboardSettings = dataclasses.field(default_factory=DashboardSettings)
     queues: Mapping[str, QueueSettings] = dataclasses.field(default_factory=dict)
     urgencies: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
 
@@ -178,7 +204,8 @@ def load(
     flags: Mapping[str, object] | None = None,
 ) -> Settings:
     """
-    The settings in force; reads *file* (or what ZSCHED_CONFIG in *env* names), and nothing else.
+    The settings in force; reads *file* (or what ZSCHED_CONFIG in *env* names), and nothing else. Where nothing says a
+    password of Redis, ``password_file`` is systemd's credential of that name, if there is one.
 
     *flags* maps ``"namespace"`` or ``"section.name"`` to a value; None means that it was not given.
 
@@ -201,7 +228,8 @@ def load(
     }
     settings = Settings(**{name: value for (inside, name), value in parsed.items() if not inside}, **sections, **tables)
     _check_together(settings, given)
-    return dataclasses.replace(settings, redis=_with_sentinels(settings.redis, given))
+    redis = _with_credential(_with_sentinels(settings.redis, given), env)
+    return dataclasses.replace(settings, redis=redis)
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -289,7 +317,7 @@ def _check_together(settings: Settings, given: Mapping[Key, _Given]) -> None:
             f"{', '.join(places)}: renew_ms={daemon.renew_ms} must be less than half of lease_ms={daemon.lease_ms}, "
             f"so that one late renewal does not end a term; lower renew_ms or raise lease_ms"
         )
-    if redis.password_file is not None and has_password(_of_the_master(redis.url)):
+    if redis.password_file is not None and gives_password(_of_the_master(redis.url)):
         raise ConfigError(f"{_places(given, 'url', 'password_file')}: two passwords; take the one in the URL away")
 
 
@@ -312,6 +340,13 @@ def _with_sentinels(redis: RedisSettings, given: Mapping[Key, _Given]) -> RedisS
             raise ConfigError(f"{places}: two passwords of the Sentinels; take the one in the URL away")
         url = with_password_file(url, redis.sentinel_password_file)
     return dataclasses.replace(redis, url=url)
+
+
+def _with_credential(redis: RedisSettings, env: Mapping[str, str]) -> RedisSettings:
+    """*redis* with the password that systemd hands over, unless it has one."""
+    if redis.password_file is not None or gives_password(_of_the_master(redis.url)):
+        return redis
+    return dataclasses.replace(redis, password_file=credential_file(env, REDIS_CREDENTIAL))
 
 
 def _of_the_master(url: str) -> str:

@@ -62,8 +62,12 @@ def changes(old: Held, new: Held) -> Iterator[Change]:
         one, other = before.get(name), after.get(name)
         if old.unreadable and one is None:
             yield Change(name, f"? ({old.unreadable})", _shown(other))
+        elif new.unreadable and other is None:
+            yield Change(name, _shown(one), f"? ({new.unreadable})")
         elif not (is_same(one, other) or (isinstance(one, datetime) and one == other)):  # an instant, whatever the zone
             yield Change(name, _shown(one), _shown(other))
+    if old.unreadable and new.unreadable and old.data != new.data:
+        yield Change("args", f"? ({old.unreadable})", f"? ({new.unreadable})")
 
 
 def _plain(name: str, value: Any, tz: str) -> Any:

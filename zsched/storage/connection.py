@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import select
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
@@ -29,6 +30,7 @@ from zsched.storage import sentinel
 from zsched.storage.options import adopted_options, our_options
 
 RESENDS = 2  # after the first attempt
+_TRUST = "name who signed it in [redis] url, ?ssl_ca_certs=/path/of/ca.crt, and the host as the certificate has it"
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 # Codes that pass by, for which redis-py gives no type: BUSY with somebody's long script; a master whose replicas
 # have left it, for another one perhaps; what ends a wait when a master becomes a replica. And Redis 6.2 wraps what
@@ -181,6 +183,9 @@ class Link:
                 raise RedisUnavailable(f"Redis at {self.where} is busy: {_reason(error)}") from error
             raise RedisRefused(f"Redis at {self.where} refused the connection: {_reason(error)}") from error
         except _LOST as error:
+            if (distrust := _distrust(error)) is not None:
+                problem = f"has a certificate that is not trusted here ({distrust})"
+                raise RedisRefused(f"Redis at {self.where} {problem}; {_TRUST}") from error
             raise RedisUnavailable(f"cannot reach Redis at {self.where}: {_reason(error)}") from error
 
 
@@ -274,6 +279,13 @@ class Wire:
         except BaseException:  # Ctrl-C between command and reply: the next reply would be this one's
             self.close()
             raise
+
+
+def _distrust(error: BaseException | None) -> str | None:
+    """What TLS has against the server's certificate; None where that is not the matter."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return None if error is None else error.verify_message.rstrip(".")
 
 
 def _reason(error: BaseException) -> str:

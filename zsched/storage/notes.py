@@ -10,10 +10,11 @@ import redis
 
 from zsched.core.runs import Job
 from zsched.errors import RedisRefused, RedisUnavailable
-from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import load
 
+_NOTHING: Final = Job(*[""] * len(Job._fields))
+_OF_ATTEMPTS: Final = ("status", "retries_left", "zs_retries", "number_of_retries")  # as look.lua has them
 _TRIES: Final = 100  # when other threads of the task note something at the same time
 
 
@@ -28,9 +29,15 @@ class Notes:
     def __init__(self, client: redis.Redis, keys: Keys, run_id: str) -> None:
         self._client, self._keys, self._run_id = client, keys, run_id
 
-    def job(self) -> Job | None:
-        """What the job's hash says; None when it is gone."""
-        return Jobs(self, self._keys).look([self._run_id])[0]
+    def attempt(self) -> int | None:
+        """
+        Which attempt is on, from 1; None when the job is gone.
+
+        Read from RQ's hash alone: look.lua reads keys of zsched's too, to which a worker needs no right.
+        """
+        told = self.execute("HMGET", self._keys.job(self._run_id), *_OF_ATTEMPTS)
+        status, left, most, returned = (bytes(value or b"").decode(errors="replace") for value in told)
+        return _NOTHING._replace(retries_left=left, retries=most, returned=returned).attempt if status else None
 
     def read(self, field: str) -> str:
         """The text in *field* of the job's hash; '' when there is none."""

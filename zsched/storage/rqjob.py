@@ -19,6 +19,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable as Function
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -27,6 +28,7 @@ from rq.utils import parse_timeout
 
 from zsched.core.model import Definition, OnLost, OnUncertain, Payload
 from zsched.errors import InvalidSchedule, NotImportable
+from zsched.storage.unpickling import NotPlain, read_plain
 
 DEFAULT_TIMEOUT_S = 180  # RQ's own
 _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (measured)
@@ -36,6 +38,14 @@ _LONGEST_TTL_S = 100 * 366 * 86400
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
 Pairs = dict[str, str | bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Unopened:
+    """A stored ``meta`` that is kept as it is, without opening its pickle; *reason* says why."""
+
+    data: bytes = field(repr=False)
+    reason: str
 
 
 class Encoder:
@@ -77,20 +87,23 @@ class Encoder:
             )
         return data
 
-    def open(self, data: bytes) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    def open(self, data: bytes, *, runs: bool = True) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         """
-        Function path, args and kwargs of *data*. With pickle this runs what the pickle says: for callers
-        that trust the Redis as its workers do, never for the daemon.
+        Function path, args and kwargs of *data*. With pickle this runs what the pickle says: for callers that trust
+        the Redis as its workers do. Where *runs* is False nothing is run, and only plain values are opened.
 
         Raises:
-            InvalidSchedule: *data* is not of this serializer.
+            InvalidSchedule: *data* is not of this serializer, or not plain.
         """
         try:
             raw = zlib.decompress(data)
         except zlib.error:
             raw = data
         try:
-            func, _, args, kwargs = json.loads(raw) if self.serializer == "json" else pickle.loads(raw)
+            func, _, args, kwargs = self._loads(raw, runs)
+        except NotPlain as error:
+            remedy = "give args and kwargs both, or update it from a program that trusts this Redis"
+            raise InvalidSchedule("data", data, "the stored payload cannot be read", remedy) from error
         except Exception as error:
             remedy = f"use the serializer that it was written with, not {self.serializer}"
             raise InvalidSchedule("data", data, "the stored payload cannot be read", remedy) from error
@@ -124,7 +137,9 @@ class Encoder:
             pairs["zs_on_lost"] = definition.on_lost.value
         pairs |= _callback("on_success", "success", payload.on_success)
         pairs |= _callback("on_failure", "failure", payload.on_failure)
-        if payload.meta is not None:
+        if isinstance(payload.meta, Unopened):
+            pairs["meta"] = payload.meta.data
+        elif payload.meta is not None:
             if not isinstance(payload.meta, dict):
                 raise InvalidSchedule("meta", payload.meta, "not a dict", "give a dict")
             pairs["meta"] = self._dumps("meta", payload.meta)
@@ -132,8 +147,11 @@ class Encoder:
                 _refuse_reshaping("meta", payload.meta)
         return pairs
 
-    def options(self, job: Pairs) -> dict[str, Any]:
-        """The options that made the fields *job*: the inverse of ``shared``, for an update."""
+    def options(self, job: Pairs, *, runs: bool = True) -> dict[str, Any]:
+        """
+        The options that made the fields *job*: the inverse of ``shared``, for an update. Where *runs* is False a meta
+        whose pickle is not plain is ``Unopened``.
+        """
         text = {
             name: value.decode() if isinstance(value, bytes) else value
             for name, value in job.items()
@@ -150,9 +168,17 @@ class Encoder:
         if text.get("zs_on_lost") == OnLost.FAIL.value:
             options["on_lost"] = OnLost.FAIL
         if "meta" in job:
-            meta = job["meta"]
-            options["meta"] = json.loads(meta) if self.serializer == "json" else pickle.loads(meta)  # type: ignore[arg-type]  # bytes then
+            meta: bytes = job["meta"]  # type: ignore[assignment]  # as it is stored
+            try:
+                options["meta"] = self._loads(meta, runs)
+            except NotPlain as error:
+                options["meta"] = Unopened(meta, str(error))
         return options
+
+    def _loads(self, raw: bytes, runs: bool) -> Any:
+        if self.serializer == "json":
+            return json.loads(raw)
+        return pickle.loads(raw) if runs else read_plain(raw)
 
     def _dumps(self, field: str, value: Any) -> bytes:
         try:

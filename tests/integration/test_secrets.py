@@ -1,0 +1,235 @@
+"""Redis's password, in whatever way it is given, stands in nothing that zsched tells, and in no command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote, quote_plus
+
+import pytest
+import redis
+from click.testing import CliRunner
+
+from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
+from zsched import Client, RedisRefused, RedisUnavailable, config
+from zsched.cli import program
+from zsched.cli.exits import USAGE
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+
+pytestmark = pytest.mark.once
+
+SECRET = "s3cr3t/@:#?w0rd"
+FORMS = {SECRET, quote(SECRET, safe=""), quote_plus(SECRET), json.dumps(SECRET)[1:-1], "s3cr3t", "w0rd"}
+COMMANDS = ("status", "status --json", "ls", "why nothing", "history", "doctor", "doctor --json", "recover --dry-run")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tcp=True, config={"requirepass": f'"{SECRET}"'}) as server:
+        yield server
+
+
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
+
+
+Way = Callable[[EmbeddedRedis, Path], dict[str, str]]
+
+
+def by_url(server: EmbeddedRedis, folder: Path) -> dict[str, str]:
+    return {"ZSCHED_REDIS_URL": server.tcp_url.replace("://", f"://default:{quote(SECRET, safe='')}@")}
+
+
+def by_query(server: EmbeddedRedis, folder: Path) -> dict[str, str]:
+    return {"ZSCHED_REDIS_URL": f"{server.url}&password={quote_plus(SECRET)}"}
+
+
+def by_settings(server: EmbeddedRedis, folder: Path) -> dict[str, str]:
+    (folder / "zsched.toml").write_text(f"[redis]\nurl = {json.dumps(by_url(server, folder)['ZSCHED_REDIS_URL'])}\n")
+    return {"ZSCHED_CONFIG": str(folder / "zsched.toml")}
+
+
+def by_file(server: EmbeddedRedis, folder: Path) -> dict[str, str]:
+    """A file, and a user's name in the URL, as with an ACL."""
+    (folder / "password").write_text(SECRET + "\n")
+    url = server.tcp_url.replace("://", "://default@")
+    return {"ZSCHED_REDIS_URL": url, "ZSCHED_REDIS_PASSWORD_FILE": str(folder / "password")}
+
+
+def by_credential(server: EmbeddedRedis, folder: Path) -> dict[str, str]:
+    """As systemd hands it over."""
+    (folder / "redis-password").write_text(SECRET)
+    return {"ZSCHED_REDIS_URL": server.tcp_url, "CREDENTIALS_DIRECTORY": str(folder)}
+
+
+WAYS = (by_url, by_query, by_settings, by_file, by_credential)
+
+
+class Surroundings:
+    """What is told, as ``texts``, by whatever is started in it: with *given*, which say the password, as settings."""
+
+    def __init__(self, guard: Guard, given: dict[str, str], folder: Path) -> None:
+        self._guard, self._folder, self._number = guard, folder, 0
+        usual = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
+        own = {"PYTHONPATH": os.pathsep.join(sys.path), "ZSCHED_ARCHIVE_PATH": archive_of_its_own()}
+        self.env = usual | own | {"ZSCHED_LOG_FORMAT": "json", "ZSCHED_LOG_LEVEL": "debug"} | given
+        self.texts: dict[str, str] = {}
+
+    def run(self, command: str, may_be_misused: bool = False) -> None:
+        """A command of zsched, to its end."""
+        hidden = dict.fromkeys(os.environ.keys() - self.env.keys())
+        done = CliRunner().invoke(program, command.split(), env=hidden | self.env)
+        self.texts[command] = done.output
+        assert done.output, command
+        assert may_be_misused or done.exit_code != USAGE, done.output
+
+    def daemon(self, until: str, look: Callable[[], None] = lambda: None) -> None:
+        """A daemon under systemd until it tells of *until*; then *look*, and its end."""
+        log, manager = self._folder / "daemon.log", socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        manager.bind(str(self._folder / "notify"))
+        told = threading.Thread(target=self._hear, args=(manager,))
+        told.start()
+        env = self.env | {"NOTIFY_SOCKET": str(self._folder / "notify")}
+        with log.open("wb") as stderr:
+            process = self._guard.spawn([sys.executable, "-m", "zsched.cli", "daemon"], stderr=stderr, env=env)
+        eventually(lambda: f'"{until}"' in log.read_text(), WITHIN_S)
+        if process.poll() is None:
+            self.texts["ps"] = Path(f"/proc/{process.pid}/cmdline").read_text()
+            look()
+            process.send_signal(signal.SIGTERM)
+        process.wait(WITHIN_S)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+            last.sendto(b"END", str(self._folder / "notify"))
+        told.join(WITHIN_S)
+        self.texts["events"] = log.read_text()
+
+    def _hear(self, manager: socket.socket) -> None:
+        """What the service manager is told, which `systemctl status` shows to everybody."""
+        with manager:
+            heard = list(iter(lambda: manager.recv(65536), b"END"))
+        self.texts["systemd"] = b"\n".join(heard).decode()
+
+    def check(self) -> None:
+        """None of what was told has the password in it."""
+        told = {source for source, text in self.texts.items() for form in FORMS if form in text}
+        assert set() == told, {source: self.texts[source] for source in told}
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
+def given(request: pytest.FixtureRequest, server: EmbeddedRedis, tmp_path: Path) -> dict[str, str]:
+    way: Way = request.param
+    return way(server, tmp_path)
+
+
+def test_while_all_is_well_nothing_tells_the_password(given: dict[str, str], guard: Guard, tmp_path: Path) -> None:
+    pytest.importorskip("prometheus_client", reason="needs the extra ops")
+    around = Surroundings(guard, given, tmp_path)
+    around.env["ZSCHED_METRICS_LISTEN"] = "127.0.0.1:0"
+
+    def look() -> None:
+        events = map(json.loads, (tmp_path / "daemon.log").read_text().splitlines())
+        (metrics,) = (event["listen"] for event in events if event["event"] == "metrics_served")
+        for command in COMMANDS:
+            around.run(command)
+        for path in ("metrics", "readyz"):
+            with urllib.request.urlopen(f"http://{metrics}/{path}", timeout=10) as answer:
+                around.texts[path] = answer.read().decode()
+
+    around.daemon("archive_begins", look)
+
+    around.check()
+    assert '"term_began"' in around.texts["events"]
+    assert "READY=1" in around.texts["systemd"]
+    assert json.loads(around.texts["status --json"])["leader"]
+
+
+def test_a_redis_that_is_gone_is_told_of_without_the_password(
+    given: dict[str, str], server: EmbeddedRedis, guard: Guard, tmp_path: Path
+) -> None:
+    around = Surroundings(guard, given, tmp_path)
+    server.stop()
+    try:
+        for command in COMMANDS:
+            around.run(command)
+        around.daemon("redis_lost")
+    finally:
+        server.start()
+
+    around.check()
+    assert "cannot reach Redis" in around.texts["status"]
+
+
+def test_a_redis_that_wants_another_password_is_told_of_without_the_one_given(
+    given: dict[str, str], server: EmbeddedRedis, guard: Guard, tmp_path: Path
+) -> None:
+    around = Surroundings(guard, given, tmp_path)
+    with redis.Redis.from_url(server.url, password=SECRET) as administrator:
+        administrator.config_set("requirepass", "other")
+        try:
+            for command in COMMANDS:
+                around.run(command)
+            around.daemon("daemon_failed")
+        finally:
+            administrator.config_set("requirepass", SECRET)
+
+    around.check()
+    assert "refused user or password" in around.texts["status"]
+
+
+@pytest.mark.parametrize("mistake", ["redsi://", "redis:/", "redis//", ""])
+def test_a_url_that_is_none_is_told_of_without_the_password(mistake: str, guard: Guard, tmp_path: Path) -> None:
+    around = Surroundings(guard, {"ZSCHED_REDIS_URL": f"{mistake}me:{SECRET}@host:6379/0"}, tmp_path)
+
+    around.run("status", may_be_misused=True)
+    around.run("daemon", may_be_misused=True)
+
+    around.check()
+    assert "ZSCHED_REDIS_URL" in around.texts["status"]
+
+
+def test_a_password_on_the_command_line_is_refused_and_not_repeated(guard: Guard, tmp_path: Path) -> None:
+    around = Surroundings(guard, {}, tmp_path)
+
+    around.run(f"status --redis-url redis://me:{quote(SECRET, safe='')}@host:6379/0", may_be_misused=True)
+
+    [text] = around.texts.values()
+    assert "every user of this machine can read a password on the command line" in text
+    assert not any(form in text for form in FORMS)
+
+
+def test_a_user_without_a_password_in_the_url_goes_with_a_password_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("secret\n")
+
+    settings = config.load(
+        env={"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")},
+        flags={"redis.url": "redis://zsched-daemon@host"},
+    )
+
+    assert ("redis://zsched-daemon@host", "secret") == (settings.redis.url, settings.redis.read_password())
+
+
+@pytest.mark.parametrize("password", [SECRET, "wrong"])
+def test_no_error_of_a_client_repeats_the_password(server: EmbeddedRedis, password: str) -> None:
+    told = []
+
+    for url in (server.tcp_url, server.tcp_url.replace("/0", "/99"), "redis://127.0.0.1:1/0"):
+        try:
+            Client.from_url(url.replace("://", f"://default:{quote(password, safe='')}@")).schedule("app.f", after=5)
+        except (RedisRefused, RedisUnavailable) as error:
+            chain: BaseException | None = error
+            while chain is not None:
+                told.append(f"{chain} {chain!r}")
+                chain = chain.__cause__ or chain.__context__
+
+    assert len(told) >= 2
+    assert not [text for text in told if password in text or quote(password, safe="") in text]

@@ -1,0 +1,156 @@
+"""``rediss://`` with certificates that openssl made: who connects, and who is told why not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.faults.ledger import connect
+from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.threads import know
+from zsched import Client, RedisRefused, RedisUnavailable
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+from zsched.errors import ZschedError
+
+pytestmark = pytest.mark.redis
+DAYS = "3650"
+
+
+@dataclass(frozen=True)
+class TlsRedis:
+    """A server that speaks TLS on a port, with a certificate for "localhost"; and plainly on its socket."""
+
+    server: EmbeddedRedis
+    port: int
+    folder: Path
+
+    def url(self, host: str = "localhost", **query: str) -> str:
+        """The TLS port; *query* are redis-py's options of it, each the name of a file in the folder."""
+        options = "&".join(f"{name}={self.folder / file}" for name, file in query.items())
+        return f"rediss://{host}:{self.port}/0{'?' if options else ''}{options}"
+
+
+def openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+
+
+def make_ca(folder: Path, name: str) -> None:
+    """``<name>.crt`` and ``<name>.key`` of a CA."""
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key")
+    openssl(folder, "req", "-x509", *key, "-out", f"{name}.crt", "-days", DAYS, "-subj", f"/CN={name}")
+
+
+def make_certificate(folder: Path, name: str, ca: str) -> None:
+    """``<name>.crt`` and ``<name>.key``, for the host "localhost", signed by *ca*."""
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key")
+    openssl(folder, "req", *key, "-out", f"{name}.csr", "-subj", f"/CN={name}")
+    (folder / "names").write_text("subjectAltName=DNS:localhost\n")
+    signed = ("-CA", f"{ca}.crt", "-CAkey", f"{ca}.key", "-CAcreateserial", "-extfile", "names", "-days", DAYS)
+    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.crt", *signed)
+
+
+def start(guard: Guard, folder: Path, auth_clients: str) -> TlsRedis:
+    """A server; skips where this redis-server was built without TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    files = {"cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": "ca.crt"}
+    config = {f"tls-{name}": str(folder / file) for name, file in files.items()}
+    server = EmbeddedRedis(guard=guard, config={"tls-port": str(port), "tls-auth-clients": auth_clients, **config})
+    try:
+        server.start()
+    except ZschedError as error:
+        if "tls" not in str(error).partition("its log ends:")[2]:
+            raise
+        pytest.skip(f"{server.server.path} ({server.server.version}) was built without TLS")
+    return TlsRedis(server, port, folder)
+
+
+@pytest.fixture(scope="module")
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the server's, a client's, their CA's, and those of a CA that nobody asked."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make certificates with")
+    folder = tmp_path_factory.mktemp("certificates")
+    for ca in ("ca", "another"):
+        make_ca(folder, ca)
+    for name in ("server", "client"):
+        make_certificate(folder, name, "ca")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tls(guard: Guard, certificates: Path) -> TlsRedis:
+    return start(guard, certificates, auth_clients="no")
+
+
+def test_client_daemon_and_worker_speak_tls(tls: TlsRedis, guard: Guard, tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").write_text(
+        "from zsched import current_run\n\n\ndef note():\n    current_run().note(done=1)\n"
+    )
+    url = tls.url(ssl_ca_certs="ca.crt")
+    client = Client.from_url(url)
+    with connect(tls.server.url) as plain:
+        know(plain)
+        daemon = DaemonProcess(guard, url)
+        client.schedule("tasks.note", id="now", after=0)
+        eventually(lambda: plain.llen("rq:queue:default") == 1)
+
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "default"]
+    env = os.environ | {"RQ_REDIS_URL": url, "PYTHONPATH": path}
+    subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=60, capture_output=True)
+
+    eventually(lambda: [dict(run.note) for run in client.runs("now") if run.is_over] == [{"done": 1}])
+    eventually(lambda: client.why("now").source.archive is not None)
+    assert daemon.of("redis_lost") == []
+
+
+@pytest.mark.parametrize(
+    ("host", "query", "problem"),
+    [
+        ("localhost", {}, "self-signed|unable to get local issuer"),
+        ("localhost", {"ssl_ca_certs": "another.crt"}, "self-signed|unable to get local issuer|signature failure"),
+        ("127.0.0.1", {"ssl_ca_certs": "ca.crt"}, "not valid for '127.0.0.1'"),
+    ],
+    ids=["no CA named", "another CA", "another name"],
+)
+def test_who_cannot_trust_the_server_does_not_connect_and_is_told_what_to_do(
+    tls: TlsRedis, guard: Guard, host: str, query: dict[str, str], problem: str
+) -> None:
+    told = rf"certificate that is not trusted here \(.*({problem}).*\); name who signed it .*ssl_ca_certs="
+
+    with pytest.raises(RedisRefused, match=told):
+        Client.from_url(tls.url(host, **query)).schedule("tasks.note", after=5)
+    daemon = DaemonProcess(guard, tls.url(host, **query))
+
+    assert 1 == daemon.wait()
+    assert "not trusted here" in daemon.of("daemon_failed")[0]["reason"]
+
+
+def test_a_server_that_wants_a_certificate_gets_one(guard: Guard, certificates: Path) -> None:
+    strict = start(guard, certificates, auth_clients="yes")
+    ours = {"ssl_certfile": "client.crt", "ssl_keyfile": "client.key"}
+
+    assert Client.from_url(strict.url(ssl_ca_certs="ca.crt", **ours)).schedule("tasks.note", after=5).id
+    with pytest.raises(RedisUnavailable):
+        Client.from_url(strict.url(ssl_ca_certs="ca.crt")).schedule("tasks.note", after=5)
+
+
+def test_a_file_of_a_ca_that_is_not_there_is_named(tls: TlsRedis) -> None:
+    with pytest.raises((RedisRefused, RedisUnavailable), match=r"nowhere\.crt"):
+        Client.from_url(tls.url(ssl_ca_certs="nowhere.crt")).schedule("tasks.note", after=5)

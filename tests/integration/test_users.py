@@ -1,0 +1,384 @@
+"""The product under deploy/redis/users.acl: what each user can do with it, and what each is denied."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import redis
+from click.testing import CliRunner
+from rq import Queue, Worker
+from rq.job import Job
+
+from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.threads import know
+from tests.integration.users import DEPLOY, GuardedRedis
+from zsched import Client, RedisRefused
+from zsched.cli import program
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+from zsched.errors import ZschedError
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.rights import USERS, Role, rights_of
+
+pytestmark = pytest.mark.redis
+KEYS = Keys("default")
+LEASE = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}
+BURST_S = 60
+FAR = datetime(2031, 7, 1, tzinfo=UTC)
+
+TASKS = """
+from zsched import Next, current_run, task
+
+@task(queue="chained")
+def step(n: int) -> Next | None:
+    return Next(after=0, n=n + 1) if n < 3 else None
+
+def note():
+    run = current_run()
+    run.note(attempt=run.attempt)
+
+def fail():
+    raise ValueError("on purpose")
+"""
+
+
+@pytest.fixture(scope="module")
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> GuardedRedis:
+    return GuardedRedis(tmp_path_factory.mktemp("users"), guard)
+
+
+@pytest.fixture
+def guarded(started: GuardedRedis) -> GuardedRedis:
+    """The server, empty."""
+    started.empty()
+    return started
+
+
+@pytest.fixture
+def operator(guarded: GuardedRedis) -> Iterator[redis.Redis]:
+    with guarded.connect("operator") as operator:
+        know(operator)
+        yield operator
+
+
+@pytest.fixture
+def client(guarded: GuardedRedis) -> Client:
+    return Client.from_url(guarded.url("zsched-client"))
+
+
+@pytest.fixture
+def work(guarded: GuardedRedis, tmp_path: Path) -> Callable[[str, str], None]:
+    """Lets an RQ worker of a user do all that is in a queue."""
+    (tmp_path / "tasks.py").write_text(TASKS)
+
+    def work(user: str, queue: str) -> None:
+        path = os.pathsep.join([str(tmp_path), *sys.path])
+        env = os.environ | {"PYTHONPATH": path, "RQ_REDIS_URL": guarded.url(user)}
+        command = [sys.executable, "-m", "rq.cli", "worker", "--burst", queue]
+        subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=BURST_S, capture_output=True)
+
+    return work
+
+
+@pytest.fixture
+def leader(
+    guarded: GuardedRedis, client: Client, operator: redis.Redis, guard: Guard, tmp_path: Path
+) -> Iterator[DaemonProcess]:
+    """A daemon that leads, as its user by a password in a file, with a limit on a queue."""
+    (tmp_path / "zsched.toml").write_text("[queues.limited]\nmax_per_second = 1000\n")
+    url = guarded.url("zsched-daemon", with_password=False)
+    password = {"REDIS_PASSWORD_FILE": guarded.password_file("zsched-daemon")}
+    daemon = DaemonProcess(guard, url, CONFIG=str(tmp_path / "zsched.toml"), **LEASE, **password)
+    daemon.wait_for("term_began")
+    eventually(lambda: has_archive(client))
+    yield daemon
+    daemon.send(signal.SIGTERM)
+    assert daemon.wait() == 0
+
+
+def has_archive(client: Client) -> bool:
+    """Whether an archive follows the log."""
+    told = client.overview()
+    return any(report.is_alive(told.now_ms) for report in told.archives)
+
+
+def is_over(client: Client, run_id: str | None) -> Callable[[], bool]:
+    """Whether the tracker has recorded the end of a run."""
+    return lambda: any(run.id == run_id and run.is_over for run in client.runs(limit=100))
+
+
+def test_redis_starts_on_what_zsched_asks_of_it(guard: Guard) -> None:
+    server = EmbeddedRedis(guard=guard, config={"include": str(DEPLOY / "redis.conf")})
+    with server, redis.Redis.from_url(server.url) as client:
+        told = client.config_get()
+
+    asked = {"appendonly": "yes", "aof-load-truncated": "no", "hash-max-ziplist-value": "512"}
+    assert asked == {name: told[name] for name in asked}
+
+
+def test_redis_does_not_start_before_every_password_is_filled_in(guard: Guard) -> None:
+    server = EmbeddedRedis(guard=guard, config={"aclfile": str(DEPLOY / "users.acl")})
+
+    with pytest.raises(ZschedError, match=r"users\.acl.*hash must be exactly 64|users\.acl.*hash"):
+        server.start()
+
+
+def test_client_daemon_and_worker_do_their_work_and_nothing_of_it_is_refused(
+    guarded: GuardedRedis,
+    client: Client,
+    leader: DaemonProcess,
+    work: Callable[[str, str], None],
+    operator: redis.Redis,
+) -> None:
+    once = client.schedule("tasks.note", id="once", after=0, durable=True, expires_after=timedelta(hours=1))
+    client.schedule("tasks.note", id="limited", after=0, queue="limited")
+    client.schedule("tasks.note", id="rule", every=0.2, count=2, overlap="queue")
+    client.schedule("tasks.note", id="replaced", every=0.2, count=3, overlap="cancel_previous", queue="limited")
+    failing = client.enqueue("tasks.fail", id="failing", retry=1)
+    client.schedule_many({"func": "tasks.note", "id": f"many-{n}", "at": FAR} for n in range(3))
+    client.schedule("tasks.note", id="daily", cron="0 9 * * *", tz="Asia/Seoul")
+    client.update("daily", queue="other")
+    client.pause("daily", note="for now")
+    client.resume("daily")
+    client.pause("many-2")
+    extra = client.run_now("daily")
+    client.backfill("daily", datetime.now(UTC) - timedelta(days=2), datetime.now(UTC))
+    withdrawn = client.enqueue("tasks.note", id="withdrawn", queue="nobody")
+    client.cancel("many-0")
+    client.cancel_run(str(withdrawn.run_id))
+    Queue("default", connection=operator).enqueue_in(timedelta(0), "tasks.fail")
+    eventually(lambda: operator.llen("rq:queue:default") >= 3 and not operator.exists("rq:scheduled:default"))
+    eventually(lambda: client.get("rule").next_ms is None and client.get("replaced").next_ms is None)
+
+    for queue in ("default", "limited", "other"):
+        work("zsched-worker", queue)
+    eventually(is_over(client, once.run_id))
+    eventually(is_over(client, failing.run_id))
+    client.retry(str(failing.run_id))
+
+    notes = {run.schedule_id: run.note for run in client.runs(limit=100) if run.note}
+    assert {"once", "rule", "daily"} <= set(notes)
+    assert {"daily", "many-1", "many-2", "rule", "replaced"} == {one.id for one in client.list()}
+    assert client.why("once").source.archive is not None
+    assert extra in {run.id for run in client.runs("daily", limit=100)}
+    assert client.history("once")[0]
+    assert list(client.log()[0])
+    assert client.preview("daily", n=1)
+    assert client.overview().leader is not None
+    assert [] == guarded.refused()
+    assert not [event for event in leader.events if event["level"] in ("error", "critical")]
+
+
+def test_a_worker_that_schedules_is_a_client_too(
+    guarded: GuardedRedis,
+    client: Client,
+    leader: DaemonProcess,
+    work: Callable[[str, str], None],
+    operator: redis.Redis,
+) -> None:
+    client.schedule("tasks.step", id="step", after=0, kwargs={"n": 1}, queue="chained")
+    eventually(lambda: operator.llen("rq:queue:chained") == 1)
+
+    for _ in range(3):
+        work("zsched-scheduling-worker", "chained")
+        eventually(lambda: not list(client.list()))
+
+    eventually(lambda: len([run for run in client.runs(limit=10) if run.status == "succeeded"]) == 3)
+    assert [] == guarded.refused()
+
+
+def test_a_daemon_puts_back_what_redis_lost(
+    guarded: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis
+) -> None:
+    client.schedule("tasks.note", id="far", at=FAR, durable=True)
+    client.schedule("tasks.note", id="daily", cron="0 9 * * *", durable=True)
+
+    operator.flushall()
+
+    leader.wait_for("recovery_done")
+    assert {"far", "daily"} == {one.id for one in client.list()}
+    assert [] == guarded.refused()
+
+
+def test_a_daemon_looks_into_redis_for_its_metrics(guarded: GuardedRedis, operator: redis.Redis, guard: Guard) -> None:
+    pytest.importorskip("prometheus_client", reason="needs the extra ops")
+    daemon = DaemonProcess(guard, guarded.url("zsched-daemon"), METRICS_LISTEN="127.0.0.1:0", **LEASE)
+    metrics = daemon.wait_for("metrics_served")["listen"]
+    daemon.wait_for("term_began")
+
+    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
+        told = answer.read().decode()
+    daemon.send(signal.SIGTERM)
+
+    assert 0 == daemon.wait()
+    assert "zsched_redis_up 1.0" in told
+    assert [] == guarded.refused()
+
+
+def test_a_dashboard_reads_all_that_rq_and_zsched_have(
+    guarded: GuardedRedis,
+    client: Client,
+    leader: DaemonProcess,
+    work: Callable[[str, str], None],
+    operator: redis.Redis,
+) -> None:
+    run_id = str(client.enqueue("tasks.fail", id="failing").run_id)
+    work("zsched-worker", "default")
+    eventually(is_over(client, run_id))
+    env = os.environ | {"ZSCHED_REDIS_URL": guarded.url("zsched-dashboard"), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    with guarded.connect("zsched-dashboard") as reader:
+        [queue] = Queue.all(connection=reader)
+        job = Job.fetch(run_id, connection=reader)
+        result = job.latest_result()
+        failed = queue.failed_job_registry.get_job_ids(cleanup=False)
+        workers = Worker.all(connection=reader)
+    told = subprocess.run(
+        [sys.executable, "-m", "zsched.cli", "status", "--json"], env=env, capture_output=True, check=True
+    )
+
+    assert ("default", "failed", [run_id], []) == (queue.name, job.get_status(refresh=False), failed, workers)
+    assert result is not None
+    assert "on purpose" in str(result.exc_string)
+    assert json.loads(told.stdout)["leader"]
+    assert [] == guarded.refused()
+
+
+def test_the_dashboard_shows_its_pages_to_a_user_who_may_only_read(
+    guarded: GuardedRedis, operator: redis.Redis
+) -> None:
+    pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
+    from tests.integration.dashboard.ground import DONE, FAILED, fill
+    from zsched.dashboard.app import make_app
+    from zsched.dashboard.login import Login
+
+    operator.flushall()  # what know() wrote
+    fill(operator, "pickle")
+    operator.sadd("rq:workers", "rq:worker:dead")  # whose own key has lapsed: RQ would take it out of the set
+    browser = make_app(Link.from_url(guarded.url("zsched-dashboard"), 5.0), Login("me", "secret")).test_client()
+    lists = [f"jobs/default/{name}/8/asc/1" for name in ("queued", "finished", "failed", "started", "deferred")]
+    data = [f"/0/data/{part}.json" for part in ("queues", "workers", f"job/{DONE}", f"job/{FAILED}", *lists)]
+
+    for path in ["/", "/0/view/queues", "/0/view/jobs", "/0/view/workers", *data]:
+        answer = browser.get(path, auth=("me", "secret"), follow_redirects=True)
+        assert (200, path) == (answer.status_code, path)
+
+    assert [] == guarded.refused()
+
+
+@pytest.mark.parametrize(("user", "role"), [(user, role) for user, roles in USERS.items() for role in roles])
+def test_the_doctor_finds_that_a_user_has_all_rights_of_its_role(guarded: GuardedRedis, user: str, role: Role) -> None:
+    env = {"ZSCHED_REDIS_URL": guarded.url(user)}
+
+    told = CliRunner().invoke(program, ["doctor", "--role", role.value, "--json"], env=env)
+
+    assert told.stdout, told.output
+    [rights] = [finding for finding in json.loads(told.stdout) if finding["check"] == "rights"]
+    assert "ok" == rights["verdict"], rights
+
+
+DENIED = {
+    "zsched-client": [
+        "FLUSHALL", "FLUSHDB", "CONFIG GET *", "KEYS *", "SCAN 0", "SLOWLOG RESET", "SHUTDOWN", "ACL LIST", "MONITOR",
+        "CLIENT LIST", "EVAL return(1) 0", "SET other x", "HGETALL rq:worker:w", "ZRANGE rq:finished:default 0 -1",
+        "HGET zsched:{mail}:meta seq", "PUBLISH elsewhere x", "SORT rq:queue:default", "REPLICAOF NO ONE",
+    ],
+    "zsched-daemon": [
+        "FLUSHALL", "FLUSHDB", "CONFIG SET maxmemory 1", "CONFIG GET *", "KEYS *", "SCAN 0", "SHUTDOWN", "ACL LIST",
+        "EVAL return(1) 0", "SET other x", "HGETALL rq:worker:w", "HGET zsched:{mail}:meta seq", "SUBSCRIBE elsewhere",
+        "SAVE", "SWAPDB 0 1",
+    ],
+    "zsched-worker": [
+        "FLUSHALL", "CONFIG GET *", "KEYS *", "SCAN 0", "SET other x", "HGET zsched:{default}:meta seq",
+        "HSET zsched:{default}:meta seq 1", "DEL zsched:{default}:lease", "ZADD zsched:{default}:due:high 1 x",
+        "XADD zsched:{default}:log * kind put", "SUBSCRIBE zsched:{default}:wake", "CLIENT KILL ID 1",
+    ],
+    "zsched-dashboard": [
+        "FLUSHALL", "CONFIG GET *", "KEYS *", "GET other", "SET rq:x 1", "DEL rq:queue:default", "HSET rq:job:x a b",
+        "LPUSH rq:queue:default x", "ZREMRANGEBYSCORE rq:finished:default 0 1", "EXPIRE rq:job:x 1", "EVAL return(1) 0",
+        "XADD zsched:{default}:log * kind put", "PUBLISH rq:pubsub:w x", "SUBSCRIBE rq:pubsub:w",
+        "RPUSH zsched:{default}:ask x",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("user", "command"), [(user, command) for user, denied in DENIED.items() for command in denied]
+)
+def test_what_a_user_does_not_need_is_denied(guarded: GuardedRedis, user: str, command: str) -> None:
+    with guarded.connect(user) as connected, pytest.raises(redis.exceptions.NoPermissionError):
+        connected.execute_command(*command.split(" "))
+
+
+@pytest.mark.parametrize("user", ["zsched-client", "zsched-worker"])
+def test_of_what_another_namespace_holds_only_the_call_of_a_one_shot_is_open(
+    guarded: GuardedRedis, operator: redis.Redis, user: str
+) -> None:
+    mail = Client.from_url(guarded.url("operator"), namespace="mail")
+    waiting = mail.schedule("tasks.note", id="waiting", at=FAR)
+    mail.schedule("tasks.note", id="daily", cron="0 9 * * *")
+    held = operator.keys("zsched:{mail}:*")
+
+    with guarded.connect(user) as connected:
+        connected.hset(f"rq:job:{waiting.run_id}", "description", "another")
+        for key in held:
+            for command in ("TTL" if user == "zsched-worker" else "PTTL", "HGETALL", "HSET", "ZADD", "XADD"):
+                rest = {"HSET": ["x", "y"], "ZADD": ["1", "x"], "XADD": ["*", "x", "y"]}.get(command, [])
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    connected.execute_command(command, key, *rest)
+
+    assert b"another" == operator.hget(f"rq:job:{waiting.run_id}", "description")
+    assert [b"zsched:{mail}:due:normal"] == [key for key in held if b":due:" in key]
+
+
+@pytest.mark.parametrize("user", [user for user in USERS if user != "zsched-dashboard"])
+def test_a_script_may_do_no_more_than_its_user(guarded: GuardedRedis, operator: redis.Redis, user: str) -> None:
+    sha = operator.script_load("return redis.call(unpack(ARGV))")
+
+    with guarded.connect(user) as connected:
+        for command in ("GETSET rq:job:x y", "LPUSH other x", "HGETALL zsched:{mail}:meta"):
+            with pytest.raises(redis.ResponseError, match=r"executing the script can't (run this command|access)"):
+                connected.evalsha(sha, 0, *command.split(" "))
+
+    assert {b"zsched:{default}:meta"} == set(operator.keys("*"))  # by know()
+
+
+def test_nobody_gets_in_without_a_password(guarded: GuardedRedis) -> None:
+    stranger = redis.Redis.from_url(guarded.server.tcp_url, protocol=2)
+    with stranger, pytest.raises(redis.AuthenticationError):
+        stranger.ping()
+    with pytest.raises(RedisRefused, match=r"check \[redis\] url"):
+        Client.from_url(guarded.url("zsched-client", with_password=False), password="wrong").schedule(
+            "tasks.note", after=5
+        )
+
+
+def test_what_is_refused_is_said_with_the_command_or_key(guarded: GuardedRedis) -> None:
+    reader = Client.from_url(guarded.url("zsched-dashboard"))
+
+    with pytest.raises(RedisRefused, match=r"(?i)no permissions to run the '(evalsha|script\|load|script)"):
+        reader.schedule("tasks.note", after=5)
+
+
+def test_of_the_dangerous_commands_only_two_that_tell_are_given(operator: redis.Redis) -> None:
+    dangerous = set(operator.acl_cat("dangerous"))
+
+    assert {"flushall", "keys", "config"} <= {command.partition("|")[0] for command in dangerous}
+    for roles in USERS.values():
+        assert {"info", "role"} >= dangerous & set(rights_of(roles, KEYS).commands)

@@ -1,0 +1,70 @@
+"""A redis-server under deploy/redis/users.acl, its passwords filled in by the steps that README.md beside it gives."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+
+DEPLOY = Path(__file__).parents[2] / "deploy" / "redis"
+# What is refused in passing, and does no harm (README.md): to RQ's worker, and to redis-py's connections.
+HARMLESS = {"client", "client|list", "client|setinfo"}
+
+
+def fill_in_passwords(folder: Path) -> Path:
+    """A copy of the ACL file in *folder* that Redis takes, with the passwords beside it."""
+    shutil.copy(DEPLOY / "users.acl", folder)
+    [steps] = re.findall(r"^```sh\n(.*?)^```", (DEPLOY / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    subprocess.run(["bash", "-euo", "pipefail", "-c", steps], cwd=folder, check=True, timeout=60)
+    return folder / "users.acl"
+
+
+class GuardedRedis:
+    """The server, and its users by name."""
+
+    def __init__(self, folder: Path, guard: Guard) -> None:
+        self._folder = folder
+        self.server = EmbeddedRedis(tcp=True, guard=guard, config={"aclfile": str(fill_in_passwords(folder))})
+        self.server.start()
+
+    def password(self, user: str) -> str:
+        return (self._folder / f"{user}.password").read_text().strip()
+
+    def password_file(self, user: str) -> str:
+        return str(self._folder / f"{user}.password")
+
+    def url(self, user: str, *, with_password: bool = True) -> str:
+        """Of the server, with *user* in it."""
+        userinfo = f"{user}:{self.password(user)}" if with_password else user
+        return self.server.tcp_url.replace("://", f"://{userinfo}@")
+
+    def connect(self, user: str, **options: Any) -> redis.Redis:
+        """A plain client of *user*."""
+        return redis.Redis.from_url(
+            self.url(user), protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=10, **options
+        )
+
+    def refused(self) -> list[str]:
+        """What ACL LOG holds of refusals that do harm: user, reason and command or key."""
+        with self.connect("operator") as operator:
+            entries = operator.acl_log()
+        return [
+            f"{entry['username']}: {entry['reason']} {entry['object']}"
+            for entry in entries
+            if not (entry["reason"] == "command" and entry["object"] in HARMLESS)
+        ]
+
+    def empty(self) -> None:
+        """Nothing is in it, and nothing was refused."""
+        with self.connect("operator") as operator:
+            operator.flushall()
+            operator.acl_log_reset()

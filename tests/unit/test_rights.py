@@ -1,0 +1,119 @@
+"""What each kind of process may do: held against the scripts, the sources, and the file that is given to Redis."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from zsched.storage.keys import Keys
+from zsched.storage.rights import SCRIPTS, USERS, Role, acl_file, commands_of, rights_of, rq_keys_of
+
+ROOT = Path(__file__).parents[2]
+LUA = ROOT / "zsched" / "lua"
+ACL = ROOT / "deploy" / "redis" / "users.acl"
+# The two calls of scripts whose command stands in a table: both set or delete fields of a hash.
+FROM_TABLES = {"put.lua": {"hset"}, "lib/room.lua": {"hdel", "hset"}}
+# What sends commands to a Redis that rights are for; zsched.testing and zsched.demo have one of their own.
+SENDERS = ("storage", "daemon", "client", "tasks", "files", "metrics", "current.py")
+
+
+def test_the_file_is_what_the_rights_say() -> None:
+    make = 'python -c \'from zsched.storage.rights import *; print(acl_file(Keys("default")), end="")\''
+
+    assert acl_file(Keys("default")) == ACL.read_text(), f"make it anew: {make} > deploy/redis/users.acl"
+
+
+def test_every_script_is_somebodys() -> None:
+    assert {file.stem for file in LUA.glob("*.lua")} == {script for role in Role for script in SCRIPTS[role]}
+
+
+def test_no_call_of_a_script_is_overlooked() -> None:
+    hidden: dict[str, int] = {}
+
+    for file in LUA.rglob("*.lua"):
+        code = re.sub(r"--.*", "", file.read_text())
+        calls = re.findall(r"\bp?call\((?!'[A-Z]+')", code)
+        aliases = re.findall(r"redis\.p?call\b(?!\()", code)
+        assert set(re.findall(r"local (\w+) = redis\.p?call\b(?!\()", code)) <= {"call", "pcall"}, file
+        assert len(aliases) == len(re.findall(r"local p?call = redis\.p?call", code)), file
+        if calls:
+            hidden[file.relative_to(LUA).as_posix()] = len(calls)
+
+    assert dict.fromkeys(FROM_TABLES, 1) == hidden
+    for script in ("put", "fire"):  # which have them, by themselves and by an include
+        assert {"hset"} <= commands_of(script)
+    assert {"hdel", "hset"} <= commands_of("fire")
+
+
+def test_no_key_of_rqs_is_overlooked() -> None:
+    for file in LUA.rglob("*.lua"):
+        code = re.sub(r"--.*", "", file.read_text())
+
+        assert len(re.findall(r"'rq:(?!queues\b)", code)) == len(re.findall(r"'rq:[a-z-]+:+'", code)), file
+
+    assert {"rq:job:*", "rq:queue:*", "rq:wip:*", "rq:failed:*", "rq:executions:*"} <= rq_keys_of("lost")
+    assert not any("pubsub" in key for key in rq_keys_of("cancel_run"))
+
+
+def sent(tree: ast.AST) -> Iterator[str]:
+    """Texts that stand where commands do: first in a call or a tuple, but for what a dict is asked for."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+            continue
+        parts = node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, ast.Tuple | ast.List) else ()
+        if parts and isinstance(first := parts[0], ast.Constant) and re.fullmatch("[A-Z]{3,}", str(first.value)):
+            yield str(first.value).lower()
+
+
+def test_every_command_that_the_sources_name_is_somebodys() -> None:
+    methods = dir(redis.Redis)
+    files = [file for sender in SENDERS for file in (ROOT / "zsched" / sender).rglob("*.py")]
+    files += [ROOT / "zsched" / sender for sender in SENDERS if sender.endswith(".py")]
+
+    named = {word for file in files for word in sent(ast.parse(file.read_text()))}
+    commands = {word for word in named if any(re.match(rf"{word}(_|$)", method) for method in methods)}
+
+    assert {"evalsha", "xread", "blpop", "zscan", "memory", "hsetnx"} <= commands  # it sees them
+    granted = {command.partition("|")[0] for role in Role for command in rights_of([role], Keys("default")).commands}
+    assert set() == commands - granted
+
+
+def test_a_namespace_has_its_own_keys_and_channel() -> None:
+    rights = rights_of([Role.CLIENT], Keys("mail"))
+
+    assert "zsched:{mail}:*" in rights.keys
+    assert ("rq:pubsub:*", "zsched:{mail}:wake") == rights.channels
+    assert "default" not in rights.rule
+
+
+def test_a_worker_has_none_of_zscheds_keys_and_a_dashboard_no_command_that_writes() -> None:
+    worker, dashboard = (rights_of([role], Keys("default")) for role in (Role.WORKER, Role.DASHBOARD))
+
+    assert ("rq:*",) == worker.keys
+    assert ((), set()) == (
+        dashboard.channels,
+        {"hset", "del", "evalsha", "eval", "script|load"} & set(dashboard.commands),
+    )
+
+
+def test_who_is_two_things_may_do_what_both_may() -> None:
+    keys = Keys("default")
+    both, worker, client = (
+        rights_of(roles, keys) for roles in ([Role.WORKER, Role.CLIENT], [Role.WORKER], [Role.CLIENT])
+    )
+
+    assert set(worker.commands) | set(client.commands) == set(both.commands)
+    assert ("rq:*", "zsched:{default}:*") == both.keys
+
+
+@pytest.mark.parametrize("user", ["operator", *USERS])
+def test_every_password_must_be_filled_in(user: str) -> None:
+    [line] = [line for line in ACL.read_text().splitlines() if line.startswith(f"user {user} ")]
+
+    assert f" #SHA256-OF-{user} " in line
+    assert not re.search(r"nopass| >", line)

@@ -1,0 +1,162 @@
+"""
+What each kind of process may do in Redis: its commands, keys and channels, as an ACL takes them.
+
+One source for ``deploy/redis/users.acl`` and ``zsched doctor``; a test holds the file to it. What scripts call is read
+from their texts, because Redis holds a script to the rights of its caller: a new command in a script is a new right
+here without anybody's thinking of it. What is sent beside scripts, by Python and by RQ's own worker, is a list.
+
+The words are those that Redis 6.2 and 7 both know, so that one file serves both: no selectors, and no rights to a key
+for reading alone (7.0; and an EVALSHA wants both for each of its keys). So a user's commands hold for all of its keys.
+
+Not guaranteed: that a client cannot spoil its namespace. It runs the scripts that write there, and may do by hand what
+they do (SECURITY.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from zsched.storage.keys import Keys
+from zsched.storage.scripts import load
+
+_CALL: Final = re.compile(r"\bp?call\('([A-Z]+)'")  # also of redis.call under a local name
+_RQ_KEY: Final = re.compile(r"'rq:([a-z-]+):+'")  # where a script makes one of RQ's keys; a name follows
+_CHANNEL: Final = "pubsub"  # of these one is none: each worker's channel
+
+
+class Role(StrEnum):
+    """A kind of process."""
+
+    CLIENT = "client"
+    """Schedules, asks, cancels: services, and the commands of ``zsched`` for people."""
+    DAEMON = "daemon"
+    """``zsched daemon``, and ``zsched recover``."""
+    WORKER = "worker"
+    """RQ's worker, and what a task asks and notes of its own run."""
+    DASHBOARD = "dashboard"
+    """Looks and writes nothing: rq-dashboard, ``zsched status``."""
+
+
+# The users of deploy/redis/users.acl, and what each may be. A worker whose tasks return a Next schedules over its own
+# connection, so it is a client too.
+USERS: Final[Mapping[str, tuple[Role, ...]]] = {
+    "zsched-client": (Role.CLIENT,),
+    "zsched-daemon": (Role.DAEMON,),
+    "zsched-worker": (Role.WORKER,),
+    "zsched-scheduling-worker": (Role.WORKER, Role.CLIENT),
+    "zsched-dashboard": (Role.DASHBOARD,),
+}
+
+# Which scripts a role calls: names of files in zsched/lua.
+SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
+    Role.CLIENT: (
+        "archived", "backfill", "cancel", "cancel_run", "enqueue", "get", "look", "pause", "put", "put_recurring",
+        "resume", "retry", "run_now",
+    ),
+    Role.DAEMON: (
+        "acquire", "advance", "audit", "clear", "fire", "get", "limits", "look", "lost", "merged", "native",
+        "quarantine", "release", "renew", "replan", "report", "restore", "survey", "track", "trim", "unblock",
+    ),
+    Role.WORKER: ("note",),
+    Role.DASHBOARD: (),  # whoever may run a script may keep Redis busy for ever
+}  # fmt: skip
+
+# What a connection is set up and kept alive with. By MULTI and DISCARD a user finds out what it may (doctor/asking).
+_CONNECTION: Final = "client|setname discard hello multi ping role select"
+
+# What is sent beside scripts, among it what runs them.
+_COMMANDS: Final[Mapping[Role, str]] = {
+    Role.CLIENT: (
+        "blpop evalsha get hdel hget hgetall hkeys hlen hmget hsetnx info lrem memory|usage pexpire pttl rpush scard "
+        "script|load smembers time xlen xrange xread xrevrange zcard zcount zrange zrangebyscore"
+    ),
+    Role.DAEMON: (
+        "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hscan info lindex llen lpush lrange memory|usage "
+        "pexpire pttl pubsub|numsub rpush scard script|load smembers sscan subscribe time type xlen xrange xread "
+        "xrevrange zcard zcount zrandmember zrange zrangebyscore zremrangebyscore zscan"
+    ),
+    # RQ's own, read from its sources, 2.8 to 2.12; without CLIENT LIST, which it can do without.
+    Role.WORKER: (
+        "blmove blpop del eval evalsha exec exists expire get hdel hexists hget hgetall hincrby hincrbyfloat "
+        "hmget hset info llen lmove lpop lpos lpush lrange lrem persist publish rpush sadd scard script|exists "
+        "script|load set sismember smembers srem subscribe ttl unsubscribe unwatch watch xadd xlen xread xrevrange "
+        "zadd zcard zcount zrange zrangebyscore zrem zremrangebyrank zremrangebyscore zscore"
+    ),
+    Role.DASHBOARD: (
+        "exec exists get hexists hget hgetall hkeys hlen hmget hscan hvals info lindex llen lpos lrange "
+        "memory|usage pttl pubsub|numsub scard sismember smembers smismember sscan time ttl type unwatch watch "
+        "xlen xrange xrevrange zcard zcount zmscore zrange zrangebyscore zrevrange zscan zscore"
+    ),
+}
+
+# Which of RQ's keys are used beside scripts, after "rq:".
+_RQ_KEYS: Final[Mapping[Role, str]] = {
+    Role.CLIENT: "queues",
+    Role.DAEMON: "deferred:* executions:* failed:* finished:* job:* queue:* queues scheduled:* wip:*",
+    Role.WORKER: "*",
+    Role.DASHBOARD: "*",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """
+    What a process needs, sorted: ``commands`` as an ACL names them (``hget``, ``script|load``), ``keys`` and
+    ``channels`` as patterns.
+    """
+
+    commands: tuple[str, ...]
+    keys: tuple[str, ...]
+    channels: tuple[str, ...]
+
+    @property
+    def rule(self) -> str:
+        """The words that give them to a user who has none yet, for ``ACL SETUSER`` or a file."""
+        words = [f"~{key}" for key in self.keys]
+        words += ["resetchannels", *(f"&{channel}" for channel in self.channels)]  # 6.2 gives all to begin with
+        return " ".join([*words, *(f"+{command}" for command in self.commands)])
+
+
+def rights_of(roles: Iterable[Role], keys: Keys) -> Rights:
+    """What a process needs that is all of *roles* in the namespace of *keys*."""
+    commands, patterns, channels = set(_CONNECTION.split()), set[str](), set[str]()
+    for role in roles:
+        commands.update(_COMMANDS[role].split())
+        patterns.update(f"rq:{key}" for key in _RQ_KEYS[role].split())
+        for script in SCRIPTS[role]:
+            commands |= commands_of(script)
+            patterns |= rq_keys_of(script)
+        if role is not Role.WORKER:
+            patterns.add(f"{keys.prefix}*")
+        if role in (Role.CLIENT, Role.DAEMON):
+            channels.add(keys.wake())
+        if role is not Role.DASHBOARD:
+            channels.add(f"rq:{_CHANNEL}:*")  # a client and a leader tell workers to stop a run
+    if "rq:*" in patterns:
+        patterns = {"rq:*", *(pattern for pattern in patterns if not pattern.startswith("rq:"))}
+    return Rights(tuple(sorted(commands)), tuple(sorted(patterns)), tuple(sorted(channels)))
+
+
+def commands_of(script: str) -> set[str]:
+    """What a script may call, as an ACL names it."""
+    return {command.lower() for command in _CALL.findall(load(script).text)}
+
+
+def rq_keys_of(script: str) -> set[str]:
+    """Patterns of RQ's keys that a script makes itself."""
+    return {f"rq:{name}:*" for name in _RQ_KEY.findall(load(script).text) if name != _CHANNEL}
+
+
+def acl_file(keys: Keys) -> str:
+    """
+    An ACL file with all users of a namespace, and ``operator``, who may do everything, as none of them may.
+
+    Redis takes no comments in it, and refuses it until each password's SHA-256, 64 hexadecimal digits, is filled in.
+    """
+    lines = ["user default reset off", "user operator reset on #SHA256-OF-operator ~* &* +@all"]
+    lines += [f"user {user} reset on #SHA256-OF-{user} {rights_of(roles, keys).rule}" for user, roles in USERS.items()]
+    return "\n".join([*lines, ""])

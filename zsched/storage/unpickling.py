@@ -1,0 +1,137 @@
+"""
+Pickles read without running anything that they say.
+
+A pickle is a program, and whoever can write into Redis could have it run by what unpickles it. RQ's workers do that by
+design; what only reads, compares or shows need not. So the few classes below are the only ones that are imported.
+``read_plain`` refuses a pickle with any other, ``read_shown`` has an object of it stand there by its class's name.
+Where only plain classes are in it both come to the very values that ``pickle.loads`` comes to.
+
+Neither takes much more memory than the pickle has bytes: its instructions are looked at before they are followed. What
+was read can still be large to write down, as one list may stand in it many times: ``excess`` says so.
+
+Not guaranteed: that it is quick for whatever somebody made up, as a key of nested tuples may take long to be hashed.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import pickletools
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Self
+
+_SLOTS: Final = frozenset(["PUT", "BINPUT", "LONG_BINPUT", "FRAME"])  # what reserves as much room as they name
+_DEEPEST: Final = 100  # levels; Python's own functions recurse, and JSON's
+_ROOM: Final = 10_000_000  # characters, about, of all that is in a value, written down
+_EACH: Final = 100  # of them for every value, so 100,000 values at most
+# Their constructors do nothing but hold what they are given, and take no more room than that.
+_PLAIN: Final = frozenset(
+    [
+        *(("builtins", name) for name in ("set", "frozenset")),
+        *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
+        ("collections", "OrderedDict"),
+        ("decimal", "Decimal"),
+        ("uuid", "UUID"),
+    ]
+)
+
+
+class NotPlain(ValueError):
+    """A pickle that is not opened; the message says why."""
+
+
+def read_plain(data: bytes) -> Any:
+    """What the pickle *data* holds. Raises NotPlain: it holds an object of another class, is broken or too big."""
+    value = _load(_Plain, data)
+    if problem := excess(value):
+        raise NotPlain(f"it has {problem}")
+    return value
+
+
+def read_shown(data: bytes) -> Any:
+    """What the pickle *data* holds, objects of other classes as a ``Foreign`` each. Raises NotPlain: it is broken."""
+    return _load(_Shown, data)
+
+
+def excess(value: Any) -> str:
+    """What *value* has too much of to be compared or written down: levels, or values; "" if neither."""
+    room, path = _ROOM, [(0, iter([value]))]  # ids and what is left of the containers on the way down
+    inside: set[int] = set()
+    while path:
+        own, left = path[-1]
+        for part in left:
+            room -= _EACH + _size(part)
+            if room < 0:
+                return f"more than {_ROOM // _EACH:,} values, or {_ROOM:,} characters"
+            if isinstance(part, Mapping | list | tuple | set | frozenset) and id(part) not in inside:
+                if len(path) > _DEEPEST:
+                    return f"more than {_DEEPEST} levels"
+                inside.add(id(part))
+                path.append((id(part), _parts(part)))
+                break
+        else:
+            path.pop()
+            inside.discard(own)
+    return ""
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str | bytes | bytearray):
+        return len(value)
+    return value.bit_length() // 3 if isinstance(value, int) else 0
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if not isinstance(value, Mapping):
+        return iter(value)
+    return (part for pair in value.items() for part in pair)
+
+
+class Foreign:
+    """Stands for an object of a class, or for a function, that is not imported; takes whatever a pickle does to it."""
+
+    def __new__(cls, *_args: object, **_kwargs: object) -> Self:
+        """Of any arguments: they are not kept."""
+        return super().__new__(cls)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__}>"
+
+    def __call__(self, *_args: object, **_kwargs: object) -> Self:
+        return self
+
+    def __setstate__(self, state: object) -> None: ...
+
+    def __setitem__(self, key: object, value: object) -> None: ...
+
+    def append(self, value: object) -> None:
+        """As a list that is pickled in parts."""
+
+    def add(self, value: object) -> None:
+        """As a set that is pickled in parts."""
+
+
+class _Plain(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _PLAIN:
+            return super().find_class(module, name)
+        raise NotPlain(f"it holds {module}.{name}, and only plain values are opened here")
+
+
+class _Shown(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _PLAIN:
+            return super().find_class(module, name)
+        return type(name, (Foreign,), {"__module__": module})
+
+
+def _load(unpickler: type[pickle.Unpickler], data: bytes) -> Any:
+    try:
+        for code, argument, _ in pickletools.genops(data):  # raises where a length is past the end
+            if code.name in _SLOTS and isinstance(argument, int) and argument > len(data):
+                raise NotPlain(f"its instruction {code.name} names {argument:,}, and it has {len(data):,} bytes")
+        return unpickler(io.BytesIO(data)).load()
+    except NotPlain:
+        raise
+    except Exception as error:  # of a broken pickle any may come
+        raise NotPlain(f"it is no pickle, or a broken one ({type(error).__name__})") from error
