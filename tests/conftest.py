@@ -42,7 +42,7 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "redis_server" in getattr(item, "fixturenames", ()):
+        if "redis_server" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("once"):
             item.add_marker("redis")
 
 

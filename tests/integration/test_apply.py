@@ -6,6 +6,7 @@ import random
 import string
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from zsched.core.model import Priority, Scheduled
 from zsched.core.options import SCHEDULE_OPTIONS
 from zsched.errors import InvalidFile, InvalidSchedule, RedisUnavailable
 from zsched.files import Application, Applied, ClientChecks, ScheduleFile, Step, read, write
+from zsched.files.difference import changes
 from zsched.files.options import REFUSED
 
 DIGEST = '[schedules.digest]\nfunc = "app.tasks.digest"\ncron = "0 9 * * *"\n'
@@ -157,6 +159,21 @@ def test_a_payload_that_cannot_be_read_is_replaced(ground: Ground, redis_client:
     assert ("updated", "[1]") == (step.outcome, step.changes[0].new)
     assert "the stored payload cannot be read" in str(step.changes[0].old)
     assert [("beat", "unchanged")] == outcomes(ground.compare(BEAT + "args = [1]"))
+
+
+def test_arguments_of_a_class_that_is_not_opened_are_the_same_if_their_bytes_are(redis_client: redis.Redis) -> None:
+    keeper = Keeper(Client(redis_client))
+    red, other = ({"every": 60, "id": "beat", "args": [value]} for value in (Fraction(1, 3), Fraction(1, 2)))
+    definition, _ = keeper.wanted(keeper.define("app.beat", red), None)
+    keeper.put(definition, None)
+
+    (held,) = keeper.held(["beat"])
+    _, same = keeper.wanted(keeper.define("app.beat", red), held)
+    _, changed = keeper.wanted(keeper.define("app.beat", other), held)
+
+    assert "fractions.Fraction" in held.unreadable
+    assert (True, False) == (keeper.is_unchanged(held, same), keeper.is_unchanged(held, changed))
+    assert ([], ["args"]) == ([c.option for c in changes(held, same)], [c.option for c in changes(held, changed)])
 
 
 def test_a_schedule_whose_end_has_passed_stays_but_cannot_be_changed(ground: Ground, redis_client: redis.Redis) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import pty
 import subprocess
 import sys
@@ -306,3 +307,48 @@ def test_what_cannot_be_written_is_told_and_the_exit_code_is_1(zsched: Zsched, c
     assert (FAILED, f"zsched: mine is only a comment: {reason}\n") == (result.exit_code, result.stderr)
     assert f"# cannot be written: {reason}\n# [schedules.mine]\n" in result.stdout
     assert [{"id": "mine", "reason": reason}] == told["unsaid"]
+
+
+# -- pickles of others ----------------------------------------------------------------------------------
+
+
+class Running:
+    """What runs a command when it is unpickled."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (self.command,)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("apply", "--dry-run"),
+        ("apply",),
+        ("export",),
+        ("set", "digest", "--queue", "urgent"),
+        ("set", "digest", "--args", "[1]"),
+    ],
+    ids=" ".join,
+)
+def test_no_pickle_that_somebody_wrote_into_redis_is_run(
+    zsched: Zsched, redis_client: redis.Redis, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    made, key = tmp_path / "made", "zsched:{default}:template:digest"
+    zsched.apply(DIGEST)
+    evil = Running(f"touch {made}")
+    meta = pickle.dumps({"a": evil})
+    redis_client.hset(key, "data", pickle.dumps(("app.tasks.digest", None, (evil,), {})))
+    redis_client.hset(key, "meta", meta)
+
+    answer = zsched(*command, *([str(zsched.file)] if command[0] == "apply" else []))
+
+    assert not made.exists()
+    assert answer.exception is None or isinstance(answer.exception, SystemExit)
+    assert answer.exit_code in (DONE, FAILED, USAGE)
+    if "--queue" in command:  # the rest stays as it was
+        assert (DONE, meta) == (answer.exit_code, redis_client.hget(key, "meta"))
+    if command == ("export",):
+        assert "posix.system" in answer.stdout

@@ -28,13 +28,18 @@ EVERYTHING = (
     "daemon",
     "client",
     "files",
+    "imports",
     "tasks",
+    "metrics",
+    "dashboard",
+    "doctor",
     "cli",
     "demo",
     "bench",
 )
 
 FOR_TESTS = ("fakeredis", "pytest", "redis", "rq", "structlog")
+FOR_PAGES = ("flask", "redis", "rq", "rq_dashboard", "structlog", "waitress", "werkzeug")
 
 # row                 zsched's rows it may import                         packages from outside
 MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -53,11 +58,18 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tasks.signature": (("errors", "core"),                              ("typeguard",)),
     "tasks.chaining": (("errors", "core", "storage", "client", "current"), ("rq",)),
     "files":          (("errors", "core", "storage", "client", "tasks", "files"), ()),
+    "imports":        (("errors", "core", "storage", "client", "files", "imports"), ()),
+    "imports.rqcron": (("errors", "core", "storage", "imports"),         ("croniter", "rq")),
     "daemon":         ((*SHARED, "core", "archive", "storage", "daemon"), ("structlog",)),
+    "daemon.process": ((*SHARED, "core", "storage", "daemon", "metrics"), ("structlog",)),
+    "metrics":        ((*SHARED, "core", "storage", "metrics"),          ("prometheus_client", "structlog")),
+    "dashboard":      (("errors", "config", "core", "storage", "dashboard"), FOR_PAGES),
     "testing":        ((*SHARED, "core", "storage", "client", "files", "daemon", "testing"), FOR_TESTS),
+    "doctor":         ((*SHARED, "core", "storage", "daemon", "doctor"), ("redis",)),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),
     "bench":          (EVERYTHING,                                       ("click", "redis", "rq", "rq_scheduler")),
     "cli":            (EVERYTHING,                                       ("click", "structlog")),
+    "cli.status.screen": (("errors", "cli"),                             ("rich",)),  # of the extra ops
     "cli.history":    (("errors", "core", "storage", "client", "cli"),   ("click",)),  # through Redis alone: no archive
     "cli.log":        (("errors", "core", "storage", "client", "cli"),   ("click",)),
 }  # fmt: skip

@@ -69,7 +69,7 @@ def test_the_shipped_file_documents_every_key_with_its_default() -> None:
     flat[("redis", "sentinels")] = []
     for name in ("password_file", "master", "sentinel_password_file"):  # TOML has no null: the text says what holds
         flat[("redis", name)] = None
-    flat[("archive", "path")] = None
+    flat[("archive", "path")] = flat[("dashboard", "password_file")] = flat[("metrics", "listen")] = None
     assert defaults == {key: tuple(value) if isinstance(value, list) else value for key, value in flat.items()}
 
 
@@ -91,12 +91,13 @@ def test_the_environment_can_name_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", keys(), ids=".".join)
 def test_every_key_can_be_set_in_the_environment(key: tuple[str, str]) -> None:
     default = value_of(Settings(), *key)
-    text = "some-file" if default is None else ",".join(default) if isinstance(default, tuple) else str(default)
+    given = "localhost:9464" if key == ("metrics", "listen") else "some-file"
+    text = given if default is None else ",".join(default) if isinstance(default, tuple) else str(default)
     behind = {"ZSCHED_REDIS_SENTINELS": "h", "ZSCHED_REDIS_MASTER": "m"} if key in OF_SENTINELS else {}
 
     settings = load(env=behind | {variable_of(key): text})
 
-    assert (default or "some-file") == (value_of(settings, *key) or default or "some-file")
+    assert (default or given) == (value_of(settings, *key) or default or given)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,11 @@ values (what people write), then the commands. Results go to stdout, everything 
 from __future__ import annotations
 
 from zsched.cli.backfill import backfill
+from zsched.cli.dashboard import dashboard
+from zsched.cli.doctor import doctor
 from zsched.cli.files import apply, export
 from zsched.cli.history import history, why
+from zsched.cli.imports import import_
 from zsched.cli.listing import ls, show
 from zsched.cli.lives import cancel, cancel_run, pause, resume, retry, run
 from zsched.cli.log import log
@@ -27,7 +30,7 @@ __all__ = ["main", "program"]
 
 _COMMANDS = (
     *(add, set_, ls, show, cancel, pause, resume, run, retry, cancel_run, backfill, next_, why, history, log),
-    *(tasks, apply, export, status, recover, daemon, up, bench),
+    *(tasks, apply, export, import_, status, doctor, dashboard, recover, daemon, up, bench),
 )
 for _command in _COMMANDS:
     program.add_command(_command)

@@ -39,8 +39,8 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
 
     With a mistake in FILE nothing is applied, all mistakes are listed with their lines, and the exit code is 2.
     Functions are checked where their modules can be imported from here; stderr names the others. The
-    same command again goes on where one was interrupted. With the serializer pickle this opens the arguments of the
-    schedules that FILE names, as `zsched set` does.
+    same command again goes on where one was interrupted. With the serializer pickle, arguments that hold objects of
+    other than plain classes are compared as bytes: nothing of what Redis holds is run.
 
     \b
     Examples:
@@ -76,7 +76,7 @@ def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...])
     and so are schedules that have ended.
 
     Arguments that neither TOML nor JSON can say make their schedule a comment: stderr names it with the reason, and
-    the exit code is 1. With the serializer pickle this opens the arguments, as `zsched set` does.
+    the exit code is 1. So do arguments pickled with objects of other than plain classes: nothing of them is run.
 
     \b
     Examples:

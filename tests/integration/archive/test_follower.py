@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from tests.integration.archive.ground import Scene
 from zsched.archive import START
 from zsched.core.clock import ManualClock
-from zsched.core.log import Position
+from zsched.core.log import Entry, Position
 from zsched.daemon.follower import Follower
+from zsched.daemon.meter import NoMeter
 from zsched.daemon.recovery import WAIT_MS
 from zsched.errors import RedisUnavailable
 from zsched.storage.archivers import ArchiveState
@@ -63,6 +65,29 @@ def test_an_archive_that_was_left_behind_says_since_when_it_is_complete(scene: S
     assert scene.follower.step()
 
     assert str(scene.log()[0].position.t_us) == scene.archive.complete_since
+
+
+def test_a_meter_is_told_every_entry_once_also_those_that_a_bootstrap_copies(scene: Scene) -> None:
+    meter = Told()
+    schedule(scene, "a", "b", "c")
+    scene.redis.xtrim(scene.keys.log(), maxlen=2, approximate=False)
+    follower = Follower(scene.archive, scene.wire, scene.keys, scene.follower._clock, meter=meter)
+
+    assert follower.step()
+    schedule(scene, "d", "e")
+    assert follower.step()
+
+    assert [entry.position for entry in scene.log()] == [entry.position for entry in meter.entries]
+
+
+class Told(NoMeter):
+    """Remembers what the archive took in."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def archived(self, entries: Sequence[Entry]) -> None:
+        self.entries += entries
 
 
 def test_an_empty_log_has_nothing_to_follow(scene: Scene) -> None:

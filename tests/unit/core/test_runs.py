@@ -148,6 +148,13 @@ def test_an_error_is_that_of_a_bad_end(status: str, error: str, expected: RunSta
     assert (expected, shown) == ((run := as_seen(PUSHED, job(status, error=error))).status, run.error)
 
 
+@pytest.mark.parametrize(("timeout", "expected"), [("180", 180), ("", None), ("-1", None), ("0", None), ("1e3", None)])
+def test_queue_and_timeout_are_as_rq_has_them(timeout: str, expected: int | None) -> None:
+    run = as_seen(PUSHED, job("finished", queue="mail", timeout=timeout))
+
+    assert ("mail", expected) == (run.queue, run.timeout_s)
+
+
 def test_an_extra_run_has_no_lateness() -> None:
     assert None is pushed(f"{RUN}-r1", T_MS * 1000 + 5).lateness_ms
 
@@ -182,7 +189,17 @@ RUNS = some.builds(
     some.text(),
     some.dictionaries(some.text(), JSON, max_size=3),
     some.booleans(),
+    some.text(),
+    some.none() | some.integers(1, LAST_MS),
 )
+
+
+def test_a_line_of_an_older_zsched_is_read_without_queue_and_timeout() -> None:
+    facts = f'{{"fired":{T_MS}400,"queued":{T_MS},"started":{T_MS + 4},"ended":{T_MS + 9},"worker":"w"}}'
+
+    run = of_row(RUN, "succeeded", facts)
+
+    assert ("", None, 5) == (run.queue, run.timeout_s, run.duration_ms)
 
 
 @given(RUNS)
