@@ -1,7 +1,7 @@
 """
-A product and its tests, written with the README alone: typed tasks, a service that schedules them, a file of schedules.
+A product and its tests, written with README and docs/client.md alone: typed tasks, a service, a file of schedules.
 
-So it has no name of zsched that the README does not tell, and stands on the fixture that products are offered.
+So it has no name of zsched that these do not tell, and stands on the fixture that products are offered.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Client(Lives):
 
     def schedule(self, func: str | Callable[..., Any], **options: Any) -> Scheduled:
         """
-        Create or replace a schedule; the options are those of README, "The client".
+        Create or replace a schedule; the options are those of docs/client.md.
 
         Raises:
             InvalidSchedule: an option is bad; nothing was written.

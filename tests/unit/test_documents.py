@@ -1,0 +1,48 @@
+"""What a page refers to is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.documents import PROJECT, pages
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of *page* as a browser of Markdown names them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: Path) -> list[str]:
+    """What *page* links to in this project."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+    return [target for target in targets if not target.startswith(("https://", "http://"))]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(PROJECT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    astray = []
+    for target in links(page):
+        name, _, anchor = target.partition("#")
+        goal = page.parent / name if name else page
+        if not goal.exists() or (anchor and anchor not in anchors(goal)):
+            astray.append(target)
+
+    assert [] == astray
+
+
+def test_the_pages_have_links() -> None:
+    assert "docs/operations.md" in links(PROJECT / "README.md")
+
+
+def test_every_page_of_the_docs_is_linked_from_the_readme_or_from_a_page_that_is() -> None:
+    reached, new = set[Path](), {PROJECT / "README.md"}
+    while new:
+        reached |= new
+        goals = {(page.parent / link.partition("#")[0]).resolve() for page in new for link in links(page)}
+        new = {goal for goal in goals if goal.suffix == ".md"} - reached
+
+    assert set(pages()) == reached
