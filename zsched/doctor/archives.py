@@ -8,11 +8,10 @@ from typing import Final
 from zsched.core.durations import duration_text
 from zsched.doctor.finding import Finding, fine, problem, warning
 from zsched.doctor.patient import Patient
-from zsched.storage.archivers import ArchiveState, Report
+from zsched.storage.archivers import ArchiveState, Report, remembered
 from zsched.storage.log import Log
 
 _FAR: Final = 100_000  # entries behind: more than a few seconds' work
-_FORGOTTEN_MS: Final = 3_600_000  # one that reported nothing for longer has moved, or is gone
 _TROUBLES: Final = {
     ArchiveState.FAILED: ("has failed", "see to its disk: until then, what happens is copied by the others alone"),
     ArchiveState.REFUSED: (
@@ -29,7 +28,7 @@ _TROUBLES: Final = {
 def look_at_archives(patient: Patient) -> Iterator[Finding]:
     """What every archive told last, and whether any follows the log."""
     now_ms = patient.now_ms()
-    reports = [report for report in patient.reports() if report.is_recent(now_ms, _FORGOTTEN_MS)]
+    reports = remembered(patient.reports(), now_ms)
     last = next(iter(Log(patient.wire, patient.keys).read_back("+", 1)), None)
     is_fine, alive = True, 0
     for report in reports:
@@ -61,6 +60,10 @@ def _of(report: Report, now_ms: int, last_seq: int) -> Iterator[Finding]:
         said, remedy = _TROUBLES[report.state]
         trouble = report.about.get("trouble")
         yield problem(f"{place} {said}: {trouble}" if trouble else f"{place} {said}", remedy)
+    if report.state is ArchiveState.OUTDATED:
+        yield warning(
+            f"{place} stands back: {report.about.get('trouble')}", "upgrade that daemon; it goes on by itself"
+        )
     behind = last_seq - report.position.seq if report.position else 0
     if report.state is ArchiveState.FOLLOWING and behind > _FAR:
         yield warning(f"{place} is {behind:,} entries behind", "see what slows its disk")

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Final, Protocol
 
-from zsched.doctor.patient import Patient, is_denied
+from zsched.doctor.patient import Patient
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
+from zsched.storage.replies import is_denied
 
 _MAY: Final = "return redis.acl_check_cmd(unpack(ARGV)) and 1 or 0"
 _TRANSACTIONS: Final = ("MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH")  # done at once in a rehearsal, not queued

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from zsched.core.log import text
-from zsched.daemon.zone_rules import installed
+from zsched.core.wording import some
+from zsched.doctor.commands import redis_cli
 from zsched.doctor.finding import Finding, fine, problem, warning
 from zsched.doctor.patient import Patient
-from zsched.doctor.wording import some
+from zsched.zone_rules import installed
 
 FAR_MS: Final = 1000.0  # what NTP keeps is a hundred times less
 WRONG_MS: Final = 30_000.0  # half of what a worker's heartbeat is ahead: beyond it, one that lives may count as dead
@@ -43,7 +44,7 @@ def look_at_test_clock(patient: Patient) -> Iterator[Finding]:
     if found:
         yield problem(
             f"the namespace's clock is a test's: {some(found)}; no daemon leads by it",
-            f"if no test is running: HDEL {patient.keys.meta()} offset_ms frozen_ms frozen_by",
+            f"if no test is running: {redis_cli(patient, 'HDEL', patient.keys.meta(), *names, 'frozen_by')}",
         )
     else:
         yield fine("the namespace goes by the server's clock")

@@ -22,10 +22,11 @@ from zsched.doctor import (
     workers,
 )
 from zsched.doctor.finding import Finding, skipped
-from zsched.doctor.patient import Patient, info_of, is_denied
-from zsched.errors import RedisRefused
+from zsched.doctor.patient import Patient, info_of
+from zsched.errors import Garbled, RedisRefused
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.replies import is_denied
 from zsched.storage.rights import Role
 
 Check = Callable[[Patient], Iterator[Finding]]
@@ -43,6 +44,7 @@ CHECKS: Final[dict[str, Check]] = {
     "tzdata": clocks.look_at_zone_rules,
     "rights": rights.look_at_rights,
     "key types": keyspace.look_at_types,
+    "meta": namespace.look_at_meta,
     "format": namespace.look_at_format,
     "daemons": namespace.look_at_daemons,
     "archives": archives.look_at_archives,
@@ -84,6 +86,8 @@ def _looked(check: Check, patient: Patient) -> Iterator[Finding]:
     """What *check* finds, and why it ended before its end."""
     try:
         yield from check(patient)
+    except Garbled as error:
+        yield skipped(error.problem, "a check of its own tells the remedy")
     except RedisRefused as error:
         if is_denied(error):
             yield skipped(str(error.__cause__), "ask as a user who has that right, such as the operator of users.acl")

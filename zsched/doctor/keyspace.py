@@ -8,9 +8,10 @@ from typing import Final
 
 from zsched.core.log import text
 from zsched.core.model import Priority
+from zsched.core.wording import plural, some
+from zsched.doctor.commands import redis_cli
 from zsched.doctor.finding import Finding, fine, problem, skipped
 from zsched.doctor.patient import Patient
-from zsched.doctor.wording import counted, some
 from zsched.errors import RedisRefused
 from zsched.storage.limits import asides
 
@@ -28,12 +29,12 @@ def look_at_types(patient: Patient) -> Iterator[Finding]:
     for key, type in wrong.items():
         yield problem(
             f"{key} is a {type}, and has to be a {wanted[key]}: what needs it is refused",
-            f"find out who wrote it, then take it out of the way: RENAME {key} {key}.wrong",
+            f"find out who wrote it, then take it out of the way: {redis_cli(patient, 'RENAME', key, f'wrong:{key}')}",
         )
     if denied := [key for key in wanted if key not in told]:
         yield skipped(f"this user may not ask for the type of {some(denied)}", "ask as a user who may")
     if told and not wrong:
-        yield fine(f"{counted(len(told), 'key')} looked at: each has its type, or is not there")
+        yield fine(f"{plural(len(told), 'key')} looked at: each has its type, or is not there")
 
 
 def queues_of(patient: Patient) -> Iterator[str]:

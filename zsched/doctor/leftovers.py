@@ -13,14 +13,16 @@ from typing import Final
 
 from zsched.core.log import text
 from zsched.core.model import Priority
+from zsched.core.wording import plural, some
+from zsched.doctor.commands import redis_cli
 from zsched.doctor.finding import Finding, fine, warning
 from zsched.doctor.patient import Patient
-from zsched.doctor.wording import counted, some
 
 _STEPS: Final = 50
 _PER_STEP: Final = 1000  # keys that a step looks at: some 0.3 ms of Redis
 _OF_IDS: Final = ("schedule:", "template:")
 _LAPSING: Final = ("op:", "answer:")
+_AT_ONCE: Final = 20  # keys in one command of a remedy
 _LASTS: Final = -1  # PTTL of what does not lapse
 
 
@@ -38,17 +40,28 @@ def look_at_leftovers(patient: Patient) -> Iterator[Finding]:
     """What the scan comes by, by kind."""
     found = _Leftovers()
     is_all = _scan(patient, found)
+    unlink, held = f"then: {_by_key(patient, 'UNLINK', found.orphans)}", _by_key(patient, "ZRANGE", found.aside, 0, -1)
     kinds = (
-        (found.orphans, "of a recurring schedule that is not there", "zsched why ID tells what it was; then UNLINK it"),
-        (found.lasting, "of a call that should have lapsed", "UNLINK it: somebody took its time to live away"),
-        (found.aside, "of schedules held back that no fire looks at", "ZRANGE it, and put what is in it again"),
+        (found.orphans, "of a recurring schedule that is not there", f"zsched why ID tells what it was; {unlink}"),
+        (
+            found.lasting,
+            "of a call that should have lapsed",
+            _by_key(patient, "UNLINK", found.lasting),
+        ),
+        (found.aside, "of schedules held back that no fire looks at", f"put again what is in it: {held}"),
         (found.foreign, "that zsched does not know", "let nobody else write under zsched:"),
     )
     for names, what, remedy in kinds:
         if names:
-            yield warning(f"{counted(len(names), 'key')} {what}: {some(sorted(names))}", remedy)
+            yield warning(f"{plural(len(names), 'key')} {what}: {some(sorted(names))}", remedy)
     if not any(names for names, _, _ in kinds):
         yield fine("none" if is_all else f"none among {_STEPS * _PER_STEP:,} keys of this database")
+
+
+def _by_key(patient: Patient, command: str, names: set[str], *arguments: object) -> str:
+    """*command* on the keys *names*; on the first of many, or of those that it takes one of at once."""
+    keys = [patient.keys.prefix + name for name in sorted(names)[: 1 if arguments else _AT_ONCE]]
+    return redis_cli(patient, command, *keys, *arguments)
 
 
 def _scan(patient: Patient, found: _Leftovers) -> bool:

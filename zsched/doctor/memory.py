@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from zsched.doctor.commands import config_set
 from zsched.doctor.finding import Finding, fine, problem, skipped, warning
 from zsched.doctor.patient import Patient
 
@@ -17,7 +18,7 @@ _MIB: Final = 1024 * 1024
 def look_at_eviction(patient: Patient) -> Iterator[Finding]:
     """A key that is evicted is a schedule that never fires."""
     policy, most = patient.info.get("maxmemory_policy", _NEVER), patient.number("maxmemory")
-    remedy = "set maxmemory-policy noeviction"
+    remedy = config_set(patient, "maxmemory-policy", _NEVER)
     if policy == _NEVER:
         yield fine("maxmemory-policy is noeviction")
     elif not most:
@@ -35,11 +36,12 @@ def look_at_memory(patient: Patient) -> Iterator[Finding]:
     if not limit:
         yield skipped("INFO tells no limit and no size of the machine")
         return
+    more = "free memory, or give more" + (", by raising maxmemory" if most and 2 * most < machine else "")
     said = f"{used / _MIB:,.0f} MiB used, {used / limit:.0%} of {of}"
     if used > _FULL * limit:
-        yield problem(said, "free memory or give more: when it is full, nothing can be scheduled and nothing fires")
+        yield problem(said, f"{more}: when it is full, nothing can be scheduled and nothing fires")
     elif used > _TIGHT * limit:
-        yield warning(said, "give more before it is full: then nothing can be scheduled and nothing fires")
+        yield warning(said, f"{more} before it is full: then nothing can be scheduled and nothing fires")
     else:
         yield fine(said)
 
@@ -54,7 +56,7 @@ def look_at_hashes(patient: Patient) -> Iterator[Finding]:
     elif int(told) < COMPACT_BYTES:
         yield warning(
             f"{said}: a schedule with a longer payload takes about 1,000 bytes instead of 620",
-            f"set {name} {COMPACT_BYTES}; what waits already stays as it is",
+            config_set(patient, name, COMPACT_BYTES),
         )
     else:
         yield fine(said)

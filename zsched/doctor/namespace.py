@@ -2,49 +2,61 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
-from zsched.core.log import text
+from zsched.core.log import FORMAT, text
+from zsched.core.wording import plural, some
 from zsched.doctor.finding import Finding, fine, problem, warning
 from zsched.doctor.patient import Patient
-from zsched.doctor.wording import counted, some
-from zsched.storage.scripts import load
+from zsched.errors import Garbled
+from zsched.storage.meta import NUMBERS, number
 
-_FORMAT: Final = re.compile(r"^local FORMAT = (\d+)", re.MULTILINE)
 _LOOKED_AT: Final = 5  # schedules in quarantine
 
 
 def look_at_format(patient: Patient) -> Iterator[Finding]:
     """Whether scripts of this version do anything here."""
-    told, known = patient.ask("HGET", patient.keys.meta(), "format"), known_format()
+    told = patient.ask("HGET", patient.keys.meta(), "format")
     if told is None:
         yield fine("no format yet: no daemon has led here since there are formats")
-    elif told.isdigit() and int(told) <= known:
-        yield fine(f"format {int(told)}, which this zsched knows")
+    elif (format := number(patient.keys, "format", told)) <= FORMAT:
+        yield fine(f"format {format}, which this zsched knows")
     else:
         yield problem(
-            f"a newer zsched keeps it in format {text(told)}, and this one knows {known}: no call of it does anything",
+            f"a newer zsched keeps it in format {format}, and this one knows {FORMAT}: no call of it does anything",
             "upgrade zsched on this machine to the version of the daemons",
         )
 
 
-def known_format() -> int:
-    """The newest format that this zsched knows: lua/lib/meta.lua says it."""
-    return int(_FORMAT.findall(load("get").text)[0])
+def look_at_meta(patient: Patient) -> Iterator[Finding]:
+    """Whether what scripts take for numbers is; those of test clocks have a check of their own."""
+    key = patient.keys.meta()
+    garbled = []
+    for field, value in zip(NUMBERS, patient.ask("HMGET", key, *NUMBERS), strict=True):
+        try:
+            number(patient.keys, field, value)
+        except Garbled as error:
+            garbled.append(problem(error.problem, error.remedy))
+    yield from garbled or [fine(f"{key} has numbers where they have to be")]
 
 
 def look_at_daemons(patient: Patient) -> Iterator[Finding]:
     """Who leads, and whether the daemons are of one version."""
     leader, daemons = patient.leader(), patient.daemons()
-    if leader is None:
-        remedy = f"start a daemon: zsched daemon -n {patient.keys.namespace}"
-        has_begun = patient.has_begun()
-        yield problem("nobody leads: nothing fires", remedy) if has_begun else warning("no daemon has led yet", remedy)
+    if leader is None and daemons:
+        where = some([daemon.place for daemon in daemons])
+        yield problem(
+            f"nobody leads: nothing fires; {plural(len(daemons), 'daemon')} gave a sign of life just now ({where})",
+            "mend what is said above; else its log says why it does not lead, and one that hangs is to be restarted",
+        )
+    elif leader is None:
+        remedy = f"start a daemon, with these settings: zsched daemon -n {patient.keys.namespace}"
+        is_used = patient.has_begun() or patient.has_schedules()
+        yield problem("nobody leads: nothing fires", remedy) if is_used else warning("no daemon has led yet", remedy)
     else:
         beside = sum(daemon.id != leader for daemon in daemons)
-        others = f", {counted(beside, 'other')} would take over" if beside else ""
+        others = f", {plural(beside, 'other')} would take over" if beside else ""
         yield fine(f"daemon {leader} leads{others}")
     places = {daemon.version: daemon.host or "?" for daemon in daemons if daemon.version}
     if len(places) > 1:
@@ -65,6 +77,6 @@ def look_at_quarantine(patient: Patient) -> Iterator[Finding]:
     rows = sorted(zip(flat[::2], flat[1::2], strict=True))
     listed = [f"{text(id)} ({text(value).split(' ', 3)[-1]})" for id, value in rows]
     yield warning(
-        f"{counted(count, 'schedule')} in quarantine, not firing: {some(listed)}",
+        f"{plural(count, 'schedule')} in quarantine, not firing: {some(listed)}",
         "zsched ls --state quarantined; put each again, as it should be, or cancel it",
     )

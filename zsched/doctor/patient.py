@@ -6,16 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from redis.exceptions import NoPermissionError
-
 from zsched.config import Settings
 from zsched.core.clock import Clock
 from zsched.core.log import text
-from zsched.errors import RedisRefused
+from zsched.core.model import Priority
 from zsched.storage.archivers import Report, reports_of
 from zsched.storage.connection import Link, Wire
 from zsched.storage.daemons import DaemonSeen, daemons_of
 from zsched.storage.keys import Keys
+from zsched.storage.replies import Command, allowed_replies, members, replies
 from zsched.storage.rights import Role
 from zsched.storage.time import server_now_ms
 
@@ -63,30 +62,17 @@ class Patient:
         """The reply to *command*."""
         return self.wire.execute(*command)
 
-    def replies(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+    def replies(self, commands: Iterable[Command]) -> list[Any]:
         """The replies to *commands*, pipelined; of what is refused its RedisRefused."""
-        waiting = list(commands)
-        for command in waiting:
-            self.wire.send(*command)
-        return [self._received() for _ in waiting]
+        return replies(self.wire, commands)
 
-    def ask_all(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+    def ask_all(self, commands: Iterable[Command]) -> list[Any]:
         """The replies to *commands*, pipelined; None of a key of a wrong type, which is said by a check of its own."""
-        replies = self.replies(commands)
-        for reply in replies:
-            if isinstance(reply, RedisRefused) and is_denied(reply):
-                raise reply
-        return [None if isinstance(reply, RedisRefused) else reply for reply in replies]
+        return allowed_replies(self.wire, commands)
 
     def members(self, key: str, most: int) -> list[str]:
         """At least *most* members of the set *key*, or all, sorted."""
-        if self.ask("SCARD", key) <= most:  # not every role may scan
-            return sorted(map(text, self.ask("SMEMBERS", key)))
-        found, cursor = set[str](), b""
-        while cursor != b"0" and len(found) < most:
-            cursor, page = self.ask("SSCAN", key, cursor or b"0", "COUNT", most)
-            found.update(map(text, page))
-        return sorted(found)
+        return members(self.wire, key, most)
 
     def setting(self, name: str) -> str | None:
         """What CONFIG GET says of *name*; None if this server does not know it."""
@@ -106,6 +92,13 @@ class Patient:
         """Whether a daemon ever led here."""
         return self.ask("HGET", self.keys.meta(), "epoch") is not None
 
+    def has_schedules(self) -> bool:
+        """Whether anything recurs, or is to fire."""
+        recurring, *waiting = self.ask_all(
+            [("SCARD", self.keys.recurring()), *(("ZCARD", self.keys.due(lane)) for lane in Priority)]
+        )
+        return bool(recurring) or any(waiting)
+
     def reports(self) -> list[Report]:
         """What archives told last."""
         return reports_of(self.ask("HGETALL", self.keys.archivers()))
@@ -114,17 +107,6 @@ class Patient:
         """The daemons that lead or stand by."""
         seen = daemons_of(self.reports(), self.leader(), self.now_ms())
         return [daemon for daemon in seen if daemon.is_running]
-
-    def _received(self) -> Any:
-        try:
-            return self.wire.receive()
-        except RedisRefused as error:
-            return error
-
-
-def is_denied(error: RedisRefused) -> bool:
-    """Whether it was refused for want of a right."""
-    return isinstance(error.__cause__, NoPermissionError)
 
 
 def info_of(wire: Wire) -> dict[str, str]:

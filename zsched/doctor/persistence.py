@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zsched.doctor.commands import config_set
 from zsched.doctor.finding import Finding, fine, problem, warning
 from zsched.doctor.patient import Patient
-
-_KEEP = "set appendonly yes and appendfsync everysec, by CONFIG SET and in redis.conf"
 
 
 def look_at_files(patient: Patient) -> Iterator[Finding]:
@@ -25,8 +24,9 @@ def look_at_files(patient: Patient) -> Iterator[Finding]:
         yield problem(said, "look at Redis' log and at its disk: while it cannot save, it may refuse all writes")
     if patient.info.get("aof_enabled") != "1":
         yield warning(
-            "appendonly is no: a crash loses what was scheduled since the last snapshot, but for what an archive has",
-            _KEEP,
+            "appendonly is no: a crash loses what came after the last snapshot, if there is one, but for what an "
+            "archive has",
+            config_set(patient, "appendonly", "yes"),
         )
     elif not failed:
         yield fine("an append-only file is kept, and its last write succeeded")
@@ -36,18 +36,20 @@ def look_at_append_only_file(patient: Patient) -> Iterator[Finding]:
     """How soon it is on the disk, and what becomes of one that is torn at its end."""
     if patient.info.get("aof_enabled") != "1":
         if not patient.setting("save"):
-            yield problem("neither an append-only file nor snapshots are kept: a restart loses everything", _KEEP)
+            said = "neither an append-only file nor snapshots are kept: a restart loses everything"
+            yield problem(said, config_set(patient, "appendonly", "yes"))
         else:
             yield fine("none is kept; snapshots are")
         return
     fsync, truncates = patient.setting("appendfsync"), patient.setting("aof-load-truncated")
     if fsync == "no":
-        yield warning("appendfsync is no: a power failure loses what the system has not written yet", _KEEP)
+        said = "appendfsync is no: a power failure loses what the system has not written yet"
+        yield warning(said, config_set(patient, "appendfsync", "everysec"))
     if truncates == "yes":
         yield warning(
             "aof-load-truncated is yes: of a file torn at its end, half of a script may be executed a restart later, "
-            "and a run pushed twice",
-            "set aof-load-truncated no; redis-check-aof --fix mends a torn file",
+            "and a run pushed twice; else Redis does not start, and redis-check-aof --fix mends the file",
+            config_set(patient, "aof-load-truncated", "no"),
         )
     if fsync != "no" and truncates != "yes":
         yield fine(f"appendfsync is {fsync}, aof-load-truncated is {truncates}")

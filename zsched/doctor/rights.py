@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from zsched.core.wording import plural
 from zsched.doctor.asking import Asker, asker_of
+from zsched.doctor.commands import redis_cli
 from zsched.doctor.finding import Finding, fine, problem, skipped
-from zsched.doctor.patient import Patient, is_denied
-from zsched.doctor.wording import counted
+from zsched.doctor.patient import Patient
 from zsched.errors import RedisRefused, RedisUnavailable
+from zsched.storage.replies import is_denied
 from zsched.storage.rights import Rights, Role, rights_of
 
 # What follows a command, by what it needs to be well-formed: @ is a key, & a channel. Nothing of it is executed.
@@ -66,6 +68,10 @@ def look_at_rights(patient: Patient) -> Iterator[Finding]:
     rights, name = rights_of(patient.roles, patient.keys), _name(patient)
     role = " and a ".join(patient.roles)
     try:
+        if patient.user is not None and patient.ask("ACL", "GETUSER", patient.user) is None:
+            who = f"who there is: {redis_cli(patient, 'ACL', 'USERS')}"
+            yield problem(f"there is no user {name}", f"deploy/redis/users.acl has one of each role; {who}")
+            return
         with asker_of(patient) as asker:
             rule = _lacking(rights, asker, is_reader=set(patient.roles) == {Role.DASHBOARD})
     except RedisUnavailable as error:  # a rehearsal is refused, say, where writes are
@@ -79,10 +85,10 @@ def look_at_rights(patient: Patient) -> Iterator[Finding]:
     if rule:
         yield problem(
             f"user {name} has not all rights of a {role}: scripts would fail, some of them in their middle",
-            f"ACL SETUSER {name} {' '.join(rule)}",
+            f"in the ACL file, and at once: {redis_cli(patient, 'ACL', 'SETUSER', name, *rule)}",
         )
     else:
-        has = f"{counted(len(rights.commands), 'command')} and {counted(len(rights.keys), 'pattern')} of keys"
+        has = f"{plural(len(rights.commands), 'command')} and {plural(len(rights.keys), 'pattern')} of keys"
         yield fine(f"user {name} has all rights of a {role}: {has}")
 
 

@@ -1,4 +1,7 @@
-"""Does another scheduler work in the same queues: RQ's own, rq-scheduler, or RQ's cron?"""
+"""
+Does another scheduler work in the same queues: RQ's own, rq-scheduler, or RQ's cron? One that runs is a warning; one
+that has what is scheduled here, too, is a problem, since that runs twice.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,26 @@ from contextlib import suppress
 from typing import Final
 
 from zsched.core.log import text
-from zsched.doctor.finding import Finding, fine, warning
+from zsched.core.wording import plural, some
+from zsched.doctor.finding import Finding, fine, problem, warning
 from zsched.doctor.keyspace import queues_of
 from zsched.doctor.patient import Patient
-from zsched.doctor.wording import counted, some
-from zsched.doctor.workers import workers_of
 from zsched.errors import RedisRefused
+from zsched.storage.listeners import workers_of
+from zsched.storage.replies import is_denied
+from zsched.storage.rivals import (
+    CRON_OWNER,
+    RQ_SCHEDULER_JOBS,
+    RqSchedulers,
+    about_key,
+    crons,
+    lock_key,
+    rq_schedulers,
+)
 
 _QUEUES: Final = 2000  # whose locks are looked at
-_SHOWN: Final = 5  # cron schedulers that are asked for
-_CRON_MS: Final = 120_000  # RQ's cron beats every minute; its entry stays when it was killed
+_JOBS: Final = 500  # of rq-scheduler, that are looked for here; and of the recurring, whose owners are looked at
+_STEPS: Final = 50  # of a scan: all of a database of up to 50,000 keys
 
 
 def look_at_locks(patient: Patient) -> Iterator[Finding]:
@@ -26,7 +39,7 @@ def look_at_locks(patient: Patient) -> Iterator[Finding]:
         yield fine("[rq] native is false: RQ's own delayed jobs are left to RQ's schedulers")
         return
     queues = (_queues(patient) if native is True else sorted(native))[:_QUEUES]  # others' are left to RQ's schedulers
-    holders = patient.ask_all(("GET", f"rq:scheduler-lock:{queue}") for queue in queues)
+    holders = patient.ask_all(("GET", lock_key(queue)) for queue in queues)
     by_holder: dict[str, list[str]] = {}
     for queue, holder in zip(queues, holders, strict=True):
         if holder and text(holder) != ours:
@@ -44,36 +57,66 @@ def look_at_locks(patient: Patient) -> Iterator[Finding]:
 
 
 def look_at_rq_scheduler(patient: Patient) -> Iterator[Finding]:
-    """The package rq-scheduler: its jobs stand in one ZSET, and it takes a lock while it moves some."""
-    count, lock = patient.ask_all([("ZCARD", "rq:scheduler:scheduled_jobs"), ("EXISTS", "rq:scheduler_lock")])
-    if count or lock:
-        runs = "it is at work now" if lock else "whether it runs does not show"
-        yield warning(
-            f"rq-scheduler has {counted(count or 0, 'job')} ({runs})",
-            "move them: zsched import rq-scheduler; then stop it, or they run twice",
+    """The package rq-scheduler: its jobs stand in one ZSET, where copies of what was imported stay."""
+    count, ids = patient.ask_all([("ZCARD", RQ_SCHEDULER_JOBS), ("ZRANGE", RQ_SCHEDULER_JOBS, 0, _JOBS - 1)])
+    count, here = count or 0, sum(patient.ask_all(("EXISTS", patient.keys.schedule(text(id))) for id in ids or ()))
+    running = _rq_schedulers(patient)
+    jobs, names = plural(count, "job"), some(running.names) if running else ""
+    remedy = "zsched import rq-scheduler" if count > here else ""
+    if names and here:
+        yield problem(
+            f"rq-scheduler runs ({names}) with {jobs}, {here:,} of them scheduled here, too: that runs twice",
+            f"stop it, then: {remedy}" if remedy else "stop it: they run here",
         )
+    elif names:
+        yield warning(f"rq-scheduler runs ({names}) with {jobs}", f"stop it, then: {remedy}" if remedy else "stop it")
+    elif count > here:
+        seen = "cannot be asked" if running is None else "does not show" if not running.is_all else ""
+        runs = f"whether it runs {seen}" if seen else "it does not run"
+        yield warning(f"rq-scheduler has {jobs}, {here:,} of them scheduled here ({runs})", remedy)
+    elif count:
+        yield fine(f"rq-scheduler has {jobs}, all of them scheduled here, and none is seen to run")
     else:
-        yield fine("rq-scheduler has no jobs")
+        yield fine("rq-scheduler has no jobs, and none is seen to run")
 
 
 def look_at_rq_cron(patient: Patient) -> Iterator[Finding]:
     """RQ's own cron (``rq cron``), by its beats."""
-    since_s = (patient.now_ms() - _CRON_MS) // 1000
-    [names] = patient.ask_all([("ZRANGEBYSCORE", "rq:cron_schedulers", since_s, "+inf", "LIMIT", 0, _SHOWN)])
-    if names:
-        yield warning(
-            f"RQ's cron runs: {some([text(name) for name in names])}",
-            "if its jobs are scheduled here, too, they run twice: zsched import rq-cron, then stop it",
-        )
-    else:
+    running = crons(patient.wire, patient.now_ms())
+    imported = _imported(patient) if running else []
+    for cron in running:
+        is_here = any(cron.module and cron.is_of(module) for module in imported)
+        said = f"RQ's cron runs: {cron.name}, {cron.module or 'of a module that it does not tell'}"
+        if is_here:
+            yield problem(f"{said}, whose jobs were imported: they run twice", "stop it: they run here")
+        else:
+            yield warning(said, f"to move in, stop it, then: zsched import rq-cron {cron.module or 'MODULE'}")
+    if not running:
         yield fine("RQ's cron does not run")
+
+
+def _rq_schedulers(patient: Patient) -> RqSchedulers | None:
+    """Those that run; None: this user may not look for them."""
+    try:
+        return rq_schedulers(patient.wire, _STEPS)
+    except RedisRefused as error:
+        if is_denied(error):
+            return None
+        raise
+
+
+def _imported(patient: Patient) -> list[str]:
+    """The modules of RQ's cron that were imported, as far as the recurring that are looked at tell."""
+    ids = patient.members(patient.keys.recurring(), _JOBS)
+    owners = set(patient.ask_all(("HGET", patient.keys.schedule(id), "managed_by") for id in ids))
+    return [text(owner).removeprefix(CRON_OWNER) for owner in owners if owner and text(owner).startswith(CRON_OWNER)]
 
 
 def _queues(patient: Patient) -> list[str]:
     """Those that RQ knows, and those to which nothing was pushed yet and somebody listens, if that may be asked."""
     found = set(queues_of(patient))
     with suppress(RedisRefused):
-        found.update(queue for worker in workers_of(patient) for queue in worker.queues)
+        found.update(queue for worker in workers_of(patient.wire) for queue in worker.queues)
     return sorted(found)
 
 
@@ -81,6 +124,6 @@ def _named(patient: Patient, holder: str) -> str:
     """The holder of a lock; since RQ 2.10 a scheduler says where it is."""
     if holder.startswith("zsched:"):
         return f"the namespace {holder.removeprefix('zsched:')}"
-    [told] = patient.ask_all([("HMGET", f"rq:scheduler:{holder}", "hostname", "pid")])
+    [told] = patient.ask_all([("HMGET", about_key(holder), "hostname", "pid")])
     where = f" on {text(told[0])}, pid {text(told[1] or b'?')}," if told and told[0] else ""
     return f"RQ's scheduler {holder}{where}"

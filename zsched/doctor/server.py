@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from zsched.doctor.commands import config_set, redis_cli
 from zsched.doctor.finding import Finding, fine, problem, warning
 from zsched.doctor.patient import Patient
 
@@ -39,14 +40,20 @@ def look_at_role(patient: Patient) -> Iterator[Finding]:
             "give [redis] url the master's address, or name the Sentinels, who know it",
         )
         return
-    replicas = patient.number("connected_slaves")
-    if not replicas:
+    replicas, keep_up = patient.number("connected_slaves"), patient.info.get("min_slaves_good_slaves")
+    if keep_up is not None and int(keep_up) < (wanted := int(patient.setting("min-replicas-to-write") or 0)):
+        yield problem(
+            f"a master that takes no writes: min-replicas-to-write is {wanted}, and {keep_up} of its replicas keep up",
+            "bring them back; until then, if a failover may lose what is written: "
+            + redis_cli(patient, "CONFIG", "SET", "min-replicas-to-write", keep_up),
+        )
+    elif not replicas:
         yield fine("a master without replicas")
     elif patient.setting("min-replicas-to-write") == "0":
         yield warning(
             f"a master of {replicas}, with min-replicas-to-write 0: cut off from them it goes on taking writes, which "
             "a failover then loses",
-            "set min-replicas-to-write 1 and min-replicas-max-lag 10",
+            config_set(patient, "min-replicas-to-write", 1),
         )
     else:
         yield fine(f"a master of {replicas}, that takes no writes without them")

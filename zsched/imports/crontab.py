@@ -8,11 +8,15 @@ A crontab: from its text to a call of one function per line, with the command as
 The rules are those of crontab(5), and where it is silent of Debian's cron itself (3.0pl1-162, which ran the lines that
 the tests have):
 
-- Variables count from their line on. Values are not expanded; blanks around one are cut off, unless it is in quotes; an
-  empty one needs quotes. A ``TZ`` is the command's alone: cron itself runs by the machine's zone.
+- Variables count from their line on. Values are not expanded; blanks before one are cut off, unless it is in quotes,
+  and blanks at its end always; an empty one needs quotes. A ``TZ`` is the command's alone: cron itself runs by the
+  machine's zone.
 - The first ``%`` of a command ends it, and what follows is its standard input, with further ``%`` as ends of lines, and
   one at its end. ``\%`` is a percent sign; in the command, not in the input, ``\\`` is one backslash. Any other stays.
-- Comments are lines of their own.
+- Comments are lines of their own. Blanks at the end of a line are the command's.
+
+What other machines write is read, though Debian's cron would not: a byte order mark, ``\r\n``, a last line that nothing
+ends, commands of more than 998 bytes. And where one line is bad, cron ignores the whole file; here the others are read.
 
 Whether a crontab has users is told by *user*, or by its place: what lies in ``/var/spool/cron/crontabs`` is the crontab
 of the user of that name. Any other is taken to have them, and a word that cannot be a user's name there is refused.
@@ -40,9 +44,11 @@ _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?", re.ASCII)
 _NOT_IN_ID: Final = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 _VARIABLE: Final = re.compile(
     r"""(?:"(?P<n1>[^"=]*)"|'(?P<n2>[^'=]*)'|(?P<n3>[^\s='"][^\s=]*))\s*=\s*"""
-    r"""(?:"(?P<v1>[^"]*)"|'(?P<v2>[^']*)'|(?P<v3>[^\s'"].*))"""
+    r"""(?:"(?P<v1>[^"]*)"\s*|'(?P<v2>[^']*)'\s*|(?P<v3>[^\s'"].*))""",
+    re.ASCII,
 )
-_BLANKS: Final = " \t\r"  # with the end of a line that was written elsewhere
+_BLANKS: Final = " \t"
+_ENDS: Final = " \t\n\v\f\r"  # what is cut off from the end of a value: C's isspace
 _LONGEST_NAME: Final = 60  # characters of a file's name in an id
 _DIGEST: Final = 10  # hexadecimal digits
 _SHOWN: Final = 200  # characters of a command in a schedule's description, the most that one takes
@@ -56,6 +62,11 @@ _NO_USER: Final = (
     "{!r} stands where the user's name does, and is none; write the user before the command, or say with --user "
     "whose crontab this is if its lines have no users"
 )
+_STAR: Final = (
+    "'*' stands where the command does, and Debian's cron refuses such a line; write five time fields, not six"
+)
+_NUL: Final = "a NUL ends it, for cron and for the shell; take it out"
+_NO_END: Final = "nothing ends its last line, so Debian's cron ignores the whole file; here it is read as any other"
 _NOT_READ: Final = "cron reads no file of such a name in cron.d; rename it, or import the one that cron reads"
 
 
@@ -82,14 +93,14 @@ def read_crontab(
     if path.parent.name == "cron.d" and not _READ_BY_CRON.fullmatch(path.name):
         source.refuse(1, path.name, _NOT_READ)
         return source
-    text, met = raw.decode(errors="surrogateescape"), Counter[str]()
+    text, met = raw.decode("utf-8-sig", errors="surrogateescape"), Counter[str]()
     stem = _NOT_IN_ID.sub("_", path.name if path.name != "-" else f"crontab-{user}")[:_LONGEST_NAME]
     for line in _lines(source, text, user):
         id = f"{stem}-{_digest(line)}"
         met[id] += 1
         source.items.append(_item(line, id if met[id] == 1 else f"{id}-{met[id]}", func, options))
-    if text and not text.endswith("\n"):
-        source.remarks.append(f"{name}: nothing ends its last line, so cron does not run it; here it is as any other")
+    if text.rpartition("\n")[2].lstrip(_BLANKS)[:1] not in ("", "#"):
+        source.remarks.append(f"{name}: {_NO_END}")
     source.remarks += _about_variables(source)
     return source
 
@@ -116,22 +127,30 @@ def _lines(source: Source, text: str, user: str | None) -> Iterator[_Line]:
     """Those of *text* that run something; what cannot be read is refused."""
     variables: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
-        said = line.strip(_BLANKS)
+        said = line.removesuffix("\r").lstrip(_BLANKS)
         if not said or said.startswith("#"):
             continue
         try:
             said.encode()
+            if "\0" in said:
+                raise ValueError(_NUL)
             variable = _VARIABLE.fullmatch(said)
             if variable is None:
                 yield _line(number, said, user, dict(variables))
             else:
                 named = {key[0]: found for key, found in variable.groupdict().items() if found is not None}
-                variables[named["n"]] = named["v"]
+                variables[named["n"]] = _value(named["v"])
         except UnicodeEncodeError:
             shown = said.encode(errors="replace").decode()
             source.refuse(number, shown, "it is not UTF-8 text; write the file in UTF-8")
         except ValueError as error:
             source.refuse(number, said, str(error))
+
+
+def _value(text: str) -> str:
+    """The value of a variable, given what stands between its quotes: cron looks at that for quotes once more."""
+    value = text.rstrip(_ENDS)
+    return value[1:-1] if len(value) > 1 and value[0] in "'\"" and value[-1] == value[0] else value
 
 
 def _line(number: int, said: str, user: str | None, variables: Mapping[str, str]) -> _Line:
@@ -143,13 +162,15 @@ def _line(number: int, said: str, user: str | None, variables: Mapping[str, str]
         raise ValueError(_REBOOT)
     if macro and words[0] not in MACROS:
         raise ValueError(f"{words[0]!r} is no time that cron knows; write one of {', '.join(MACROS)}, or five fields")
-    if len(words) <= times + (user is None):
+    if len(words) <= times + (user is None) or not words[-1]:
         lacking = "a macro" if macro else "five time fields"
         raise ValueError(_TOO_FEW.format(f"{lacking}, a user" if user is None else lacking))
     cron = MACROS[words[0]] if macro else cron_of(words[:times])
     who, command = words[times] if user is None else user, words[-1]
     if user is None and (not _USER.fullmatch(who) or command.startswith("-")):
         raise ValueError(_NO_USER.format(who))
+    if user is not None and command.startswith("*"):
+        raise ValueError(_STAR)
     return _Line(number, cron, who, command, variables)
 
 

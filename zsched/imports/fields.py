@@ -15,6 +15,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from zsched.core.triggers.cron import LONGEST
+
 MACROS: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -43,13 +45,16 @@ class _Field(NamedTuple):
 
 
 _WEEKDAY: Final = _Field("day of week", 0, 7, tuple("sun mon tue wed thu fri sat".split()))
+_DAY: Final = _Field("day of month", 1, 31)
 _FIELDS: Final = (
     _Field("minute", 0, 59),
     _Field("hour", 0, 23),
-    _Field("day of month", 1, 31),
+    _DAY,
     _Field("month", 1, 12, tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())),
     _WEEKDAY,
 )
+# What to write for the least value of a day field that starts with *, which makes both day fields count.
+_ALONE: Final = {_WEEKDAY: "*/7", _DAY: "1 if the day of week is *, else let the command look at the date"}
 
 
 def cron_of(texts: Sequence[str]) -> str:
@@ -59,6 +64,8 @@ def cron_of(texts: Sequence[str]) -> str:
     Raises:
         ValueError: Debian's cron does not take them; the message says which, why and what to write.
     """
+    if len(" ".join(texts)) > LONGEST:
+        raise ValueError(f"the time fields are longer than {LONGEST} characters; use ranges and steps")
     return " ".join(_written(field, text) for field, text in zip(_FIELDS, texts, strict=True))
 
 
@@ -81,12 +88,13 @@ def _item(field: _Field, item: str) -> str:
     low = field.low if star else _value(field, first)
     high = field.high if star else low if last is None else _value(field, last)
     if low > high:
-        remedy = f"write {first}-7" if field is _WEEKDAY and high == 0 else "write two ranges, with a comma between"
+        until_sunday = f"write {first}-7" + (f"/{step}" if step else "")
+        remedy = until_sunday if field is _WEEKDAY and high == 0 else "write two ranges, with a comma between"
         raise ValueError(f"the range {item!r} ends before it begins; {remedy}")
     if step is not None and int(step) == 0:
         raise ValueError("a step of 0 leads nowhere; write one from 1")
     if star and step is not None and int(step) > high - low:
-        raise ValueError(f"a step of {step} leaves nothing but {low}; write {low}")
+        raise ValueError(f"a step of {step} leaves nothing but {low}; write {_ALONE.get(field, low)}")
     if step is not None and int(step) > high - low:
         return str(low)
     # A range of one value is written as that: zsched refuses it, because other crons take it for all values.

@@ -21,12 +21,9 @@ from rq.cron import CronJob, CronScheduler
 from zsched.core.arguments import ID
 from zsched.errors import InvalidSchedule, NotImportable
 from zsched.imports.found import Item, Source
-from zsched.storage.connection import Link
+from zsched.storage.rivals import CRON_OWNER, dotted
 from zsched.storage.rqjob import function_path
 
-_REGISTRY_KEY: Final = "rq:cron_schedulers"
-_SCHEDULER: Final = b"rq:cron_scheduler:"
-_ALIVE_S: Final = 120  # RQ's own: without a heartbeat for longer it counts as gone
 _DAYS: Final = {2: "1-31", 4: "0-6"}  # the fields day of month and day of week, and all days of each
 _LONGEST_ID: Final = 120  # characters; a number comes behind them
 _OPTIONS: Final = {"job_timeout": "timeout", "ttl": "expires_after"}  # other names of ours
@@ -49,16 +46,8 @@ class _Registered(CronScheduler):
 
 
 def owner_of(module: str) -> str:
-    """managed_by of what *module* registers."""
-    return f"rq-cron:{module}"
-
-
-def running(link: Link, module: str, now_ms: int) -> list[str]:
-    """Names of RQ's cron schedulers that gave a sign of life lately, of *module* or of none that they name."""
-    names = link.execute("ZRANGEBYSCORE", _REGISTRY_KEY, now_ms / 1000 - _ALIVE_S, "+inf")
-    told = {name.decode(errors="replace"): link.execute("HGET", _SCHEDULER + name, "config_file") for name in names}
-    own = ("", _dotted(module))
-    return [name for name, file in told.items() if _dotted((file or b"").decode(errors="replace")) in own]
+    """managed_by of what *module* registers, the same for its dotted name and its path from here."""
+    return CRON_OWNER + (module if module.startswith("/") else dotted(module))
 
 
 def read_rq_cron(module: str) -> Source:
@@ -86,11 +75,6 @@ def read_rq_cron(module: str) -> Source:
         except (NotImportable, ValueError) as error:
             source.refuse(name, str(job.cron or job.interval), str(error))
     return source
-
-
-def _dotted(module: str) -> str:
-    """The name of a module that is given as such, or as a path."""
-    return module.removesuffix(".py").replace("/", ".")
 
 
 def _item(job: CronJob, name: str, id: str) -> Item:

@@ -16,12 +16,11 @@ from typing import Final
 from zsched.imports.found import Item, Origin, Source
 from zsched.imports.jobs import Jobs, due_of, status_of
 from zsched.storage.connection import Link
+from zsched.storage.registries import Registries
 
 OWNER: Final = "rq-scheduled"
 SOON_S: Final = 30  # from the reading on; what is due so soon is not tried
 _MARGIN_MS: Final = 5000  # when a job's turn comes; far longer than its move takes
-_QUEUES_KEY: Final = "rq:queues"
-_QUEUE: Final = "rq:queue:"
 
 
 def waiting_key(queue: str) -> str:
@@ -32,7 +31,9 @@ def waiting_key(queue: str) -> str:
 def read_rq_scheduled(link: Link, jobs: Jobs, now_ms: int, queues: Collection[str] = ()) -> Source:
     """What waits in *queues*, or in all that RQ knows, by the server's time *now_ms*."""
     source, soon, begun = Source(OWNER, OWNER), 0, 0
-    for queue in sorted(queues or _known(link)):
+    with link.wire() as wire:
+        names = sorted(queues) or Registries(wire).queues()
+    for queue in names:
         flat = link.execute("ZRANGE", waiting_key(queue), 0, -1, "WITHSCORES")
         due_s = {id.decode(errors="replace"): float(score) for id, score in zip(flat[::2], flat[1::2], strict=True)}
         later = {id: at_s for id, at_s in due_s.items() if at_s * 1000 > now_ms + SOON_S * 1000}
@@ -54,12 +55,6 @@ def read_rq_scheduled(link: Link, jobs: Jobs, now_ms: int, queues: Collection[st
     if begun:
         source.remarks.append(f"left where they are, as they are runs that wait for another attempt: {begun:,}")
     return source
-
-
-def _known(link: Link) -> set[str]:
-    """The queues that RQ knows."""
-    names = (member.decode(errors="replace") for member in link.execute("SMEMBERS", _QUEUES_KEY))
-    return {name.removeprefix(_QUEUE) for name in names if name.startswith(_QUEUE)}
 
 
 def _has_begun(fields: Mapping[str, bytes]) -> bool:

@@ -11,7 +11,7 @@ Where both day fields of a cron_string are restricted that package runs on days 
 on days that match either: refused. ``result_ttl`` -1 of what recurs is rq-scheduler's own, whose runs share one job;
 here each has its own, and keeping all of them for ever is nobody's wish.
 
-Not guaranteed: that a scheduler which is started right after ``running`` was asked does nothing.
+Not guaranteed: that a scheduler which is started after it was asked whether one runs does nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from typing import Any, Final
 from zsched.imports.found import Item, Origin, Source
 from zsched.imports.jobs import Jobs, due_of
 from zsched.storage.connection import Link
+from zsched.storage.rivals import RQ_SCHEDULER_JOBS
 
 OWNER: Final = "rq-scheduler"
-WAITING_KEY: Final = "rq:scheduler:scheduled_jobs"
-_INSTANCES: Final = "rq:scheduler_instance:"
 _ITS_META: Final = ("cron_string", "interval", "repeat", "use_local_timezone", "queue_class_name")
 _KEEPS: Final = -1  # RQ's result_ttl for ever
 _AND: Final = (
@@ -34,20 +33,10 @@ _AND: Final = (
 )
 
 
-def running(link: Link) -> list[str]:
-    """Names of rq-schedulers that run on this Redis, or were killed less than their interval and 10 s ago."""
-    cursor, found = b"0", set[bytes]()
-    while True:
-        cursor, keys = link.execute("SCAN", cursor, "MATCH", f"{_INSTANCES}*", "COUNT", 1000)
-        found |= {key for key in keys if link.execute("HGET", key, "death") is None}
-        if int(cursor) == 0:
-            return sorted(key.decode(errors="replace").removeprefix(_INSTANCES) for key in found)
-
-
 def read_rq_scheduler(link: Link, jobs: Jobs, tz: str) -> Source:
     """All that waits in rq-scheduler's set; cron strings are of the zone *tz*."""
     source = Source(OWNER, OWNER)
-    flat = link.execute("ZRANGE", WAITING_KEY, 0, -1, "WITHSCORES")
+    flat = link.execute("ZRANGE", RQ_SCHEDULER_JOBS, 0, -1, "WITHSCORES")
     due_s = {id.decode(errors="replace"): float(score) for id, score in zip(flat[::2], flat[1::2], strict=True)}
     for id, fields in jobs.read(due_s):
         try:
@@ -68,7 +57,7 @@ def _item(id: str, func: str, options: dict[str, Any], due: datetime, tz: str) -
     if meta:
         options["meta"] = meta
     if not its["interval"] and not its["cron_string"]:
-        return Item(id, id, func, options | {"at": due, "allow_past": True}, Origin(WAITING_KEY, id, 0))
+        return Item(id, id, func, options | {"at": due, "allow_past": True}, Origin(RQ_SCHEDULER_JOBS, id, 0))
     if options.get("result_ttl") == _KEEPS:
         del options["result_ttl"]
     options |= {"overlap": "allow"}  # rq-scheduler looks at no run before

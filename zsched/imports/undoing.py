@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from zsched.client import Client
 from zsched.core.model import Schedule
@@ -16,6 +17,9 @@ from zsched.imports import rqscheduled, rqscheduler
 from zsched.imports.jobs import job_key
 from zsched.imports.rqscheduled import SOON_S
 from zsched.storage.connection import Link
+from zsched.storage.rivals import CRON_OWNER, RQ_SCHEDULER_JOBS
+
+OWNERS: Final = ("crontab:", CRON_OWNER)  # that have a file or a module behind them
 
 
 @dataclass(slots=True)
@@ -25,6 +29,16 @@ class Undone:
     cancelled: list[str] = field(default_factory=list)
     given_back: list[str] = field(default_factory=list)
     kept: list[tuple[str, str]] = field(default_factory=list)
+
+
+def is_owner(owner: str | None) -> bool:
+    """Whether *owner* is one that imports put as managed_by."""
+    return owner in (rqscheduler.OWNER, rqscheduled.OWNER) or (owner or "").startswith(OWNERS)
+
+
+def owners(client: Client) -> list[str]:
+    """The owners of imports that have something here, sorted."""
+    return sorted({owner for schedule in client.list() if (owner := schedule.managed_by) and is_owner(owner)})
 
 
 def owned(client: Client, owner: str) -> list[Schedule]:
@@ -61,7 +75,7 @@ def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_m
     if not link.execute("EXISTS", job_key(id)):
         undone.kept.append((id, "Redis has forgotten RQ's job of it; it fires here"))
         return
-    origin = rqscheduler.WAITING_KEY if owner == rqscheduler.OWNER else rqscheduled.waiting_key(schedule.queue)
+    origin = RQ_SCHEDULER_JOBS if owner == rqscheduler.OWNER else rqscheduled.waiting_key(schedule.queue)
     link.execute("PERSIST", job_key(id))
     link.execute("ZADD", origin, -(-due_ms // 1000), id)
     if client.cancel(id) == "cancelled":

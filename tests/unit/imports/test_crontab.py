@@ -70,7 +70,13 @@ def test_a_line_without_a_user_is_refused_where_users_stand(line: str) -> None:
         ("MAILTO=root", ("MAILTO", "root")),
         ("MAILTO = root ", ("MAILTO", "root")),
         ('MAILTO=""', ("MAILTO", "")),
-        ("A='  b c '", ("A", "  b c ")),
+        ("A='  b c '", ("A", "  b c")),  # blanks at the end go even from quotes
+        ("A=\"'b'\"", ("A", "b")),
+        ("A='\"b'", ("A", '"b')),
+        ("A=b'c'", ("A", "b'c'")),
+        ("A==b", ("A", "=b")),
+        ("A=b\x0c", ("A", "b")),
+        ("A=\u00a0b\u00a0", ("A", "\u00a0b\u00a0")),
         ('"A b"= "c" ', ("A b", "c")),
         ("PATH=$HOME/bin:$PATH", ("PATH", "$HOME/bin:$PATH")),
         ("A=b 'c' = d", ("A", "b 'c' = d")),
@@ -90,7 +96,9 @@ def test_a_variable_counts_from_its_line_on() -> None:
     assert [{}, {"A": "1"}, {"A": "2", "B": "3"}] == environments
 
 
-@pytest.mark.parametrize("line", ["A=", "A='b' c", '"A=b', "17 * * *", "@daily root", "* * * * * root", "hello"])
+@pytest.mark.parametrize(
+    "line", ["A=", "A='b' c", '"A=b', "17 * * *", "@daily root", "@daily root ", "* * * * * root", "hello"]
+)
 def test_what_is_neither_a_variable_nor_a_whole_line_is_refused(line: str) -> None:
     assert "/etc/cron.d/jobs:1: neither a variable (name=value) nor " in problem(f"{line}\n")
 
@@ -119,6 +127,26 @@ def test_what_is_neither_a_variable_nor_a_whole_line_is_refused(line: str) -> No
 )
 def test_a_percent_sign_ends_the_command_and_begins_its_input(text: str, command: str, stdin: str | None) -> None:
     assert (command, stdin) == command_of(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "stdin"),
+    [
+        ("@daily root cat%in  ", "cat", "in  \n"),
+        ("0 0 * * * root cat% \t", "cat", " \t\n"),
+        ("@daily  root \t ls a\\ ", "ls a\\ ", None),
+        ("@daily root cat%in  \r", "cat", "in  \n"),
+    ],
+)
+def test_blanks_at_the_end_of_a_line_are_its_commands(line: str, command: str, stdin: str | None) -> None:
+    item = only(read(f"  {line}\n"))
+
+    assert (command, stdin) == (item.options["args"][0], item.options["kwargs"]["stdin"])
+
+
+def test_a_sixth_star_in_a_users_crontab_is_refused_as_cron_refuses_it() -> None:
+    assert "'*' stands where the command does" in problem("0 5 * * * * backup\n", user="alice")
+    assert "'*' stands where the user's name does" in problem("0 5 * * * * backup\n")
 
 
 def test_reboot_is_refused_with_what_to_do_instead_and_the_rest_goes_on() -> None:
@@ -175,9 +203,30 @@ def test_bytes_that_are_no_text_are_refused_with_their_line() -> None:
     assert 1 == len(source.items)
 
 
-def test_people_are_told_what_they_may_expect_and_does_not_happen() -> None:
-    remarks = " ".join(read("MAILTO=root\nCRON_TZ=Asia/Seoul\n@daily root a").remarks)
+def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
+    source = read_crontab("jobs", b"\xef\xbb\xbfA=b\n@daily root a\n", FUNC, {"tz": "UTC"}, owner="crontab:jobs")
 
-    assert "nothing ends its last line" in remarks
+    assert {"A": "b"} == only(source).options["kwargs"]["environment"]
+
+
+def test_a_command_with_a_nul_is_refused_because_no_shell_could_run_it() -> None:
+    assert "a NUL ends it, for cron and for the shell" in problem("@daily root a\0b\n")
+
+
+@pytest.mark.parametrize("end", ["@daily root b", "A=b", "hello", "\t@daily root b"])
+def test_a_last_line_that_nothing_ends_makes_cron_ignore_the_whole_file(end: str) -> None:
+    told = "nothing ends its last line, so Debian's cron ignores the whole file; here it is read as any other"
+
+    assert any(told in remark for remark in read(f"@daily root a\n{end}").remarks)
+
+
+@pytest.mark.parametrize("end", ["# done", "  ", "\t#", ""])
+def test_comments_and_blanks_at_the_end_need_nothing_to_end_them(end: str) -> None:
+    assert [] == read(f"@daily root a\n{end}").remarks
+
+
+def test_people_are_told_what_they_may_expect_and_does_not_happen() -> None:
+    remarks = " ".join(read("MAILTO=root\nCRON_TZ=Asia/Seoul\n@daily root a\n").remarks)
+
     assert "nobody mails what commands print (MAILTO)" in remarks
     assert "CRON_TZ changes no times" in remarks

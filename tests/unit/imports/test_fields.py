@@ -50,6 +50,68 @@ WINDOWS = [  # days with a change of the zone, and the turn of a year
     ("Australia/Lord_Howe", "2026-10-03T12:00", 1),
     ("UTC", "2027-12-29T00:00", 5),
 ]
+# What entry.c and the loop of cron.c (Debian's cron 3.0pl1-162), run minute by minute without sleeping, made of these
+# lines: the first times after an instant, all in UTC.
+BY_CRON = [
+    ("30 1 * * *", "Europe/London", "2027-03-27T23:00", "2027-03-28T01:00"),
+    ("30 1 * * *", "Europe/London", "2027-10-30T23:00", "2027-10-31T00:30"),
+    ("0,30 1-2 * * *", "Europe/London", "2027-03-27T23:00", "2027-03-28T01:00 01:30"),
+    ("0,30 1-2 * * *", "Europe/London", "2027-10-30T23:00", "2027-10-31T00:00 00:30 02:00 02:30"),
+    ("*/30 1 * * *", "Europe/London", "2027-03-27T23:00", ""),
+    ("*/30 1 * * *", "Europe/London", "2027-10-30T23:00", "2027-10-31T00:00 00:30 01:00 01:30"),
+    ("10,50 * * * *", "Europe/London", "2027-10-30T23:00", "2027-10-30T23:10 23:50 2027-10-31T00:10 00:50 01:10 01:50"),
+    ("@hourly", "Europe/London", "2027-03-27T23:00", "2027-03-28T00:00 01:00 02:00 03:00 04:00 05:00"),
+    ("@daily", "Europe/London", "2027-03-27T23:00", "2027-03-28T00:00"),
+    ("30 2 * * *", "America/New_York", "2027-03-14T05:00", "2027-03-14T07:00"),
+    ("30 1 * * *", "America/New_York", "2027-11-07T04:00", "2027-11-07T05:30"),
+    ("15 1-3 * * *", "America/New_York", "2027-03-14T05:00", "2027-03-14T06:15 07:00 07:15"),
+    ("15 1-3 * * *", "America/New_York", "2027-11-07T04:00", "2027-11-07T05:15 07:15 08:15"),
+    ("30 */2 * * *", "America/New_York", "2027-03-14T05:00", "2027-03-14T05:30 08:30"),
+    ("0 2 14 */2 7", "America/New_York", "2027-03-14T05:00", "2027-03-14T07:00"),
+    ("*,30 1 * * *", "America/New_York", "2027-11-07T04:00", "2027-11-07T05:00 05:01 05:02 05:03 05:04 05:05"),
+    ("0 2,3 * * *", "America/New_York", "2027-03-14T05:00", "2027-03-14T07:00"),
+    ("15 2 * * *", "Australia/Lord_Howe", "2027-10-02T13:30", "2027-10-02T15:30"),
+    ("45 1 * * *", "Australia/Lord_Howe", "2027-04-03T13:00", "2027-04-03T14:45"),
+    ("15,45 * * * *", "Australia/Lord_Howe", "2027-04-03T13:00", "2027-04-03T13:15 13:45 14:15 14:45 15:15 15:45"),
+    ("10-50/20 1-2 * * *", "Australia/Lord_Howe", "2027-10-02T13:30", "2027-10-02T14:40 15:00 15:20 15:30 15:50"),
+    ("0 2 * * Sun", "Australia/Lord_Howe", "2027-10-02T13:30", "2027-10-02T15:30"),
+    (
+        "0 2 1-31/2 * */2",
+        "UTC",
+        "2026-12-31T23:59",
+        "2027-01-03T02:00 2027-01-05T02:00 2027-01-07T02:00 2027-01-09T02:00",
+    ),
+    ("0 2 */2 * */2", "UTC", "2026-12-31T23:59", "2027-01-03T02:00 2027-01-05T02:00 2027-01-07T02:00 2027-01-09T02:00"),
+    ("0 2 */2 * 0,1", "UTC", "2026-12-31T23:59", "2027-01-03T02:00 2027-01-11T02:00 2027-01-17T02:00 2027-01-25T02:00"),
+    ("0 2 13 * fri", "UTC", "2026-12-31T23:59", "2027-01-01T02:00 2027-01-08T02:00 2027-01-13T02:00 2027-01-15T02:00"),
+    (
+        "0 2 13,* * fri",
+        "UTC",
+        "2026-12-31T23:59",
+        "2027-01-01T02:00 2027-01-02T02:00 2027-01-03T02:00 2027-01-04T02:00",
+    ),
+    (
+        "0 2 *,13 * fri",
+        "UTC",
+        "2026-12-31T23:59",
+        "2027-01-01T02:00 2027-01-08T02:00 2027-01-15T02:00 2027-01-22T02:00",
+    ),
+    ("0 2 * * */7", "UTC", "2026-12-31T23:59", "2027-01-03T02:00 2027-01-10T02:00 2027-01-17T02:00 2027-01-24T02:00"),
+    ("0 2 * * 0-7/7", "UTC", "2026-12-31T23:59", "2027-01-03T02:00 2027-01-10T02:00 2027-01-17T02:00 2027-01-24T02:00"),
+    ("0 2 * * Sat-7", "UTC", "2026-12-31T23:59", "2027-01-02T02:00 2027-01-03T02:00 2027-01-09T02:00 2027-01-10T02:00"),
+    (
+        "02 001 01 JAN-mar *",
+        "UTC",
+        "2026-12-31T23:59",
+        "2027-01-01T01:02 2027-02-01T01:02 2027-03-01T01:02 2028-01-01T01:02",
+    ),
+    ("0 2 29 feb *", "UTC", "2026-12-31T23:59", "2028-02-29T02:00"),
+    ("0 2 31 */2 5", "UTC", "2026-12-31T23:59", "2027-01-01T02:00 2027-01-08T02:00 2027-01-15T02:00 2027-01-22T02:00"),
+    ("0 2 5-5/9 3 *", "UTC", "2026-12-31T23:59", "2027-03-05T02:00 2028-03-05T02:00"),
+    ("@weekly", "UTC", "2026-12-31T23:59", "2027-01-03T00:00 2027-01-10T00:00 2027-01-17T00:00 2027-01-24T00:00"),
+    ("@monthly", "UTC", "2026-12-31T23:59", "2027-01-01T00:00 2027-02-01T00:00 2027-03-01T00:00 2027-04-01T00:00"),
+    ("@yearly", "UTC", "2026-12-31T23:59", "2027-01-01T00:00 2028-01-01T00:00"),
+]
 
 
 def fires(cron: str, zone: str, start: datetime, minutes: int) -> list[datetime]:
@@ -69,6 +131,18 @@ def test_a_line_fires_when_debians_cron_runs_it(times: str, zone: str, begin: st
     cron = fields.MACROS.get(times) or cron_of(times.split())
 
     assert Line(times).runs(zone, start, days * 1440) == fires(cron, zone, start, days * 1440)
+
+
+@pytest.mark.parametrize(("times", "zone", "after", "expected"), BY_CRON)
+def test_a_line_fires_when_the_program_itself_ran_it(times: str, zone: str, after: str, expected: str) -> None:
+    trigger = build(define_trigger({"cron": fields.MACROS.get(times) or cron_of(times.split()), "tz": zone}), 0)
+    at, found, told = datetime.fromisoformat(f"{after}Z"), [], expected.split()
+
+    for _ in told:
+        day, at = at.date(), from_ms(trigger.next_after(to_ms(at)) or 0)
+        found.append(at.strftime("%H:%M" if found and at.date() == day else "%Y-%m-%dT%H:%M"))
+
+    assert told == found
 
 
 @st.composite
@@ -108,8 +182,15 @@ def test_any_line_of_crontab5_fires_on_the_days_and_minutes_of_cron(times: str) 
         ("5/15 * * * *", "minute '5/15': a step stands behind a range or *, and Debian's cron refuses this one"),
         ("* 22-4 * * *", "hour '22-4': the range '22-4' ends before it begins; write two ranges, with a comma between"),
         ("* * * * fri-sun", "day of week 'fri-sun': the range 'fri-sun' ends before it begins; write fri-7"),
+        ("* * * * fri-sun/2", "day of week 'fri-sun/2': the range 'fri-sun/2' ends before it begins; write fri-7/2"),
         ("*/0 * * * *", "minute '*/0': a step of 0 leads nowhere; write one from 1"),
         ("*/60 * * * *", "minute '*/60': a step of 60 leaves nothing but 0; write 0"),
+        (
+            "* * */31 * *",
+            "day of month '*/31': a step of 31 leaves nothing but 1; write 1 if the day of week is *, else let the "
+            "command look at the date",
+        ),
+        ("* * * * */8", "day of week '*/8': a step of 8 leaves nothing but 0; write */7"),
         ("* * L * *", "day of month 'L': 'L' is no day of month"),
         ("* * ? * *", "day of month '?': '?' is nothing that crontab(5) knows; write 1-31, *, a-b, a-b/n or */n"),
         ("* * * * 5#2", "day of week '5#2': '5#2' is nothing that crontab(5) knows"),
@@ -121,6 +202,12 @@ def test_any_line_of_crontab5_fires_on_the_days_and_minutes_of_cron(times: str) 
 def test_what_cron_refuses_or_misreads_is_refused_with_a_remedy(times: str, problem: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(problem)}"):
         cron_of(times.split())
+
+
+@pytest.mark.parametrize("minutes", ["1," * 252 + "1", "0" * 5000 + "1"])
+def test_what_is_too_long_is_refused_in_few_words(minutes: str) -> None:
+    with pytest.raises(ValueError, match=r"^the time fields are longer than 512 characters; use ranges and steps$"):
+        cron_of([minutes, "*", "*", "*", "*"])
 
 
 def test_fields_stay_as_they_were_written() -> None:

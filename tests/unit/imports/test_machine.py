@@ -24,9 +24,8 @@ def etc(root: Path, *, link: str = "", text: str = "") -> Path:
     [
         ("/usr/share/zoneinfo/Europe/Berlin", "", "Europe/Berlin"),
         ("../usr/share/zoneinfo/America/Argentina/Ushuaia", "", "America/Argentina/Ushuaia"),
-        ("", "Asia/Seoul\n", "Asia/Seoul"),
-        ("/usr/share/zoneinfo/Europe/Berlin", "Asia/Seoul\n", "Asia/Seoul"),  # cron(8): /etc/timezone, if it is there
-        ("/usr/share/zoneinfo/Europe/Berlin", "nowhere\n", "Europe/Berlin"),
+        ("/usr/share/zoneinfo/Europe/Berlin", "Asia/Seoul\n", "Europe/Berlin"),  # cron reads no /etc/timezone
+        ("", "Asia/Seoul\n", "UTC"),
         ("", "", "UTC"),
     ],
 )
@@ -41,6 +40,15 @@ def test_a_copied_zone_has_to_be_named(tmp_path: Path) -> None:
         machine_zone(tmp_path)
 
 
-def test_a_zone_that_is_none_has_to_be_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSchedule, match=r"tz='EST': .*; give --tz"):
-        machine_zone(etc(tmp_path, text="EST\n"))
+def test_a_copied_zone_has_its_name_in_etc_timezone(tmp_path: Path) -> None:
+    etc(tmp_path, text="Asia/Seoul\n").joinpath("etc/localtime").write_bytes(b"TZif2")
+
+    assert ("Asia/Seoul", str(tmp_path / "etc/timezone")) == machine_zone(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["EST", "posixrules"])
+def test_a_zone_that_is_none_has_to_be_named(tmp_path: Path, name: str) -> None:
+    etc(tmp_path, link=f"/usr/share/zoneinfo/{name}", text="Asia/Seoul\n")
+
+    with pytest.raises(InvalidSchedule, match=rf"tz='{name}': .*; give --tz"):
+        machine_zone(tmp_path)

@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from zsched.cli.invocation import Invocation, say
 from zsched.cli.tables import lines
-from zsched.cli.texts import plural, printable
+from zsched.cli.texts import printable
 from zsched.cli.times import due_text, local_text
 from zsched.core.clock import Clock, SystemClock, to_ms
 from zsched.core.model import Definition, iso
 from zsched.core.preview import occurrences
 from zsched.core.triggers import TriggerKind, TriggerSpec
+from zsched.core.wording import plural, some
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
 from zsched.imports.found import Item
 from zsched.imports.putting import Imported
@@ -175,7 +176,7 @@ def _remark(imported: Sequence[Imported]) -> None:
             say(f"{id}: {error}")
         if one.applied.stale:
             number = len(one.applied.stale)
-            shown = ", ".join(one.applied.stale[:_SHOWN]) + (", …" if number > _SHOWN else "")
+            shown = some(one.applied.stale, _SHOWN)
             say(f"{plural(number, 'schedule')} of {one.source.owner} no longer there: {shown}; --prune removes")
 
 

@@ -1,0 +1,117 @@
+"""``zsched import rq-cron``: what a module registers, as RQ reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import redis
+from rq.cron import CronScheduler
+
+from tests.integration.imports.ground import Zsched, summary
+from zsched.cli.exits import FAILED, USAGE
+from zsched.client import Client
+
+pytestmark = pytest.mark.once
+
+CONFIG = """
+from rq import cron
+from tasks_of_cron import beat, daily, digest, either, never, once
+
+cron.register(digest, "email", cron="0 9 * * 1-5", args=(1,), kwargs={"a": 2}, job_timeout=77)
+cron.register(digest, "email", cron="30 2 13 * 5 15")
+cron.register(either, "email", cron="0 0 */2 * mon")
+cron.register(daily, "email", cron="0 0 1-31 * mon")
+cron.register(beat, "default", interval=90, ttl=60)
+cron.register(once, "default", cron="0 0 1 1 * 0 2050")
+cron.register(never, "default", cron="61 * * * *")
+"""
+
+
+@pytest.fixture
+def config(here: Path) -> Path:
+    (here / "tasks_of_cron.py").write_text(
+        "\n".join(
+            f"def {name}(*args, **kwargs): ..." for name in ("beat", "daily", "digest", "either", "never", "once")
+        )
+    )
+    (here / "cron_config.py").write_text(CONFIG)
+    return here / "cron_config.py"
+
+
+@pytest.mark.parametrize("by_path", [False, True])
+def test_what_a_module_registers_is_copied(zsched: Zsched, client: Client, config: Path, by_path: bool) -> None:
+    module = str(config) if by_path else "cron_config"
+
+    result = zsched("import", "rq-cron", module)
+    again = zsched("import", "rq-cron", module)
+
+    rules = {one.id: one.trigger.expr for one in client.list()}
+    assert {
+        "tasks_of_cron_digest": "0 9 * * 1-5",
+        "tasks_of_cron_digest-2": "15 30 2 13 * 5",
+        "tasks_of_cron_either": "0 0 1-31/2 * mon",
+        "tasks_of_cron_daily": "0 0 1-31 * mon",
+        "tasks_of_cron_beat": "90000",
+    } == rules
+    digest = client.get("tasks_of_cron_digest").to_dict()
+    assert {"func": "tasks_of_cron.digest", "queue": "email", "timeout_s": 77, "tz": "UTC"}.items() <= digest.items()
+    assert f"rq-cron:{module}" == digest["managed_by"]
+    assert "5 created, 0 updated, 0 unchanged, 0 removed, 2 refused" == summary(result)
+    assert "0 created, 0 updated, 5 unchanged, 0 removed, 2 refused" == summary(again)
+    assert FAILED == result.exit_code
+    assert f"{module}:tasks_of_cron.once: cron '0 0 1 1 * 0 2050' has a year" in result.stderr
+    assert f"{module}:never: RQ refuses it (" in result.stderr
+
+
+def test_nothing_is_imported_while_rq_cron_runs(
+    zsched: Zsched, client: Client, config: Path, redis_client: redis.Redis
+) -> None:
+    running, other = CronScheduler(redis_client, name="there"), CronScheduler(redis_client, name="elsewhere")
+    running.config_file, other.config_file = "cron_config.py", "other_config"
+    running.register_birth()
+    other.register_birth()
+
+    refused = zsched("import", "rq-cron", "cron_config")
+    before = list(client.list())
+    running.register_death()
+    result = zsched("import", "rq-cron", "cron_config")
+
+    assert "`rq cron cron_config` runs on this Redis (there; " in refused.stderr
+    assert (FAILED, [], 5) == (refused.exit_code, before, len(list(client.list())))
+    assert "do not start `rq cron cron_config` again" in result.stderr
+
+
+def test_a_module_is_one_source_by_its_name_and_by_its_path(zsched: Zsched, client: Client, config: Path) -> None:
+    zsched("import", "rq-cron", "cron_config.py")
+    again = zsched("import", "rq-cron", "cron_config")
+    undone = zsched("import", "undo", "rq-cron:cron_config.py")
+
+    assert "0 created, 0 updated, 5 unchanged, 0 removed, 2 refused" == summary(again)
+    assert "5 cancelled, 0 given back, 0 kept" == summary(undone)
+    assert "nothing fires these until `rq cron` is started again" in undone.stderr
+
+
+@pytest.mark.parametrize("runs_path", [True, False])
+def test_an_rq_cron_is_known_by_the_name_and_by_the_full_path_of_its_module(
+    zsched: Zsched, client: Client, config: Path, redis_client: redis.Redis, runs_path: bool
+) -> None:
+    names = ["cron_config", str(config)]
+    running = CronScheduler(redis_client, name="there")
+    running.config_file = names.pop(runs_path)
+    running.register_birth()
+
+    refused = zsched("import", "rq-cron", *names)
+
+    assert (FAILED, []) == (refused.exit_code, list(client.list()))
+    assert "runs on this Redis (there; " in refused.stderr
+
+
+def test_a_module_that_cannot_be_imported_is_told(zsched: Zsched, here: Path) -> None:
+    (here / "broken_config.py").write_text("1 / 0\n")
+
+    missing, broken = zsched("import", "rq-cron", "no_such_config"), zsched("import", "rq-cron", "broken_config")
+
+    assert (USAGE, USAGE) == (missing.exit_code, broken.exit_code)
+    assert "module='no_such_config': it cannot be imported (" in missing.stderr
+    assert "division by zero" in broken.stderr

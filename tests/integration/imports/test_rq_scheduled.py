@@ -1,0 +1,222 @@
+"""``zsched import rq-scheduled``: the delayed jobs that RQ put there itself are moved, each to one side only."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+from rq import Queue, Repeat, Retry
+from rq.registry import ScheduledJobRegistry
+from rq.serializers import JSONSerializer
+
+from tests.integration.imports.ground import LATER, SOON, Zsched, summary
+from tests.integration.in_process import work_off
+from zsched.cli.exits import DONE, FAILED
+from zsched.client import Client
+from zsched.errors import RedisUnavailable
+from zsched.imports import rqscheduled
+from zsched.imports.moving import Moving
+
+pytestmark = pytest.mark.once
+
+
+def test_delayed_jobs_are_moved_and_given_back(
+    zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis
+) -> None:
+    at = datetime.now(UTC).replace(microsecond=0) + LATER
+    job = queue.enqueue_at(
+        at, "app.tasks.remind", 42, job_timeout=77, retry=Retry(3, interval=[1, 2]), meta={"a": 1}, description="hi"
+    )
+    registry = ScheduledJobRegistry(queue=queue)
+
+    result, again = zsched("import", "rq-scheduled"), zsched("import", "rq-scheduled")
+    moved, left, keeps_s = client.get(job.id).to_dict(), registry.get_job_ids(), redis_client.ttl(job.key)
+    undone = zsched("import", "undo", "rq-scheduled")
+
+    assert "1 created, 0 updated, 0 unchanged, 0 removed, 0 refused" == summary(result)
+    assert "0 created, 0 updated, 0 unchanged, 0 removed, 0 refused" == summary(again)
+    assert {"func": "app.tasks.remind", "queue": "email", "timeout_s": 77, "retries": 3}.items() <= moved.items()
+    assert (at, "hi", "rq-scheduled") == (
+        datetime.fromisoformat(moved["next_at"]),
+        moved["description"],
+        moved["managed_by"],
+    )
+    assert [] == left
+    assert 0 <= (LATER + timedelta(days=7)).total_seconds() - keeps_s < 60
+    assert (DONE, "0 cancelled, 1 given back, 0 kept") == (undone.exit_code, summary(undone))
+    assert at == registry.get_scheduled_time(job.id)
+    assert ([], -1) == (list(client.list()), redis_client.ttl(job.key))
+
+
+def test_what_is_due_soon_and_what_waits_for_another_attempt_is_left(
+    zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis
+) -> None:
+    soon = queue.enqueue_in(SOON, "app.tasks.remind")
+    retried = queue.enqueue("app.gone", retry=Retry(3, interval=3600))
+    work_off(queue, redis_client)  # it fails, and waits for its retry
+    ours = client.enqueue("app.gone", queue="email", retry=Retry(3, interval=3600)).run_id
+    work_off(queue, redis_client)
+    registry = ScheduledJobRegistry(queue=queue)
+    waiting = set(registry.get_job_ids())
+
+    result = zsched("import", "rq-scheduled")
+
+    assert {soon.id, retried.id, ours} == waiting == set(registry.get_job_ids())
+    assert (DONE, []) == (result.exit_code, list(client.list()))
+    assert "due within 30 s: 1" in result.stderr
+    assert "wait for another attempt: 2" in result.stderr
+
+
+def test_what_cannot_be_said_is_refused_and_stays(zsched: Zsched, client: Client, queue: Queue) -> None:
+    repeated = queue.enqueue_in(LATER, "app.tasks.remind", repeat=Repeat(times=2))
+    method = queue.enqueue_in(LATER, _Thing().act)
+    gone = queue.enqueue_in(LATER, "app.tasks.remind")
+    gone.connection.delete(gone.key)
+
+    told = zsched.json("import", "rq-scheduled")
+
+    problems = {one["place"]: one["problem"] for one in told["refused"]}
+    assert {repeated.id, method.id, gone.id} == problems.keys() == set(ScheduledJobRegistry(queue=queue).get_job_ids())
+    assert "it repeats itself (rq.Repeat)" in problems[repeated.id]
+    assert "the method of an object" in problems[method.id]
+    assert "its job is gone" in problems[gone.id]
+    assert [] == list(client.list())
+
+
+@pytest.mark.parametrize("score", [1.8e12, math.inf])  # milliseconds; what no calendar has
+def test_a_time_that_is_none_is_refused_and_the_rest_goes_on(
+    zsched: Zsched, client: Client, queue: Queue, score: float
+) -> None:
+    good, odd = (queue.enqueue_in(LATER, "app.tasks.remind") for _ in range(2))
+    queue.connection.zadd("rq:scheduled:email", {odd.id: score})
+
+    result = zsched("import", "rq-scheduled", "--json")
+
+    (refused,) = json.loads(result.stdout)["refused"]
+    assert (FAILED, odd.id, [good.id]) == (result.exit_code, refused["place"], [one.id for one in client.list()])
+    assert "after 1970, is none; set its score to seconds" in refused["problem"]
+
+
+def test_only_the_queues_that_are_named_are_read(zsched: Zsched, client: Client, queue: Queue) -> None:
+    wanted = queue.enqueue_in(LATER, "app.tasks.remind")
+    Queue("other", connection=queue.connection).enqueue_in(LATER, "app.tasks.remind")
+
+    zsched("import", "rq-scheduled", "--queue", "email")
+
+    assert [wanted.id] == [one.id for one in client.list()]
+
+
+def test_a_job_that_rq_takes_meanwhile_is_left_to_rq(
+    zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, take = queue.enqueue_in(LATER, "app.tasks.remind"), Moving._take
+
+    def take_after_rq(self: Moving, page: Any) -> Any:
+        ScheduledJobRegistry(queue=queue).remove(job)
+        queue._enqueue_job(job)
+        return take(self, page)
+
+    monkeypatch.setattr(Moving, "_take", take_after_rq)
+    result = zsched("import", "rq-scheduled")
+
+    assert (FAILED, [], [job.id]) == (result.exit_code, list(client.list()), queue.get_job_ids())
+    assert "RQ has it as queued meanwhile" in result.stderr
+
+
+def test_a_job_that_another_import_takes_meanwhile_is_here(
+    zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, take = queue.enqueue_in(LATER, "app.tasks.remind"), Moving._take
+
+    def take_after_another(self: Moving, page: Any) -> Any:
+        monkeypatch.setattr(Moving, "_take", take)
+        zsched("import", "rq-scheduled")
+        return take(self, page)
+
+    monkeypatch.setattr(Moving, "_take", take_after_another)
+    result = zsched("import", "rq-scheduled")
+
+    assert (DONE, [job.id]) == (result.exit_code, [one.id for one in client.list()])
+    assert [] == ScheduledJobRegistry(queue=queue).get_job_ids()
+
+
+def test_a_job_that_somebody_deletes_meanwhile_is_cancelled_here(
+    zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, take = queue.enqueue_in(LATER, "app.tasks.remind"), Moving._take
+
+    def take_after_its_deletion(self: Moving, page: Any) -> Any:
+        job.delete()
+        return take(self, page)
+
+    monkeypatch.setattr(Moving, "_take", take_after_its_deletion)
+    result = zsched("import", "rq-scheduled")
+
+    assert (FAILED, []) == (result.exit_code, list(client.list()))
+    assert "it was deleted meanwhile; it is cancelled here" in result.stderr
+
+
+def test_an_import_that_broke_in_the_middle_is_finished_by_the_next(
+    zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose_the_connection(self: Moving, page: Any) -> None:
+        raise RedisUnavailable("the connection was lost")
+
+    job = queue.enqueue_in(LATER, "app.tasks.remind")
+    with monkeypatch.context() as broken:
+        broken.setattr(Moving, "_take", lose_the_connection)
+        assert FAILED == zsched("import", "rq-scheduled").exit_code
+    between = [one.id for one in client.list()], ScheduledJobRegistry(queue=queue).get_job_ids()
+
+    result = zsched("import", "rq-scheduled")
+
+    assert ([job.id], [job.id]) == between
+    assert "0 created, 0 updated, 1 unchanged, 0 removed, 0 refused" == summary(result)
+    assert ([job.id], []) == ([one.id for one in client.list()], ScheduledJobRegistry(queue=queue).get_job_ids())
+
+
+def test_an_id_that_somebody_has_here_is_refused_and_its_job_stays(
+    zsched: Zsched, client: Client, queue: Queue
+) -> None:
+    job = queue.enqueue_in(LATER, "app.tasks.remind")
+    client.schedule("app.theirs", id=job.id, after=3600, managed_by="terraform")
+
+    result = zsched("import", "rq-scheduled")
+
+    assert (FAILED, "app.theirs") == (result.exit_code, client.get(job.id).func)
+    assert "is managed by terraform; cancel that one first" in result.stderr
+    assert [job.id] == ScheduledJobRegistry(queue=queue).get_job_ids()
+
+
+def test_a_job_whose_time_comes_near_before_its_turn_is_left(
+    zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rqscheduled, "SOON_S", 0)
+    job = queue.enqueue_in(timedelta(seconds=4), "app.tasks.remind")
+
+    result = zsched("import", "rq-scheduled")
+
+    assert (FAILED, []) == (result.exit_code, list(client.list()))
+    assert "it is due within 5 s; it is left to RQ, or the daemon" in result.stderr
+    assert [job.id] == ScheduledJobRegistry(queue=queue).get_job_ids()
+
+
+def test_jobs_of_another_serializer_are_refused_and_those_of_the_settings_moved(
+    zsched: Zsched, client: Client, redis_client: redis.Redis
+) -> None:
+    Queue(connection=redis_client).enqueue_in(LATER, "app.tasks.remind", 1)
+    wanted = Queue(connection=redis_client, serializer=JSONSerializer).enqueue_in(LATER, "app.tasks.remind", 2)
+    zsched.env["ZSCHED_RQ_SERIALIZER"] = "json"
+
+    result = zsched("import", "rq-scheduled")
+
+    assert (FAILED, [wanted.id]) == (result.exit_code, [one.id for one in client.list()])
+    assert "what it is called with cannot be read here (" in result.stderr
+
+
+class _Thing:
+    def act(self) -> None: ...

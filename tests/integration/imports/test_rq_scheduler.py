@@ -1,0 +1,164 @@
+"""``zsched import rq-scheduler``, with jobs that rq-scheduler put there itself."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import types
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+from rq import Queue
+from rq_scheduler import Scheduler
+
+from tests.integration.imports.ground import LATER, Zsched, summary
+from tests.integration.in_process import work_off
+from zsched.cli.exits import DONE, FAILED
+from zsched.client import Client
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+def theirs(redis_client: redis.Redis) -> Scheduler:
+    return Scheduler(queue_name="email", connection=redis_client)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of the package crontab
+def test_what_recurs_with_rq_scheduler_is_copied(zsched: Zsched, client: Client, theirs: Scheduler) -> None:
+    first = datetime(2040, 1, 1, 9, 30)
+    cron = theirs.cron("0 9 * * 1-5", "app.tasks.digest", args=[1], kwargs={"a": 2}, timeout=77, meta={"mine": 3})
+    every = theirs.schedule(first, "app.tasks.beat", interval=90, repeat=5, queue_name="beat", ttl=60)
+
+    result = zsched("import", "rq-scheduler", "--tz", "Asia/Seoul")
+    again = zsched("import", "rq-scheduler", "--tz", "Asia/Seoul")
+
+    digest, beat = client.get(cron.id).to_dict(), client.get(every.id).to_dict()
+    assert "2 created, 0 updated, 0 unchanged, 0 removed, 0 refused" == summary(result)
+    assert "0 created, 0 updated, 2 unchanged, 0 removed, 0 refused" == summary(again)
+    assert {
+        "func": "app.tasks.digest",
+        "queue": "email",
+        "timeout_s": 77,
+        "result_ttl_s": None,
+    }.items() <= digest.items()
+    assert {"expr": "0 9 * * 1-5", "tz": "Asia/Seoul"}.items() <= digest["trigger"].items()
+    assert {"queue": "beat", "next_at": "2040-01-01T09:30:00.000Z", "expires_after_s": 60.0}.items() <= beat.items()
+    assert {"kind": "every", "expr": "90000", "count": 5}.items() <= beat["trigger"].items()
+    assert "do not start rq-scheduler on this Redis again" in result.stderr
+    assert {cron.id, every.id} == {job.id for job in theirs.get_jobs()}
+
+
+def test_a_one_shot_of_rq_scheduler_is_moved_and_given_back(
+    zsched: Zsched, client: Client, theirs: Scheduler, redis_client: redis.Redis
+) -> None:
+    at = datetime.now(UTC).replace(microsecond=0, tzinfo=None) + LATER
+    job = theirs.enqueue_at(at, "app.tasks.remind", 42, channel="sms")
+
+    result = zsched("import", "rq-scheduler", "--tz", "UTC")
+    moved, left = client.get(job.id), list(theirs.get_jobs())
+    undone = zsched("import", "undo", "rq-scheduler")
+
+    assert (DONE, "1 created, 0 updated, 0 unchanged, 0 removed, 0 refused") == (result.exit_code, summary(result))
+    assert (at.replace(tzinfo=UTC), "email", []) == (moved.next_at, moved.queue, left)
+    assert (DONE, "0 cancelled, 1 given back, 0 kept") == (undone.exit_code, summary(undone))
+    assert [(job.id, at)] == [(one.id, time) for one, time in theirs.get_jobs(with_times=True)]
+    assert ([], -1) == (list(client.list()), redis_client.ttl(job.key))
+
+
+def test_a_moved_job_is_called_as_it_was(
+    zsched: Zsched, client: Client, theirs: Scheduler, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, calls = types.ModuleType("reminded"), []
+    vars(module)["remind"] = lambda *args, **kwargs: calls.append((args, kwargs))
+    monkeypatch.setitem(sys.modules, "reminded", module)
+    job = theirs.enqueue_in(LATER, "reminded.remind", 42, when=timedelta(hours=1))
+    zsched("import", "rq-scheduler", "--tz", "UTC")
+
+    client.run_now(job.id)
+    work_off(Queue("email", connection=redis_client), redis_client)
+
+    assert [((42,), {"when": timedelta(hours=1)})] == calls
+
+
+def test_what_is_overdue_runs_at_once(zsched: Zsched, client: Client, theirs: Scheduler) -> None:
+    job = theirs.enqueue_in(timedelta(seconds=-60), "app.tasks.remind")
+
+    result = zsched("import", "rq-scheduler", "--tz", "UTC")
+
+    theirs.enqueue_jobs()
+    assert (DONE, 0, []) == (
+        result.exit_code,
+        len(Queue("email", connection=theirs.connection)),
+        list(theirs.get_jobs()),
+    )
+    assert client.get(job.id).next_at < datetime.now(UTC)
+
+
+@pytest.mark.parametrize(
+    ("score", "meta", "problem"),
+    [
+        (1.8e12, {}, "after 1970, is none"),
+        (math.inf, {"interval": 60}, "after 1970, is none"),
+        (4e9, {"interval": [60]}, r"interval = [60], no number"),
+        (4e9, {"interval": 60, "repeat": "x"}, "repeat = 'x', no number"),
+        (4e9, ["interval"], "its meta is list, no dict"),
+    ],
+)
+def test_an_odd_job_of_rq_scheduler_is_refused_and_the_rest_goes_on(
+    zsched: Zsched, client: Client, theirs: Scheduler, score: float, meta: Any, problem: str
+) -> None:
+    good, odd = (theirs.enqueue_in(LATER, "app.tasks.remind") for _ in range(2))
+    odd.meta = meta
+    odd.save()
+    theirs.connection.zadd("rq:scheduler:scheduled_jobs", {odd.id: score})
+
+    result = zsched("import", "rq-scheduler", "--tz", "UTC", "--json")
+
+    (refused,) = json.loads(result.stdout)["refused"]
+    assert (FAILED, odd.id, [good.id]) == (result.exit_code, refused["place"], [one.id for one in client.list()])
+    assert problem in refused["problem"]
+
+
+def test_nothing_is_imported_while_an_rq_scheduler_runs(zsched: Zsched, client: Client, theirs: Scheduler) -> None:
+    theirs.enqueue_in(LATER, "app.tasks.remind")
+    theirs.register_birth()
+
+    refused, shown = zsched("import", "rq-scheduler"), zsched("import", "rq-scheduler", "--dry-run")
+    before = list(client.list())
+    theirs.register_death()
+    result = zsched("import", "rq-scheduler")
+
+    assert (FAILED, DONE, DONE) == (refused.exit_code, shown.exit_code, result.exit_code)
+    assert f"an rq-scheduler runs on this Redis ({theirs.name}; " in refused.stderr
+    assert "every job would run twice; stop it first" in shown.stderr
+    assert ([], 1) == (before, len(list(client.list())))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize(
+    ("cron", "imported"),
+    [
+        ("0 0 13 * *", "0 0 13 * *"),
+        ("0 0 */2 * 1", "0 0 */2 * 1"),
+        ("0 0 1,* * 1", "0 0 * * 1"),
+        ("0 0 * * sat-sun", "0 0 * * sat-sun"),
+        ("5/15 * * * *", "5/15 * * * *"),
+        ("0 0 1 1 * *", "0 0 1 1 *"),
+        ("30 0 0 1 1 * *", "30 0 0 1 1 *"),
+        ("0 0 13 * 5", None),
+        ("0 0 1 1 * 2099", None),
+    ],
+)
+def test_cron_strings_of_rq_scheduler_mean_what_they_mean_there_or_are_refused(
+    zsched: Zsched, theirs: Scheduler, cron: str, imported: str | None
+) -> None:
+    theirs.cron(cron, "app.tasks.digest", id="digest")
+
+    told = zsched.json("import", "rq-scheduler", "--dry-run", "--tz", "UTC")
+
+    assert ([] if imported is None else [imported]) == [one["cron"] for one in told["schedules"]]
+    assert ([] if imported else ["digest"]) == [one["place"] for one in told["refused"]]

@@ -1,0 +1,60 @@
+"""``zsched import undo``: what an import brought is given back, as far as that is possible."""
+
+from __future__ import annotations
+
+import pytest
+from rq import Queue
+from rq.registry import ScheduledJobRegistry
+
+from tests.integration.imports.ground import LATER, Zsched, summary
+from zsched.cli.exits import DONE, FAILED, USAGE
+from zsched.client import Client
+
+pytestmark = pytest.mark.once
+
+
+def test_undo_is_of_imports_alone_and_can_be_looked_at_first(zsched: Zsched, client: Client) -> None:
+    zsched.crontab("@daily root a\n")
+    client.schedule("app.theirs", id="theirs", every=60)
+
+    foreign = zsched("import", "undo", "terraform")
+    shown = zsched("import", "undo", f"crontab:{zsched.cron}", "--dry-run")
+
+    assert (USAGE, DONE, "1 schedule to undo") == (foreign.exit_code, shown.exit_code, summary(shown))
+    assert 2 == len(list(client.list()))
+
+
+def test_an_owner_of_nothing_is_told_with_the_owners_there_are(zsched: Zsched) -> None:
+    zsched.crontab("@daily root a\n")
+
+    misspelt = zsched("import", "undo", "crontab:jobs")
+    undone = zsched("import", "undo", f"crontab:{zsched.cron}")
+    again = zsched("import", "undo", f"crontab:{zsched.cron}")
+
+    assert f"nothing here is of crontab:jobs; of other imports there is: crontab:{zsched.cron}" in misspelt.stderr
+    assert "nothing fires these until their lines are back in cron" in undone.stderr
+    assert (DONE, DONE) == (misspelt.exit_code, again.exit_code)
+    assert "of other imports there is: nothing" in again.stderr
+
+
+def test_what_redis_has_forgotten_stays_here_and_is_told(zsched: Zsched, client: Client, queue: Queue) -> None:
+    job = queue.enqueue_in(LATER, "app.tasks.remind")
+    zsched("import", "rq-scheduled")
+    job.connection.delete(job.key)
+
+    undone = zsched("import", "undo", "rq-scheduled")
+
+    assert (FAILED, [job.id]) == (undone.exit_code, [one.id for one in client.list()])
+    assert f"{job.id} stays here: Redis has forgotten RQ's job of it; it fires here" in undone.stderr
+
+
+def test_what_is_due_soon_fires_here(zsched: Zsched, client: Client, queue: Queue) -> None:
+    job = queue.enqueue_in(LATER, "app.tasks.remind")
+    zsched("import", "rq-scheduled")
+    client.update(job.id, after=20)
+
+    undone = zsched("import", "undo", "rq-scheduled")
+
+    assert (FAILED, [job.id]) == (undone.exit_code, [one.id for one in client.list()])
+    assert f"{job.id} stays here: it is due within 30 s, and fires here" in undone.stderr
+    assert [] == ScheduledJobRegistry(queue=queue).get_job_ids()

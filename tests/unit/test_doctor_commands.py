@@ -1,0 +1,46 @@
+"""The commands that the doctor's remedies give to copy reach the Redis that was looked at, and name no password."""
+
+from __future__ import annotations
+
+import pytest
+
+from zsched.config import RqSettings, Settings
+from zsched.core.clock import SystemClock
+from zsched.doctor.commands import redis_cli, rq_worker
+from zsched.doctor.patient import Patient
+from zsched.storage.connection import Link, Wire
+from zsched.storage.keys import Keys
+
+KEY = "zsched:{default}:meta"
+
+
+def patient(url: str, serializer: str = "pickle") -> Patient:
+    settings, link = Settings(rq=RqSettings(serializer=serializer)), Link.from_url(url, 1.0)
+    return Patient(settings, link, Wire(None, link.where), Keys("default"), SystemClock(), {})
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://localhost:6379/0", f"redis-cli GET '{KEY}'"),
+        ("redis://me:secret@db:6380/2", f"redis-cli -h db -p 6380 -n 2 GET '{KEY}'"),
+        ("rediss://db/0", f"redis-cli -h db --tls GET '{KEY}'"),
+        ("unix:///run/redis.sock?db=1", f"redis-cli -s /run/redis.sock -n 1 GET '{KEY}'"),
+        ("redis+sentinel://a:26379,b:26379/main/0", f"redis-cli -h MASTER GET '{KEY}'"),
+    ],
+)
+def test_redis_cli_goes_where_the_settings_go(url: str, said: str) -> None:
+    assert said == redis_cli(patient(url), "GET", KEY)
+
+
+@pytest.mark.parametrize(
+    ("url", "serializer", "said"),
+    [
+        ("redis://localhost:6379/0", "pickle", "rq worker email"),
+        ("redis://localhost:6379/1", "json", "rq worker --url redis://localhost:6379/1 --serializer json email"),
+        ("redis://:secret@db/0", "pickle", "rq worker --url 'redis://***@db/0' email"),
+        ("redis+sentinel://a:26379/main/0", "pickle", "rq worker email"),
+    ],
+)
+def test_a_worker_is_started_where_the_settings_go(url: str, serializer: str, said: str) -> None:
+    assert said == rq_worker(patient(url, serializer), "email")
