@@ -9,10 +9,10 @@ like today's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from zsched.core.model import Priority
 from zsched.metrics.distribution import Distribution
@@ -20,10 +20,8 @@ from zsched.metrics.labels import MOST, UNKNOWN, Names, shown
 from zsched.metrics.lookout import Lookout
 from zsched.metrics.meter import DaemonMeter
 from zsched.metrics.tally import LogTally
-from zsched.storage.archivers import ArchiveState, Report
-from zsched.storage.reader import Overview
-
-_FORGOTTEN_MS: Final = 3_600_000  # an archive that reported nothing for longer has moved, or is gone
+from zsched.storage.archivers import ArchiveState, Report, last_audit, remembered
+from zsched.storage.overview import Overview
 
 
 class DaemonCollector(Collector):
@@ -76,7 +74,7 @@ def _of_log(tally: LogTally) -> Iterator[Metric]:
 
 
 def _of_daemon(meter: DaemonMeter) -> Iterator[Metric]:
-    yield _gauge("leader", "1: this daemon leads; 0: it stands by.", meter.leads)
+    yield _gauge("leader", "1: this daemon leads; 0: it stands by.", meter.health.leads)
     yield CounterMetricFamily("zsched_terms", "Terms that this daemon began.", meter.terms)
     yield _histogram("fired_per_tick", "Runs that one fire or advance queued, of those that did.", meter.fired_per_tick)
     help = "Round trips that renewed the lease."
@@ -90,17 +88,14 @@ def _of_daemon(meter: DaemonMeter) -> Iterator[Metric]:
 
 
 def _of_redis(seen: Overview) -> Iterator[Metric]:
-    waiting, late_ms = sum(seen.waiting.values()), 0
-    if seen.oldest_due_ms is not None:
-        late_ms = max(seen.now_ms - seen.oldest_due_ms, 0)
-    lanes = list(Priority)
-    rows = [([lane.value], seen.waiting[lane] - seen.overdue[lane]) for lane in lanes]
-    yield _gauges("due", "Schedules that wait for their time, or for room in their queue.", ["lane"], rows)
-    rows = [([lane.value], seen.overdue[lane]) for lane in lanes]
-    yield _gauges("overdue", "Schedules whose time has passed and that have not fired yet.", ["lane"], rows)
-    yield _gauge("oldest_due_age_seconds", "How late the oldest of them is; 0 without any.", late_ms / 1000)
+    yield _gauge("led", "1: somebody leads, this daemon or another one; 0: nobody does.", seen.leader is not None)
+    rows = [([lane.value], seen.waiting[lane]) for lane in Priority]
+    yield _gauges("waiting", "Schedules that wait to be fired, overdue and held back ones too.", ["lane"], rows)
+    rows = [([lane.value], seen.overdue[lane]) for lane in Priority]
+    yield _gauges("overdue", "Those of them whose time has passed and that have not fired yet.", ["lane"], rows)
+    yield _gauge("oldest_due_age_seconds", "How late the oldest of them is; 0 without any.", seen.late_ms / 1000)
     states = {
-        "waiting": waiting,
+        "waiting": sum(seen.waiting.values()),
         "recurring": seen.recurring,
         "paused": seen.paused,
         "quarantined": seen.quarantined,
@@ -113,11 +108,10 @@ def _of_redis(seen: Overview) -> Iterator[Metric]:
 
 
 def _of_archives(seen: Overview) -> Iterator[Metric]:
-    """Those that were heard of lately, but for those of daemons that stopped in order; of each place the latest."""
+    """Those that should follow: of daemons that did not stop in order; of each place the latest."""
     lately: dict[str, Report] = {}
-    for report in seen.archives:  # the latest first
-        is_here = report.is_recent(seen.now_ms, _FORGOTTEN_MS) and not report.is_stopped
-        if is_here and len(lately) < MOST:
+    for report in remembered(seen.archives, seen.now_ms):
+        if not report.is_stopped and len(lately) < MOST:
             lately.setdefault(shown(report.place), report)
     lags = [([place], lag) for place, each in lately.items() if (lag := seen.behind(each)) is not None]
     yield _gauges("archive_lag_entries", "Entries of the log that an archive lacks.", ["archive"], lags)
@@ -125,9 +119,8 @@ def _of_archives(seen: Overview) -> Iterator[Metric]:
     yield _gauges("archive_following", "Whether an archive says that it follows the log.", ["archive"], rows)
     ages = [([place], max(seen.now_ms - each.told_ms, 0) / 1000) for place, each in lately.items()]
     yield _gauges("archive_seconds_since_report", "Since an archive was heard of.", ["archive"], ages)
-    audits = [audit for each in lately.values() if (audit := each.audit) is not None]
-    if audits:
-        last = max(audits, key=lambda audit: audit.at_ms)
+    last = last_audit(seen.archives, seen.now_ms)
+    if last is not None:
         yield _gauge("audit_alarms", "What the last audit found wrong, also what it put right.", last.alarms)
         yield _gauge("audit_checked", "Schedules that the last audit looked at.", last.checked)
         yield _gauge("audit_age_seconds", "Since the last audit.", max(seen.now_ms - last.at_ms, 0) / 1000)
@@ -148,11 +141,22 @@ def _gauges(name: str, help: str, labels: list[str], rows: Iterable[tuple[list[s
 
 
 def _histogram(name: str, help: str, distribution: Distribution) -> Metric:
-    return HistogramMetricFamily(f"zsched_{name}", help, distribution.buckets(), distribution.total)
+    family = HistogramMetricFamily(f"zsched_{name}", help)
+    family.samples += _samples(family.name, {}, distribution)
+    return family
 
 
 def _histograms(name: str, help: str, label: str, by_label: dict[str, Distribution]) -> Metric:
-    family = HistogramMetricFamily(f"zsched_{name}", help, labels=[label])
+    family = HistogramMetricFamily(f"zsched_{name}", help)
     for value, distribution in by_label.copy().items():  # others come meanwhile
-        family.add_metric([value], distribution.buckets(), distribution.total)
+        family.samples += _samples(family.name, {label: value}, distribution)
     return family
+
+
+def _samples(name: str, labels: dict[str, str], distribution: Distribution) -> Iterator[Sample]:
+    """What ``HistogramMetricFamily.add_metric`` makes, in half of its time (measured): 100 queues have 3,000."""
+    buckets, total = distribution.buckets(), distribution.total
+    for bound, number in buckets:
+        yield Sample(f"{name}_bucket", labels | {"le": bound}, number)
+    yield Sample(f"{name}_count", labels, buckets[-1][1])
+    yield Sample(f"{name}_sum", labels, total)

@@ -15,10 +15,10 @@ class Distribution:
     is ahead of the counts: nothing that the next reading does not mend.
     """
 
-    __slots__ = ("_bounds", "_counts", "total")
+    __slots__ = ("_bounds", "_counts", "_names", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
+        self._bounds, self._names = bounds, [*(repr(float(bound)) for bound in bounds), "+Inf"]
         self._counts = [0] * (len(bounds) + 1)  # the last: larger than all bounds
         self.total = 0.0
 
@@ -40,5 +40,4 @@ class Distribution:
 
     def buckets(self) -> list[tuple[str, float]]:
         """As Prometheus has them: each bound with how many values are no larger, ``+Inf`` last."""
-        names = [*(repr(float(bound)) for bound in self._bounds), "+Inf"]
-        return list(zip(names, accumulate(self._counts.copy()), strict=True))
+        return list(zip(self._names, accumulate(self._counts.copy()), strict=True))

@@ -15,7 +15,8 @@ from typing import Final
 from zsched.core.clock import Clock
 from zsched.errors import ZschedError
 from zsched.storage.connection import Link
-from zsched.storage.reader import Overview, Reader
+from zsched.storage.overview import Overview
+from zsched.storage.reader import Reader
 from zsched.storage.registries import Registries
 
 LONGEST_S: Final = 2.0  # for a connection or a reply

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from zsched.core.log import Entry
+from zsched.daemon.health import Health
 from zsched.metrics.distribution import Distribution
 from zsched.metrics.tally import LogTally
 
@@ -17,11 +18,14 @@ FIRED: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)  # by one 
 
 
 class DaemonMeter:
-    """Notes, a few hundred ns each; what the archive takes in goes to *tally*. May be read by any thread."""
+    """
+    Notes, a few hundred ns each; what the archive takes in goes to *tally*, and *health* says how the main loop is.
+    May be read by any thread.
+    """
 
-    def __init__(self, tally: LogTally) -> None:
-        self.tally = tally
-        self.leads, self.terms, self.clock_jumps = False, 0, 0
+    def __init__(self, tally: LogTally, health: Health) -> None:
+        self.tally, self.health = tally, health
+        self.terms, self.clock_jumps = 0, 0
         self.renewal_s = Distribution(RENEWAL_S)
         self.script_s = defaultdict[str, Distribution](partial(Distribution, SCRIPT_S))
         self.fired_per_tick = Distribution(FIRED)
@@ -30,11 +34,6 @@ class DaemonMeter:
         """A term began."""
         self.tally.led(epoch)
         self.terms += 1
-        self.leads = True
-
-    def ended(self) -> None:
-        """It is over."""
-        self.leads = False
 
     def renewed(self, took_ms: float) -> None:
         """The lease was renewed."""

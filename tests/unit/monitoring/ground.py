@@ -18,7 +18,7 @@ RUNBOOK = CHECKOUT / "docs" / "runbook.md"
 
 _NAMED = re.compile(r"([a-z_:]*zsched_[a-z0-9_:]+)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"([^"]*)"')
-_RECORDED = re.compile(r"^[a-z_]+:(zsched_[a-z_]+):\w+$")  # labels:counter:what was computed
+_RECORDED = re.compile(r"^[a-z_]+:(zsched_[a-z_]+):(\w+)$")  # labels:metric:what was computed of it
 
 
 class Asked(NamedTuple):
@@ -73,10 +73,12 @@ def queries() -> dict[str, str]:
 
 
 def asked(expr: str) -> Iterator[Asked]:
-    """The metrics of zsched in *expr*; of what a rule records, the counter that it is made of."""
+    """The metrics of zsched in *expr*; of what a rule records, the metric that it is made of."""
     for name, braces in _NAMED.findall(expr):
         recorded = _RECORDED.match(name)
-        yield Asked(f"{recorded[1]}_total" if recorded else name, _matchers(braces))
+        if recorded:
+            name = f"{recorded[1]}_total" if recorded[2].startswith("increase") else recorded[1]
+        yield Asked(name, _matchers(braces))
 
 
 def fired(story: dict[str, Any]) -> Iterator[dict[str, dict[str, str]]]:

@@ -1,0 +1,64 @@
+"""Asking a daemon over HTTP, as Prometheus and probes do."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from structlog.testing import capture_logs
+
+from tests.faults.processes import WITHIN_S, DaemonProcess
+from zsched.config import MetricsSettings, RedisSettings, Settings
+from zsched.core.clock import ManualClock
+from zsched.daemon.health import Health
+from zsched.embedded.guard import Guard
+from zsched.metrics.serving import serving
+
+ANYWHERE = "127.0.0.1:0"
+TERM = {"DAEMON_LEASE_MS": "1000", "DAEMON_RENEW_MS": "200"}
+
+
+class Answer(NamedTuple):
+    """Of one request."""
+
+    status: int
+    text: str
+
+
+def ask(where: str, path: str, method: str = "GET") -> Answer:
+    request = urllib.request.Request(f"http://{where}{path}", method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=WITHIN_S) as reply:
+            return Answer(reply.status, reply.read().decode())
+    except urllib.error.HTTPError as error:
+        with error:
+            return Answer(error.code, error.read().decode())
+
+
+def a_daemon(guard: Guard, url: str, **settings: str) -> DaemonProcess:
+    return DaemonProcess(guard, url, **({"METRICS_LISTEN": ANYWHERE} | TERM | settings))
+
+
+def pages_of(daemon: DaemonProcess) -> str:
+    """Host and port of its pages."""
+    return str(daemon.wait_for("metrics_served")["listen"])
+
+
+@contextmanager
+def pages(
+    url: str,
+    listen: str = ANYWHERE,
+    clock: ManualClock | None = None,
+    health: Health | None = None,
+) -> Iterator[str]:
+    """Where the pages of a daemon are that does nothing; it is well unless *health* says else."""
+    clock = clock or ManualClock()
+    if health is None:
+        health = Health(clock)
+        health.trouble = None
+    settings = Settings(redis=RedisSettings(url=url), metrics=MetricsSettings(listen=listen))
+    with capture_logs() as events, serving(settings, clock, health, {"rq": None}):
+        yield str(events[0]["listen"])

@@ -1,0 +1,73 @@
+"""The pages over HTTP, of a daemon that does nothing."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.integration.asking import Answer, ask, pages
+from zsched.core.clock import ManualClock
+from zsched.daemon.health import Health
+from zsched.errors import ZschedError
+
+
+def test_a_daemon_whose_loop_is_stuck_is_not_alive() -> None:
+    clock = ManualClock()
+    health = Health(clock)
+    with pages("unix:///nowhere", clock=clock, health=health) as where:
+        clock.advance(50_000)
+        assert Answer(200, "the main loop ended a pass 50.0 s ago\n") == ask(where, "/healthz")
+
+        clock.advance(30_000)
+        assert Answer(503, "the main loop ended a pass 80.0 s ago\n") == ask(where, "/healthz")
+
+        health.last_pass_ms = clock.monotonic_ms()
+        assert 200 == ask(where, "/healthz").status
+
+
+def test_what_is_no_page_says_which_there_are() -> None:
+    with pages("unix:///nowhere") as where:
+        assert Answer(404, "there are /metrics, /healthz, /readyz\n") == ask(where, "/elsewhere")
+        assert 405 == ask(where, "/healthz", "POST").status
+        assert Answer(200, "") == ask(where, "/healthz", "HEAD")
+
+
+def test_a_daemon_that_starts_is_not_ready(redis_url: str) -> None:
+    clock = ManualClock()
+    health = Health(clock)
+    with pages(redis_url, clock=clock, health=health) as where:
+        assert Answer(503, "it starts: Redis has not said yet whether it may lead\n") == ask(where, "/readyz")
+
+        health.trouble = None
+        assert Answer(200, "standby\n") == ask(where, "/readyz")
+
+        health.leads = True
+        assert Answer(200, "leader\n") == ask(where, "/readyz")
+
+
+# -- where they are ----------------------------------------------------------------------------------
+
+
+def test_ipv6_is_listened_on_in_brackets() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+
+    with pages("unix:///nowhere", "[::1]:0") as where:
+        assert where.startswith("[::1]:")
+        assert 200 == ask(where, "/healthz").status
+
+
+def test_a_port_in_use_is_an_error_that_names_setting_and_value() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+
+        with pytest.raises(ZschedError, match=rf"^\[metrics\] listen='{listen}': Address already in use; give an"):
+            pages("unix:///nowhere", listen).__enter__()
+
+
+def test_a_host_that_is_not_here_is_an_error_too() -> None:
+    with pytest.raises(ZschedError, match=r"^\[metrics\] listen='192\.0\.2\.1:9464': .+; give an address"):
+        pages("unix:///nowhere", "192.0.2.1:9464").__enter__()

@@ -1,0 +1,67 @@
+"""What a scrape says of a look at Redis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from zsched.core.clock import ManualClock
+from zsched.core.model import Priority
+from zsched.daemon.health import Health
+from zsched.metrics.collector import DaemonCollector
+from zsched.metrics.labels import Names
+from zsched.metrics.lookout import Lookout, Sight
+from zsched.metrics.meter import DaemonMeter
+from zsched.metrics.tally import LogTally
+from zsched.storage.overview import Overview
+
+NOW_MS = 1_800_000_000_000
+NONE = dict.fromkeys(Priority, 0)
+NOBODY = Overview(
+    now_ms=NOW_MS, waiting=NONE, overdue=NONE, oldest_due_ms=None, recurring=0, paused=0, quarantined=0, leader=None,
+    lease_ms=None, led_since_ms=None, epoch=7, log_length=0, log_last=None, hold_ms=0, archives=[], held_back=[],
+)  # fmt: skip
+
+
+class Seen(Lookout):
+    """A lookout that saw *overview*."""
+
+    def __init__(self, overview: Overview) -> None:
+        self._sight = Sight(overview)
+
+    def look(self) -> Sight:
+        return self._sight
+
+
+def scraped(**changes: Any) -> dict[str, dict[str, float]]:
+    """The values by name and by label, of a standby that sees NOBODY with *changes*."""
+    meter = DaemonMeter(LogTally("", Names()), Health(ManualClock()))
+    found: dict[str, dict[str, float]] = {}
+    for family in DaemonCollector(meter, Seen(replace(NOBODY, **changes)), Names(), {}).collect():
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
+    return found
+
+
+@pytest.mark.parametrize(("leader", "expected"), [(None, 0), ("another", 1)])
+def test_a_standby_tells_whether_somebody_leads(leader: str | None, expected: int) -> None:
+    told = scraped(leader=leader)
+
+    assert {"": expected} == told["zsched_led"]
+    assert {"": 0} == told["zsched_leader"]
+
+
+def test_what_is_overdue_waits_too() -> None:
+    told = scraped(waiting=NONE | {Priority.LOW: 5, Priority.HIGH: 1}, overdue=NONE | {Priority.LOW: 2})
+
+    assert {"high": 1, "normal": 0, "low": 5} == told["zsched_waiting"]
+    assert {"high": 0, "normal": 0, "low": 2} == told["zsched_overdue"]
+    assert 6 == told["zsched_schedules"]["waiting"]
+
+
+def test_nothing_is_late_before_it_is_due() -> None:
+    told = [scraped(oldest_due_ms=due_ms) for due_ms in (NOW_MS - 1500, NOW_MS + 1)]
+
+    assert [1.5, 0] == [page["zsched_oldest_due_age_seconds"][""] for page in told]
