@@ -19,6 +19,7 @@ STAGE      := $(abspath $(DESTDIR))
 HOUSE      := $(STAGE)$(PREFIX)/lib/zsched
 MANUAL     := $(STAGE)$(PREFIX)/share/doc/zsched
 UNITS      := zsched.service zsched@.service
+PAGES      := README.md SECURITY.md CHANGELOG.md $(wildcard docs/* config/* deploy/*.* deploy/*/*)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -52,15 +53,17 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "'$(PYTHON)' cannot make a virtual environment: apt install python3-venv" >&2; exit 1; }
 endef
 
-# A virtual environment as any other, but that no path in it begins with DESTDIR. What build/ holds of another version
-# would be installed, too. Units are ours, and changed beside them (systemctl edit); settings are never overwritten.
+# A virtual environment as any other, but that no path in it begins with DESTDIR; built from a copy, so that nothing is
+# written here and nothing of an older build is installed. Units are ours, and changed beside them (systemctl edit);
+# settings are never overwritten.
 install: ## for a machine: the program below PREFIX (/usr/local), units, settings in /etc; see deploy/README.md
 	@$(demand_python)
 	@umask 022; set -e; \
 	  $(PYTHON) -m venv "$(HOUSE)"; \
-	  rm -rf build; \
-	  "$(HOUSE)/bin/python" -m pip install --quiet --no-compile '.$(EXTRAS:%=[%])'; \
-	  rm -rf build *.egg-info; \
+	  copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
+	  cp -r setup.cfg pyproject.toml README.md LICENSE zsched "$$copy"; \
+	  echo "installing zsched and what it needs into $(HOUSE) …"; \
+	  "$(HOUSE)/bin/python" -m pip install --quiet --no-compile "$$copy$(EXTRAS:%=[%])"; \
 	  [ -z "$(STAGE)" ] || grep -rlIF "$(STAGE)/" "$(HOUSE)/bin" "$(HOUSE)/pyvenv.cfg" | xargs -r sed -i 's|$(STAGE)/|/|g'; \
 	  "$(HOUSE)/bin/python" -m compileall -qf -s "$(STAGE)" -p / "$(HOUSE)/lib" >/dev/null || true; \
 	  install -d "$(STAGE)$(PREFIX)/bin"; \
@@ -69,10 +72,10 @@ install: ## for a machine: the program below PREFIX (/usr/local), units, setting
 	    sed 's|/usr/local/|$(PREFIX)/|; s|/etc/zsched/|$(SYSCONFDIR)/zsched/|' "deploy/systemd/$$unit" | \
 	      install -D -m 0644 /dev/stdin "$(STAGE)$(UNITDIR)/$$unit"; \
 	  done; \
-	  install -D -m 0644 -t "$(MANUAL)" deploy/README.md config/zsched.toml; \
+	  for page in $(PAGES); do install -D -m 0644 "$$page" "$(MANUAL)/$$page"; done; \
 	  settings="$(STAGE)$(SYSCONFDIR)/zsched/zsched.toml"; \
 	  [ -e "$$settings" ] || install -D -m 0644 config/zsched.toml "$$settings"
-	@echo "installed; next: $(PREFIX)/share/doc/zsched/README.md"
+	@echo "installed; next: $(PREFIX)/share/doc/zsched/deploy/README.md"
 
 uninstall: ## take that away again; settings and archives stay
 	@rm -rf "$(HOUSE)" "$(MANUAL)"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import zsched
 from zsched.config import QueueSettings, Settings, load, variable_of
 from zsched.config.redaction import redact
 from zsched.config.tables import QUEUES, URGENCY
@@ -256,7 +257,36 @@ def test_what_kubernetes_puts_into_the_environment_is_no_mistake() -> None:
 
 
 def test_other_variables_of_zsched_are_no_settings() -> None:
-    assert Settings() == load(env={"ZSCHED_REDIS_SERVER": "/usr/bin/redis-server", "PATH": "/bin"})
+    package = Path(zsched.__file__).parent
+    found = {
+        name for file in package.rglob("*.py") for name in re.findall(r'"(ZSCHED_[A-Z_]+[A-Z])"', file.read_text())
+    }
+    others = found - {variable_of(key) for key in keys()} - {"ZSCHED_CONFIG"}
+
+    assert {"ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES", "ZSCHED_DASHBOARD_PASSWORD"} <= others
+    assert Settings() == load(env={"PATH": "/bin"} | dict.fromkeys(others, "/some/path"))
+
+
+@pytest.mark.parametrize(
+    "listen",
+    ["", "host", ":9464", "*:80", "a..b:80", ".a:80", f"{'x' * 64}:80", "localhost:99999", "localhost:-1", "::1:80"],
+)
+def test_what_is_no_address_to_listen_at_is_refused(listen: str) -> None:
+    with pytest.raises(ConfigError, match=r"^ZSCHED_METRICS_LISTEN=.+: write host:port, 127\.0\.0\.1:8080 or \[::1\]"):
+        load(env={"ZSCHED_METRICS_LISTEN": listen})
+
+
+@pytest.mark.parametrize(
+    ("listen", "host", "port"),
+    [
+        ("[::1]:0", "::1", 0),
+        ("localhost:80", "localhost", 80),
+        ("a.b-c.:65535", "a.b-c.", 65535),
+        ("0.0.0.0:1", "0.0.0.0", 1),
+    ],
+)
+def test_an_address_to_listen_at_is_host_and_port(listen: str, host: str, port: int) -> None:
+    assert (host, port) == load(env={"ZSCHED_METRICS_LISTEN": listen}).metrics.address
 
 
 def test_a_password_in_a_flag_is_refused_and_not_repeated() -> None:
@@ -314,6 +344,10 @@ def test_a_useless_password_file_is_an_error(tmp_path: Path, content: str | None
         ("nothing secret", "nothing secret"),
         ("redis+sentinel://me:secret@h1:1,h2:2/m/0", "redis+sentinel://me:***@h1:1,h2:2/m/0"),
         ("rediss+sentinel://h1,h2/m?sentinel_password=s&x=1", "rediss+sentinel://h1,h2/m?sentinel_password=***&x=1"),
+        ("rediss://host:1/0?ssl_password=of@key", "rediss://host:1/0?ssl_password=***"),
+        ("redis://me:secret", "redis://me:***"),  # the host was forgotten
+        ("redis://:sec/ret", "redis://:***"),
+        ("rediss+sentinel://h1:1,h2:2/m/0", "rediss+sentinel://h1:1,h2:2/m/0"),
     ],
 )
 def test_a_url_is_printed_without_passwords(url: str, shown: str) -> None:

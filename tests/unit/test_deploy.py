@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import pages
+from zsched.cli.exits import USAGE
 from zsched.config import Settings
 from zsched.config.passwords import REDIS_CREDENTIAL
 from zsched.core.clock import ManualClock
@@ -56,19 +58,25 @@ def test_what_is_installed_is_below_destdir_and_names_it_nowhere(tmp_path: Path)
 
     make(tmp_path, "install", f"DESTDIR={stage}")
 
-    home = "usr/local/lib/zsched"
-    assert files(stage) == {
+    home, manual = "usr/local/lib/zsched", "usr/local/share/doc/zsched"
+    assert {name for name in files(stage) if not name.startswith(manual)} == {
         "etc/zsched/zsched.toml",
         "usr/local/bin/zsched",
         "usr/local/lib/systemd/system/zsched.service",
         "usr/local/lib/systemd/system/zsched@.service",
-        "usr/local/share/doc/zsched/README.md",
-        "usr/local/share/doc/zsched/zsched.toml",
         *(f"{home}/{name}" for name in ("bin/python", "bin/zsched", "pyvenv.cfg")),
     }
     assert (stage / "usr/local/bin/zsched").resolve() == stage / home / "bin/zsched"
     assert f"#!/{home}/bin/python" == (stage / home / "bin/zsched").read_text().splitlines()[0]
-    assert [] == [name for name in files(stage) if str(stage) in (stage / name).read_text()]
+    assert [] == [name for name in files(stage) if str(stage).encode() in (stage / name).read_bytes()]
+
+
+def test_every_page_is_installed_where_the_links_of_others_look_for_it(tmp_path: Path) -> None:
+    make(tmp_path, "install", f"DESTDIR={tmp_path}/stage")
+
+    manual = tmp_path / "stage/usr/local/share/doc/zsched"
+    assert {str(page.relative_to(CHECKOUT)) for page in pages()} <= files(manual)
+    assert {"config/zsched.toml", "deploy/prometheus/alerts.yml", "docs/dashboard.png"} <= files(manual)
 
 
 def test_other_places_are_those_that_the_units_name(tmp_path: Path) -> None:
@@ -127,6 +135,13 @@ def test_the_unit_is_as_patient_as_the_default_timeout_wants_and_names_our_crede
     assert Supervisor(ManualClock(), watchdog_ms=watchdog_s * 1000).impatience(Settings().redis.timeout_s) is None
     assert f"\nLoadCredential={REDIS_CREDENTIAL}:" in unit(UNITS[0])
     assert f"\nSetCredential={REDIS_CREDENTIAL}:\\n\n" in unit(UNITS[0])
+
+
+def test_a_daemon_is_started_again_unless_its_settings_are_wrong() -> None:
+    settings = dict(re.findall(r"(?m)^(Restart\w*)=(.+)$", unit(UNITS[0])))
+
+    assert "always" == settings["Restart"]
+    assert str(USAGE) == settings["RestartPreventExitStatus"]
 
 
 @pytest.fixture

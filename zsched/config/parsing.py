@@ -22,6 +22,7 @@ Parser = Callable[[object], Any]
 
 _TRUE, _FALSE = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
 _URL_SCHEMES = ("redis", "rediss", "unix")
+_LABEL = "[A-Za-z0-9_-]{1,63}"  # of a host's name; what resolves names raises UnicodeError for a longer one or none
 
 
 def setting(default: Any, parse: Parser) -> Any:
@@ -115,7 +116,7 @@ def listen_address(given: object) -> str:
     """``host:port`` or ``[IPv6]:port`` to listen at; port 0 is any that is free."""
     if isinstance(given, str):
         host, _, port = given.rpartition(":")
-        is_host = re.fullmatch(r"[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+(%\w+)?\]", host)
+        is_host = re.fullmatch(rf"{_LABEL}(\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+(%\w+)?\]", host)
         if is_host and re.fullmatch(r"[0-9]{1,5}", port) and int(port) < 65536:
             return given
     raise ValueError("write host:port, 127.0.0.1:8080 or [::1]:8080")

@@ -47,7 +47,8 @@ FILE_VARIABLE = "ZSCHED_CONFIG"
 PASSWORD_VARIABLE = "ZSCHED_DASHBOARD_PASSWORD"  # no setting: nobody is to write it into the file of settings
 _PREFIX = "ZSCHED_"
 _NO_HOST = "redis:///0"  # what `url` adds to Sentinels when it is not given
-_OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_REDIS_SERVER", PASSWORD_VARIABLE}  # ours, but not settings
+# Ours, but not settings.
+_OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES", PASSWORD_VARIABLE}
 _OF_TESTS = "ZSCHED_TEST_"
 # Kubernetes sets these for every service of a namespace; one named "zsched-redis" must not stop the daemon.
 _FROM_KUBERNETES = re.compile(

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from zsched.core.clock import Clock
-from zsched.daemon.zone_rules import installed
+from zsched.zone_rules import installed
 
 
 def facts(daemon: str, clock: Clock) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from zsched.core.backfill import packed
 from zsched.core.changes import Change
 from zsched.core.log import Entry, Position
 from zsched.core.lookback import Wanted
-from zsched.core.story import LATE_MS
+from zsched.core.story import waited_since_us
 from zsched.daemon.archiver import Archiver
 from zsched.errors import ArchiveError, RedisRefused, RedisUnavailable
 from zsched.storage.connection import Link
@@ -100,7 +100,7 @@ class Answerer:
 
 
 def _schedule(history: History, *, id: str, newest: int) -> dict[str, Any]:
-    """The story of one schedule, and when the terms began in which it fired late."""
+    """The story of one schedule, and when the terms began before which something of it was due."""
     found, left_out = history.of_schedule(id, _bounded(newest))
     return {
         "changes": [change.to_dict() for change in found],
@@ -170,8 +170,9 @@ def _raw(entry: Entry) -> tuple[list[int], list[str]]:
 
 
 def _terms(history: History, changes: list[Change]) -> dict[str, int]:
-    late = (change for change in changes if (change.late_ms or 0) > LATE_MS)
-    return {change.entry: term for change in late if (term := history.term_before(change.at_us)) is not None}
+    late = ((change, since_us) for change in changes if (since_us := waited_since_us(change)) is not None)
+    found = ((change.entry, history.term_between(since_us, change.at_us)) for change, since_us in late)
+    return {entry: term_us for entry, term_us in found if term_us is not None}
 
 
 _TOPICS: Final[dict[str, Callable[..., dict[str, Any]]]] = {

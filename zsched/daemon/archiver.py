@@ -185,7 +185,7 @@ class Archiver:
         while True:
             began_ms = self._clock.monotonic_ms()
             is_following = follower.step()
-            self._tell(follower.state, awaits_people=follower.awaits_people)
+            self._tell(follower)
             is_news = (archive.position, follower.state) != told or follower.hold_for_ms > 0
             if is_news or began_ms - told_ms > REPORT_EVERY_MS:
                 if told is None or began_ms - told_ms > REPORT_EVERY_MS:
@@ -260,7 +260,7 @@ class Archiver:
         archive = self._archive
         about = {**self._facts, "path": str(self._path)}
         if self._stopping.is_set():  # the last report, which every archiver makes that is stopped in order
-            about["stopped"] = True
+            state = ArchiveState.STOPPED
         if archive is not None:
             self._known_as = archive.id, archive.position
             about |= {"complete_since": archive.complete_since, "unknown_entries": archive.unknown_entries}
@@ -272,14 +272,17 @@ class Archiver:
             about["audit"] = audit
         return archivers.report(*self._known_as, state, about, hold_for_ms)
 
-    def _tell(self, state: ArchiveState, *, awaits_people: bool) -> None:
+    def _tell(self, follower: Follower) -> None:
+        state = follower.state
         if state is ArchiveState.REFUSED:
             remedy = (
                 f"give [archive] path of its own, or move the file away; zsched recover --from {self._path} "
                 "puts what it knows into this Redis (with --force while a daemon leads)"
             )
             self._say_once("archive_refused", f"this Redis is another data set than the archive's; {remedy}")
-        elif awaits_people:
+        elif state is ArchiveState.OUTDATED:
+            self._say_once("archive_outdated", f"{follower.refusal}; it goes on where it is")
+        elif follower.awaits_people:
             self._trouble = "Redis lost something that this archive has: run zsched recover"
         elif state is ArchiveState.FOLLOWING and self._trouble is not None:
             log.info("archive_back", archive=str(self._path), after=self._trouble)

@@ -22,6 +22,7 @@ from zsched.daemon.archiver import Archiver
 from zsched.daemon.auditor import Auditor
 from zsched.daemon.chains import ChainKeeper
 from zsched.daemon.elector import Elector
+from zsched.daemon.health import Health
 from zsched.daemon.lost import LostRuns
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.native import Native
@@ -32,7 +33,6 @@ from zsched.daemon.tracker import Tracker
 from zsched.daemon.trimmer import Trimmer
 from zsched.daemon.waker import Waker
 from zsched.daemon.warden import Warden
-from zsched.daemon.zone_rules import installed
 from zsched.errors import RedisRefused, RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -40,6 +40,7 @@ from zsched.storage.lease import Lease, Term
 from zsched.storage.log import Log
 from zsched.storage.native import NativeJobs
 from zsched.storage.server import Server
+from zsched.zone_rules import installed
 
 log = structlog.get_logger(__name__)
 
@@ -70,12 +71,14 @@ class Daemon:
         clock: Clock | None = None,
         supervisor: Supervisor | None = None,
         meter: Meter | None = None,
+        health: Health | None = None,
         reload: Callable[[Settings], Settings] | None = None,
     ) -> None:
         """*reload*: gives the settings in force after SIGHUP, from those before."""
         self.id = uuid.uuid4().hex
         self._settings, self._link, self._clock = settings, link, clock or SystemClock()
         self._supervisor, self._meter = supervisor or Supervisor(self._clock), meter or NoMeter()
+        self._health = health or Health(self._clock)
         self._reload, self._must_reload = reload, False
         self._keys = Keys(settings.namespace)
         self._zone_rules = installed()  # at the start: what a process has read of a zone it keeps
@@ -90,7 +93,7 @@ class Daemon:
             link, self._archiver, self._clock, [tracker.over, lost.over, auditor.over], without_archive=[chains.over]
         )
         self._is_stopping = False
-        self._trouble: str | None = None  # what was said last of Redis, until it is well
+        self._said: str | None = None  # the event that told of trouble, until all is well
         self._pause_ms = _FIRST_PAUSE_MS
         self._longest_pause_ms = _NEW_MASTER_PAUSE_MS if link.finds_master else _LONGEST_PAUSE_MS
         self._objection_pause_ms = _NEW_MASTER_PAUSE_MS if link.finds_master else _OBJECTION_PAUSE_MS
@@ -125,6 +128,7 @@ class Daemon:
                     with self._session() as session:
                         self._serve(session)
                 except RedisUnavailable as error:
+                    self._health.trouble = str(error)
                     self._say_once("redis_lost", str(error))
                     self._pause(self._pause_ms)
                     self._pause_ms = min(2 * self._pause_ms, self._longest_pause_ms)
@@ -158,7 +162,7 @@ class Daemon:
             while not self._is_stopping:
                 objection = session.server.objection(self._settings.daemon.allow_eviction)
                 if objection:
-                    self._say_once("leading_refused", objection)
+                    self._may_not_lead("leading_refused", objection)
                     self._pause(self._objection_pause_ms)
                     return  # and look again over a new connection
                 try:
@@ -173,7 +177,7 @@ class Daemon:
                 except (Stale, ServerChanged) as error:
                     session.elector.lose(error)
                 except RedisRefused as error:  # of the campaign: out of memory, no permission
-                    self._say_once("redis_refused", str(error))
+                    self._may_not_lead("redis_refused", str(error))
                     self._pause(_REFUSED_PAUSE_MS)
                     return  # the next connection asks what server this is by now
                 self._end_pass(session.ticker)
@@ -198,6 +202,7 @@ class Daemon:
                 tick = ticker.tick(elector.term)
                 has_moved = session.replanner.step_if_free(elector.term, tick)
             except RedisRefused as error:  # out of memory, a key of ours of a wrong type: lead on, it may be mended
+                self._health.trouble = str(error)
                 self._say_once("redis_refused", str(error))
                 tick, has_moved = Tick(wait_ms=_REFUSED_PAUSE_MS), False
             else:
@@ -208,14 +213,15 @@ class Daemon:
 
     @contextmanager
     def _serving(self, term: Term | None) -> Iterator[None]:
-        """Inside the block warden and meter know of the term."""
+        """Inside the block warden, meter and health know of the term."""
         assert term is not None  # the campaign was won
+        self._health.leads = True
         self._meter.began(term.epoch)
         try:
             with self._warden.serving(term):
                 yield
         finally:
-            self._meter.ended()
+            self._health.leads = False
 
     def _sleep(self, tick: Tick, renewal_ms: float) -> None:
         if tick.wait_ms is not None:
@@ -231,6 +237,7 @@ class Daemon:
 
     def _end_pass(self, ticker: Ticker | None = None) -> None:
         """Tell that the loop goes round. If settings are to be read again, *ticker* works by the new ones."""
+        self._health.last_pass_ms = self._clock.monotonic_ms()
         self._supervisor.beat()
         if self._must_reload and self._reload is not None:
             self._must_reload = False
@@ -239,13 +246,17 @@ class Daemon:
                 if ticker is not None:
                     ticker.limit(self._settings.runs_per_second)
 
+    def _may_not_lead(self, event: str, reason: str) -> None:
+        self._health.trouble = f"may not lead: {reason}"
+        self._say_once(event, reason)
+
     def _say_once(self, event: str, reason: str) -> None:
-        if self._trouble != event:
+        if self._said != event:
             log.warning(event, redis=self._link.where, reason=reason)
-        self._trouble = event
+        self._said = event
 
     def _say_well(self) -> None:
-        if self._trouble is not None:
-            log.info("redis_back", redis=self._link.where, after=self._trouble)
-        self._trouble = None
+        if self._said is not None:
+            log.info("redis_back", redis=self._link.where, after=self._said)
+        self._said = self._health.trouble = None
         self._pause_ms = _FIRST_PAUSE_MS

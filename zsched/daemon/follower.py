@@ -7,6 +7,7 @@ that id on, which is included::
     the first entry is that very one ─── append the rest, commit, report              following
     nothing is there yet ─────────────── read what Redis holds                        bootstrapping
     the log goes another way ─────────── ``daemon.recovery`` finds out what happened  lost, refused, bootstrapping
+    a newer zsched led from there on ─── leave the rest to it                         outdated
 
 A log that contains an entry contains everything before it, so one comparison per pass is enough, and two
 histories that share an id (a rolled-back Redis counts on from where it was) are told apart by the time.
@@ -21,6 +22,17 @@ A schedule that moved from a place not yet read to one already read is missing t
 it, and it is read once more. Then state and position are switched in one transaction; until then the old ones
 stand, and count for a merge (rule: KEEP_OLD). After a merge the log must still contain the ``merged`` entry:
 else Redis lost it again, and what was known before is still known.
+
+**A newer format.** An entry that notes a format which this version does not know (a ``term``, a ``restore``), and what
+the log has behind it, is not taken in: the position stays before it, and the state is *outdated* until this process is
+upgraded. Nor does a bootstrap or a recovery begin while ``meta`` notes such a format; the scripts of a merge refuse
+then as well. A file that holds entries of a newer format says so: no older version opens it, nor runs ``zsched
+recover`` from it. So nothing is misread, in whatever order versions come and go, where zsched alone writes the log and
+``meta``.
+
+Not guaranteed: after a FLUSHALL nothing in Redis tells of a newer format until a newer version leads or puts something
+back. Until then an older one may lead there and put back what it knows, like any archive that was away before a loss;
+what a newer archive puts back later counts instead, and from its first ``restore`` on no older version fires.
 """
 
 from __future__ import annotations
@@ -33,19 +45,22 @@ import structlog
 from zsched.archive import START, Archive
 from zsched.core.clock import Clock
 from zsched.core.held import Held
-from zsched.core.log import Entry, Position
+from zsched.core.log import FORMAT, Entry, Position, readable
 from zsched.core.recovery import Verdict
 from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
 from zsched.daemon.merge import HistoryChanged
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.recovery import Recovery
+from zsched.errors import NewerFormat
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
+from zsched.storage.meta import number
 from zsched.storage.restoring import Restoring
+from zsched.storage.scripts import newer_format
 
 log = structlog.get_logger(__name__)
 
@@ -83,6 +98,7 @@ class Follower:
         self._batch = Batch(_PAGE, _READ_MS, least=5)
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
         self.came = 0  # entries that the last step brought
+        self.refusal: NewerFormat | None = None  # why it is outdated
 
     def step(self) -> bool:
         """
@@ -94,6 +110,14 @@ class Follower:
         self.came = 0
         if self._archive.is_bootstrapping:  # the connection broke in it: what was read may be of another history
             self._archive.abandon_bootstrap()
+        try:
+            return self._step()
+        except NewerFormat as error:
+            self.state, self.refusal = ArchiveState.OUTDATED, error
+            self._recovery.forget()
+            return False
+
+    def _step(self) -> bool:
         if self._archive.position is not None and self._follow():
             self.state = ArchiveState.FOLLOWING
             self._recovery.forget()
@@ -177,18 +201,27 @@ class Follower:
         self._batch.learn(self._clock.monotonic_ms() - sent_ms, len(entries))
         return entries, len(entries) == size
 
-    def _append(self, entries: Sequence[Entry], tail: Position) -> None:
-        self.came += len(entries)
+    def _append(self, entries: Sequence[Entry], tail: Position | None) -> None:
+        """Take in *entries*, which follow on *tail*. Raises HistoryChanged, NewerFormat."""
         self._check_dense(entries, tail)
-        for problem in self._archive.append(entries) if entries else ():
+        known = readable(entries)
+        self.came += len(known)
+        for problem in self._archive.append(known) if known else ():
             log.error("log_entry_unknown", reason=str(problem), archive=str(self._archive.path))
-        self._meter.archived(entries)
+        self._meter.archived(known)
+        self._demand_all(known, entries)
+
+    def _demand_all(self, known: Sequence[Entry], entries: Sequence[Entry]) -> None:
+        """Raises NewerFormat, with *known* made durable, where that is not all of *entries*."""
+        if len(known) < len(entries):
+            self._archive.commit()
+            raise newer_format(entries[len(known)].format)
 
     @staticmethod
-    def _check_dense(entries: Iterable[Entry], tail: Position) -> None:
+    def _check_dense(entries: Iterable[Entry], tail: Position | None) -> None:
         last = tail
         for entry in entries:
-            if entry.position.seq != last.seq + 1:
+            if last is not None and entry.position.seq != last.seq + 1:
                 raise HistoryChanged
             last = entry.position
 
@@ -197,6 +230,7 @@ class Follower:
     def _find_history(self) -> bool:
         """Find out why the log does not go on from here, and go on with it where that is right."""
         archive, merged = self._archive, None
+        self._demand_known_format()
         if archive.position is not None:
             merged = self._recovery.step(archive.position, self._gen())
             verdict = self._recovery.verdict
@@ -241,6 +275,13 @@ class Follower:
             if restoring.merged(mine, self._archive.position):
                 self._covered |= set(mine)
 
+    def _demand_known_format(self) -> int:
+        """The format that is noted in Redis. Raises NewerFormat, Garbled."""
+        format = number(self._keys, "format", self._wire.execute("HGET", self._keys.meta(), "format"))
+        if format > FORMAT:
+            raise newer_format(format)
+        return format
+
     def _gen(self) -> str | None:
         found = self._wire.execute("HGET", self._keys.meta(), "gen")
         return found.decode() if found else None
@@ -252,7 +293,7 @@ class Follower:
         archive.begin_bootstrap()
         try:
             if is_complete:
-                archive.append([first])
+                self._append([first], None)
                 since = START
             else:
                 since = str(first.position.t_us)
@@ -264,9 +305,9 @@ class Follower:
         except HistoryChanged:  # from the start, at the next pass
             archive.abandon_bootstrap()
             return False
-        gen = self._gen()
+        gen, format = self._gen(), self._demand_known_format()
         archive.end_bootstrap(since)
-        archive.note(gen=gen)
+        archive.note(gen=gen, format=format)
         archive.commit()
         self.state = ArchiveState.FOLLOWING
         self._recovery.forget()
@@ -285,8 +326,7 @@ class Follower:
 
     def _copy(self, first: Entry, base: Position) -> None:
         """The retained log from *first* to *base* into the history."""
-        self._archive.copy([first])
-        self._meter.archived([first])
+        self._copy_all([first])
         last = first.position
         while last != base:
             entries, _ = self._read(last.id)
@@ -294,10 +334,16 @@ class Follower:
                 raise HistoryChanged
             new = [entry for entry in entries[1:] if entry.position.order <= base.order]
             self._check_dense(new, last)
-            self._archive.copy(new)
-            self._meter.archived(new)
+            self._copy_all(new)
             last = new[-1].position
         self._archive.commit()
+
+    def _copy_all(self, entries: Sequence[Entry]) -> None:
+        """*entries* into the history. Raises NewerFormat."""
+        known = readable(entries)
+        self._demand_all(known, entries)
+        self._archive.copy(known)
+        self._meter.archived(known)
 
     def _scan(self, pages: Iterable[tuple[Position | None, list[Held]]], base: Position) -> None:
         """Take in *pages*, all of them of the history that *base* is in."""

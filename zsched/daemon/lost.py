@@ -117,7 +117,9 @@ class _Case:
             word, row, packed = "again", f"{run_id} {job.attempt + 1} {why}", ""
         else:
             seen = of_job(run_id, job, self.run.fired_us, self.run.is_uncertain)
-            word, row = "end", row_of(replace(seen, status=RunStatus.LOST, ended_ms=now_ms, error=why))
+            heartbeat_ms = ms_of(job.heartbeat_at)
+            lost = replace(seen, status=RunStatus.LOST, ended_ms=now_ms, error=why, heartbeat_ms=heartbeat_ms)
+            word, row = "end", row_of(lost)
             packed = b64encode(zlib.compress(f"AbandonedJobError: {why}".encode())).decode()
         return Dead(self.run.id, run_id, job.status, mark, " ".join(self.members), word, row, packed)
 

@@ -18,9 +18,6 @@ class Meter(Protocol):
     def began(self, epoch: int) -> None:
         """This daemon leads: what the log has in *epoch* is its own."""
 
-    def ended(self) -> None:
-        """It leads no more."""
-
     def renewed(self, took_ms: float) -> None:
         """The lease was renewed; the round trip took *took_ms*."""
 
@@ -38,9 +35,6 @@ class NoMeter:
     """Nobody measures."""
 
     def began(self, epoch: int) -> None:
-        """Nothing."""
-
-    def ended(self) -> None:
         """Nothing."""
 
     def renewed(self, took_ms: float) -> None:

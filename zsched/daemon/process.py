@@ -16,6 +16,7 @@ from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.about import versions
 from zsched.daemon.daemon import Daemon
+from zsched.daemon.health import Health
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.reload import reload
 from zsched.daemon.status_line import StatusLine
@@ -35,23 +36,38 @@ DONE, FAILED = 0, 1
 _SWITCH_S = 0.0001
 
 
-def run(settings: Settings, read: Callable[[], Settings] | None = None) -> int:
+def run(read: Callable[[], Settings]) -> int:
     """
-    Run a daemon until SIGTERM or SIGINT; a second one ends it at once. SIGHUP: what *read* gives is in force, as far as
-    it can be; without it SIGHUP is ignored. Returns the exit code.
+    Run a daemon by the settings that *read* gives, until SIGTERM or SIGINT; a second one ends it at once. SIGHUP: they
+    are read again, and in force as far as they can be. Returns the exit code. Why it failed is its last status too.
 
     Raises:
-        ConfigError: the settings name no Redis, or nothing can listen where they want metrics to be.
+        ConfigError: the settings cannot be used, now or later: somebody has to mend them.
     """
-    sys.setswitchinterval(_SWITCH_S)
-    configure(settings.log.level, settings.log.format)
-    redis = settings.redis
-    clock, link = SystemClock(), Link.from_url(redis.url, redis.timeout_s, redis.read_password())
+    clock = SystemClock()
     supervisor = Supervisor.of(os.environ, clock)
-    with _metered(settings, clock, supervisor) as meter:
-        daemon = Daemon(settings, link, clock, supervisor, meter, partial(reload, read=read) if read else None)
+    try:
+        settings = read()
+        sys.setswitchinterval(_SWITCH_S)
+        configure(settings.log.level, settings.log.format)
+        _run(settings, read, clock, supervisor)
+    except ConfigError as error:
+        supervisor.failed(str(error))
+        raise
+    except ZschedError as error:
+        supervisor.failed(str(error))
+        log.error("daemon_failed", reason=str(error))
+        return FAILED
+    return DONE
+
+
+def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervisor: Supervisor) -> None:
+    redis, health = settings.redis, Health(clock)
+    link = Link.from_url(redis.url, redis.timeout_s, redis.read_password())
+    with _metered(settings, clock, health) as meter:
+        daemon = Daemon(settings, link, clock, supervisor, meter, health, partial(reload, read=read))
         reader = Reader(link, Keys(settings.namespace), Encoder(settings.rq.serializer))
-        line = StatusLine(supervisor, reader, daemon.id)
+        line = StatusLine(supervisor, reader, health, daemon.id)
 
         def stop(number: int, frame: FrameType | None) -> None:
             for each in (signal.SIGTERM, signal.SIGINT):
@@ -66,15 +82,11 @@ def run(settings: Settings, read: Callable[[], Settings] | None = None) -> int:
         line.start()
         try:
             daemon.run()
-        except ZschedError as error:
-            log.error("daemon_failed", reason=str(error))
-            return FAILED
         finally:
             line.stop()
-    return DONE
 
 
-def _metered(settings: Settings, clock: Clock, supervisor: Supervisor) -> AbstractContextManager[Meter]:
+def _metered(settings: Settings, clock: Clock, health: Health) -> AbstractContextManager[Meter]:
     """Who measures the daemon; nobody, unless ``[metrics] listen`` says where to ask for it."""
     if settings.metrics.listen is None:
         return nullcontext(NoMeter())
@@ -85,4 +97,4 @@ def _metered(settings: Settings, clock: Clock, supervisor: Supervisor) -> Abstra
             raise
         place, remedy = f"[metrics] listen={settings.metrics.listen!r}", "install it: pip install 'zsched[ops]'"
         raise ConfigError(f"{place}: prometheus_client is not installed; {remedy}") from error
-    return serving(settings, clock, lambda: supervisor.last_pass_ms, versions())
+    return serving(settings, clock, health, versions())

@@ -35,13 +35,13 @@ from zsched.core.held import Held
 from zsched.core.replan import Move, move_of
 from zsched.core.triggers import spec_of
 from zsched.daemon.tick import Tick
-from zsched.daemon.zone_rules import ZoneRules, installed
 from zsched.errors import RedisRefused
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.dispatch import Dispatch, Fired, Stopped, Window, shown
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
+from zsched.zone_rules import ZoneRules, installed
 
 log = structlog.get_logger(__name__)
 

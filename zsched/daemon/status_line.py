@@ -1,5 +1,5 @@
 """
-The one line that ``systemctl status`` shows: leader or standby, what is due, and how late.
+The one line that ``systemctl status`` shows: leader or standby or why neither, what is due, and how late.
 
 A thread looks at Redis every few seconds, as `zsched status` does; the daemon's own loops have better things to do.
 Without a service manager there is no thread.
@@ -10,18 +10,20 @@ from __future__ import annotations
 import threading
 
 from zsched.core.durations import duration_text
+from zsched.daemon.health import Health
 from zsched.daemon.supervisor import Supervisor
 from zsched.errors import RedisUnavailable, ZschedError
-from zsched.storage.reader import Overview, Reader
+from zsched.storage.overview import Overview
+from zsched.storage.reader import Reader
 
 _EVERY_S = 2.0
 
 
 class StatusLine:
-    """Tells *supervisor* from ``start`` to ``stop`` what *reader* sees of daemon *id*."""
+    """Tells *supervisor* from ``start`` to ``stop`` what *reader* sees of daemon *id*, and what *health* says of it."""
 
-    def __init__(self, supervisor: Supervisor, reader: Reader, id: str) -> None:
-        self._supervisor, self._reader, self._id = supervisor, reader, id
+    def __init__(self, supervisor: Supervisor, reader: Reader, health: Health, id: str) -> None:
+        self._supervisor, self._reader, self._health, self._id = supervisor, reader, health, id
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="zsched-status", daemon=True)
 
@@ -37,26 +39,27 @@ class StatusLine:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                text = text_of(self._reader.overview(), self._id)
+                text = text_of(self._reader.overview(), self._id, self._health.trouble)
             except RedisUnavailable as error:
                 text = str(error)
             except ZschedError as error:
-                text = f"cannot look: {error}"
-            self._supervisor.status(text.replace("\n", " "))
+                text = self._health.trouble or f"cannot look: {error}"
+            self._supervisor.status(text)
             self._stopping.wait(_EVERY_S)
 
 
-def text_of(overview: Overview, id: str) -> str:
-    """*overview* in the words of daemon *id*."""
-    if overview.leader is None:
+def text_of(overview: Overview, id: str, trouble: str | None) -> str:
+    """*overview* in the words of daemon *id*, which has *trouble*."""
+    if overview.leader == id:
+        role = f"leading in epoch {overview.epoch}" + (f", but {trouble}" if trouble else "")
+    elif trouble:
+        role = trouble
+    elif overview.leader is None:
         role = "nobody leads"
-    elif overview.leader == id:
-        role = f"leading in epoch {overview.epoch}"
     else:
         role = f"standing by for {overview.leader}"
     held_ms = overview.hold_ms - overview.now_ms
     held = f", held for {duration_text(held_ms)}" if held_ms > 0 else ""
     due, waiting = sum(overview.overdue.values()), sum(overview.waiting.values())
-    late_ms = 0 if overview.oldest_due_ms is None else max(overview.now_ms - overview.oldest_due_ms, 0)
-    late = f", the oldest {duration_text(late_ms)} late" if due else ""
+    late = f", the oldest {duration_text(overview.late_ms)} late" if due else ""
     return f"{role}{held}; {due:,} due{late}; {waiting:,} waiting"

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from zsched.core.clock import Clock
+from zsched.daemon.health import TIMEOUTS
 
 # Of the time after which the manager gives up: a tenth may pass from one beat to the next that is said, a quarter in
-# sleep, and the rest in waiting for Redis: to answer, to take a connection on one address and on another.
-_BEATS, _SLEEPS, _TIMEOUTS = 10, 4, 5
+# sleep, and the rest in waiting: for Redis (daemon.health), and for what finds the address of its name.
+_BEATS, _SLEEPS = 10, 4
 
 
 class Supervisor:
@@ -34,7 +36,7 @@ class Supervisor:
         self._address = "\0" + address[1:] if address is not None and address.startswith("@") else address
         self._is_ready, self._owes_ready = False, False
         self._status, self._beat_ms = "", float("-inf")
-        self.last_pass_ms = clock.monotonic_ms()  # when a pass of the main loop ended, by the monotonic clock
+        self._speaking, self._has_failed = threading.Lock(), False
 
     @classmethod
     def of(cls, env: Mapping[str, str], clock: Clock) -> Supervisor:
@@ -55,8 +57,11 @@ class Supervisor:
         return float("inf") if self.watchdog_ms is None else self.watchdog_ms / _SLEEPS
 
     def impatience(self, timeout_s: float) -> str | None:
-        """Why a daemon that is well may be ended, where Redis has *timeout_s* for each reply; None if it is not."""
-        needed_s = _TIMEOUTS * timeout_s
+        """
+        Why a daemon that is well may be ended, where Redis has *timeout_s* for each reply; None if it is not. Looking
+        up names knows no such limit: the unit gives it one, and time for it.
+        """
+        needed_s = TIMEOUTS * timeout_s
         if self.watchdog_ms is None or self.watchdog_ms >= needed_s * 1000:
             return None
         given = f"WatchdogSec is {self.watchdog_ms / 1000:g} s and [redis] timeout_s is {timeout_s:g}"
@@ -70,7 +75,7 @@ class Supervisor:
 
     def beat(self) -> None:
         """A pass of the main loop has ended."""
-        self.last_pass_ms = now_ms = self._clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         if self._owes_ready:
             self._say_ready()
         if self.watchdog_ms is not None and now_ms - self._beat_ms >= self.watchdog_ms / _BEATS:
@@ -78,10 +83,16 @@ class Supervisor:
             self._say("WATCHDOG=1")
 
     def status(self, text: str) -> None:
-        """What ``systemctl status`` shows in one line."""
-        if text != self._status:
-            self._status = text
-            self._say(f"STATUS={text}")
+        """What ``systemctl status`` shows in one line. After ``failed`` nothing more is."""
+        with self._speaking:
+            if text != self._status and not self._has_failed:
+                self._say_status(text)
+
+    def failed(self, reason: str) -> None:
+        """It ends, and why: its last status, which is shown until it is started again."""
+        with self._speaking:
+            self._has_failed = True
+            self._say_status(reason)
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
@@ -96,6 +107,11 @@ class Supervisor:
         """It ends, as it was asked to."""
         self._say("STOPPING=1")
 
+    def _say_status(self, text: str) -> None:
+        self._status = text
+        line = " ".join(text.splitlines())  # each line of a datagram says something else
+        self._say(f"STATUS={line}")
+
     def _say_ready(self) -> None:
         """Without it the unit starts, or reloads, for ever; so one that was not taken is said again after a pass."""
         self._owes_ready = not self._say("READY=1")
@@ -105,7 +121,7 @@ class Supervisor:
         if self._address is not None:
             with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:  # as the module says
                 sender.setblocking(False)
-                sender.sendto(lines.encode(), self._address)
+                sender.sendto(lines.encode(errors="backslashreplace"), self._address)
                 return True
             return False
         return True

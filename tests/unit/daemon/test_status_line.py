@@ -6,7 +6,7 @@ import pytest
 
 from zsched.core.model import Priority
 from zsched.daemon.status_line import text_of
-from zsched.storage.reader import Overview
+from zsched.storage.overview import Overview
 
 NOW_MS = 1_767_225_600_000
 NONE = dict.fromkeys(Priority, 0)
@@ -23,6 +23,7 @@ def overview(**changes: Any) -> Overview:
         "quarantined": 0,
         "leader": "me",
         "lease_ms": 1500,
+        "led_since_ms": None,
         "epoch": 7,
         "log_length": 0,
         "log_last": None,
@@ -34,15 +35,16 @@ def overview(**changes: Any) -> Overview:
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("changes", "trouble", "text"),
     [
-        ({}, "leading in epoch 7; 0 due; 0 waiting"),
-        ({"leader": "other"}, "standing by for other; 0 due; 0 waiting"),
-        ({"leader": None}, "nobody leads; 0 due; 0 waiting"),
-        ({"hold_ms": NOW_MS + 1500}, "leading in epoch 7, held for 1s500ms; 0 due; 0 waiting"),
-        ({"hold_ms": NOW_MS}, "leading in epoch 7; 0 due; 0 waiting"),
+        ({}, None, "leading in epoch 7; 0 due; 0 waiting"),
+        ({"leader": "other"}, None, "standing by for other; 0 due; 0 waiting"),
+        ({"leader": None}, None, "nobody leads; 0 due; 0 waiting"),
+        ({"hold_ms": NOW_MS + 1500}, None, "leading in epoch 7, held for 1s500ms; 0 due; 0 waiting"),
+        ({"hold_ms": NOW_MS}, None, "leading in epoch 7; 0 due; 0 waiting"),
         (
             {"waiting": NONE | {Priority.LOW: 1200, Priority.HIGH: 34}, "oldest_due_ms": NOW_MS + 5000},
+            None,
             "leading in epoch 7; 0 due; 1,234 waiting",
         ),
         (
@@ -51,9 +53,15 @@ def overview(**changes: Any) -> Overview:
                 "overdue": NONE | {Priority.LOW: 1000, Priority.NORMAL: 5},
                 "oldest_due_ms": NOW_MS - 62_000,
             },
+            None,
             "leading in epoch 7; 1,005 due, the oldest 1m2s late; 1,200 waiting",
         ),
+        ({"leader": "other"}, "may not lead: it is a slave", "may not lead: it is a slave; 0 due; 0 waiting"),
+        ({"leader": None}, "may not lead: it is a slave", "may not lead: it is a slave; 0 due; 0 waiting"),
+        ({}, "Redis refused: OOM", "leading in epoch 7, but Redis refused: OOM; 0 due; 0 waiting"),
     ],
 )
-def test_the_status_says_who_leads_what_is_due_and_how_late(changes: dict[str, Any], text: str) -> None:
-    assert text == text_of(overview(**changes), "me")
+def test_the_status_says_who_leads_what_is_due_and_how_late(
+    changes: dict[str, Any], trouble: str | None, text: str
+) -> None:
+    assert text == text_of(overview(**changes), "me", trouble)

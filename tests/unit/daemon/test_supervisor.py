@@ -75,6 +75,22 @@ def test_a_status_is_said_when_it_changes(manager: Manager, address: str) -> Non
     assert ["STATUS=leading", "STATUS=standing by"] == manager.heard()
 
 
+def test_why_it_failed_is_the_last_status(manager: Manager, address: str) -> None:
+    supervisor = Supervisor(ManualClock(), address)
+    supervisor.status("leading")
+
+    supervisor.failed("no such key")
+    supervisor.status("leading again")
+
+    assert ["STATUS=leading", "STATUS=no such key"] == manager.heard()
+
+
+def test_a_status_is_one_line_whatever_is_in_it(manager: Manager, address: str) -> None:
+    Supervisor(ManualClock(), address).status("ZSCHED_\udcff is no setting\nREADY=1")
+
+    assert ["STATUS=ZSCHED_\\udcff is no setting READY=1"] == manager.heard()
+
+
 def test_a_reload_begins_and_ends(manager: Manager, address: str) -> None:
     supervisor = Supervisor(ManualClock(elapsed_ms=12.5), address)
     supervisor.ready()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tzdata
 
-from zsched.daemon.zone_rules import PACKAGE, ZoneRules, installed
+from zsched.zone_rules import PACKAGE, ZoneRules, installed
 
 
 def folder(path: Path, **files: str) -> str:

@@ -1,0 +1,109 @@
+"""What ends a daemon by itself: the exit code, by which a unit starts it again or not, and its last words."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.processes import WITHIN_S
+from tests.integration.service_manager import Manager
+from zsched.cli.exits import FAILED, USAGE
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+
+pytestmark = pytest.mark.redis
+WITHOUT_METRICS = "import sys; sys.modules['prometheus_client'] = None; "
+MAIN = "import sys; from zsched.cli import main; sys.exit(main())"
+SECRET = "t0p-Secret"
+
+
+class Unit:
+    """Starts ``zsched daemon`` as a unit does, and waits for its end."""
+
+    def __init__(self, folder: Path, guard: Guard) -> None:
+        self._folder, self._guard = folder, guard
+
+    def end(self, *arguments: str, code: str = MAIN, **settings: str) -> tuple[int, str, str]:
+        """Exit code, last status, stderr."""
+        manager = Manager(self._folder / "manager", self._guard)
+        nowhere = {"REDIS_URL": f"unix://{self._folder}/nowhere"}
+        env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
+        env |= {f"ZSCHED_{name}": value for name, value in (nowhere | settings).items()}
+        env |= {"NOTIFY_SOCKET": manager.address, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with open(self._folder / "stderr", "wb") as stderr:
+            process = self._guard.spawn([sys.executable, "-c", code, "daemon", *arguments], stderr=stderr, env=env)
+        exit_code = process.wait(WITHIN_S)
+        manager.close()
+        return exit_code, manager.of("STATUS")[-1]["value"], (self._folder / "stderr").read_text()
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Iterator[Unit]:
+    with Guard() as guard:
+        yield Unit(tmp_path, guard)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"DAEMON_LEASE_MS": "1"}, "ZSCHED_DAEMON_LEASE_MS='1': write a whole number from 200 to 60000"),
+        ({"REDIS_URI": "x"}, "ZSCHED_REDIS_URI in the environment is no setting; did you mean ZSCHED_REDIS_URL?"),
+        ({"CONFIG": "/nowhere/z.toml"}, "configuration file /nowhere/z.toml: No such file or directory"),
+        ({"REDIS_PASSWORD_FILE": "/nowhere/p"}, "[redis] password_file='/nowhere/p': No such file or directory"),
+        (
+            {"REDIS_URL": "redis://localhost:1/0?retries=1"},
+            "redis url 'redis://localhost:1/0?retries=1': it has an option",
+        ),
+        ({"METRICS_LISTEN": "a..b:80"}, "ZSCHED_METRICS_LISTEN='a..b:80': write host:port"),
+    ],
+)
+def test_settings_that_are_wrong_end_it_for_good(unit: Unit, settings: dict[str, str], reason: str) -> None:
+    code, status, told = unit.end(**settings)
+
+    assert USAGE == code
+    assert status.startswith(reason)
+    assert f"zsched: {status}" == told.splitlines()[-1]
+
+
+def test_an_unknown_key_in_the_file_ends_it_for_good(unit: Unit, tmp_path: Path) -> None:
+    file = tmp_path / "zsched.toml"
+    file.write_text("[redis]\nurll = 'redis://h'\n")
+
+    code, status, _ = unit.end("--config", str(file))
+
+    assert (USAGE, f"{file}: [redis] urll is no setting; did you mean url?") == (code, status)
+
+
+def test_without_the_extra_it_says_what_to_install(unit: Unit) -> None:
+    code, status, told = unit.end(code=WITHOUT_METRICS + MAIN, METRICS_LISTEN="localhost:9464")
+
+    missing = (
+        "[metrics] listen='localhost:9464': prometheus_client is not installed; install it: pip install 'zsched[ops]'"
+    )
+    assert (USAGE, missing) == (code, status)
+    assert missing in told
+
+
+def test_a_port_that_is_taken_may_be_free_soon(unit: Unit) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, status, told = unit.end(METRICS_LISTEN=listen)
+
+    assert FAILED == code
+    assert status.startswith(f"[metrics] listen='{listen}': Address already in use; give an address")
+    assert "daemon_failed" in told
+
+
+def test_a_password_that_redis_refuses_may_be_right_soon(unit: Unit) -> None:
+    with EmbeddedRedis(config={"requirepass": SECRET}) as server:
+        code, status, told = unit.end(REDIS_URL=server.url.replace("unix://", "unix://:wrong@"))
+
+    assert FAILED == code
+    assert "refused user or password; check [redis] url" in status
+    assert "daemon_failed" in told
+    assert "wrong" not in status + told
