@@ -109,6 +109,14 @@ class RedisRefused(ZschedError):
     """Redis is there and refuses: out of memory, read-only, no permission, wrong type, cluster mode."""
 
 
+class Garbled(RedisRefused):
+    """A key of zsched's own holds what zsched never wrote. Nothing was written. ``problem`` names it."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem, self.remedy = problem, remedy
+        super().__init__(f"{problem}; {remedy}")
+
+
 class NewerFormat(RedisRefused):
     """A newer zsched leads this namespace, and keeps it in a form that this one does not know. Nothing was written."""
 

@@ -9,43 +9,33 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
 import zsched
-from tests.faults.ledger import assert_dense, connect, doubles, queued
-from tests.faults.processes import DaemonProcess, eventually
-from tests.faults.test_failover import schedule_stream
+from tests.faults.archives import fact, has_caught_up, log_in, report_of
+from tests.faults.ledger import assert_dense, doubles, queued
+from tests.faults.processes import DaemonProcess, Start, archive_of_its_own, eventually
+from tests.faults.streams import schedule_stream
 from zsched import Client, NewerFormat
 from zsched.embedded import EmbeddedRedis
-
-pytestmark = pytest.mark.redis
-
-Start = Callable[..., DaemonProcess]
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis(tcp=True) as server:
-        yield server
-
-
-@pytest.fixture
-def watch(server: EmbeddedRedis) -> Iterator[redis.Redis]:
-    with connect(server.url) as client:
-        yield client
+from zsched.storage.archivers import ArchiveState, Report
 
 
 def another_version(folder: Path, format: int) -> Path:
     """A copy of zsched in *folder* whose scripts have other texts and keep *format*."""
     shutil.copytree(Path(zsched.__file__).parent, folder / "zsched")
-    meta = folder / "zsched" / "lua" / "lib" / "meta.lua"
-    text = meta.read_text()
-    assert "local FORMAT = 1" in text
-    meta.write_text(text.replace("local FORMAT = 1", f"-- another version\nlocal FORMAT = {format}"))
+    said = {
+        "lua/lib/time.lua": ("local FORMAT = 1", f"-- another version\nlocal FORMAT = {format}"),
+        "core/log.py": ("FORMAT: Final = 1", f"FORMAT: Final = {format}"),
+    }
+    for name, (ours, theirs) in said.items():
+        file = folder / "zsched" / name
+        text = file.read_text()
+        assert ours in text
+        file.write_text(text.replace(ours, theirs))
     return folder
 
 
@@ -97,4 +87,77 @@ def test_once_a_newer_format_has_led_older_daemons_and_clients_stand_back(
         client.schedule("app.tasks.t", id="kept", after=60)
     assert watch.zcard("zsched:{default}:due:normal") == 1
     end(older)
+    end(new)
+
+
+def test_an_older_daemons_archive_stops_where_a_newer_format_begins_and_goes_on_when_upgraded(
+    server: EmbeddedRedis, watch: redis.Redis, start_daemon: Start, tmp_path: Path
+) -> None:
+    newer, path = another_version(tmp_path, 2), Path(archive_of_its_own())
+    old = start_daemon(server.url, ARCHIVE_PATH=str(path))
+    old.wait_for("hold_ended")
+    eventually(lambda: has_caught_up(server.url, path))
+    new = start_daemon(server.url, code=newer)
+    new.wait_for("daemon_started")
+
+    old.send(signal.SIGSTOP)  # both are there when the newer one takes over
+    new.wait_for("term_began")
+    old.send(signal.SIGCONT)
+    refusal = old.wait_for("archive_outdated")
+    told = eventually(lambda: outdated(server.url, path))
+
+    assert "upgrade zsched here" in refusal["reason"]
+    term = next(entry for entry in log_in(server.url) if entry.format == 2)
+    assert told.position is not None
+    assert (1, str(told.position)) == (term.position.seq - told.position.seq, fact(path, "position"))
+    end(old)
+    start_daemon(server.url, code=newer, ARCHIVE_PATH=str(path))
+    eventually(lambda: has_caught_up(server.url, path))
+
+
+def outdated(url: str, path: Path) -> Report | None:
+    """What the archive at *path* told last, if it stands back."""
+    report = report_of(url, path)
+    return report if report and report.state is ArchiveState.OUTDATED else None
+
+
+def test_an_archive_of_a_newer_format_is_opened_by_no_older_daemon(
+    server: EmbeddedRedis, start_daemon: Start, tmp_path: Path
+) -> None:
+    path = Path(archive_of_its_own())
+    new = start_daemon(server.url, code=another_version(tmp_path, 2), ARCHIVE_PATH=str(path))
+    new.wait_for("term_began")
+    eventually(lambda: has_caught_up(server.url, path))
+    end(new)
+
+    older = start_daemon(server.url, ARCHIVE_PATH=str(path))
+
+    assert 0 != older.wait()
+    assert "entries of format 2, and this one knows 1; upgrade zsched here" in str(older.events)
+
+
+def test_what_a_newer_archive_puts_back_into_an_empty_redis_ends_an_older_leaders_term(
+    server: EmbeddedRedis, watch: redis.Redis, start_daemon: Start, tmp_path: Path
+) -> None:
+    path, mine = Path(archive_of_its_own()), Path(archive_of_its_own())
+    Client.from_url(server.url).schedule("app.tasks.t", id="kept", after=3600)
+    new = start_daemon(server.url, code=another_version(tmp_path, 2), ARCHIVE_PATH=str(path))
+    new.wait_for("hold_ended")
+    eventually(lambda: has_caught_up(server.url, path))
+
+    new.send(signal.SIGSTOP)
+    watch.flushall()
+    old = start_daemon(server.url, ARCHIVE_PATH=str(mine))
+    old.wait_for("term_began")
+    new.send(signal.SIGCONT)
+    new.wait_for("recovery_done")
+    old.wait_for("archive_outdated")
+    new.wait_for("term_began", 2)
+
+    assert 1 == watch.zcard("zsched:{default}:due:normal")
+    restore = next(entry for entry in log_in(server.url) if entry.format == 2)
+    stopped = eventually(lambda: outdated(server.url, mine))
+    assert ("restore", stopped.position.seq) == (restore.kind, restore.position.seq - 1)
+    assert "in format 2, and this one knows 1" in old.wait_for("redis_refused")["reason"]
+    end(old)
     end(new)

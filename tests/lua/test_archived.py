@@ -55,7 +55,7 @@ def test_only_who_follows_and_reported_lately_is_alive(ground: Ground, entries: 
     ground.report("silent", entries[0])
     ground.pass_time(ALIVE_MS + 1000)
     ground.report("following", entries[0])
-    for state in ("bootstrapping", "failed", "refused"):
+    for state in ("bootstrapping", "failed", "refused", "outdated", "stopped"):
         ground.report(state, entries[0], state=state)
 
     assert ("waiting", 1) == _archived(ground, None)

@@ -1,4 +1,4 @@
-"""lib/meta.lua: what a newer zsched keeps, an older one leaves alone."""
+"""lib/meta.lua and lib/time.lua: what a newer zsched keeps, an older one leaves alone, and what is garbage it names."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 
 import zsched
 from tests.lua.ground import HOUR_MS, Ground
-from zsched.errors import NewerFormat
+from zsched.core.log import FORMAT
+from zsched.errors import Garbled, NewerFormat
 from zsched.storage.scripts import load
 
 LUA = Path(zsched.__file__).parent / "lua"
-WITHOUT = {"note", "release", "survey"}  # a worker's note of its run, the end of a term, and what only reads
+WITHOUT = {"note", "release", "report", "survey"}  # of runs, of terms, of archives; and what only reads
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,63 @@ def test_who_leads_notes_its_format_where_an_older_one_led(led: Ground) -> None:
     led.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=1000, gen="g")
 
     assert led.redis.hget(led.keys.meta(), "format") == b"1"
+
+
+def test_both_languages_know_the_same_format() -> None:
+    assert f"\nlocal FORMAT = {FORMAT} " in load("fire").text
+
+
+def test_a_term_notes_its_format_in_the_log(ground: Ground) -> None:
+    ground.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=1000, gen="g")
+
+    assert ("term", str(FORMAT)) == (ground.last.kind, ground.last.fields["format"])
+
+
+def test_who_puts_something_back_notes_its_format(ground: Ground) -> None:
+    row = ["a", "1800000000000", "due", "normal", 1_800_000_000_000, 1, "", "2 0", "data", "call"]
+
+    ground.call(
+        "restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", archive="newer", row_count=1
+    )  # fmt: skip
+
+    assert str(FORMAT).encode() == ground.redis.hget(ground.keys.meta(), "format")
+    assert ["format", str(FORMAT)] == ground.last.texts[-2:]
+
+
+def test_an_archive_may_report_where_a_newer_zsched_leads(led: Ground) -> None:
+    led.redis.hset(led.keys.meta(), "format", FORMAT + 1)
+
+    led.report("older", state="outdated")
+
+    assert b" outdated " in led.redis.hget(led.keys.archivers(), "older")
+
+
+NUMBERS = ["epoch", "seq", "hold", "doubt", "offset_ms", "frozen_ms", "format"]
+
+
+@pytest.mark.parametrize("garbage", ["", "no number", b"\xff\x00"])
+@pytest.mark.parametrize("field", NUMBERS)
+def test_what_is_no_number_in_meta_is_named_and_nothing_is_written(led: Ground, field: str, garbage: Any) -> None:
+    led.redis.hset(led.keys.meta(), field, garbage)
+    before = led.keyspace()
+
+    for call in (led.fire, lambda: led.put(("a", 1_800_000_000_000)), led.report, lambda: led.call("get", ["a"])):
+        with pytest.raises(Garbled, match=rf"zsched:\{{default\}}:meta has {field} '.*', which zsched never wrote"):
+            call()
+
+    assert before == led.keyspace()
+
+
+@pytest.mark.parametrize("field", NUMBERS)
+def test_what_the_remedy_says_mends_it(led: Ground, field: str) -> None:
+    led.put(("a", 1_800_000_000_000))
+    led.redis.hset(led.keys.meta(), field, "garbage")
+    with pytest.raises(Garbled) as caught:
+        led.fire()
+
+    for command in caught.value.remedy.removesuffix(": the next term sets them").split(", then "):
+        led.redis.execute_command(*command.split())
+    led.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=1000, gen="g")
+    led.put(("b", 1_800_000_000_000))
+
+    assert [1, 2, 3] == [int(entry.id.split("-")[1]) for entry in led.entries()]

@@ -45,7 +45,7 @@ def test_the_first_entry_of_a_term_is_its_own(ground: Ground) -> None:
     _, _, now_ms, _ = _acquire(ground)
 
     entry = ground.last
-    assert ("1-2", "term", {"daemon": "one", "server": "s1"}) == (entry.id, entry.kind, entry.fields)
+    assert ("1-2", "term", {"daemon": "one", "server": "s1", "format": "1"}) == (entry.id, entry.kind, entry.fields)
     assert entry.t.startswith(str(now_ms))
 
 

@@ -331,7 +331,7 @@ def test_an_empty_redis_takes_what_is_put_back(ground: Ground) -> None:
 
     assert ({"a": f"low {DUE_MS}", "r": f"low {DUE_MS}"}, "0-1") == (ground.places(), ground.last.id)
     assert hold(ground) > ground.now_ms
-    assert {b"seq", b"hold"} == ground.redis.hgetall(ground.keys.meta()).keys()
+    assert {b"seq", b"hold", b"format"} == ground.redis.hgetall(ground.keys.meta()).keys()
 
 
 def test_as_many_rows_and_texts_as_go_into_one_script(led: Ground) -> None:

@@ -83,6 +83,7 @@ class Archive:
         self.unknown_entries = int(facts.get("unknown_entries", 0))  # that the state lacks, perhaps
         self._unknown_before = 0  # those of the state that a bootstrap replaces
         self._known_from = int(facts.get("known_from", 0))
+        self._format = int(facts.get("format", 1))  # the newest in which an entry may be: older versions leave it alone
         self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
         self._n = int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
         self._touches = int(facts.get("touches", 0))
@@ -114,15 +115,19 @@ class Archive:
         with converted(self.path):
             if not self.is_bootstrapping and self._tail is not None:
                 self._set(position=str(self._tail))
-            self._set(touches=self._touches, unknown_entries=self.unknown_entries)
+            self._set(touches=self._touches, unknown_entries=self.unknown_entries, format=self._format)
             self._commit()
             if identity(self.path) != self._file:
                 raise ArchiveFailed(f"archive {self.path}: another file is in its place")
         if not self.is_bootstrapping:
             self.position = self._tail
 
-    def note(self, *, gen: str | None = None, complete_since: str | None = None) -> None:
-        """Note which data set is followed here, and since when nothing is missing; until ``commit`` in memory."""
+    def note(self, *, gen: str | None = None, complete_since: str | None = None, format: int = 1) -> None:
+        """
+        Note which data set is followed here, since when nothing is missing, and in which *format* something may be kept
+        that was read; until ``commit`` in memory.
+        """
+        self._format = max(self._format, format)
         if gen is not None and self.gens[-1:] != [gen]:
             self.gens = [*(each for each in self.gens if each != gen), gen]
             self._begin()
@@ -283,7 +288,7 @@ class Archive:
                     self._insert(entry, touched, is_known=is_known)
                 elif is_known and not self._keeps_args:  # they may have been forgotten since
                     self._arguments.keep(n, without_arguments(entry)[1])
-                self._tail = entry.position
+                self._tail, self._format = entry.position, max(self._format, entry.format)
                 if len(self._touched) >= _PIECE:
                     self._flush()
             self._flush()

@@ -24,7 +24,8 @@ from zsched.archive.body import entry_of
 from zsched.archive.live import Live
 from zsched.archive.records import arguments_of
 from zsched.core.clock import Clock
-from zsched.errors import ArchiveCorrupt
+from zsched.core.log import FORMAT
+from zsched.errors import ArchiveCorrupt, ArchiveForeign
 
 _OPCODES: Final = 5000  # of SQLite's machine between two looks at the clock: some 0.1 ms
 # SQLite (3.40) does not ask the progress handler while it walks the trees: 0.5 to 1 s for so many bytes (measured).
@@ -44,10 +45,18 @@ SUM: Final = "sum"  # the name of the fact that is the others' checksum
 
 
 def facts_of(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
-    """What the archive at *path* says of itself. Raises ArchiveCorrupt: it is not what was written."""
+    """
+    What the archive at *path* says of itself.
+
+    Raises:
+        ArchiveCorrupt: it is not what was written. ArchiveForeign: it has entries of a newer format.
+    """
     facts: dict[str, Any] = dict(db.execute("SELECT name, value FROM fact").fetchall())
     if facts and facts.get(SUM) != sum_of(facts):
         raise ArchiveCorrupt(f"archive {path}: what it says of itself is not what was written")
+    if (format := int(facts.get("format", 1))) > FORMAT:
+        remedy = "upgrade zsched here, or give another [archive] path"
+        raise ArchiveForeign(f"archive {path} has entries of format {format}, and this one knows {FORMAT}; {remedy}")
     return facts
 
 

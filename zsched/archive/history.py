@@ -94,12 +94,12 @@ class History:
             found = self._db.execute(query, (max(count, 1) - 1,)).fetchone()
             yield from self._from(found[0] if found else 0, min(count, limit))
 
-    def term_before(self, t_us: int) -> int | None:
-        """When the last term began that began before *t_us*; t in µs."""
+    def term_between(self, since_us: int, t_us: int) -> int | None:
+        """When the last term began that began in [since_us, t_us); t in µs."""
         with converted(self._path):
-            before = first_since(self._db, t_us, self._last_n)
-            query = f"{ENTRY} WHERE kind = 'term' AND n < ? ORDER BY n DESC LIMIT 1"
-            row = self._db.execute(query, (before,)).fetchone()
+            first, end = (first_since(self._db, t, self._last_n) for t in (since_us, t_us))
+            query = f"{ENTRY} WHERE kind = 'term' AND n >= ? AND n < ? ORDER BY n DESC LIMIT 1"
+            row = self._db.execute(query, (first, end)).fetchone()
             return body.entry_of(row).position.t_us if row else None
 
     # -- how --------------------------------------------------------------------------------------

@@ -12,13 +12,20 @@ it is kept as it is, reported, and never guessed at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from itertools import takewhile
+from typing import Final, NamedTuple
 
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]
+
+# Of keys, values and entries; raised when an older zsched would misread what a newer one writes. The same number stands
+# in lua/lib/time.lua.
+FORMAT: Final = 1
+
+_NOTING = ("term", "restore")  # kinds that end with the pair `format`: what the log has from there on is kept in it
 
 _DIGITS = 18  # of a whole number, at most: what an archive's file can hold
 
@@ -85,6 +92,13 @@ class Entry(NamedTuple):
             return list(self.body)
         return [b"kind", self.kind.encode(), b"t", b"%d" % self.position.t_us, *self.body]
 
+    @property
+    def format(self) -> int:
+        """The format that it notes for what follows; 1 where it notes none."""
+        if self.kind not in _NOTING or len(self.body) < 2 or self.body[-2] != b"format":
+            return 1
+        return int(self.body[-1]) if _is_whole(self.body[-1]) else 1
+
     def fields(self) -> dict[bytes, bytes]:
         """Field → value. For kinds without repeated fields."""
         return dict(zip(self.body[::2], self.body[1::2], strict=True))
@@ -94,6 +108,11 @@ def require_known(entry: Entry) -> None:
     """Raise UnknownEntry for an entry of a kind that this version does not know."""
     if entry.kind not in KINDS:
         raise UnknownEntry(f"log entry {entry.position.id} is of the unknown kind {entry.kind!r}")
+
+
+def readable(entries: Iterable[Entry]) -> list[Entry]:
+    """Those of *entries* that come before the first of a newer format: behind it this version would misread."""
+    return list(takewhile(lambda entry: entry.format <= FORMAT, entries))
 
 
 @contextmanager

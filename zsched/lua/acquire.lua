@@ -7,13 +7,14 @@
 --        lease_ms
 --        gen             the name that a new dataset gets
 -- RETURNS  OK, token, epoch, now ms, hold ms  |  BUSY, now ms, ms until the lease lapses  |  OFFSET
--- LOGS   term: epoch's own entry: daemon, server
+-- LOGS   term: epoch's own entry: daemon, server, format
 --
 -- A token is <daemon>:<epoch>:<lease ms>:<nonce>. The candidate's own lease is no obstacle, also when it
 -- lost the reply that told it the token. Nor is a lease with more time left than its own length, or without
 -- end: it was written before the clock jumped back. Taking over is always safe, since every leader's script
 -- compares tokens. A changed server (restart, promotion, flush, first start) sets doubt and hold.
--- The format is noted: from then on no older zsched reads or writes here (lib/meta.lua).
+-- The format is noted: from then on no older zsched reads or writes here (lib/meta.lua), and no archive of an older one
+-- reads on behind this entry (daemon/follower.py).
 -- OFFSET: the clock is a test's: moved (meta.offset_ms), or stopped (meta.frozen_ms) by somebody else than
 -- this candidate (meta.frozen_by). Firing by it would be early or late for everybody but that test.
 local lease_key, meta_key, log_key = unpack(KEYS)
@@ -39,7 +40,7 @@ if last then
   epoch, seq = tonumber(last_epoch), math.max(seq, tonumber(last_seq))
 end
 epoch = epoch + 1
-append('term', {'daemon', daemon, 'server', server_id})
+append('term', {'daemon', daemon, 'server', server_id, 'format', FORMAT})
 redis.call('HSETNX', meta_key, 'gen', gen)
 redis.call('HSET', meta_key, 'epoch', string.format('%.0f', epoch), 'format', FORMAT)
 if server ~= server_id then

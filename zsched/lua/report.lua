@@ -1,16 +1,18 @@
 -- report: say how far an archive has come; what it says must be on its disk.
 --
--- KEYS   meta log archivers
+-- KEYS   meta archivers
 -- ARGV   archive         its id
 --        entry entry_t   id and t of the last entry that it has; - and 0 when it has none
---        state           following | bootstrapping | lost | failed | refused
+--        state           following | bootstrapping | lost | failed | refused | outdated | stopped
 --        about           one line of JSON: for people
 --        hold_for_ms     > 0: nothing fires for so long, since it is not known what Redis lost
 -- RETURNS  OK, now ms
 -- LOGS   nothing
-local meta_key, log_key, archivers_key = unpack(KEYS)
+--
+-- In any format: an archive that stands back from a newer one has to say so.
+local meta_key, archivers_key = unpack(KEYS)
 local archive, entry, entry_t, state, about, hold_for_ms = unpack(ARGV)
--- include lib/meta.lua
+-- include lib/time.lua
 -- include lib/hold_on.lua
 
 redis.call('HSET', archivers_key, archive,

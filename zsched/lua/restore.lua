@@ -12,13 +12,14 @@
 --                        job or template (pairs) and m texts of the schedule's own hash (pairs)
 --        places: due paused quarantine ended gone open skipped
 -- RETURNS  OK, now ms, the entry's id and t, number of runs pushed  |  AGAIN, now ms
--- LOGS   restore: reason, archive, rows n, the rows as given; `open` is `refused` where it cannot be pushed, and a
---          one-shot `gone` when RQ has its run already
+-- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` is `refused` where it cannot be pushed,
+--          and a one-shot `gone` when RQ has its run already
 --
 -- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. A run that was fired and
 -- not over (`open`) is pushed again here, marked uncertain; `skipped` records that it is not, as its schedule
 -- wishes. The entry keeps each row's old t, by which two archives that know different things agree
--- (rule: LATEST_CHANGE).
+-- (rule: LATEST_CHANGE). What is put back may be of a newer format than the leader's, whose archives never saw a newer
+-- one lead: so the format is noted, as by acquire.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, rq_queues_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, seen_entry, seen_t, hold_for_ms, reason, archive,
@@ -83,7 +84,11 @@ end
 -- include lib/behind.lua
 local found = find(ids)
 
-local entry = append('restore', {'reason', reason, 'archive', archive, 'rows', row_count, unpack(ARGV, 10)})
+local fields = {'reason', reason, 'archive', archive, 'rows', row_count, unpack(ARGV, 10)}
+fields[#fields + 1] = 'format'
+fields[#fields + 1] = FORMAT
+local entry = append('restore', fields)
+redis.call('HSET', meta_key, 'format', FORMAT)
 hold_on(hold_for_ms)
 local now_iso, earliest, pushed = iso(now_ms), nil, 0
 local due, recurring = {high = {}, normal = {}, low = {}}, {}

@@ -2,12 +2,14 @@
 What archives say of themselves in Redis: how far they have come, and whether they are well.
 
 A report is written after the commit that it tells of, never before. An archive is *alive* when it follows
-the log and reported within the last 30 s; an idle one reports every 10 s.
+the log and reported within the last 30 s; an idle one reports every 3 s. Reports are read and written in every
+format, by older and newer versions: a state that one does not know is to it no report.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -18,7 +20,8 @@ from zsched.storage.keys import Keys
 from zsched.storage.scripts import Channel, Scripts
 
 ALIVE_MS = 30_000
-REPORT_EVERY_MS = 10_000
+REPORT_EVERY_MS = 3_000
+FORGOTTEN_MS = 3_600_000  # who told nothing for longer has moved, or is gone
 
 
 class ArchiveState(Enum):
@@ -29,6 +32,8 @@ class ArchiveState(Enum):
     LOST = "lost"  # Redis lost something that it has: about to put it back, or waiting for `zsched recover`
     FAILED = "failed"  # its disk does not take writes; nothing is lost in Redis
     REFUSED = "refused"  # this Redis is another data set than the archive's
+    OUTDATED = "outdated"  # a newer zsched leads, in a format that the archive's does not know
+    STOPPED = "stopped"  # its daemon ended in order: the last report
 
 
 class Audited(NamedTuple):
@@ -57,7 +62,7 @@ class Report:
     @property
     def is_stopped(self) -> bool:
         """Whether it was the last one before its daemon stopped in order."""
-        return self.about.get("stopped") is True
+        return self.state is ArchiveState.STOPPED
 
     @property
     def place(self) -> str:
@@ -81,7 +86,7 @@ class Report:
 
     def is_alive(self, now_ms: int) -> bool:
         """Whether it follows, and was heard of within ALIVE_MS."""
-        return self.state is ArchiveState.FOLLOWING and self.is_recent(now_ms) and not self.is_stopped
+        return self.state is ArchiveState.FOLLOWING and self.is_recent(now_ms)
 
     def is_recent(self, now_ms: int, within_ms: int = ALIVE_MS) -> bool:
         """Whether it was told within *within_ms*, and not before the clock was set back by more than that."""
@@ -95,7 +100,7 @@ class Report:
             epoch, _, seq = entry.partition("-")
             position = Position(int(epoch), int(seq), int(entry_t)) if epoch else None
             return cls(archive.decode(), position, _instant(told), ArchiveState(state), _about(json.loads(about)))
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
 
@@ -110,6 +115,17 @@ def reports_of(flat: list[bytes]) -> list[Report]:
     for report in reports:
         by_daemon.setdefault(str(report.about.get("daemon") or report.archive), report)
     return list(by_daemon.values())
+
+
+def remembered(reports: Iterable[Report], now_ms: int) -> list[Report]:
+    """Those of *reports* that count at *now_ms*, in their order; also of daemons that stopped since."""
+    return [report for report in reports if report.is_recent(now_ms, FORGOTTEN_MS)]
+
+
+def last_audit(reports: Iterable[Report], now_ms: int) -> Audited | None:
+    """What the last audit found of which *reports* tell; None when there is none, or it is forgotten by *now_ms*."""
+    audits = [audit for report in remembered(reports, now_ms) if (audit := report.audit) is not None]
+    return max(audits, key=lambda audit: audit.at_ms, default=None)
 
 
 class Archivers:
@@ -162,7 +178,7 @@ class Archivers:
 
 
 def _instant(told: str) -> int:
-    if int(told) > LAST_MS:
+    if not 0 <= int(told) <= LAST_MS:
         raise ValueError(f"{told} ms is beyond all times")
     return int(told)
 

@@ -47,7 +47,7 @@ def stream(link: Link, keys: Keys, name: str, calls: Iterable[Call]) -> Iterator
                     wire.send(*scripts.command(name, *call))
                 if not flight or (len(flight) < _IN_FLIGHT and not exhausted):
                     continue
-                reply = checked(wire.receive())
+                reply = checked(wire.receive(), keys)
             except (RedisUnavailable, NoScriptError) as error:
                 losses += 1
                 if losses > RESENDS:

@@ -1,9 +1,9 @@
 """
 Which daemons a namespace has, as they told with the reports of their archives: every daemon has an archiver, which
-reports at least every 10 s, whether it leads or stands by, and once more when it stops.
+reports at least every 3 s, whether it leads or stands by, and once more when it stops.
 
-Not guaranteed: that a daemon is there which reported within 30 s, if it was killed; that one is known which has told
-nothing yet, or never could. A daemon of before there was more to tell says its id and host alone.
+Not guaranteed: that a daemon is there which reported within SILENT_MS, if it was killed; that one is known which has
+told nothing yet, or never could. A daemon of before there was more to tell says its id and host alone.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from zsched.core.clock import LAST_MS
 from zsched.core.model import iso
 from zsched.storage.archivers import Report
+
+SILENT_MS: Final = 10_000  # without a report: three should have come, so that a slow disk is not taken for a death
 
 
 class DaemonRole(Enum):
@@ -23,7 +25,7 @@ class DaemonRole(Enum):
 
     LEADS = "leader"
     STANDS_BY = "standby"
-    SILENT = "silent"  # it has not reported for 30 s: killed, cut off, or its Redis refuses the report
+    SILENT = "silent"  # it has not reported for SILENT_MS: killed, cut off, or its Redis refuses the report
     STOPPED = "stopped"  # in order
 
 
@@ -87,7 +89,7 @@ def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
     elif report.is_stopped:
         role = DaemonRole.STOPPED
     else:
-        role = DaemonRole.STANDS_BY if report.is_recent(now_ms) else DaemonRole.SILENT
+        role = DaemonRole.STANDS_BY if report.is_recent(now_ms, SILENT_MS) else DaemonRole.SILENT
     pid, started_ms = about.get("pid"), about.get("started")
     return DaemonSeen(
         id=about["daemon"],

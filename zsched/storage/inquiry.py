@@ -7,16 +7,18 @@ Every answer says which of the two it is, since when nothing is missing in it, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
 from zsched.core.backfill import MOST, ran_at, unpacked
 from zsched.core.changes import Change, changes
+from zsched.core.clock import LAST_MS
 from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.core.lookback import KINDS, Lookback, Occurrence, Wanted, kept
 from zsched.core.runs import Run, RunStatus, as_seen
-from zsched.core.story import LATE_MS, Chronicle, Source
-from zsched.errors import ArchiveError
+from zsched.core.story import Chronicle, Source, waited_since_us
+from zsched.errors import ArchiveError, RedisRefused
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
@@ -34,7 +36,8 @@ class Inquiry:
     """Questions about one namespace's past over one link. Raises RedisUnavailable, RedisRefused."""
 
     def __init__(self, link: Link, keys: Keys) -> None:
-        self._questions, self._log, self._suffix = Questions(link, keys), Log(link, keys), keys.run_suffix
+        self._link, self._suffix = link, keys.run_suffix
+        self._questions, self._log = Questions(link, keys), Log(link, keys)
         self._jobs = Jobs(link, keys)
         self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would be for ever
 
@@ -63,17 +66,24 @@ class Inquiry:
         jobs = dict(zip(open, self._jobs.look(open), strict=True)) if open else {}
         return [as_seen(run, jobs[run.id]) if run.id in jobs else run for run in runs]
 
+    def unattended(self, runs: Iterable[Run]) -> frozenset[str]:
+        """Queues in which some of *runs* wait and for which RQ knows no worker; none where one may not look."""
+        queues = {run.queue for run in runs if run.status is RunStatus.QUEUED and run.queue}
+        with suppress(RedisRefused):
+            return frozenset(queue for queue in queues if not self._link.execute("SCARD", f"rq:workers:{queue}"))
+        return frozenset()
+
     def entries(self, since_us: int | None, limit: int) -> tuple[Iterator[Entry], Source]:
         """
-        Entries of the log, in order: those with t >= *since_us*, or the newest *limit*; then the source, which is
-        Redis where its log goes back far enough.
+        Entries of the log, in order: those with t >= *since_us*, or the newest *limit*; then the source. That is an
+        archive, which has also what Redis lost, unless Redis' own log goes back further.
         """
-        first = self._log.first()
-        if first is None or first.position.seq == 1 or self._holds(first, since_us, limit):
-            return self._entries_of_log(since_us, limit), self._redis(first, "")
         answer, source = self._ask("entries", since_us=since_us, limit=limit if since_us is None else _PAGE)
         if answer is None:
             return self._entries_of_log(since_us, limit), source
+        redis = self._redis(self._log.first(), "")
+        if source.complete_since_ms is not None and (redis.complete_since_ms or LAST_MS) < source.complete_since_ms:
+            return self._entries_of_log(since_us, limit), redis
         return islice(self._entries_of_archive(answer), None if since_us is not None else limit), source
 
     def follow(self, after: Position | None) -> Iterator[Entry]:
@@ -158,14 +168,10 @@ class Inquiry:
 
     def _redis(self, oldest: Entry | None, problem: str) -> Source:
         """Redis as the source, when *oldest* is the oldest entry that was looked at."""
-        is_complete = oldest is None or oldest.position.seq == 1
-        since_ms = None if oldest is None or is_complete else oldest.position.t_us // 1000
+        since_ms = None if oldest is None else oldest.position.t_us // 1000
         last = self.last()
-        return Source(None, since_ms, last.id if last else None, problem)
-
-    def _holds(self, first: Entry, since_us: int | None, limit: int) -> bool:
-        """Whether the log that begins with *first* has what is asked for."""
-        return first.position.t_us <= since_us if since_us is not None else self._log.size()[0] >= limit
+        is_untrimmed = oldest is None or oldest.position.seq == 1
+        return Source(None, since_ms, last.id if last else None, problem, is_untrimmed)
 
     def _is_behind(self, seen: Position) -> bool:
         """Whether the log ends before what was seen of it: Redis lost that."""
@@ -191,7 +197,7 @@ class Inquiry:
                 terms |= dict.fromkeys(late, oldest.position.t_us)
                 late = []
             mine = [change for change in self._read(oldest) if change.id == id]
-            late += [change.entry for change in mine if (change.late_ms or 0) > LATE_MS]
+            late += [change.entry for change in mine if waited_since_us(change) is not None]
             found += [mine] if mine else []
         kept = found if len(found) <= newest + 1 else [*found[:newest], found[-1]]
         told = [change for mine in reversed(kept) for change in mine]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from zsched.core.log import text
 from zsched.core.model import Priority
 from zsched.storage.keys import Keys
+from zsched.storage.meta import asking
 from zsched.storage.scripts import Channel
 
 
@@ -40,7 +41,9 @@ def asides(channel: Channel, keys: Keys) -> list[Aside]:
     who reads the lanes first, then asks here and reads these, misses none but what the log tells of.
     """
     found = []
-    for word in text(channel.execute("HGET", keys.meta(), "aside") or b"").split(" "):
+    with asking(keys.meta()):
+        words = channel.execute("HGET", keys.meta(), "aside")
+    for word in text(words or b"").split(" "):
         lane, _, queue = word.partition(":")
         with suppress(ValueError):  # a foreign hand's
             found += [Aside(Priority(lane), queue)] if queue else []

@@ -9,26 +9,25 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from zsched.core.clock import LAST_MS, Clock
+from zsched.core.clock import Clock
 from zsched.core.jitter import delay_of
-from zsched.core.log import Entry, Position
 from zsched.core.model import OnLost, OnUncertain, Priority, Schedule, ScheduleState
 from zsched.core.policy import USUAL, Policy
 from zsched.core.recent import Recent
 from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec
 from zsched.errors import InvalidSchedule
-from zsched.storage.archivers import Report, reports_of
 from zsched.storage.connection import Link
-from zsched.storage.daemons import DaemonSeen, daemons_of
 from zsched.storage.keys import Keys
-from zsched.storage.limits import HeldBack, asides, held_back
+from zsched.storage.limits import asides
+from zsched.storage.listeners import Unheard, unheard
 from zsched.storage.log import Log
+from zsched.storage.overview import Overview, look
 from zsched.storage.recent import recent
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import Record
-from zsched.storage.time import server_now_ms
+from zsched.storage.time import due_of, server_now_ms
 
 _PAGE = 200  # schedules read by one script
 _LOG_PAGE, _LOG_PAGES = 200, 10  # entries of the log that `has_fired` looks at: pages, newest first
@@ -56,48 +55,6 @@ class Found:
     def fields(self) -> dict[str, str | bytes]:
         """The RQ fields by name; data and meta are bytes."""
         return {name.decode(): value for name, value in zip(self.job[::2], self.job[1::2], strict=True)}
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """
-    The namespace at one moment. ``lease_ms``: what is left of the leader's lease, None without one. ``archives``:
-    what their archivers told last, of any age; they may have gone on since up to ``log_last``, the log's last entry.
-    ``held_back``: what its queue has no room for, by its limit; it counts as waiting, not as overdue.
-    """
-
-    now_ms: int
-    waiting: dict[Priority, int]
-    overdue: dict[Priority, int]
-    oldest_due_ms: int | None
-    recurring: int
-    paused: int
-    quarantined: int
-    leader: str | None
-    lease_ms: int | None
-    epoch: int
-    log_length: int
-    log_last: Position | None
-    hold_ms: int
-    archives: list[Report]
-    held_back: list[HeldBack]
-
-    def behind(self, report: Report) -> int | None:
-        """How many entries of the log an archive lacks; None if it has none, or some that this log has not."""
-        last, position = self.log_last, report.position
-        if position is None or last is None or position.order > last.order:
-            return None
-        return None if position.order == last.order and position != last else last.seq - position.seq
-
-    @property
-    def late_ms(self) -> int:
-        """How late the oldest waiting schedule is; 0 when none is."""
-        return 0 if self.oldest_due_ms is None else max(self.now_ms - self.oldest_due_ms, 0)
-
-    @property
-    def daemons(self) -> list[DaemonSeen]:
-        """The daemons that told of themselves, at any time; see ``storage.daemons``."""
-        return daemons_of(self.archives, self.leader, self.now_ms)
 
 
 class Reader:
@@ -176,42 +133,13 @@ class Reader:
         return None
 
     def overview(self) -> Overview:
-        """Counts, leader and backlog."""
-        keys, now_ms = self._keys, self.now_ms()
-        lanes, aside = list(Priority), asides(self._link, self._keys)
-        commands: list[tuple[Any, ...]] = [("ZCARD", keys.due(lane)) for lane in lanes]
-        commands += [("ZCOUNT", keys.due(lane), "-inf", now_ms) for lane in lanes]
-        commands += [("ZRANGE", keys.due(lane), 0, 0, "WITHSCORES") for lane in lanes]
-        commands += [("SCARD", keys.recurring()), ("HLEN", keys.paused()), ("HLEN", keys.quarantine())]
-        commands += [("GET", keys.lease()), ("PTTL", keys.lease()), ("HMGET", keys.meta(), "epoch", "hold")]
-        commands += [("XLEN", keys.log()), ("HGETALL", keys.archivers())]
-        commands += [("XREVRANGE", keys.log(), "+", "-", "COUNT", 1)]  # after the reports: they are not ahead of it
-        commands += [("ZCARD", each.key(keys)) for each in aside] + [("HGETALL", keys.limits())]
+        """Counts, leader and backlog. Raises as ``storage.overview.look``."""
+        return look(self._link, self._keys)
+
+    def unheard(self) -> list[Unheard]:
+        """The queues that nobody listens to. Raises as ``storage.listeners.unheard``."""
         with self._link.wire() as wire:
-            for command in commands:
-                wire.send(*command)
-            replies = [wire.receive() for _ in commands]
-        heads = [_score(head[1]) for head in replies[6:9] if head]
-        recurring, paused, quarantined, lease, lease_ms, meta, log_length, reports, last = replies[9:18]
-        counts, limits = list(zip(aside, replies[18:-1], strict=True)), replies[-1]
-        in_lanes = dict(zip(lanes, replies[0:3], strict=True))
-        return Overview(
-            now_ms=now_ms,
-            waiting={lane: in_lanes[lane] + sum(n for one, n in counts if one.lane is lane) for lane in lanes},
-            overdue=dict(zip(lanes, replies[3:6], strict=True)),
-            oldest_due_ms=min(heads) if heads else None,
-            recurring=recurring,
-            paused=paused,
-            quarantined=quarantined,
-            leader=lease.decode().split(":")[0] if lease else None,
-            lease_ms=lease_ms if lease else None,
-            epoch=int(meta[0] or 0),
-            log_length=log_length,
-            log_last=Entry.of(*last[0]).position if last else None,
-            hold_ms=int(meta[1] or 0),
-            archives=reports_of(reports),
-            held_back=held_back(counts, limits),
-        )
+            return unheard(wire, self._keys)
 
     def recent(self, clock: Clock) -> Recent:
         """What happened in the last minutes, as far as the log can be read quickly; *clock* says how long it takes."""
@@ -228,7 +156,7 @@ class Reader:
             command = ("ZRANGEBYSCORE", key, low, high, "WITHSCORES", "LIMIT", offset, _PAGE)
             flat = self._link.execute(*command)
             page = [
-                (_score(due), id.decode(errors="backslashreplace"))
+                (due_of(due), id.decode(errors="backslashreplace"))
                 for id, due in zip(flat[::2], flat[1::2], strict=True)
             ]
             for one in page:
@@ -259,11 +187,11 @@ class Reader:
             func=func,
             queue=job.get("origin", ""),
             priority=Priority(lane.decode() if lane else own.get("lane", "normal")),  # an ended one has left its lane
-            next_ms=_score(due_ms) if due_ms else None,
+            next_ms=due_of(due_ms) if due_ms else None,
             tz=spec.tz if spec else labels.get("tz", "UTC"),
             trigger=spec,
             anchor_ms=_int(own.get("anchor")),
-            nominal_ms=_int(own.get("nominal")) if recurring else _score(due_ms) - delay_of(id, jitter_ms),
+            nominal_ms=_int(own.get("nominal")) if recurring else due_of(due_ms) - delay_of(id, jitter_ms),
             version=own.get("version"),
             last_run_id=own.get("last"),
             args=args,
@@ -313,11 +241,6 @@ def _decoded(pairs: list[bytes]) -> dict[str, str]:
 
 
 # A field that somebody broke must not hide the schedule, nor the others of a listing.
-
-
-def _score(text: bytes) -> int:
-    """A due time in ms; what a foreign hand wrote (1.5, 1e300, inf) is brought into the range of time."""
-    return int(min(max(float(text), 0.0), float(LAST_MS)))
 
 
 def _int(text: str | bytes | None) -> int | None:

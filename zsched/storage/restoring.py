@@ -28,7 +28,7 @@ class Restoring:
     """The restores of one archive over one wire."""
 
     def __init__(self, wire: Wire, keys: Keys, archive: str, reason: str, hold_for_ms: int) -> None:
-        self._wire, self._scripts = wire, Scripts(wire, keys)
+        self._wire, self._keys, self._scripts = wire, keys, Scripts(wire, keys)
         self._archive, self._reason, self._hold_for_ms = archive, reason, hold_for_ms
 
     def restore(self, rows: Sequence[Restored], seen: Position | None, meanwhile: Callable[[], None]) -> Written | None:
@@ -48,7 +48,7 @@ class Restoring:
         try:
             meanwhile()
         finally:  # else the next reply would be this one
-            reply = checked(self._received(command))
+            reply = checked(self._received(command), self._keys)
         entry = _position(reply)
         return None if entry is None else Written(entry, int(reply[3]))
 

@@ -95,7 +95,7 @@ _COMMANDS: Final[Mapping[Role, str]] = {
 
 # Which of RQ's keys are used beside scripts, after "rq:".
 _RQ_KEYS: Final[Mapping[Role, str]] = {
-    Role.CLIENT: "queues",
+    Role.CLIENT: "queues workers:*",
     Role.DAEMON: "deferred:* executions:* failed:* finished:* job:* queue:* queues scheduled:* wip:*",
     Role.WORKER: "*",
     Role.DASHBOARD: "*",

@@ -28,7 +28,7 @@ from rq.utils import parse_timeout
 
 from zsched.core.model import Definition, OnLost, OnUncertain, Payload
 from zsched.errors import InvalidSchedule, NotImportable
-from zsched.storage.unpickling import NotPlain, read_plain
+from zsched.storage.unpickling import NotPlain, inflated, read_plain
 
 DEFAULT_TIMEOUT_S = 180  # RQ's own
 _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (measured)
@@ -96,11 +96,7 @@ class Encoder:
             InvalidSchedule: *data* is not of this serializer, or not plain.
         """
         try:
-            raw = zlib.decompress(data)
-        except zlib.error:
-            raw = data
-        try:
-            func, _, args, kwargs = self._loads(raw, runs)
+            func, _, args, kwargs = self._loads(inflated(data), runs)
         except NotPlain as error:
             remedy = "give args and kwargs both, or update it from a program that trusts this Redis"
             raise InvalidSchedule("data", data, "the stored payload cannot be read", remedy) from error

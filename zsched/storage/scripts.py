@@ -22,8 +22,10 @@ from typing import Any, Protocol
 
 import redis
 
+from zsched.core.log import FORMAT, text
 from zsched.errors import NewerFormat, ServerChanged, Stale, ZschedError
 from zsched.storage.keys import Keys
+from zsched.storage.meta import garbled
 
 _INCLUDE = re.compile(r"^-- include (\S+)\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV)\s+(.*(?:\n--\s{8}.*)*)", re.MULTILINE)
@@ -77,6 +79,7 @@ class Scripts:
             Stale: the lease is not this term's.
             ServerChanged: the Redis is not the one that the term was won on.
             NewerFormat: a newer zsched leads, in a form that this one does not know.
+            Garbled: meta holds what is no number.
             RedisUnavailable, RedisRefused: as ``Link.execute``.
         """
         parts = self.command(name, rows, arguments)
@@ -85,7 +88,7 @@ class Scripts:
         except redis.exceptions.NoScriptError:
             self.ensure(name)
             reply = self._channel.execute(*parts)
-        return checked(reply)
+        return checked(reply, self._keys)
 
     def command(self, name: str, rows: Iterable[Any], arguments: dict[str, Any]) -> list[Any]:
         """The EVALSHA command with keys and arguments in the header's order."""
@@ -110,19 +113,25 @@ class Scripts:
         return self._keys.run_suffix if name == "run_suffix" else arguments[name]
 
 
-def checked(reply: list[Any]) -> list[Any]:
-    """*reply* with its first word decoded; OK is dropped, the fence's words are raised."""
+def checked(reply: list[Any], keys: Keys) -> list[Any]:
+    """*reply* with its first word decoded; OK is dropped, the words of the fence and of lib/meta.lua are raised."""
     word = reply[0].decode() if isinstance(reply[0], bytes) else str(reply[0])
     if word == "STALE":
         raise Stale("the lease is held by another daemon, or lapsed")
     if word == "SERVER":
         raise ServerChanged("this Redis is not the one on which the term began")
     if word == "FORMAT":
-        theirs, ours = int(reply[1]), int(reply[2])
-        raise NewerFormat(
-            f"a newer zsched keeps this namespace in format {theirs}, and this one knows {ours}: upgrade zsched here"
-        )
+        raise newer_format(text(reply[1]))
+    if word == "GARBLED":
+        raise garbled(keys, text(reply[1]), reply[2])
     return reply[1:] if word == "OK" else [word, *reply[1:]]
+
+
+def newer_format(theirs: object) -> NewerFormat:
+    """What is to be said where a newer zsched keeps the format *theirs*."""
+    return NewerFormat(
+        f"a newer zsched keeps this namespace in format {theirs}, and this one knows {FORMAT}: upgrade zsched here"
+    )
 
 
 def _read(path: str) -> str:

@@ -6,10 +6,12 @@ design; what only reads, compares or shows need not. So the few classes below ar
 ``read_plain`` refuses a pickle with any other, ``read_shown`` has an object of it stand there by its class's name.
 Where only plain classes are in it both come to the very values that ``pickle.loads`` comes to.
 
-Neither takes much more memory than the pickle has bytes: its instructions are looked at before they are followed. What
-was read can still be large to write down, as one list may stand in it many times: ``excess`` says so.
+Neither takes much more memory than the pickle has bytes: its instructions are looked at before they are followed, and
+what was deflated is inflated within a bound. What was read can still be large to write down, as one list may stand in
+it many times: ``excess`` says so.
 
-Not guaranteed: that it is quick for whatever somebody made up, as a key of nested tuples may take long to be hashed.
+Not guaranteed: that it is quick, or ends at all, for whatever somebody made up, as a key of nested tuples may take long
+to be hashed. Whoever can write that can have workers run anything (SECURITY.md).
 """
 
 from __future__ import annotations
@@ -17,10 +19,13 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
+import zlib
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any, Final, Self
 
 _SLOTS: Final = frozenset(["PUT", "BINPUT", "LONG_BINPUT", "FRAME"])  # what reserves as much room as they name
+MOST_BYTES: Final = 10_000_000  # of a value; a payload has a 40th of that at most, unless the settings say more
 _DEEPEST: Final = 100  # levels; Python's own functions recurse, and JSON's
 _ROOM: Final = 10_000_000  # characters, about, of all that is in a value, written down
 _EACH: Final = 100  # of them for every value, so 100,000 values at most
@@ -38,6 +43,18 @@ _PLAIN: Final = frozenset(
 
 class NotPlain(ValueError):
     """A pickle that is not opened; the message says why."""
+
+
+def inflated(data: bytes) -> bytes:
+    """*data* as it was before it was deflated; as it is, if it was not. Raises NotPlain: it would be too long."""
+    machine = zlib.decompressobj()
+    try:
+        raw = machine.decompress(data, MOST_BYTES + 1)
+    except zlib.error:
+        return data
+    if len(raw) > MOST_BYTES:
+        raise NotPlain(f"it has more than {MOST_BYTES:,} bytes, inflated")
+    return raw if machine.eof else data
 
 
 def read_plain(data: bytes) -> Any:
@@ -78,7 +95,9 @@ def excess(value: Any) -> str:
 def _size(value: Any) -> int:
     if isinstance(value, str | bytes | bytearray):
         return len(value)
-    return value.bit_length() // 3 if isinstance(value, int) else 0
+    if isinstance(value, int):
+        return value.bit_length() // 3
+    return len(repr(value)) if isinstance(value, Decimal | Foreign | type) else 0
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -126,6 +145,8 @@ class _Shown(pickle.Unpickler):
 
 
 def _load(unpickler: type[pickle.Unpickler], data: bytes) -> Any:
+    if len(data) > MOST_BYTES:
+        raise NotPlain(f"it has {len(data):,} bytes, and more than {MOST_BYTES:,} are not opened")
     try:
         for code, argument, _ in pickletools.genops(data):  # raises where a length is past the end
             if code.name in _SLOTS and isinstance(argument, int) and argument > len(data):

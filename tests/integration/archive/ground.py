@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.faults.clocks import now_ms
 from tests.faults.threads import know
 from zsched import Client
 from zsched.archive import Archive
 from zsched.archive.records import Record
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
+from zsched.core.entries import restored
 from zsched.core.held import Held
 from zsched.core.log import Entry
 from zsched.daemon.follower import Follower
@@ -35,6 +37,7 @@ from zsched.storage.server import Server
 
 ALWAYS = Window(0, LAST_MS)
 HOUR_MS = 3_600_000
+SOON = datetime.now(UTC) + timedelta(days=1)
 NO_RULE = b"none"
 IDS = ["a", "b", "a-1", "r", "x_y"]
 # What changes in Redis as a run or schedule goes its way, and is told by other columns of the state than its record.
@@ -81,8 +84,7 @@ class Scene:
 
     @property
     def now_ms(self) -> int:
-        seconds, micros = self.redis.time()
-        return int(seconds) * 1000 + int(micros) // 1000 + int(self.redis.hget(self.keys.meta(), "offset_ms") or 0)
+        return now_ms(self.redis) + int(self.redis.hget(self.keys.meta(), "offset_ms") or 0)
 
     def pass_time(self, ms: int) -> None:
         """Move the scripts' clock."""
@@ -261,3 +263,24 @@ def recorded(record: Record, place: str) -> tuple[Any, ...]:
         return {name: value for name, value in record.fields.items() if name not in _MOVING | {"zs"}}, "", {}
     fields = {name: value for name, value in record.fields.items() if name not in _MOVING}
     return fields, record.lane, {name: value for name, value in record.schedule.items() if name not in _MOVING_OWN}
+
+
+def schedule(scene: Scene, *ids: str, **options: Any) -> None:
+    """One-shots *ids*, due tomorrow unless *options* say when."""
+    for id in ids:
+        scene.client.schedule("app.task", id=id, **({"at": SOON} | options))
+
+
+def rows_put_back(scene: Scene) -> list[tuple[str, str]]:
+    """(id, place) of all restores in the log."""
+    return [(row.id, row.place) for one in scene.log() if one.kind == "restore" for _, row in restored(one)]
+
+
+def assert_state_is_redis_own(scene: Scene) -> None:
+    """The archive has what Redis holds."""
+    held, archived = scene.in_redis(), scene.in_archive()
+    assert held.keys() == archived.keys(), held.keys() ^ archived.keys()
+    for key, (*place, fields, lane, own) in held.items():
+        is_broken = not fields or own.get("trigger") == NO_RULE  # by a foreign hand: the archive has what was put
+        record = archived[key][len(place) :] if is_broken else (fields, lane, own)
+        assert (*place, *record) == archived[key], (key, (*place, *record), archived[key])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.archive.ground import Scene
+from tests.integration.archive.ground import Scene, schedule
 from zsched.archive import START
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry, Position
@@ -18,13 +18,6 @@ from zsched.daemon.recovery import WAIT_MS
 from zsched.errors import RedisUnavailable
 from zsched.storage.archivers import ArchiveState
 from zsched.storage.census import Census
-
-SOON = datetime.now(UTC) + timedelta(days=1)
-
-
-def schedule(scene: Scene, *ids: str) -> None:
-    for id in ids:
-        scene.client.schedule("app.task", id=id, at=SOON)
 
 
 def states(scene: Scene) -> dict[str, str]:

@@ -4,35 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.archive.ground import NO_RULE, Scene, Storm
+from tests.faults.archives import history
+from tests.integration.archive.ground import Scene, Storm, assert_state_is_redis_own
 from zsched.archive import START
-from zsched.archive.body import COLUMNS, entry_of
-from zsched.archive.file import connect_to_read
-from zsched.core.log import Entry
 from zsched.storage import census
 
 STEPS = 250
 SEEDS = range(4)
-
-
-def history(scene: Scene) -> list[Entry]:
-    """The log's entries in the archive's file, as they were written."""
-    db = connect_to_read(scene.archive.path)
-    try:
-        rows = db.execute(f"SELECT {COLUMNS} FROM entry WHERE seq IS NOT NULL ORDER BY n").fetchall()
-    finally:
-        db.close()
-    return [entry_of(row) for row in rows]
-
-
-def check(scene: Scene) -> None:
-    """The state is Redis's own."""
-    held, archived = scene.in_redis(), scene.in_archive()
-    assert held.keys() == archived.keys()
-    for key, (*place, fields, lane, own) in held.items():
-        is_broken = not fields or own.get("trigger") == NO_RULE  # by a foreign hand: the archive has what was put
-        record = archived[key][len(place) :] if is_broken else (fields, lane, own)
-        assert (*place, *record) == archived[key], key
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -43,13 +21,13 @@ def test_an_archive_that_follows_has_what_redis_has(scene: Scene, seed: int) -> 
         storm.step()
         if storm.random.random() < 0.2:
             assert scene.follower.step()
-            check(scene)
+            assert_state_is_redis_own(scene)
         if storm.random.random() < 0.02:
             scene.reopen()
 
     assert scene.follower.step()
-    check(scene)
-    assert scene.log() == history(scene)
+    assert_state_is_redis_own(scene)
+    assert scene.log() == history(scene.archive.path)
     assert (START, 0) == (scene.archive.complete_since, scene.archive.unknown_entries)
     assert len(scene.queued()) > 10
     assert scene.queued() == {f"{row.id}-{row.run}" for row, _ in scene.archive.state() if row.place == "open"}
@@ -65,14 +43,14 @@ def test_an_archive_that_begins_with_a_trimmed_log_has_what_redis_has(scene: Sce
 
     assert scene.follower.step()
 
-    check(scene)
-    assert scene.log() == history(scene)
+    assert_state_is_redis_own(scene)
+    assert scene.log() == history(scene.archive.path)
     assert str(scene.log()[0].position.t_us) == scene.archive.complete_since
     for _ in range(STEPS):
         storm.step()
         if storm.random.random() < 0.1:
             assert scene.follower.step()
-            check(scene)
+            assert_state_is_redis_own(scene)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -87,8 +65,8 @@ def test_an_archive_that_was_left_behind_has_what_redis_has(scene: Scene, seed: 
 
     assert scene.follower.step()
 
-    check(scene)
-    assert scene.log() == history(scene)[-10:]
+    assert_state_is_redis_own(scene)
+    assert scene.log() == history(scene.archive.path)[-10:]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -112,5 +90,5 @@ def test_a_bootstrap_while_everything_moves_ends_with_what_redis_has(
 
     assert scene.follower.step()
 
-    check(scene)
-    assert scene.log() == history(scene)
+    assert_state_is_redis_own(scene)
+    assert scene.log() == history(scene.archive.path)

@@ -1,0 +1,159 @@
+"""Redis loses something: it is emptied or an older copy, somebody leads again, and archives merge with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.integration.archive.ground import Scene, State, schedule
+from zsched.archive import Archive
+from zsched.core.changes import What, changes
+from zsched.core.clock import ManualClock, SystemClock
+from zsched.daemon.follower import Follower
+from zsched.daemon.merge import Merge
+from zsched.daemon.recovery import WAIT_MS
+from zsched.storage.archivers import Archivers
+from zsched.storage.lease import Lease, Term
+from zsched.storage.server import Server
+
+SEEDS = range(4)
+HOLD_MS = 2000
+
+
+def snapshot(scene: Scene) -> dict[bytes, bytes]:
+    """A copy of all data."""
+    return {key: scene.redis.dump(key) for key in scene.redis.keys("*")}  # type: ignore[misc]  # it is there
+
+
+def put_back(scene: Scene, saved: dict[bytes, bytes] | None = None) -> None:
+    """Redis holds *saved* again, or nothing; the scripts' clock goes on, and a leader is known."""
+    offset_ms = scene.redis.hget(scene.keys.meta(), "offset_ms")
+    scene.redis.flushall()
+    for key, value in (saved or {}).items():
+        scene.redis.restore(key, 0, value)
+    if offset_ms is not None:
+        scene.redis.hset(scene.keys.meta(), "offset_ms", offset_ms)
+
+
+def lead(scene: Scene) -> None:
+    """Somebody leads again, and nothing is held any more."""
+    scene.redis.delete(scene.keys.lease())
+    lease = Lease(scene.wire, scene.keys, Server.of(scene.wire), SystemClock(), "leader", 600_000)
+    offset_ms = scene.redis.hget(scene.keys.meta(), "offset_ms")
+    scene.redis.hdel(scene.keys.meta(), "offset_ms")
+    if scene.archive.gens:  # as a daemon with an archive proposes it
+        scene.redis.hsetnx(scene.keys.meta(), "gen", scene.archive.gens[-1])
+    term = lease.acquire()
+    assert isinstance(term, Term)
+    if offset_ms is not None:
+        scene.redis.hset(scene.keys.meta(), "offset_ms", offset_ms)
+        scene.redis.hset(scene.keys.meta(), "doubt", scene.now_ms)
+    scene.redis.hset(scene.keys.meta(), "hold", 0)
+    scene.term = term
+
+
+def due_now(scene: Scene, id: str, **options: Any) -> None:
+    schedule(scene, id, at=datetime.now(UTC) - timedelta(seconds=1), allow_past=True, **options)
+
+
+def merge_of(scene: Scene, archive: Archive | None = None) -> Merge:
+    """A comparison of *archive* with Redis."""
+    archive = archive or scene.archive
+    merge = Merge(archive.recall(), scene.wire, scene.keys, archive.position, hold_for_ms=HOLD_MS)
+    merge.compare()
+    return merge
+
+
+def run(scene: Scene, archive: Archive | None = None) -> Merge:
+    merge = merge_of(scene, archive)
+    list(merge.run())
+    return merge
+
+
+@dataclass
+class Watched:
+    """A follower with a clock of its own: ``step`` until it follows again."""
+
+    scene: Scene
+    archive: Archive
+    clock: ManualClock = field(default_factory=ManualClock)
+    follower: Follower = field(init=False)
+
+    def __post_init__(self) -> None:
+        scene = self.scene
+        self.follower = Follower(self.archive, scene.wire, scene.keys, self.clock)
+
+    def step(self) -> bool:
+        """One step, when the wait is over, and its report."""
+        scene = self.scene
+        self.clock.advance(WAIT_MS)
+        follows = self.follower.step()
+        self.follower.note_gen()
+        about, state = {"daemon": self.archive.id}, self.follower.state
+        Archivers(scene.wire, scene.keys).report(self.archive.id, self.archive.position, state, about)
+        return follows
+
+    def go_on(self, steps: int = 10) -> None:
+        for _ in range(steps):
+            if self.step():
+                return
+        raise AssertionError(f"{self.follower.state} after {steps} steps")
+
+
+def watch(scene: Scene, archive: Archive | None = None) -> Watched:
+    return Watched(scene, archive or scene.archive)
+
+
+def skips(scene: Scene) -> set[tuple[str, str]]:
+    """Open runs that must not be pushed when nobody knows whether they were."""
+    return {
+        row.key
+        for row, record in scene.archive.state()
+        if row.place == "open" and b"s" in record.fields.get("zs", b"") + record.schedule.get("flags", b"")
+    }
+
+
+def lane_states(scene: Scene) -> dict[str, str]:
+    return {id: place for (id, _), (place, *_) in scene.in_redis().items()}
+
+
+def said(scene: Scene, id: str) -> list[What]:
+    return [change.what for one in scene.log() for change in changes(one) if change.id == id]
+
+
+def once(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, happen: Callable[[], object]) -> None:
+    """Just before the first call of *name*, something happens."""
+    really, called = getattr(owner, name), []
+
+    def instead(self: Any, *arguments: Any, **more: Any) -> Any:
+        if not called:
+            called.append(name)
+            happen()
+        return really(self, *arguments, **more)
+
+    monkeypatch.setattr(owner, name, instead)
+
+
+def trim(scene: Scene) -> None:
+    scene.redis.xtrim(scene.keys.log(), maxlen=1, approximate=False)
+
+
+def assert_is_known(scene: Scene, known: State, before: State, skipped: set[tuple[str, str]]) -> None:
+    """Redis, which was rolled back to *before*, holds what is *known*, and else nothing."""
+    now = scene.in_redis()
+    assert now.keys() <= known.keys()
+    for key, row in known.items():
+        there = now.get(key)
+        if there is None:  # or cancelled in RQ, while it waited
+            status = scene.redis.hget(scene.keys.job("-".join(key)), "status")
+            assert key in skipped or status == b"canceled", key
+        elif row[0] != "open":
+            assert row == there or before.get(key) == there, key  # an untouched one, broken by a foreign hand
+        elif there[0] == "open":
+            assert (row[5:], True) == (there[5:], there[4] in (row[4], "uncertain")), key
+        else:
+            assert there[0] in ("due", "paused", "quarantine"), key  # it waits: fire will mark it

@@ -1,0 +1,81 @@
+"""Redis loses its data again while an archive merges, or after it did."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.archive.ground import Scene, assert_state_is_redis_own, schedule
+from tests.integration.archive.merging import due_now, lane_states, merge_of, once, put_back, run, snapshot, trim, watch
+from zsched.archive import Archive
+from zsched.daemon import merge as merge_module
+from zsched.daemon.merge import HistoryChanged
+from zsched.storage.restoring import Restoring
+
+
+def test_a_redis_that_is_emptied_in_the_middle_of_a_merge_is_seen(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge_module, "_PAGE", 1)
+    schedule(scene, "a", "b", "c")
+    assert scene.follower.step()
+    put_back(scene)
+    merge = merge_of(scene)
+    pages = merge.run()
+    next(pages)
+    put_back(scene)
+
+    with pytest.raises(HistoryChanged):
+        list(pages)
+
+    run(scene)
+    assert {"a", "b", "c"} == lane_states(scene).keys()
+
+
+@pytest.mark.parametrize("lost_in", ["merge", "bootstrap", "bootstrap's end"])
+@pytest.mark.parametrize("is_trimmed", [False, True])
+def test_nothing_known_is_forgotten_when_redis_is_emptied_again(
+    scene: Scene, lost_in: str, is_trimmed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule(scene, "a", "b")
+    due_now(scene, "open")
+    scene.tick()
+    assert scene.follower.step()
+    put_back(scene)
+    watched = watch(scene)
+    with monkeypatch.context() as patch:
+        if lost_in == "merge":
+            once(patch, Restoring, "merged", lambda: put_back(scene))
+        elif lost_in == "bootstrap":
+            once(patch, Archive, "begin_bootstrap", lambda: put_back(scene))
+        else:
+            once(patch, Archive, "end_bootstrap", lambda: put_back(scene))
+        if is_trimmed:
+            once(patch, Archive, "begin_bootstrap", lambda: trim(scene))
+
+        watched.go_on()
+
+    watched.go_on()
+    assert {"a": "due", "b": "due", "open": "open"} == lane_states(scene)
+    assert_state_is_redis_own(scene)
+
+
+def test_a_merge_that_is_lost_again_goes_back_to_what_both_have(scene: Scene) -> None:
+    schedule(scene, "a")
+    old = snapshot(scene)
+    schedule(scene, "b")
+    scene.client.cancel("a")
+    assert scene.follower.step()
+    put_back(scene, old)
+    schedule(scene, "c")
+    newer = snapshot(scene)
+    watch(scene).go_on()
+    scene.client.pause("b")
+    schedule(scene, "d")
+    assert scene.follower.step()
+
+    for saved in (newer, old, None):
+        put_back(scene, saved)
+        watch(scene).go_on()
+
+        assert {"b": "paused", "c": "due", "d": "due"} == lane_states(scene)
+        assert_state_is_redis_own(scene)

@@ -1,0 +1,188 @@
+"""A Redis that lost something, and an archive that knows: all of it is back, as it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.archive.ground import Scene, Storm, assert_state_is_redis_own, rows_put_back, schedule
+from tests.integration.archive.merging import (
+    HOLD_MS,
+    SEEDS,
+    assert_is_known,
+    due_now,
+    lane_states,
+    lead,
+    put_back,
+    run,
+    said,
+    skips,
+    snapshot,
+    watch,
+)
+from zsched.core.changes import What
+from zsched.core.entries import merged
+from zsched.daemon import merge as merge_module
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("page", [2, 200])
+def test_an_emptied_redis_holds_again_what_the_archive_knows(
+    scene: Scene, seed: int, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge_module, "_PAGE", page)
+    storm = Storm(scene, seed)
+    for _ in range(150):
+        storm.step()
+    assert scene.follower.step()
+    known, skipped = scene.in_archive(), skips(scene)
+    put_back(scene)
+
+    merge = run(scene)
+
+    expected = {
+        key: (*row[:4], "uncertain", *row[5:]) if row[0] == "open" else row
+        for key, row in known.items()
+        if key not in skipped
+    }
+    assert expected == scene.in_redis()
+    assert (None, False) == (merge.common, merge.is_known)
+    assert merge.done.total() == len(known) == len(rows_put_back(scene))
+    assert {f"{id}-{run}" for (id, run), row in expected.items() if row[0] == "open"} == scene.queued()
+    watched = watch(scene)
+    watched.go_on()
+    assert_state_is_redis_own(scene)
+    assert len(known) == len(rows_put_back(scene))
+    lead(scene)
+    for _ in range(30):
+        storm.step()
+    watched.go_on()
+    assert_state_is_redis_own(scene)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("trimmed_to", [None, 5])
+def test_an_older_copy_holds_again_what_the_archive_knows(scene: Scene, seed: int, trimmed_to: int | None) -> None:
+    storm = Storm(scene, seed)
+    for _ in range(80):
+        storm.step()
+    assert scene.follower.step()
+    if trimmed_to:
+        scene.redis.xtrim(scene.keys.log(), maxlen=trimmed_to, approximate=False)
+    old, before = snapshot(scene), scene.in_redis()
+    for _ in range(80):
+        storm.step()
+    assert scene.follower.step()
+    known, skipped = scene.in_archive(), skips(scene)
+    put_back(scene, old)
+    common = scene.log()[-1].position
+
+    merge = run(scene)
+
+    assert (common, True) == (merge.common, merge.is_known)
+    assert_is_known(scene, known, before, skipped)
+    watched = watch(scene)
+    watched.go_on()
+    assert_state_is_redis_own(scene)
+    lead(scene)
+    for _ in range(30):
+        storm.step()
+    watched.go_on()
+    assert_state_is_redis_own(scene)
+
+
+def test_what_is_back_is_told_in_the_log_and_who_merged_says_so(scene: Scene) -> None:
+    schedule(scene, "a", "gone", "b")
+    schedule(scene, "r", at=None, every=60)
+    due_now(scene, "open")
+    due_now(scene, "skipped", on_uncertain="skip")
+    old = snapshot(scene)
+    scene.client.pause("b", "until the sale is over")
+    scene.client.cancel("gone")
+    assert 2 == scene.tick().runs
+    scene.client.run_now("r")
+    schedule(scene, "lost")
+    assert scene.follower.step()
+    put_back(scene, old)
+    position = scene.archive.position
+
+    merge = run(scene)
+
+    put_again = [("b", "paused"), ("gone", "gone"), ("r", "due"), ("r", "open"), ("lost", "due")]
+    assert sorted(put_again) == sorted(rows_put_back(scene))
+    assert What.PUSHED_AGAIN in said(scene, "r")
+    assert [What.PUT, What.WITHDRAWN] == said(scene, "gone")
+    assert ["due", "due"] == [lane_states(scene)[id] for id in ("open", "skipped")]
+    last = scene.log()[-1]
+    assert ("merged", merge.merged, [position]) == (last.kind, last.position, merged(last))
+    assert scene.now_ms < int(scene.redis.hget(scene.keys.meta(), "hold")) <= scene.now_ms + HOLD_MS  # type: ignore[arg-type]
+
+
+def test_nothing_is_lacking_a_second_time(scene: Scene) -> None:
+    schedule(scene, "a", "b")
+    schedule(scene, "r", at=None, every=60)
+    due_now(scene, "open")
+    scene.tick()
+    assert scene.follower.step()
+    put_back(scene)
+    run(scene)
+    first = len(rows_put_back(scene))
+
+    again = run(scene)
+
+    assert (4, 4, 0) == (first, len(rows_put_back(scene)), again.done.total())
+
+
+def test_schedules_that_are_back_can_be_used(scene: Scene) -> None:
+    schedule(scene, "a", args=("one",), tags=["x"])
+    policies = {"on_lost": "fail", "pause_after_failures": 3}
+    schedule(scene, "r", at=None, cron="0 8 * * *", tz="Asia/Tokyo", args=("two",), **policies)
+    scene.client.pause("a", "why")
+    before = {id: scene.client.get(id) for id in ("a", "r")}
+    assert scene.follower.step()
+    put_back(scene)
+
+    run(scene)
+
+    for id, old in before.items():
+        now = scene.client.get(id)
+        assert (old.state, old.next_ms, old.note, old.since_ms) == (now.state, now.next_ms, now.note, now.since_ms)
+        assert old.to_dict() == now.to_dict() | {
+            name: old.to_dict()[name] for name in ("version", "updated_at", "created_at") if name in old.to_dict()
+        }
+    scene.client.update("r", args=("three",))
+    scene.client.resume("a")
+    scene.client.cancel("a")
+    scene.client.cancel("r")
+    assert {} == scene.in_redis()
+
+
+def test_arguments_are_back_that_are_not_kept_in_the_history(scene: Scene) -> None:
+    archive = scene.follow("no-args.db", keep_args=False)
+    schedule(scene, "a", args=("secret",))
+    schedule(scene, "r", at=None, every=60, args=("secret",))
+    due_now(scene, "open", args=("secret",))
+    scene.tick()
+    assert scene.follower.step()
+    before = scene.in_redis()
+    for _ in range(2):  # also by what the archive read of the first time
+        put_back(scene)
+        run(scene, archive)
+        watch(scene, archive).go_on()
+
+        expected = {key: (*row[:4], "uncertain", *row[5:]) if row[0] == "open" else row for key, row in before.items()}
+        assert expected == scene.in_redis() == scene.in_archive()
+
+
+def test_a_score_that_a_foreign_hand_wrote_does_not_stop_a_merge(scene: Scene) -> None:
+    schedule(scene, "a")
+    scene.redis.zadd(scene.keys.due_low(), {"half": "1.5", "infinite": "inf"})
+    scene.redis.hset(scene.keys.paused(), "odd", "never so so")
+    scene.redis.xtrim(scene.keys.log(), maxlen=0)
+    schedule(scene, "b")
+    assert scene.follower.step()
+    put_back(scene)
+
+    run(scene)
+
+    found = lane_states(scene)
+    assert {"a": "due", "b": "due", "half": "quarantine", "infinite": "quarantine", "odd": "paused"} == found

@@ -1,0 +1,128 @@
+"""What was done since Redis lost something stands, whenever it comes between the steps of a merge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.integration.archive.ground import Scene, Storm, assert_state_is_redis_own, rows_put_back, schedule
+from tests.integration.archive.merging import due_now, lane_states, lead, once, put_back, run, said, snapshot, watch
+from zsched.core.changes import What
+from zsched.core.log import Position
+from zsched.daemon import merge as merge_module
+from zsched.storage import restoring
+from zsched.storage.restoring import Restoring
+
+
+def test_what_somebody_did_since_then_stands(scene: Scene) -> None:
+    schedule(scene, "paused", "cancelled", "put", "fired", "alone")
+    old = snapshot(scene)
+    for id in ("paused", "cancelled", "put", "fired", "alone"):
+        scene.client.update(id, args=("lost",))
+    assert scene.follower.step()
+    put_back(scene, old)
+    scene.client.pause("paused", "since then")
+    scene.client.cancel("cancelled")
+    schedule(scene, "put", args=("since then",))
+    scene.client.run_now("fired")
+
+    run(scene)
+
+    assert [("alone", "due")] == rows_put_back(scene)
+    assert {"paused": "paused", "put": "due", "fired": "open", "alone": "due"} == lane_states(scene)
+    watch(scene).go_on()
+    assert_state_is_redis_own(scene)
+
+
+@pytest.mark.parametrize("rows", [1, 200])
+def test_a_client_that_puts_between_two_looks_is_not_overwritten(
+    scene: Scene, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "ROWS", rows)
+    schedule(scene, "a", "b", "c")
+    assert scene.follower.step()
+    put_back(scene)
+    once(monkeypatch, Restoring, "restore", lambda: schedule(scene, "b", args=("since then",)))
+
+    merge = run(scene)
+
+    assert [("a", "due"), ("c", "due")] == rows_put_back(scene)
+    assert merge.done.total() == 2
+    watch(scene).go_on()
+    assert_state_is_redis_own(scene)
+    assert [What.PUT] == said(scene, "b")
+
+
+def test_a_client_that_puts_between_the_last_page_and_its_end_is_read(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule(scene, "a")
+    assert scene.follower.step()
+    put_back(scene)
+    once(monkeypatch, Restoring, "merged", lambda: schedule(scene, "b"))
+
+    merge = run(scene)
+
+    assert ["restore", "put", "merged"] == [one.kind for one in scene.log()]
+    assert scene.log()[-1].position == merge.merged
+
+
+@pytest.mark.parametrize("what", ["pause", "cancel", "update", "run_now"])
+def test_what_waits_again_under_another_time_while_its_run_is_put_back_is_seen(
+    scene: Scene, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due_now(scene, "a")
+    old = snapshot(scene)
+    scene.tick()
+    schedule(scene, "a")
+    assert scene.follower.step()
+    put_back(scene, old)
+    once(monkeypatch, Restoring, "restore", lambda: getattr(scene.client, what)("a", **_arguments(what)))
+
+    run(scene)
+
+    places = sorted(place for place, *_ in scene.in_redis().values())
+    assert {"pause": ["paused"], "cancel": [], "update": ["due"], "run_now": ["open"]}[what] == places
+    assert "refused" not in {place for _, place in rows_put_back(scene)}
+    watch(scene).go_on()
+    assert_state_is_redis_own(scene)
+
+
+def _arguments(what: str) -> dict[str, Any]:
+    return {"args": ("since then",)} if what == "update" else {}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_storm_between_the_pages_of_a_merge_is_seen(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_module, "_PAGE", 1)
+    storm = Storm(scene, seed)
+    for _ in range(60):
+        storm.step()
+    old = snapshot(scene)
+    for _ in range(60):
+        storm.step()
+    assert scene.follower.step()
+    put_back(scene, old if seed % 2 else None)
+    lead(scene)
+    really = Restoring.restore
+
+    def restore(self: Restoring, *arguments: Any) -> Position | None:
+        for _ in range(storm.random.choice([0, 0, 1, 3])):
+            storm.step()
+        scene.redis.hset(scene.keys.meta(), "hold", 0)
+        done = really(self, *arguments)
+        scene.redis.hset(scene.keys.meta(), "hold", 0)
+        return done
+
+    monkeypatch.setattr(Restoring, "restore", restore)
+
+    merge = run(scene)
+
+    assert merge.merged == scene.log()[-1].position
+    assert "refused" not in {place for _, place in rows_put_back(scene)}
+    watched = watch(scene)
+    watched.go_on()
+    assert_state_is_redis_own(scene)
+    pushed = [run.decode() for run in scene.redis.lrange("rq:queue:default", 0, -1)]
+    assert sorted(set(pushed)) == sorted(pushed)

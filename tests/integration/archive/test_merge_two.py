@@ -1,0 +1,202 @@
+"""Two archives that know different things: both bring back what they know, in any order."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.archive.ground import Scene, State, Storm, assert_state_is_redis_own, rows_put_back, schedule
+from tests.integration.archive.merging import (
+    SEEDS,
+    Watched,
+    assert_is_known,
+    lane_states,
+    lead,
+    merge_of,
+    put_back,
+    run,
+    skips,
+    snapshot,
+    watch,
+)
+from zsched.core.entries import merged
+from zsched.daemon.merge import OtherRestores
+from zsched.storage.archivers import Archivers, ArchiveState
+
+
+@pytest.fixture
+def two(scene: Scene) -> tuple[Watched, Watched]:
+    """Two archives that both know the same, then each something alone: the second one more."""
+    first = watch(scene)
+    second = watch(scene, scene.follow("two.db"))
+    schedule(scene, "both", "older", "taken")
+    first.go_on()
+    second.go_on()
+    return first, second
+
+
+def test_two_archives_that_know_different_things_merge_in_either_order_with_the_same_result(
+    scene: Scene, two: tuple[Watched, Watched]
+) -> None:
+    first, second = two
+    old = snapshot(scene)
+    schedule(scene, "of-both", "open")
+    scene.client.update("older", args=("known to both",))
+    scene.client.run_now("open")
+    first.go_on()
+    schedule(scene, "of-second")
+    scene.client.update("older", args=("known to the second",))
+    scene.client.cancel("taken")
+    scene.client.pause("of-both")
+    second.go_on()
+    results = []
+    for order in ((first, second), (second, first)):
+        put_back(scene, old)
+        for one in order:
+            run(scene, one.archive)
+        results.append(scene.in_redis())
+
+    assert results[0] == results[1]
+    places = {"both": "due", "older": "due", "of-both": "paused", "of-second": "due", "open": "open"}
+    assert places == lane_states(scene)
+    for one in two:
+        one.go_on()
+        scene.archive = one.archive
+        assert_state_is_redis_own(scene)
+
+
+def test_an_emptied_redis_is_filled_by_two_archives_in_either_order(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    first, second = two
+    scene.client.update("older", args=("known to the second",))
+    scene.client.pause("taken")
+    schedule(scene, "of-second")
+    second.go_on()
+    results = []
+    for order in ((first, second), (second, first)):
+        put_back(scene)
+        for one in order:
+            run(scene, one.archive)
+        results.append(scene.in_redis())
+
+    assert results[0] == results[1] == state_of(scene, second)
+
+
+def state_of(scene: Scene, watched: Watched) -> State:
+    scene.archive = watched.archive
+    return scene.in_archive()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_however_often_redis_goes_back_two_archives_bring_back_what_they_know(
+    scene: Scene, seed: int, is_busy: bool
+) -> None:
+    storm = Storm(scene, seed)
+    both = [watch(scene), watch(scene, scene.follow("two.db"))]
+    saved: list[dict[bytes, bytes] | None] = [None]
+    for _ in range(4):
+        storm.random.shuffle(both)
+        for one in both:  # the second one knows more
+            for _ in range(storm.random.choice([1, 10, 30])):
+                storm.step()
+            saved.append(snapshot(scene))
+            one.go_on()
+        scene.archive = both[1].archive
+        known, skipped = scene.in_archive(), skips(scene)
+        back_to = storm.random.randrange(len(saved))
+        put_back(scene, saved[back_to])
+        before = scene.in_redis()
+        if not is_busy:  # what was lost stays lost; else also a Redis that was thought to be lost comes back
+            del saved[back_to + 1 :]
+
+        in_turn(both, storm, is_busy=is_busy)
+
+        if not is_busy:
+            assert_is_known(scene, known, before, skipped)
+        lead(scene)
+        for one in both:
+            one.go_on()
+            scene.archive = one.archive
+            assert_state_is_redis_own(scene)
+        queue = scene.redis.lrange("rq:queue:default", 0, -1)
+        assert sorted(set(queue)) == sorted(queue)
+
+
+def in_turn(both: list[Watched], storm: Storm, *, is_busy: bool) -> None:
+    """Both go on, a step each at random, until both follow; clients do something meanwhile if it *is_busy*."""
+    done = {number for number, one in enumerate(both) if one.step()}  # each has told where it was before one merges
+    for _ in range(100):
+        number = storm.random.randrange(2)
+        if both[number].step():
+            done.add(number)
+        if is_busy and storm.random.random() < 0.3:
+            lead(storm.scene)
+            storm.step()
+        if len(done) == 2:
+            return
+    raise AssertionError([one.follower.state for one in both])
+
+
+def test_who_sees_another_restore_waits(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    first, second = two
+    put_back(scene)
+    merge, other = merge_of(scene, first.archive), merge_of(scene, second.archive)
+    list(other.run())
+
+    with pytest.raises(OtherRestores):
+        list(merge.run())
+
+    again = run(scene, first.archive)
+    assert (0, 1) == (again.done.total(), len([one for one in scene.log() if one.kind == "restore"]))
+
+
+def test_both_step_by_step_put_back_everything_once(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    put_back(scene)
+    done = [False, False]
+    for _ in range(20):
+        done = [one.step() for one in two]
+        if all(done):
+            break
+
+    assert all(done)
+    assert {("both", "due"), ("older", "due"), ("taken", "due")} == set(rows_put_back(scene))
+    assert 3 == len(rows_put_back(scene))
+    for one in two:
+        scene.archive = one.archive
+        assert_state_is_redis_own(scene)
+
+
+def test_who_merged_names_the_reported_ends_that_its_history_has(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    first, second = two
+    behind = first.archive.position
+    schedule(scene, "more")
+    second.go_on()
+    ahead = second.archive.position
+    put_back(scene)
+    for one in two:
+        Archivers(scene.wire, scene.keys).report(one.archive.id, one.archive.position, ArchiveState.LOST, {})
+
+    merge = run(scene, second.archive)
+
+    assert {behind, ahead} == set(merged(scene.log()[-1])) == merge.covered
+    assert 0 == run(scene, first.archive).done.total()
+
+
+def test_an_archive_that_follows_covers_a_peer_whose_end_it_had(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    first, second = two
+    behind = first.archive.position
+    schedule(scene, "more")
+    second.go_on()
+    put_back(scene)
+    run(scene, second.archive)
+    second.go_on()
+    assert behind is not None
+    Archivers(scene.wire, scene.keys).report(first.archive.id, behind, ArchiveState.LOST, {})
+
+    second.go_on()
+    second.go_on()
+
+    last = scene.log()[-1]
+    assert ("merged", [behind]) == (last.kind, merged(last))
+    assert 1 == len([one for one in scene.log() if one.kind == "merged" and behind in merged(one)])
+    comparison = merge_of(scene, first.archive)
+    assert (True, 0) == (comparison.is_known, comparison.total)

@@ -1,0 +1,167 @@
+"""An archive that must not put anything back, waits for somebody, or cannot read everything."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.archive.ground import Scene, assert_state_is_redis_own, rows_put_back, schedule
+from tests.integration.archive.merging import lane_states, lead, merge_of, once, put_back, run, snapshot, trim, watch
+from zsched.daemon.follower import Follower
+from zsched.daemon.recovery import WAIT_MS
+from zsched.storage.archivers import ArchiveState
+from zsched.storage.census import Census
+
+
+def test_an_archive_that_was_left_behind_restores_nothing_and_begins_again(scene: Scene) -> None:
+    schedule(scene, "a", "b")
+    assert scene.follower.step()
+    scene.client.cancel("a")
+    schedule(scene, "c", "d")
+    trim(scene)
+    watched = watch(scene)
+
+    watched.go_on(1)
+
+    assert [] == rows_put_back(scene)
+    assert {"b": "due", "c": "due", "d": "due"} == lane_states(scene)
+    assert_state_is_redis_own(scene)
+
+
+def test_what_an_archive_had_before_it_was_left_behind_does_not_count(scene: Scene) -> None:
+    schedule(scene, "a")
+    assert scene.follower.step()
+    had = scene.archive.position
+    assert had is not None
+    schedule(scene, "b", "c")
+    trim(scene)
+    watched = watch(scene)
+    watched.go_on(1)
+
+    assert scene.archive.recall().number_of(had) is None
+    scene.reopen()
+    assert scene.archive.recall().number_of(had) is None
+    assert scene.archive.recall().number_of(scene.log()[-1].position) is not None
+
+
+def test_another_data_set_is_not_touched_however_often_it_is_looked_at(scene: Scene) -> None:
+    schedule(scene, "a")
+    foreign = snapshot(scene)
+    scene.redis.hset(scene.keys.meta(), "gen", "mine")
+    put_back(scene)
+    lead(scene)
+    schedule(scene, "mine")
+    scene.follow("mine.db")
+    watched = watch(scene)
+    watched.go_on()
+    watched.follower.note_gen()
+    put_back(scene, foreign)
+    scene.redis.hset(scene.keys.meta(), "gen", "another")
+    age(scene)
+    before, gens = scene.log(), scene.archive.gens
+
+    for _ in range(4):
+        assert not watched.step()
+        watched.follower.note_gen()  # as the archiver does
+
+    assert ArchiveState.REFUSED is watched.follower.state
+    assert (before, gens) == (scene.log(), scene.archive.gens)
+    assert {"mine"} == {row.id for row, _ in scene.archive.state()}
+
+
+def age(scene: Scene) -> None:
+    """The log looks as if it had begun an hour before."""
+    entries = scene.redis.xrange(scene.keys.log())
+    scene.redis.delete(scene.keys.log())
+    for id, fields in entries:
+        texts = [text for pair in fields.items() for text in pair]
+        texts[3] = b"%d" % (int(texts[3]) - 3_600_000_000)
+        scene.redis.execute_command("XADD", scene.keys.log(), id, *texts)
+
+
+def test_by_hand_nothing_is_put_back_before_somebody_does_it(scene: Scene) -> None:
+    schedule(scene, "a")
+    assert scene.follower.step()
+    put_back(scene)
+    watched = watch(scene)
+    watched.follower = Follower(scene.archive, scene.wire, scene.keys, watched.clock, is_manual=True)
+
+    for _ in range(4):
+        assert not watched.step()
+    assert (ArchiveState.LOST, True) == (watched.follower.state, watched.follower.awaits_people)
+    assert (2000, []) == (watched.follower.hold_for_ms, scene.log())
+
+    run(scene)
+    watched.go_on()
+    assert not watched.follower.awaits_people
+    assert_state_is_redis_own(scene)
+
+
+def test_by_hand_a_loss_of_nothing_is_merged_at_once(scene: Scene) -> None:
+    schedule(scene, "a")
+    old = snapshot(scene)
+    schedule(scene, "b")
+    scene.client.cancel("b")
+    assert scene.follower.step()
+    put_back(scene, old)
+    watched = watch(scene)
+    watched.follower = Follower(scene.archive, scene.wire, scene.keys, watched.clock, is_manual=True)
+
+    watched.go_on()
+
+    assert ("merged", []) == (scene.log()[-1].kind, rows_put_back(scene))
+
+
+def test_rows_can_be_looked_at_and_nothing_is_written(scene: Scene) -> None:
+    schedule(scene, "a", "b")
+    assert scene.follower.step()
+    put_back(scene)
+    before = snapshot(scene)
+
+    [portion] = merge_of(scene).rows()
+
+    assert ({"a", "b"}, before) == ({row.id for row in portion}, snapshot(scene))
+
+
+def test_an_unknown_entry_of_the_new_history_does_not_stop_a_merge(scene: Scene) -> None:
+    schedule(scene, "a")
+    assert scene.follower.step()
+    put_back(scene)
+    schedule(scene, "b")
+    scene.redis.xadd(scene.keys.log(), {"kind": "conjure", "t": "1800000000000000"}, id="0-2")
+    scene.redis.hset(scene.keys.meta(), "seq", 2)
+
+    run(scene)
+
+    assert {"a", "b"} == lane_states(scene).keys()
+
+
+def test_while_it_waits_for_others_nothing_is_put_back(scene: Scene) -> None:
+    schedule(scene, "a")
+    assert scene.follower.step()
+    put_back(scene)
+    watched = watch(scene)
+
+    for _ in range(3):
+        watched.clock.advance(WAIT_MS / 4)
+        assert not watched.follower.step()
+
+    assert (ArchiveState.LOST, []) == (watched.follower.state, scene.log())
+    assert 0 < watched.follower.pause_ms <= WAIT_MS
+    watched.clock.advance(WAIT_MS)
+    watched.go_on()
+    assert {"a"} == lane_states(scene).keys()
+
+
+def test_a_log_that_moves_while_a_page_is_read_is_taken_in(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule(scene, "a", "b")
+    old = snapshot(scene)
+    scene.client.update("a", args=("lost",))
+    scene.client.update("b", args=("lost",))
+    assert scene.follower.step()
+    put_back(scene, old)
+    once(monkeypatch, Census, "schedules", lambda: scene.client.cancel("a"))
+
+    run(scene)
+
+    assert [("b", "due")] == rows_put_back(scene)
+    assert {"b": "due"} == lane_states(scene)

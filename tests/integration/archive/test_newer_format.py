@@ -1,0 +1,136 @@
+"""A log in which a newer zsched led: an archive of this one stops there, and goes on when it is upgraded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.archive.ground import Scene, schedule
+from zsched.archive import recalling
+from zsched.core import log
+from zsched.core.clock import SystemClock
+from zsched.core.log import FORMAT, Position
+from zsched.daemon import follower
+from zsched.errors import ArchiveForeign
+from zsched.storage.archivers import ArchiveState
+
+NEWER = FORMAT + 1
+RESTORED = ["reason", "lost", "archive", "newer", "rows", "0"]
+
+
+def append(scene: Scene, kind: str, *texts: str, epoch: int | None = None) -> Position:
+    """An entry as a newer zsched writes it, and its format in meta."""
+    last = scene.log()[-1].position
+    own = [*texts, "format", str(NEWER)]
+    id = f"{last.epoch if epoch is None else epoch}-{last.seq + 1}"
+    scene.redis.execute_command("XADD", scene.keys.log(), id, "kind", kind, "t", last.t_us + 1, *own)
+    scene.redis.hset(scene.keys.meta(), mapping={"seq": last.seq + 1, "format": NEWER})
+    return scene.log()[-1].position
+
+
+def append_unread(scene: Scene) -> Position:
+    """An entry that this version would take for one of its own: a put of another meaning."""
+    return append(scene, "put", "lane", "low", "fields", "0", "rows", "1", "x", "1", "data", "y")
+
+
+@contextmanager
+def upgraded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As the newer version follows."""
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "FORMAT", NEWER)
+        patch.setattr(follower, "FORMAT", NEWER)
+        patch.setattr("zsched.archive.check.FORMAT", NEWER)
+        scene.reopen()
+        yield
+
+
+@pytest.mark.parametrize("kind", ["term", "restore"])
+def test_an_archive_stops_before_the_first_entry_of_a_newer_format(scene: Scene, kind: str) -> None:
+    schedule(scene, "a")
+    assert scene.follower.step()
+    schedule(scene, "b")
+    last = scene.log()[-1].position
+    append(scene, kind, *(RESTORED if kind == "restore" else ("daemon", "newer", "server", "s")))
+    append_unread(scene)
+
+    steps = [scene.follower.step() for _ in range(3)]
+
+    assert ([False] * 3, last) == (steps, scene.archive.position)
+    assert (ArchiveState.OUTDATED, 0) == (scene.follower.state, scene.follower.hold_for_ms)
+    assert {"a", "b"} == {row.id for row, _ in scene.archive.state()}
+    assert "upgrade zsched here" in str(scene.follower.refusal)
+
+
+def test_an_upgraded_one_goes_on_from_there(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule(scene, "a")
+    append(scene, "term", "daemon", "newer", "server", "s")
+    last = append_unread(scene)
+    scene.redis.hset(scene.keys.meta(), "format", FORMAT)  # so that the scripts, which are ours, do not refuse
+    assert not scene.follower.step()
+
+    with upgraded(scene, monkeypatch):
+        assert scene.follower.step()
+
+        assert (ArchiveState.FOLLOWING, last) == (scene.follower.state, scene.archive.position)
+
+
+def test_what_it_has_of_a_newer_format_no_older_one_opens(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(scene, "term", "daemon", "newer", "server", "s")
+    scene.redis.hset(scene.keys.meta(), "format", FORMAT)
+    with upgraded(scene, monkeypatch):
+        assert scene.follower.step()
+
+    message = f"has entries of format {NEWER}, and this one knows {FORMAT}; upgrade zsched here"
+    with pytest.raises(ArchiveForeign, match=message):
+        scene.reopen()
+    with (
+        pytest.raises(ArchiveForeign, match=message),
+        recalling(Path(scene.folder, "archive.db"), scene.keys.namespace, SystemClock()),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+@pytest.mark.parametrize("is_trimmed", [True, False])
+def test_a_new_archive_does_not_begin_where_a_newer_one_led(scene: Scene, is_noted: bool, is_trimmed: bool) -> None:
+    schedule(scene, "a")
+    append(scene, "term", "daemon", "newer", "server", "s")
+    append_unread(scene)
+    if is_trimmed:
+        scene.redis.xtrim(scene.keys.log(), maxlen=2, approximate=False)
+    if not is_noted:  # by a foreign hand: zsched never takes it out
+        scene.redis.hdel(scene.keys.meta(), "format")
+
+    assert [False] * 3 == [scene.follower.step() for _ in range(3)]
+
+    assert (ArchiveState.OUTDATED, None) == (scene.follower.state, scene.archive.position)
+    assert [] == list(scene.archive.state())
+
+
+def test_nor_where_the_log_does_not_go_back_to_that_term(scene: Scene) -> None:
+    append(scene, "term", "daemon", "newer", "server", "s")
+    append_unread(scene)
+    scene.redis.xtrim(scene.keys.log(), maxlen=1, approximate=False)
+
+    assert not scene.follower.step()
+
+    assert (ArchiveState.OUTDATED, None) == (scene.follower.state, scene.archive.position)
+
+
+def test_nothing_is_held_or_put_back_where_a_newer_one_leads(scene: Scene) -> None:
+    schedule(scene, "a")
+    assert scene.follower.step()
+    had = scene.archive.position
+    scene.redis.flushall()
+    scene.redis.hset(scene.keys.meta(), "format", NEWER)
+    scene.redis.execute_command(
+        "XADD", scene.keys.log(), "1-1", "kind", "term", "t", "1", "daemon", "newer", "server", "s", "format", NEWER
+    )
+
+    assert [False] * 3 == [scene.follower.step() for _ in range(3)]
+
+    assert (ArchiveState.OUTDATED, 0, had) == (scene.follower.state, scene.follower.hold_for_ms, scene.archive.position)
+    assert 1 == len(scene.log())

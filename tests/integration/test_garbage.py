@@ -1,0 +1,103 @@
+"""What a foreign hand wrote into keys of zsched's own: ``status`` and ``doctor`` say what, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+
+from zsched import Client
+from zsched.cli import program
+from zsched.cli.exits import FAILED, UNHEALTHY
+from zsched.core.clock import LAST_MS
+from zsched.errors import Garbled
+from zsched.storage.keys import Keys
+
+KEYS = Keys("default")
+META = KEYS.meta()
+Zsched = Callable[..., Result]
+NUMBERS = ["epoch", "seq", "hold", "doubt", "format"]
+REPORT = "1-1 1 {now} following {about}"
+
+
+@pytest.fixture
+def zsched(redis_url: str) -> Zsched:
+    return lambda *arguments: CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": redis_url})
+
+
+def findings(zsched: Zsched) -> dict[str, dict[str, str]]:
+    """What the doctor's checks say, the first of each."""
+    result = zsched("doctor", "--json")
+    assert UNHEALTHY == result.exit_code
+    return {one["check"]: one for one in reversed(json.loads(result.stdout))}
+
+
+@pytest.mark.parametrize("garbage", ["", "no number", "1.5", "nan", "-", b"\xff\x00", "9" * 5000, LAST_MS + 1])
+@pytest.mark.parametrize("field", [*NUMBERS, "offset_ms", "frozen_ms"])
+def test_what_is_no_number_in_meta_is_named_with_a_remedy(
+    zsched: Zsched, redis_client: redis.Redis, field: str, garbage: Any
+) -> None:
+    redis_client.hset(META, field, garbage)
+
+    for arguments in (("status",), ("status", "--json")):
+        told = zsched(*arguments)
+        assert FAILED == told.exit_code
+        assert f"{META} has {field} '" in told.output
+        assert f"HDEL {META} " in told.output
+    found = findings(zsched)["meta" if field in NUMBERS else "test clock"]
+    assert "problem" == found["verdict"]
+    assert field in found["said"]
+    assert f"HDEL {META}" in found["remedy"].replace("'", "")
+
+
+@pytest.mark.parametrize("key", [META, KEYS.lease(), KEYS.archivers(), KEYS.limits(), KEYS.due_low(), KEYS.paused()])
+def test_a_key_of_a_wrong_type_is_named(zsched: Zsched, redis_client: redis.Redis, key: str) -> None:
+    redis_client.lpush(key, "mine")
+
+    with pytest.raises(Garbled, match="zsched doctor looks at the types of all keys") as caught:
+        Client(redis_client).overview()
+
+    assert caught.value.problem.startswith(f"{key}: ")
+    assert f"{key} is a list" in findings(zsched)["key types"]["said"]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        b"\xff\xfe",
+        "x",
+        "1-1 1 -100000000000000000000 following {}",
+        "1-1 1 {now}9999999999999999999 following {}",
+        "9" * 5000 + "-1 1 {now} following {}",
+        "1-1 1 {now} nonsense {}",
+        "1-1 1 {now} following 5",
+        "1-1 1 {now} following " + "[" * 100_000,
+        '1-1 1 {now} following {"host": "\\ud800", "path": 5, "daemon": {"a": 1}, "audit": {"at": 1e999}}',
+        '1-1 1 {now} following {"daemon": "\\ud800", "pid": "x", "started": 1e999, "complete_since": -1}',
+    ],
+)
+def test_a_report_of_a_foreign_hand_hides_no_other(
+    zsched: Zsched, redis_client: redis.Redis, report: str | bytes
+) -> None:
+    seconds, _ = redis_client.time()
+    now = str(seconds * 1000)
+    text = report if isinstance(report, bytes) else report.replace("{now}", now)
+    mine = REPORT.format(now=now, about='{"daemon": "d", "host": "box", "path": "/mine.db"}')
+    redis_client.hset(KEYS.archivers(), mapping={b"\xff": text, "mine": mine})
+
+    for arguments in (("status",), ("status", "--json")):
+        told = zsched(*arguments)
+        assert UNHEALTHY == told.exit_code
+        assert "/mine.db" in told.output
+    assert "ok" == findings(zsched)["archives"]["verdict"]
+
+
+def test_a_lease_that_is_no_text_is_shown_as_it_is(zsched: Zsched, redis_client: redis.Redis) -> None:
+    redis_client.set(KEYS.lease(), b"\xff\xfe:1")
+
+    assert r"\xff\xfe" in zsched("status").output
+    assert r"daemon \xff\xfe leads" in findings(zsched)["daemons"]["said"]

@@ -1,0 +1,59 @@
+"""
+Reading ``meta`` and other keys from outside of scripts, and what to say where a foreign hand wrote.
+
+Where a number of ``meta`` is none, scripts answer GARBLED (lua/lib/time.lua) and do nothing: a guess at an epoch, a
+doubt or a format could fire twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import redis
+
+from zsched.core.clock import LAST_MS
+from zsched.core.log import text
+from zsched.errors import Garbled, RedisRefused
+from zsched.storage.keys import Keys
+
+NUMBERS: Final = ("epoch", "seq", "hold", "doubt", "format")  # beside those of test clocks
+
+# Which fields to take out for one: epochs and seqs go on from the log, and a term on a server that is not noted sets
+# doubt and hold anew.
+_TOGETHER: Final = {
+    "epoch": "epoch seq", "seq": "epoch seq", "hold": "hold doubt server", "doubt": "hold doubt server"
+}  # fmt: skip
+_DIGITS: Final = 16  # of a number, with its sign; more than any time has
+
+
+def number(keys: Keys, field: str, value: bytes | None) -> int:
+    """*value* of *field* in ``meta`` as a number; 0 where it is not there. Raises Garbled."""
+    if value is None:
+        return 0
+    if not value.removeprefix(b"-").isdigit() or len(value) > _DIGITS or abs(int(value)) > LAST_MS:
+        raise garbled(keys, field, value)
+    return int(value)
+
+
+def numbers(keys: Keys, values: list[Any]) -> dict[str, int]:
+    """The *values* of NUMBERS by name. Raises Garbled."""
+    return {field: number(keys, field, value) for field, value in zip(NUMBERS, values, strict=True)}
+
+
+def garbled(keys: Keys, field: str, value: bytes) -> Garbled:
+    """The error for *value* in *field* of ``meta``, with its remedy."""
+    remedy = f"HDEL {keys.meta()} {_TOGETHER.get(field, field)}, then DEL {keys.lease()}: the next term sets them"
+    return Garbled(f"{keys.meta()} has {field} {text(value)!r}, which zsched never wrote", remedy)
+
+
+@contextmanager
+def asking(key: str) -> Iterator[None]:
+    """Inside the block, a refusal that redis-py has no type for, as of a key's wrong type, is told with the *key*."""
+    try:
+        yield
+    except RedisRefused as error:
+        if type(error.__cause__) is not redis.ResponseError:
+            raise
+        raise Garbled(f"{key}: {error}", "zsched doctor looks at the types of all keys") from error.__cause__
