@@ -16,6 +16,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from zsched.embedded import EmbeddedRedis, find_server
+from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
 
 # The same examples in every run: a test that fails now and then is a bug of its own.
@@ -66,3 +67,10 @@ def redis_client(redis_server: EmbeddedRedis) -> Iterator[redis.Redis]:
     with client:
         client.flushall()
         yield client
+
+
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    """Holds every process of the test."""
+    with Guard() as guard:
+        yield guard

@@ -25,7 +25,6 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
 KEYS = Keys("default")
-SHORT = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}
 # What changes in Redis as a run or schedule goes its way, and is told by other columns of the state than its record.
 
 State = dict[tuple[str, str], tuple[Any, ...]]  # id, run → place, due, nominal, last, note, fields, lane, own fields

@@ -1,13 +1,16 @@
+"""A server of the test's own and daemons as processes; every test of this folder is run again with each Redis."""
+
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+import redis
 
-from tests.faults.processes import DaemonProcess
+from tests.faults.ledger import connect
+from tests.faults.processes import DaemonProcess, Start
+from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-
-DaemonStarter = Callable[..., DaemonProcess]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -17,14 +20,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def guard() -> Iterator[Guard]:
-    """Holds every process of the test."""
-    with Guard() as guard:
-        yield guard
+def server() -> Iterator[EmbeddedRedis]:
+    """A server of the test's own, on a unix socket and a loopback port."""
+    with EmbeddedRedis(tcp=True) as server:
+        yield server
 
 
 @pytest.fixture
-def start_daemon(guard: Guard) -> DaemonStarter:
+def watch(server: EmbeddedRedis) -> Iterator[redis.Redis]:
+    """A client of that server, for what the test looks at."""
+    with connect(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def start_daemon(guard: Guard) -> Start:
     """Starts a daemon process: ``start_daemon(url, DAEMON_LEASE_MS="500")``; it ends with the test."""
 
     def start(url: str, **settings: str) -> DaemonProcess:

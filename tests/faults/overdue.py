@@ -7,6 +7,7 @@ from typing import Any
 
 import redis
 
+from tests.faults.clocks import now_ms
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.storage.keys import Keys
@@ -17,8 +18,7 @@ _KEYS = Keys("default")
 
 def put_due(client: Client, watch: redis.Redis, ids: Iterable[str], rule: Mapping[str, Any]) -> tuple[int, int]:
     """Hourly schedules *ids* of *rule*'s func …; when all of them are due, which is now, and when they are next."""
-    seconds, micros = watch.time()
-    due_ms = seconds * 1000 + micros // 1000
+    due_ms = now_ms(watch)
     next_ms = due_ms + HOUR_MS
     rows = [{**rule, "id": id, "every": 3600, "starts": from_ms(next_ms)} for id in ids]
     assert client.schedule_many(rows).created == len(rows)

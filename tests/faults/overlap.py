@@ -23,7 +23,7 @@ from typing import Any
 import click
 import redis
 
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import STEADY, DaemonProcess, eventually
 from tests.faults.threads import know
 from zsched import Client
 from zsched.core.entries import Advanced, Released, advanced, released
@@ -35,7 +35,6 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
 KEYS = Keys("default")
-STEADY = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000"}  # no other term, however busy the machine is
 _OPEN = ("queued", "started", "deferred", "scheduled")
 MODES = ("skip", "queue", "allow", "cancel_previous")
 LIMIT = 3  # runs that wait, with overlap="queue"

@@ -16,8 +16,10 @@ from typing import IO, Any, TypeVar
 from zsched.embedded.guard import Guard
 
 WITHIN_S = 20.0  # deadline of every wait: far more than needed, so that a busy machine fails no test
+SHORT = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}  # who takes over does so soon
+STEADY = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000"}  # no other term, however busy the machine is
 _LOOK_S = 0.003  # between two looks at what tells nobody when it changes
-_MAIN = "import sys; from zsched.config import load; from zsched.daemon.process import run; sys.exit(run(load(), load))"
+_MAIN = "import sys; from zsched.config import load; from zsched.daemon.process import run; sys.exit(run(load))"
 
 T = TypeVar("T")
 
@@ -111,3 +113,6 @@ class DaemonProcess(Telling):
                     self.add(json.loads(line))
                 except ValueError:  # a traceback
                     self.add({"event": "no_json", "text": line.decode(errors="replace")})
+
+
+Start = Callable[..., DaemonProcess]  # what the fixture start_daemon is

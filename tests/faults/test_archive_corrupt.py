@@ -8,21 +8,11 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.archives import (
-    SHORT,
-    assert_state_is_redis_own,
-    await_caught_up,
-    history,
-    log_in,
-    stop,
-)
+from tests.faults.archives import assert_state_is_redis_own, await_caught_up, history, log_in, stop
 from tests.faults.ledger import doubles, queued
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
 from tests.faults.threads import know
 from zsched import Client
-
-pytestmark = pytest.mark.redis
-Start = Callable[..., DaemonProcess]
 
 
 def flip(path: Path, at: int, number: int = 64) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ import redis
 
 from tests.faults.archives import (
     KEYS,
-    SHORT,
     assert_state_is_redis_own,
     await_caught_up,
     fact,
@@ -25,7 +24,7 @@ from tests.faults.archives import (
 )
 from tests.faults.disks import Disk, LimitedFiles, small_disk
 from tests.faults.ledger import doubles, fired, queued
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import SHORT, Start, eventually
 from tests.faults.threads import know
 from zsched import Client
 from zsched.archive import START
@@ -34,11 +33,8 @@ from zsched.core.log import Position
 from zsched.errors import NotArchived
 from zsched.storage.archivers import ArchiveState
 
-pytestmark = pytest.mark.redis
 MUCH = [{"func": "app.task", "id": f"much{n}", "after": 3600, "args": ("x" * 100_000,)} for n in range(40)]
 NOTHING = Position(-1, 0, 0)
-
-Start = Callable[..., DaemonProcess]
 
 
 @pytest.fixture(params=["limit on files", "small disk"])

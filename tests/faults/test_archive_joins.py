@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import pytest
 import redis
 
 from tests.faults.archives import (
     KEYS,
-    SHORT,
     assert_state_is_redis_own,
     await_caught_up,
     fact,
@@ -26,7 +24,7 @@ from tests.faults.archives import (
     wire_to,
 )
 from tests.faults.life import Life
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import SHORT, Start, eventually
 from tests.faults.proxy import Proxy
 from tests.faults.threads import know
 from zsched import Client
@@ -36,9 +34,6 @@ from zsched.core.clock import SystemClock
 from zsched.core.log import Entry
 from zsched.daemon.follower import Follower
 from zsched.embedded import EmbeddedRedis
-
-pytestmark = pytest.mark.redis
-Start = Callable[..., DaemonProcess]
 
 
 @contextmanager

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.faults.archives import (
-    SHORT,
     assert_state_is_redis_own,
     await_caught_up,
     fact,
@@ -20,48 +15,17 @@ from tests.faults.archives import (
     stop_standby_first,
 )
 from tests.faults.ledger import connect, doubles, queued
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import Start, eventually
+from tests.faults.setbacks import put_back, put_back_by, redis_with_rdb, two_daemons
 from zsched import Client
 from zsched.archive import START, History
 from zsched.core.changes import What
-from zsched.embedded import EmbeddedRedis
-
-pytestmark = pytest.mark.redis
-Start = Callable[..., DaemonProcess]
-
-
-@contextmanager
-def redis_with_rdb() -> Iterator[EmbeddedRedis]:
-    """A server that saves when it is told to, and reads that when it starts."""
-    with EmbeddedRedis() as server:
-        yield server
-
-
-def put_back(server: EmbeddedRedis, saved: Path) -> None:
-    """Start the killed *server* with what SAVE wrote a while ago."""
-    server.kill()
-    shutil.copy(saved, server.folder / "dump.rdb")
-    server.start()
-
-
-def two_daemons(start_daemon: Start, url: str, paths: list[Path]) -> list[DaemonProcess]:
-    """Both follow, and the first hold is over."""
-    daemons = [start_daemon(url, ARCHIVE_PATH=str(path), **SHORT) for path in paths]
-    await_caught_up(url, *paths)
-    eventually(lambda: sum(len(daemon.of("hold_ended")) for daemon in daemons))
-    return daemons
 
 
 def whats_of(path: Path, id: str) -> list[What]:
     """What became of schedule *id*, as the history at *path* has it."""
     with History(path) as told:
         return [change.what for change in told.of_schedule(id, 50)[0]]
-
-
-def put_back_by(daemons: list[DaemonProcess]) -> dict[str, int]:
-    """When all of them are done, what they put back together."""
-    done = [daemon.wait_for("recovery_done") for daemon in daemons]
-    return {name: sum(one[name] for one in done) for name in ("restored", "pushed_again", "skipped", "taken_out")}
 
 
 def test_an_emptied_redis_is_told_and_gets_back_what_it_held_and_both_histories_stay(

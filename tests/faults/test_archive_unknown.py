@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import redis
 
-from tests.faults.archives import (
-    KEYS,
-    SHORT,
-    assert_state_is_redis_own,
-    await_caught_up,
-    history,
-    log_in,
-    stop,
-)
+from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, history, log_in, stop
+from tests.faults.clocks import now_us
 from tests.faults.ledger import queued
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import SHORT, Start, eventually
 from tests.faults.threads import know
 from zsched import Client
-
-pytestmark = pytest.mark.redis
 
 
 def write_entry_of_the_future(watch: redis.Redis) -> str:
@@ -39,14 +28,8 @@ def write_entry_of_the_future(watch: redis.Redis) -> str:
     return id.decode()
 
 
-def now_us(watch: redis.Redis) -> int:
-    """The server's time in µs."""
-    seconds, micros = watch.time()
-    return int(seconds) * 1_000_000 + int(micros)
-
-
 def test_an_entry_of_an_unknown_kind_is_kept_raw_and_told_once_and_following_goes_on(
-    start_daemon: Callable[..., DaemonProcess], redis_url: str, redis_client: redis.Redis, tmp_path: Path
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     know(redis_client)
     path, client = tmp_path / "archive.db", Client.from_url(redis_url)

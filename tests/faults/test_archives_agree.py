@@ -14,12 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import redis
 
 from tests.faults.archives import (
     KEYS,
-    SHORT,
     await_caught_up,
     differences,
     held_in,
@@ -32,16 +30,13 @@ from tests.faults.archives import (
 )
 from tests.faults.ledger import assert_dense
 from tests.faults.life import Life
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
 from zsched.archive import START, History
 
-pytestmark = pytest.mark.redis
 IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"
 SCHEDULES = 100_000 if IS_LONG else 2_000
 FOR_S = 60 if IS_LONG else 6
 KILL_EVERY_S = 3.0 if IS_LONG else 1.5
-
-Start = Callable[..., DaemonProcess]
 
 
 class Pair:

@@ -31,14 +31,12 @@ def run(folder: Path, plan: Plan) -> tuple[Verdict, str]:
     return verdict, "\n".join([*said, *verdict.lines()])
 
 
-@pytest.mark.redis
 def test_a_short_campaign_finds_every_promise_kept(tmp_path: Path) -> None:
     verdict, told = run(tmp_path, Plan(None, 5, chosen(SHORT, clock=False), crowd=1_000))
 
     assert verdict.is_ok, told
 
 
-@pytest.mark.redis
 def test_without_the_comparison_in_advance_the_same_audit_fails(tmp_path: Path) -> None:
     code = copy_code(tmp_path, "advance")
 

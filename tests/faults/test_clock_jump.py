@@ -19,10 +19,7 @@ from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.storage.scripts import load
 
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc, to shift the clock of a redis-server"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc, to shift the clock of a redis-server")
 HOUR_MS = 3_600_000
 
 

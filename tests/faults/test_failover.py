@@ -10,37 +10,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
 
-import pytest
 import redis
 
-from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.ledger import assert_dense, doubles, entries, fired, longest_pause_ms, queued
+from tests.faults.processes import STEADY, DaemonProcess, Start, eventually
+from tests.faults.streams import schedule_stream
 from tests.faults.threads import know
-from zsched import Client
-from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
 
-pytestmark = pytest.mark.redis
 IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"
 RUNS = 20_000 if IS_LONG else 5_000  # one a millisecond
-START_MS = 1_000  # from now to the first due time
-STEADY = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000"}  # who waits for it to lapse comes too late
-
-Start = Callable[..., DaemonProcess]
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis(tcp=True) as server:
-        yield server
-
-
-@pytest.fixture
-def watch(server: EmbeddedRedis) -> Iterator[redis.Redis]:
-    with connect(server.url) as client:
-        yield client
 
 
 def two_daemons(start_daemon: Start, url: str, **settings: str) -> tuple[DaemonProcess, DaemonProcess]:
@@ -50,17 +30,6 @@ def two_daemons(start_daemon: Start, url: str, **settings: str) -> tuple[DaemonP
     standby = start_daemon(url, **settings)
     standby.wait_for("daemon_started")
     return leader, standby
-
-
-def schedule_stream(url: str, watch: redis.Redis, number: int = RUNS) -> list[str]:
-    """Schedule one-shots, one a millisecond; their run ids by due time."""
-    client = Client.from_url(url)
-    begin_ms = int(watch.time()[0]) * 1000 + number // 40 + START_MS  # put at 40,000/s or more
-    ids = [(f"s{n:05d}", begin_ms + n) for n in range(number)]
-    rows = [{"func": "app.run", "id": id, "at": from_ms(due_ms), "allow_past": True} for id, due_ms in ids]
-    many = client.schedule_many(rows)
-    assert number == many.created
-    return [f"{id}-{due_ms}" for id, due_ms in ids]
 
 
 def assert_pause(watch: redis.Redis, most_ms: float) -> None:
@@ -84,7 +53,7 @@ def test_after_kill_9_of_the_leader_each_run_is_queued_once(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
     leader, standby = two_daemons(start_daemon, server.url)
-    expected = schedule_stream(server.url, watch)
+    expected = schedule_stream(server.url, watch, RUNS)
     eventually(lambda: watch.llen("rq:queue:default") > RUNS // 4)
 
     leader.send(signal.SIGKILL)
@@ -98,7 +67,7 @@ def test_after_kill_9_of_the_leader_each_run_is_queued_once(
 
 def test_a_clean_stop_hands_over_at_once(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis) -> None:
     know(watch)
-    leader = start_daemon(server.url, **STEADY)
+    leader = start_daemon(server.url, **STEADY)  # who waits for it to lapse comes too late
     leader.wait_for("term_began")
     standby = start_daemon(server.url, **STEADY)
     standby.wait_for("daemon_started")
@@ -120,7 +89,7 @@ def test_a_leader_that_was_stopped_and_goes_on_says_that_it_lost_its_term_and_fi
 ) -> None:
     lease = {} if IS_LONG else {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}
     leader, standby = two_daemons(start_daemon, server.url, **lease)
-    expected = schedule_stream(server.url, watch)
+    expected = schedule_stream(server.url, watch, RUNS)
     eventually(lambda: watch.llen("rq:queue:default") > RUNS // 4)
 
     leader.send(signal.SIGSTOP)

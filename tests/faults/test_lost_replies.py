@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from tests.faults.ledger import assert_dense, connect, doubles, fired, queued
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.ledger import assert_dense, doubles, fired, queued
+from tests.faults.processes import Start, eventually
 from tests.faults.proxy import Proxy
 from tests.faults.threads import know
 from zsched import Client
@@ -16,15 +16,8 @@ from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import RedisUnavailable
 
-pytestmark = pytest.mark.redis
 ONE_IN_FIVE = 0.2
 FUNC = "app.run"
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis(tcp=True) as server:
-        yield server
 
 
 @pytest.fixture
@@ -35,10 +28,9 @@ def proxy(server: EmbeddedRedis) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def watch(server: EmbeddedRedis) -> Iterator[redis.Redis]:
-    with connect(server.url) as client:
-        know(client)
-        yield client
+def watch(watch: redis.Redis) -> redis.Redis:
+    know(watch)
+    return watch
 
 
 def until_answered(call: Callable[[], object]) -> None:
@@ -53,7 +45,7 @@ def until_answered(call: Callable[[], object]) -> None:
 
 
 def test_twelve_hundred_calls_and_their_fires_are_twelve_hundred_runs(
-    server: EmbeddedRedis, proxy: Proxy, watch: redis.Redis, start_daemon: Callable[..., DaemonProcess]
+    server: EmbeddedRedis, proxy: Proxy, watch: redis.Redis, start_daemon: Start
 ) -> None:
     daemon = start_daemon(proxy.url, DAEMON_LEASE_MS="1000", DAEMON_RENEW_MS="100")
     daemon.wait_for("term_began")
@@ -97,7 +89,7 @@ def test_twelve_hundred_calls_and_their_fires_are_twelve_hundred_runs(
 
 
 def test_recurring_schedules_fire_each_occurrence_once_through_lost_replies(
-    proxy: Proxy, watch: redis.Redis, start_daemon: Callable[..., DaemonProcess]
+    proxy: Proxy, watch: redis.Redis, start_daemon: Start
 ) -> None:
     daemon = start_daemon(proxy.url, DAEMON_LEASE_MS="1000", DAEMON_RENEW_MS="100")
     daemon.wait_for("term_began")
@@ -116,7 +108,7 @@ def test_recurring_schedules_fire_each_occurrence_once_through_lost_replies(
 
 
 def test_a_half_open_connection_is_given_up_within_the_timeout(
-    proxy: Proxy, watch: redis.Redis, start_daemon: Callable[..., DaemonProcess]
+    proxy: Proxy, watch: redis.Redis, start_daemon: Start
 ) -> None:
     daemon = start_daemon(proxy.url, REDIS_TIMEOUT_S="0.3")
     daemon.wait_for("term_began")
@@ -132,7 +124,7 @@ def test_a_half_open_connection_is_given_up_within_the_timeout(
 
 
 def test_a_slow_network_delays_but_is_no_jump_of_the_clock(
-    proxy: Proxy, watch: redis.Redis, start_daemon: Callable[..., DaemonProcess]
+    proxy: Proxy, watch: redis.Redis, start_daemon: Start
 ) -> None:
     proxy.delay_s = 0.1
     daemon = start_daemon(proxy.url)

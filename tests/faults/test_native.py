@@ -9,38 +9,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-import pytest
 import redis
 from rq import Queue
 
-from tests.faults.ledger import connect, doubles, queued
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.ledger import doubles, queued
+from tests.faults.processes import SHORT, Start, eventually
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
 
-pytestmark = pytest.mark.redis
 IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"
-LEASE = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}
 OVER_A_SECOND = {"DAEMON_LEASE_MS": "1500", "DAEMON_RENEW_MS": "300"}  # so that some are due while nobody leads
 AT_ONCE = 5_000
 OVERDUE = 20_000
-
-Start = Callable[..., DaemonProcess]
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis(tcp=True) as server:
-        yield server
-
-
-@pytest.fixture
-def watch(server: EmbeddedRedis) -> Iterator[redis.Redis]:
-    with connect(server.url) as client:
-        yield client
 
 
 def delay(client: redis.Redis, due: datetime, number: int, name: str = "job") -> set[str]:
@@ -101,7 +83,7 @@ def test_after_kill_9_of_the_leader_rqs_jobs_go_on(
 def test_thousands_due_in_one_second_are_each_queued_once(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
-    daemon = start_daemon(server.url, **LEASE)
+    daemon = start_daemon(server.url, **SHORT)
     daemon.wait_for("hold_ended")
     expected = delay(watch, now(watch) + timedelta(hours=1), AT_ONCE)
     due = now(watch) + timedelta(seconds=3)
@@ -122,9 +104,9 @@ def test_a_backlog_survives_kill_9_in_the_midst_of_it(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
     expected = delay(watch, now(watch) - timedelta(minutes=1), OVERDUE)
-    leader = start_daemon(server.url, **LEASE)
+    leader = start_daemon(server.url, **SHORT)
     leader.wait_for("term_began")
-    standby = start_daemon(server.url, **LEASE)
+    standby = start_daemon(server.url, **SHORT)
     eventually(lambda: watch.llen("rq:queue:default") > 0)
 
     leader.send(signal.SIGKILL)

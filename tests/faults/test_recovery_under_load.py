@@ -13,12 +13,10 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
-
-import pytest
 
 from tests.faults.archives import (
     assert_state_is_redis_own,
@@ -28,8 +26,8 @@ from tests.faults.archives import (
     stop_standby_first,
 )
 from tests.faults.ledger import connect, doubles, queued
-from tests.faults.processes import DaemonProcess, eventually
-from tests.faults.test_archive_redis_lost import put_back, put_back_by, redis_with_rdb, two_daemons
+from tests.faults.processes import DaemonProcess, Start, eventually
+from tests.faults.setbacks import put_back, put_back_by, redis_with_rdb, two_daemons
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.core.changes import What, changes
 from zsched.core.clock import from_ms
@@ -37,7 +35,6 @@ from zsched.core.entries import restored
 from zsched.core.log import Entry
 from zsched.core.touches import touches
 
-pytestmark = pytest.mark.redis
 IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"
 SCHEDULES = 100_000 if IS_LONG else 3_000
 RDB_AGE_S = 30.0 if IS_LONG else 3.0
@@ -47,8 +44,6 @@ LAG_S = 1.5  # of an archive, at most: what was acknowledged before that must be
 SOON_S = 0.5
 WITHIN_S = 300.0 if IS_LONG else 30.0
 IN_DOUBT = 30  # runs that wait in the queue when it is lost, of each kind
-
-Start = Callable[..., DaemonProcess]
 
 
 class Act(NamedTuple):

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 import redis
 
+from tests.faults.clocks import now_ms
 from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, queued
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import SHORT, Start, eventually
 from zsched import Client
 from zsched.core.clock import SystemClock, from_ms
 from zsched.embedded import EmbeddedRedis
 
-pytestmark = pytest.mark.redis
 RUNS = 20_000 if os.environ.get("ZSCHED_TEST_LONG") == "1" else 2_000
 FUNC = "app.run"
-SHORT = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}
-Start = Callable[..., DaemonProcess]
 
 
 @contextmanager
 def redis_with_aof(fsync: str) -> Iterator[EmbeddedRedis]:
     with EmbeddedRedis(appendonly=True, config={"appendfsync": fsync}) as server:
         yield server
-
-
-def now_ms(client: redis.Redis) -> int:
-    seconds, micros = client.time()
-    return int(seconds) * 1000 + int(micros) // 1000
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])

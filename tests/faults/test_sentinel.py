@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,7 +19,7 @@ import redis
 from redis.sentinel import Sentinel
 
 from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import Start, eventually
 from tests.faults.sentinels import NAME, Sentinels
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.core.clock import from_ms
@@ -31,8 +30,6 @@ RUNS = 20_000 if os.environ.get("ZSCHED_TEST_LONG") == "1" else 4_000  # one a m
 DURABLE = 200  # put when no replica hears of them: only the archive has them
 WITHIN_MS = 12_000  # without dispatching; measured 4.5 to 6 s: 0.5 to notice, about 2 to choose, 2 for the hold
 UNSAFE = {"min-replicas-to-write": "0"}
-
-Start = Callable[..., DaemonProcess]
 
 
 def server_now_ms(server: EmbeddedRedis) -> int:

@@ -22,8 +22,6 @@ from zsched.errors import ServerChanged, Stale
 from zsched.storage import scripts
 from zsched.storage.dispatch import DueRecurring
 
-pytestmark = pytest.mark.redis
-
 
 @dataclass(frozen=True)
 class Case:

@@ -16,6 +16,7 @@ from zsched.daemon.daemon import Daemon
 from zsched.storage.connection import Link
 
 LEASE_MS = 400
+STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy the machine is
 
 
 class DaemonThread(Telling):

@@ -185,7 +185,7 @@ def test_without_an_archive_the_log_tells_and_what_rq_holds(client: Client, redi
     done = backfill(client, 6, 2)
 
     assert ([run(6), run(4)], 2) == (done.run_ids, done.ran)
-    assert (None, None) == (done.source.archive, done.source.complete_since_ms)
+    assert (None, True) == (done.source.archive, done.source.is_untrimmed)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -346,6 +346,46 @@ def test_the_one_file_where_daemons_keep_theirs_is_taken_and_of_several_it_is_as
     assert 4 == zsched.json("--dry-run", "--from", str(folder / "default-5.db"))["counts"]["put_back"]
 
 
+def test_of_several_a_dry_run_takes_the_one_that_goes_furthest_and_says_which(
+    scene: Scene, redis_url: str, tmp_path: Path
+) -> None:
+    populate(scene)
+    scene.archive.commit()
+    folder = tmp_path / "zsched"
+    folder.mkdir()
+    behind = copied(scene, folder / "default-1.db")
+    scene.client.schedule("app.more", id="more", after=HOUR_S)
+    assert scene.follower.step()
+    scene.archive.commit()
+    furthest = copied(scene, folder / "default-2.db")
+    (folder / "default-3.db").write_bytes(b"no database at all, but a file with that name")
+    scene.redis.flushall()
+    zsched = Zsched(redis_url, XDG_STATE_HOME=str(tmp_path))
+
+    result = zsched("--dry-run")
+
+    assert (DONE, True) == (result.exit_code, "put back 5 schedules" in result.stdout)
+    assert f"this is of {furthest}, which goes furthest: --from FILE takes another one" in result.stderr
+    assert f"{behind}, up to log entry " in result.stderr
+    assert str(furthest) == zsched.json("--dry-run")["archive"]["path"]
+    assert "say which with --from FILE" in zsched.refusal()
+
+
+def test_of_several_that_end_alike_any_is_taken_also_to_recover(scene: Scene, redis_url: str, tmp_path: Path) -> None:
+    populate(scene)
+    scene.archive.commit()
+    folder = tmp_path / "zsched"
+    folder.mkdir()
+    for number in (1, 2):
+        copied(scene, folder / f"default-{number}.db")
+    before = listed(scene.client)
+    scene.redis.flushall()
+
+    result = Zsched(redis_url, XDG_STATE_HOME=str(tmp_path))()
+
+    assert (DONE, told(before)) == (result.exit_code, told(listed(scene.client)))
+
+
 def copied(scene: Scene, path: Path) -> Path:
     """The archive as a file of its own."""
     with closing(sqlite3.connect(scene.archive.path)) as db:

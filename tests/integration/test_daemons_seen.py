@@ -14,10 +14,10 @@ import zsched
 from tests.faults.processes import DaemonProcess, eventually
 from zsched import Client
 from zsched.core.clock import SystemClock
-from zsched.daemon.zone_rules import installed
 from zsched.embedded.guard import Guard
-from zsched.storage.archivers import ALIVE_MS, ArchiveState, Report
-from zsched.storage.daemons import DaemonRole, DaemonSeen, daemons_of
+from zsched.storage.archivers import REPORT_EVERY_MS, ArchiveState, Report
+from zsched.storage.daemons import SILENT_MS, DaemonRole, DaemonSeen, daemons_of
+from zsched.zone_rules import installed
 
 NOW_MS = 1_800_000_000_000
 
@@ -28,8 +28,8 @@ def guard() -> Any:
         yield guard
 
 
-def report(daemon: Any, *, ago_ms: int = 0, **about: Any) -> Report:
-    return Report(f"archive of {daemon}", None, NOW_MS - ago_ms, ArchiveState.FOLLOWING, {"daemon": daemon, **about})
+def report(daemon: Any, *, ago_ms: int = 0, state: str = "following", **about: Any) -> Report:
+    return Report(f"archive of {daemon}", None, NOW_MS - ago_ms, ArchiveState(state), {"daemon": daemon, **about})
 
 
 def roles(*reports: Report, leader: str | None = None) -> dict[str, DaemonRole]:
@@ -69,7 +69,7 @@ def test_daemons_tell_who_they_are_and_when_they_stop(redis_url: str, redis_clie
 
 
 def test_who_leads_comes_first_then_who_stands_by() -> None:
-    told = [report("b", host="y"), report("c", host="x"), report("gone", stopped=True), report("a", ago_ms=60_000)]
+    told = [report("b", host="y"), report("c", host="x"), report("gone", state="stopped"), report("a", ago_ms=60_000)]
 
     found = daemons_of(told, "b", NOW_MS)
 
@@ -83,9 +83,13 @@ def test_who_leads_comes_first_then_who_stands_by() -> None:
 
 
 def test_one_that_reported_lately_stands_by_and_one_that_did_not_is_silent() -> None:
-    told = report("a", ago_ms=ALIVE_MS), report("b", ago_ms=ALIVE_MS + 1), report("c", ago_ms=-ALIVE_MS - 1)
+    told = report("a", ago_ms=10_000), report("b", ago_ms=10_001), report("c", ago_ms=-10_001)
 
     assert {"a": DaemonRole.STANDS_BY, "b": DaemonRole.SILENT, "c": DaemonRole.SILENT} == roles(*told)
+
+
+def test_an_idle_daemon_reports_often_enough_not_to_be_silent() -> None:
+    assert 3 * REPORT_EVERY_MS < SILENT_MS < 30_000
 
 
 def test_the_leader_leads_however_long_ago_it_reported() -> None:

@@ -20,15 +20,15 @@ from structlog.testing import capture_logs
 from tests.faults.ledger import doubles, entries, fired, queued
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
-from tests.integration.archive.ground import Scene
-from tests.integration.test_auditor import Auditing, Quiet, alarms, busy, put_back
+from tests.integration.archive.ground import Scene, rows_put_back
+from tests.integration.auditor.ground import Auditing, Quiet, alarms, busy
 from zsched import Client
 from zsched.cli import program
 from zsched.core.audit import GRACE_MS
 from zsched.core.clock import from_ms
 from zsched.core.model import Priority
 from zsched.embedded.guard import Guard
-from zsched.storage.reader import Overview
+from zsched.storage.overview import Overview
 from zsched.storage.scripts import load
 
 pytestmark = pytest.mark.redis
@@ -310,7 +310,7 @@ def test_what_stands_aside_is_no_alarm_and_what_does_not_is_one(scene: Scene) ->
     [told] = auditing.run()
 
     assert ("occurrence_overdue", "other", 1) == (told["event"], told["schedule_id"], told["overdue"])
-    assert [] == put_back(scene)
+    assert [] == rows_put_back(scene)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -328,7 +328,7 @@ def test_no_limit_makes_the_auditor_say_anything(scene: Scene, seed: int, monkey
             aside += storm.stands_aside > 0
 
     assert [] == [alarm for alarm in alarms(told) if alarm["event"] != "occurrence_overdue"]  # a storm fires late
-    assert [] == put_back(scene)
+    assert [] == rows_put_back(scene)
     assert aside > 0
 
 

@@ -178,6 +178,8 @@ def test_a_run_that_is_not_to_be_tried_again_ends_as_lost(
 
     assert (run_id, "lost", 1) == (run.id, run.status.value, run.attempt)
     assert run.error.startswith(f"its worker {run.worker} died: no heartbeat since ")
+    assert None not in (run.heartbeat_ms, run.started_ms, run.ended_ms)
+    assert (run.duration_ms or 0) == max((run.heartbeat_ms or 0) - (run.started_ms or 0), 0)
     assert (b"failed", True) == (
         redis_client.hget(KEYS.job(run_id), "status"), redis_client.zscore("rq:failed:default", run_id) is not None,
     )  # fmt: skip

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,13 +15,12 @@ import pytest
 import redis
 from rq import Queue, Retry
 
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
 from tests.faults.threads import DaemonThread, know
 from zsched import Client
 from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.redis
-LEASE = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}
 OURS = b"zsched:default"
 
 TASKS = """
@@ -41,12 +40,6 @@ Work = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
-
-
-@pytest.fixture
 def work(tmp_path: Path, guard: Guard, redis_url: str) -> Work:
     """Starts ``rq worker`` with the arguments given."""
     (tmp_path / "tasks.py").write_text(TASKS)
@@ -61,12 +54,12 @@ def work(tmp_path: Path, guard: Guard, redis_url: str) -> Work:
 
 
 @pytest.fixture
-def start_daemon(guard: Guard, redis_url: str, redis_client: redis.Redis) -> Callable[..., DaemonProcess]:
+def start_daemon(guard: Guard, redis_url: str, redis_client: redis.Redis) -> Start:
     """Starts a daemon process that leads and need not hold; returns when it leads."""
 
     def start(**settings: str) -> DaemonProcess:
         know(redis_client)
-        daemon = DaemonProcess(guard, redis_url, **(LEASE | settings))
+        daemon = DaemonProcess(guard, redis_url, **(SHORT | settings))
         daemon.wait_for("term_began")
         return daemon
 
@@ -92,7 +85,7 @@ def served(daemon: DaemonProcess, queue: str = "default") -> bool:
 
 
 def test_a_plain_worker_runs_what_enqueue_in_delayed(
-    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis, work: Work
+    start_daemon: Start, redis_client: redis.Redis, work: Work
 ) -> None:
     start_daemon()
     work("default", "other")
@@ -107,7 +100,7 @@ def test_a_plain_worker_runs_what_enqueue_in_delayed(
 
 @pytest.mark.parametrize("who", ["RQ", "zsched"])
 def test_retries_with_an_interval_are_attempted_until_none_is_left(
-    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis, redis_url: str, work: Work, who: str
+    start_daemon: Start, redis_client: redis.Redis, redis_url: str, work: Work, who: str
 ) -> None:
     start_daemon()
     work("default")
@@ -125,7 +118,7 @@ def test_retries_with_an_interval_are_attempted_until_none_is_left(
 
 
 def test_a_scheduler_of_rq_that_was_first_keeps_its_queue_and_nothing_is_queued_twice(
-    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis, work: Work
+    start_daemon: Start, redis_client: redis.Redis, work: Work
 ) -> None:
     redis_client.sadd("rq:queues", "rq:queue:default", "rq:queue:free")
     work("--with-scheduler", "default")
@@ -146,7 +139,7 @@ def test_a_scheduler_of_rq_that_was_first_keeps_its_queue_and_nothing_is_queued_
 
 
 def test_a_worker_with_a_scheduler_leaves_a_served_queue_alone_and_nothing_is_queued_twice(
-    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis, work: Work
+    start_daemon: Start, redis_client: redis.Redis, work: Work
 ) -> None:
     redis_client.sadd("rq:queues", "rq:queue:default")
     daemon = start_daemon()
@@ -164,7 +157,7 @@ def test_a_worker_with_a_scheduler_leaves_a_served_queue_alone_and_nothing_is_qu
 
 
 def test_a_queue_whose_scheduler_left_is_served_and_a_clean_stop_gives_the_lock_up(
-    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis
+    start_daemon: Start, redis_client: redis.Redis
 ) -> None:
     delay(redis_client, "a")
     redis_client.set("rq:scheduler-lock:default", "somebody", ex=60)
@@ -182,7 +175,7 @@ def test_a_queue_whose_scheduler_left_is_served_and_a_clean_stop_gives_the_lock_
 
 
 def test_native_false_leaves_rqs_jobs_and_locks_alone(
-    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis, redis_url: str
+    start_daemon: Start, redis_client: redis.Redis, redis_url: str
 ) -> None:
     delay(redis_client, "a")
     daemon = start_daemon(RQ_NATIVE="false", RQ_SERIALIZER="pickle")
@@ -197,9 +190,7 @@ def test_native_false_leaves_rqs_jobs_and_locks_alone(
     assert [] == daemon.of("native_queue_served")
 
 
-def test_a_list_serves_these_queues_and_no_others(
-    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis
-) -> None:
+def test_a_list_serves_these_queues_and_no_others(start_daemon: Start, redis_client: redis.Redis) -> None:
     for queue in ("mail", "default"):
         delay(redis_client, f"in-{queue}", queue=queue)
     daemon = start_daemon(RQ_NATIVE="mail,reports")
@@ -228,7 +219,7 @@ def test_a_steady_stream_of_our_own_does_not_starve_rqs(redis_client: redis.Redi
 
 
 def test_what_redis_refuses_of_rqs_jobs_does_not_keep_ours_from_firing(
-    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis, redis_url: str
+    start_daemon: Start, redis_client: redis.Redis, redis_url: str
 ) -> None:
     delay(redis_client, "a")
     redis_client.set("rq:scheduled:broken", "no registry")
@@ -245,7 +236,7 @@ def test_what_redis_refuses_of_rqs_jobs_does_not_keep_ours_from_firing(
 
 
 def test_a_job_that_somebody_queued_already_is_told_and_not_queued_again(
-    start_daemon: Callable[..., DaemonProcess], redis_client: redis.Redis
+    start_daemon: Start, redis_client: redis.Redis
 ) -> None:
     delay(redis_client, "a")
     redis_client.hset("rq:job:a", "status", "finished")

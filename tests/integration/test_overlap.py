@@ -18,9 +18,8 @@ from rq.job import Job
 
 from tests.faults import overlap
 from tests.faults.overlap import KEYS, LIMIT, Stage, play
-from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread
-from zsched.config import ArchiveSettings
+from tests.faults.processes import eventually
+from tests.faults.threads import STEADY, DaemonThread
 from zsched.daemon import daemon
 from zsched.daemon.chains import ChainKeeper, Patience
 from zsched.embedded.guard import Guard
@@ -31,16 +30,10 @@ long = pytest.mark.skipif(os.environ.get("ZSCHED_TEST_LONG") != "1", reason="set
 
 
 @pytest.fixture
-def stage(redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> Iterator[Stage]:
-    with Guard() as guard:
-        stage = Stage(guard, redis_url, tmp_path)
-        yield stage
-        stage.close()
-
-
-def leading(url: str) -> DaemonThread:
-    """A daemon in this process, with an archive of its own."""
-    return DaemonThread(url, archive=ArchiveSettings(path=archive_of_its_own()), lease_ms=60_000, renew_ms=20_000)
+def stage(guard: Guard, redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(guard, redis_url, tmp_path)
+    yield stage
+    stage.close()
 
 
 # -- the four policies --------------------------------------------------------------------------------
@@ -66,7 +59,7 @@ def test_with_queue_they_run_back_to_back_and_no_more_wait_than_may(
     """RQ's workers release them all: the leader has no part in it."""
     monkeypatch.setattr(daemon, "ChainKeeper", partial(ChainKeeper, patience=Patience(settled_ms=float("inf"))))
     stage.workers(4)
-    with leading(redis_url):
+    with DaemonThread(redis_url, **STEADY):
         told = play(
             stage,
             "queue",
@@ -193,7 +186,7 @@ def test_the_next_one_begins_after_the_worker_was_killed(
     """A connection of any age may tell here."""
     monkeypatch.setattr(daemon, "ChainKeeper", partial(ChainKeeper, patience=Patience(wire_ms=0.0)))
     workers = stage.workers(2)
-    with leading(redis_url):
+    with DaemonThread(redis_url, **STEADY):
         goes_on_after_a_kill(stage, workers)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import redis
 
+from tests.faults.clocks import now_ms, set_back
 from tests.faults.ledger import doubles, fired, queued
 from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread, know
+from tests.faults.threads import DaemonThread
 from zsched import Client
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
@@ -22,15 +21,8 @@ pytestmark = pytest.mark.redis
 FUNC = "app.tasks.run"
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 AGO_MS = HOUR_MS + 90_000  # when rules were put: of every minute the last one passed half a minute ago
-META = "zsched:{default}:meta"
 
 Told = tuple[str, str, int, int, int]  # outcome, why, first and last in minutes after the first, how many
-
-
-@pytest.fixture
-def client(redis_url: str, redis_client: redis.Redis) -> Client:
-    know(redis_client)
-    return Client.from_url(redis_url)
 
 
 def _put_an_hour_ago(client: Client, redis_client: redis.Redis, id: str = "tick", **options: Any) -> int:
@@ -39,22 +31,9 @@ def _put_an_hour_ago(client: Client, redis_client: redis.Redis, id: str = "tick"
 
     The clock is right again before a daemon starts: what it finds is a Redis whose daemons were away.
     """
-    with _long_ago(redis_client, AGO_MS):
+    with set_back(redis_client, AGO_MS):
         client.schedule(FUNC, id=id, **({"every": 60} | options))
     return client.get(id).nominal_ms or 0
-
-
-@contextmanager
-def _long_ago(redis_client: redis.Redis, ms: int) -> Iterator[None]:
-    """Inside it is so much earlier."""
-    redis_client.hset(META, "offset_ms", -ms)
-    yield
-    redis_client.hdel(META, "offset_ms")
-
-
-def _now_ms(redis_client: redis.Redis) -> int:
-    seconds, micros = redis_client.time()
-    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def _catch_up(client: Client, redis_client: redis.Redis, redis_url: str, id: str = "tick") -> None:
@@ -65,7 +44,7 @@ def _catch_up(client: Client, redis_client: redis.Redis, redis_url: str, id: str
 
 
 def _is_overdue(client: Client, redis_client: redis.Redis, id: str) -> bool:
-    return (client.get(id).next_ms or 0) <= _now_ms(redis_client)
+    return (client.get(id).next_ms or 0) <= now_ms(redis_client)
 
 
 def _history(client: Client, first_ms: int) -> list[Told]:
@@ -141,7 +120,7 @@ def test_a_rule_that_ended_meanwhile_is_caught_up_and_ends(
     expected: list[Told],
 ) -> None:
     if "ends" in bound:
-        bound = {"ends": from_ms(_now_ms(redis_client) - AGO_MS + 30 * MINUTE_MS + 30_000)}
+        bound = {"ends": from_ms(now_ms(redis_client) - AGO_MS + 30 * MINUTE_MS + 30_000)}
     overlap = {"overlap": "allow"} if catch_up == "all" else {}
     first_ms = _put_an_hour_ago(client, redis_client, catch_up=catch_up, **overlap, **bound)
 
@@ -165,11 +144,11 @@ def test_a_rule_that_is_late_beyond_its_window_runs_at_its_next_time_only(
 def test_why_tells_what_was_missed_and_what_expired(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
     _put_an_hour_ago(client, redis_client, every=1800, catch_up_window=60)
     _put_an_hour_ago(client, redis_client, "old", every=1800, expires_after=60)
-    with _long_ago(redis_client, HOUR_MS):
+    with set_back(redis_client, HOUR_MS):
         client.schedule(FUNC, id="once", after=5, expires_after=60)
 
     with DaemonThread(redis_url):
-        eventually(lambda: {"tick", "old"} == {one.id for one in client.list(due_after=from_ms(_now_ms(redis_client)))})
+        eventually(lambda: {"tick", "old"} == {one.id for one in client.list(due_after=from_ms(now_ms(redis_client)))})
 
     missed, old, once = ("\n".join(text for _, text in client.why(id).lines) for id in ("tick", "old", "once"))
     assert "too late for its catch_up and catch_up_window" in missed
@@ -185,7 +164,7 @@ def test_why_tells_what_was_missed_and_what_expired(client: Client, redis_client
 def test_what_is_later_than_its_deadline_is_recorded_and_not_run(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
-    with _long_ago(redis_client, HOUR_MS):
+    with set_back(redis_client, HOUR_MS):
         late = client.schedule(FUNC, id="late", after=1, expires_after=1800)
         client.schedule(FUNC, id="patient", after=1, expires_after=7200)
 
@@ -222,7 +201,7 @@ def test_schedules_of_one_rule_are_spread_over_its_jitter_and_never_early(
 ) -> None:
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
-        starts = from_ms(_now_ms(redis_client) // 1000 * 1000 + 5000)
+        starts = from_ms(now_ms(redis_client) // 1000 * 1000 + 5000)
         rule = {"func": FUNC, "every": 3600, "jitter": 2, "starts": starts}
         client.schedule_many({**rule, "id": f"s{n}"} for n in range(40))
         schedules = list(client.list())

@@ -22,6 +22,7 @@ from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import from_ms
 from zsched.core.log import Position
 from zsched.core.lookback import Wanted
+from zsched.core.story import Source
 from zsched.daemon.answerer import Answerer
 from zsched.errors import ArchiveError
 from zsched.storage.archivers import Archivers
@@ -78,6 +79,12 @@ def archived(link: Link) -> Position:
 def forget_but(redis_client: redis.Redis, last: Position) -> None:
     """Redis forgets the log up to *last*, as a leader's trimming does."""
     redis_client.xtrim(KEYS.log(), minid=last.id, approximate=False)
+
+
+def answer_with(redis_client: redis.Redis, answer: str) -> None:
+    """Take one question, and answer so."""
+    _, asked = redis_client.blpop([KEYS.ask()], 10)  # type: ignore[misc]
+    redis_client.rpush(KEYS.answer(json.loads(asked)["id"]), answer)
 
 
 # -- asked and answered -------------------------------------------------------------------------------
@@ -157,7 +164,10 @@ def test_the_log_is_read_from_the_archive_whole_and_in_order(
     assert expected[-150:] == [entry.position for entry in newest]
 
 
-def test_what_redis_holds_of_the_log_is_read_there(client: Client, redis_client: redis.Redis, link: Link) -> None:
+def test_where_no_archive_answers_the_log_is_what_redis_holds_of_it(
+    impatient: Client, redis_client: redis.Redis, link: Link
+) -> None:
+    client = impatient
     for number in range(5):
         client.schedule(FUNC, id=f"s{number}", after=3600)
     positions = [entry.position for entry in Log(link, KEYS).entries()]
@@ -170,7 +180,47 @@ def test_what_redis_holds_of_the_log_is_read_there(client: Client, redis_client:
     assert [one for one in positions if one.t_us >= (positions[2].t_us // 1000 + 1) * 1000] == [
         entry.position for entry in since
     ]
-    assert (None, "") == (source.archive, source.problem)
+    assert Source(None, positions[1].t_us // 1000, positions[-1].id, "no archive answered within 0.25 s") == source
+
+
+def test_after_a_loss_the_log_is_told_with_what_redis_lost_and_not_as_the_beginning(
+    redis_url: str, impatient: Client, client: Client, link: Link, redis_client: redis.Redis
+) -> None:
+    with DaemonThread(redis_url, **STEADY) as daemon:
+        eventually(lambda: Archivers(link, KEYS).alive())
+        client.schedule(FUNC, id="before", after=3600)
+        lost = Log(link, KEYS).first()
+        archived(link)
+        redis_client.flushall()
+        daemon.wait_for("recovery_done")
+        eventually(lambda: Archivers(link, KEYS).alive())
+        client.schedule(FUNC, id="after", after=3600)
+        held = [entry.position for entry in Log(link, KEYS).entries()]
+
+        told, source = client.log(from_ms(0))
+        positions = [entry.position for entry in told]
+        newest, _ = client.log(limit=len(held) + 1)
+        newest_positions = [entry.position for entry in newest]
+    _, alone = impatient.log(from_ms(0))
+
+    assert lost is not None
+    assert (lost.position, held) == (positions[0], positions[-len(held) :])
+    assert held[0].seq == 1 < len(positions) - len(held)
+    assert positions[-len(held) - 1 :] == newest_positions
+    assert (True, None) == (source.archive is not None, source.complete_since_ms)
+    assert (None, held[0].t_us // 1000) == (alone.archive, alone.complete_since_ms)
+
+
+def test_an_archive_that_goes_back_less_far_than_redis_is_not_taken(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule(FUNC, id="a", after=3600)
+    source = {"archive": "host:/a.db", "complete_since": str(2**60), "as_of": "0-1"}
+    somebody = threading.Thread(target=answer_with, args=(redis_client, json.dumps({"source": source, "entries": []})))
+
+    somebody.start()
+    told, where = client.log(from_ms(0))
+    somebody.join()
+
+    assert (None, "", ["put"]) == (where.archive, where.problem, [entry.kind for entry in told])
 
 
 def test_an_archive_that_stops_answering_is_no_end_of_the_log(
@@ -209,7 +259,9 @@ def test_following_gives_what_comes_also_after_redis_lost_what_was_seen(
 # -- nobody answers -----------------------------------------------------------------------------------
 
 
-def test_when_nobody_answers_redis_own_log_tells_and_it_is_said(impatient: Client, redis_client: redis.Redis) -> None:
+def test_when_nobody_answers_redis_own_log_tells_and_it_is_said(
+    impatient: Client, redis_client: redis.Redis, link: Link
+) -> None:
     impatient.schedule(FUNC, id="a", after=3600)
     impatient.enqueue(FUNC, id="b")
 
@@ -219,11 +271,9 @@ def test_when_nobody_answers_redis_own_log_tells_and_it_is_said(impatient: Clien
     assert [What.PUT] == [change.what for change in story.changes]
     assert ["b"] == [change.id for change in found]
     assert story.source == source
-    assert (None, None, "no archive answered within 0.25 s") == (
-        source.archive,
-        source.complete_since_ms,
-        source.problem,
-    )
+    first = Log(link, KEYS).first()
+    assert first is not None
+    assert Source(None, first.position.t_us // 1000, "0-2", "no archive answered within 0.25 s", True) == source
     assert 0 == redis_client.exists(KEYS.ask())  # the question was taken back
 
 
@@ -252,11 +302,7 @@ def test_an_answer_that_cannot_be_read_is_as_good_as_none(
 ) -> None:
     impatient.enqueue(FUNC, id="a")
 
-    def respond() -> None:
-        _, asked = redis_client.blpop([KEYS.ask()], 10)  # type: ignore[misc]
-        redis_client.rpush(KEYS.answer(json.loads(asked)["id"]), answer)
-
-    somebody = threading.Thread(target=respond)
+    somebody = threading.Thread(target=answer_with, args=(redis_client, answer))
     somebody.start()
     found, source = impatient.history()
     somebody.join()

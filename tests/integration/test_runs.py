@@ -15,20 +15,16 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
+from tests.faults.processes import eventually
+from tests.faults.threads import DaemonThread
 from zsched import Client, InvalidSchedule, Run, RunStatus
 from zsched.cli import program
 from zsched.cli.exits import DONE, USAGE
-from zsched.config import ArchiveSettings
 from zsched.embedded.guard import Guard
-from zsched.storage.archivers import Archivers
-from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.redis
 KEYS = Keys("default")
-STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy the machine is
 BURST_S = 60
 IMPATIENT_S = 0.5  # of a client that waits 0.25 s for an archive
 TASKS = """
@@ -46,29 +42,6 @@ def fail():
 def wait():
     get_current_job().connection.blpop("go on", 60)
 """
-
-
-@pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
-
-
-@pytest.fixture
-def client(redis_url: str, redis_client: redis.Redis) -> Client:
-    know(redis_client)
-    return Client.from_url(redis_url)
-
-
-@pytest.fixture
-def daemon(client: Client, redis_url: str) -> Iterator[DaemonThread]:
-    """A daemon that leads and whose archive follows."""
-    link = Link.from_url(redis_url, 5)
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own()), **STEADY) as daemon:
-        daemon.wait_for("term_began")
-        eventually(Archivers(link, KEYS).alive)
-        yield daemon
-    link.pool.disconnect()
 
 
 def worker(guard: Guard, url: str, folder: Path, queue: str = "default") -> subprocess.Popen[bytes]:
@@ -303,5 +276,7 @@ def test_why_tells_the_story_to_its_end(scene: Scene) -> None:
     assert re.match(rf"run bad-\d+ failed {took}: .*by zero", last["bad"])
     assert re.match(r"run gone-\d+ is lost: RQ's job is gone", last["gone"])
     assert re.search(rf"it was pushed on request, and its run succeeded {took}; it noted", stories["good"]["now"])
-    assert re.search(r"on request, and its run is queued since \S+ \S+$", stories["waits"]["now"])
+    assert re.search(
+        r"on request, and its run is queued since \S+ \S+; RQ knows of no worker that", stories["waits"]["now"]
+    )
     assert re.search(r"on request, and its run is running since \S+ \S+ on worker w-slow$", stories["runs"]["now"])

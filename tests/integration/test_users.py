@@ -161,6 +161,7 @@ def test_client_daemon_and_worker_do_their_work_and_nothing_of_it_is_refused(
     client.backfill("daily", datetime.now(UTC) - timedelta(days=2), datetime.now(UTC))
     withdrawn = client.enqueue("tasks.note", id="withdrawn", queue="nobody")
     client.cancel("many-0")
+    assert "RQ knows of no worker that listens to queue nobody" in client.why("withdrawn").now
     client.cancel_run(str(withdrawn.run_id))
     Queue("default", connection=operator).enqueue_in(timedelta(0), "tasks.fail")
     eventually(lambda: operator.llen("rq:queue:default") >= 3 and not operator.exists("rq:scheduled:default"))

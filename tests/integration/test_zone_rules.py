@@ -21,11 +21,12 @@ import redis
 import structlog
 from structlog.testing import capture_logs
 
+from tests.faults.clocks import now_ms, set_back
 from tests.faults.ledger import doubles, entries, queued
 from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
+from tests.faults.threads import DaemonThread
 from tests.integration.archive.ground import ALWAYS, HOUR_MS, Scene
-from tests.integration.test_auditor import Auditing
+from tests.integration.auditor.ground import Auditing
 from zsched import Client
 from zsched.core.audit import GRACE_MS
 from zsched.core.changes import What
@@ -33,10 +34,10 @@ from zsched.core.clock import ManualClock, from_ms, to_ms
 from zsched.daemon import replan as module
 from zsched.daemon.replan import Replanner, ReplanningDispatch
 from zsched.daemon.tick import Tick
-from zsched.daemon.zone_rules import ZoneRules
 from zsched.embedded.guard import Guard
 from zsched.storage.census import Census
 from zsched.storage.dispatch import Fired
+from zsched.zone_rules import ZoneRules
 
 pytestmark = pytest.mark.redis
 FUNC, TZ = "app.task", "Europe/Berlin"
@@ -49,16 +50,9 @@ FREE, BUSY, HELD = Tick(), Tick(has_more=True), Tick(wait_ms=5.0)
 
 
 @pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
-
-
-@pytest.fixture
-def client(redis_url: str, redis_client: redis.Redis) -> Client:
-    know(redis_client)
+def client(client: Client, redis_client: redis.Redis) -> Client:
     redis_client.client_kill_filter(_type="pubsub")
-    return Client.from_url(redis_url)
+    return client
 
 
 class Machine:
@@ -104,7 +98,7 @@ def day_later(at_ms: int, clock_of: str, by: str) -> int:
 
 
 def in_whole_seconds(client: redis.Redis, ahead_s: int) -> int:
-    return (int(client.time()[0]) + ahead_s) * 1000
+    return (now_ms(client) // 1000 + ahead_s) * 1000
 
 
 def test_a_daemon_with_new_rules_fires_at_the_new_time_and_tells_both(
@@ -145,8 +139,9 @@ def test_a_daemon_with_new_rules_fires_at_the_new_time_and_tells_both(
 def test_what_fired_by_the_old_rules_is_not_repeated_by_the_new_ones(
     client: Client, redis_client: redis.Redis, machine: Machine
 ) -> None:
-    at_ms = in_whole_seconds(redis_client, 2)
-    client.schedule(FUNC, id="r", rrule=daily(at_ms, TZ), tz=TZ)
+    at_ms = in_whole_seconds(redis_client, -1)
+    with set_back(redis_client, HOUR_MS):
+        client.schedule(FUNC, id="r", rrule=daily(at_ms, TZ), tz=TZ)
 
     with running(machine.start("2025a", TZ)):
         eventually(lambda: redis_client.llen("rq:queue:default"))
@@ -165,11 +160,11 @@ def test_what_fired_by_the_old_rules_is_not_repeated_by_the_new_ones(
 def test_what_is_due_by_the_old_rules_when_the_daemon_comes_waits_for_the_new_time(
     client: Client, redis_client: redis.Redis, machine: Machine
 ) -> None:
-    at_ms = in_whole_seconds(redis_client, 1)
-    client.schedule(FUNC, id="r", rrule=daily(at_ms, TZ), tz=TZ)
+    at_ms = in_whole_seconds(redis_client, -1)
+    with set_back(redis_client, HOUR_MS):
+        client.schedule(FUNC, id="r", rrule=daily(at_ms, TZ), tz=TZ)
     later_ms = day_later(at_ms, TZ, WEST) - 24 * HOUR_MS
     redis_client.hset("zsched:{default}:meta", "tzdata", "2025a")
-    eventually(lambda: redis_client.time()[0] * 1000 > at_ms)
 
     with running(machine.start("2025b", WEST)) as after:
         after.wait_for("zone_rules_changed")

@@ -60,12 +60,14 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "files":          (("errors", "core", "storage", "client", "tasks", "files"), ()),
     "imports":        (("errors", "core", "storage", "client", "files", "imports"), ()),
     "imports.rqcron": (("errors", "core", "storage", "imports"),         ("croniter", "rq")),
-    "daemon":         ((*SHARED, "core", "archive", "storage", "daemon"), ("structlog",)),
+    "zone_rules":     ((),                                               ()),  # what this machine has
+    "daemon":         ((*SHARED, "zone_rules", "core", "archive", "storage", "daemon"), ("structlog",)),
+    "daemon.health":  (("core",),                                        ()),  # what others are told of the main loop
     "daemon.process": ((*SHARED, "core", "storage", "daemon", "metrics"), ("structlog",)),
-    "metrics":        ((*SHARED, "core", "storage", "metrics"),          ("prometheus_client", "structlog")),
+    "metrics":        ((*SHARED, "core", "storage", "daemon.health", "metrics"), ("prometheus_client", "structlog")),
     "dashboard":      (("errors", "config", "core", "storage", "dashboard"), FOR_PAGES),
     "testing":        ((*SHARED, "core", "storage", "client", "files", "daemon", "testing"), FOR_TESTS),
-    "doctor":         ((*SHARED, "core", "storage", "daemon", "doctor"), ("redis",)),
+    "doctor":         ((*SHARED, "zone_rules", "core", "storage", "doctor"), ("redis",)),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),
     "bench":          (EVERYTHING,                                       ("click", "redis", "rq", "rq_scheduler")),
     "cli":            (EVERYTHING,                                       ("click", "structlog")),

@@ -74,6 +74,7 @@ def test_every_command_that_the_sources_name_is_somebodys() -> None:
     methods = dir(redis.Redis)
     files = [file for sender in SENDERS for file in (ROOT / "zsched" / sender).rglob("*.py")]
     files += [ROOT / "zsched" / sender for sender in SENDERS if sender.endswith(".py")]
+    files.remove(ROOT / "zsched" / "storage" / "rivals.py")  # for doctor and import, which ask as the operator
 
     named = {word for file in files for word in sent(ast.parse(file.read_text()))}
     commands = {word for word in named if any(re.match(rf"{word}(_|$)", method) for method in methods)}

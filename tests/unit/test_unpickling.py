@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import zlib
 from collections import OrderedDict
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -17,7 +18,7 @@ import pytest
 
 from zsched.errors import InvalidSchedule
 from zsched.storage.rqjob import Encoder, Unopened
-from zsched.storage.unpickling import NotPlain, read_plain
+from zsched.storage.unpickling import MOST_BYTES, NotPlain, inflated, read_plain
 
 PLAIN = [
     None,
@@ -91,3 +92,24 @@ def test_what_a_pickle_would_run_is_not_run(tmp_path: Path) -> None:
 def test_what_is_broken_or_too_big_is_refused(data: bytes) -> None:
     with pytest.raises(NotPlain):
         read_plain(data)
+
+
+@pytest.mark.parametrize("serializer", ["pickle", "json"])
+def test_a_payload_that_inflates_to_more_than_there_may_be_is_not_inflated(serializer: str) -> None:
+    bomb = zlib.compress(bytes(MOST_BYTES + 1))
+
+    assert len(bomb) < 10_000
+    with pytest.raises(InvalidSchedule, match="cannot be read") as refused:
+        Encoder(serializer).open(bomb, runs=False)
+    assert "it has more than 10,000,000 bytes, inflated" == str(refused.value.__cause__)
+
+
+@pytest.mark.parametrize("data", [b"", b"as it is", zlib.compress(b"cut short")[:-3]])
+def test_what_was_not_deflated_is_taken_as_it_is(data: bytes) -> None:
+    assert data == inflated(data)
+    assert b"x" * 1_000 == inflated(zlib.compress(b"x" * 1_000))
+
+
+def test_a_value_of_more_bytes_than_there_may_be_is_not_opened() -> None:
+    with pytest.raises(NotPlain, match="more than 10,000,000 are not opened"):
+        read_plain(pickle.dumps(b"0" * MOST_BYTES))

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 from unittest.mock import patch
@@ -108,7 +109,7 @@ def leader(
 
 
 def _daemon(url: str) -> int:
-    return process.run(load(env={}, flags={"redis.url": url, "log.level": "warning"}))
+    return process.run(partial(load, env={}, flags={"redis.url": url, "log.level": "warning"}))
 
 
 WARDEN_TID = "warden.tid"  # in the state's folder of a daemon in the role daemon-told

@@ -12,10 +12,10 @@ from zsched.cli.history import echo_source
 from zsched.cli.invocation import Invocation, pass_invocation, say
 from zsched.cli.program import Subcommand
 from zsched.cli.progress import Progress
-from zsched.cli.texts import plural
 from zsched.cli.values import instant
 from zsched.core.backfill import Backfill
 from zsched.core.sentences import local_text
+from zsched.core.wording import plural
 from zsched.storage.store import BACKFILLED_AT_ONCE
 
 _MUCH: Final = 1000  # occurrences from which a bar shows how far it has come

@@ -12,7 +12,7 @@ from zsched.cli.exits import DONE, UNHEALTHY
 from zsched.cli.invocation import Invocation, echo_array, pass_invocation
 from zsched.cli.program import Subcommand
 from zsched.cli.tables import lines
-from zsched.cli.texts import plural
+from zsched.core.wording import plural
 
 if TYPE_CHECKING:
     from zsched.doctor.finding import Finding

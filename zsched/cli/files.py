@@ -16,8 +16,9 @@ from zsched.cli.functions import check_allowed, importing, tell_unchecked
 from zsched.cli.invocation import Invocation, connect, pass_invocation, say
 from zsched.cli.program import Subcommand
 from zsched.cli.progress import Progress
-from zsched.cli.texts import plural, printable
+from zsched.cli.texts import printable
 from zsched.cli.times import due_text
+from zsched.core.wording import plural
 from zsched.errors import ConfigError, InvalidFile
 from zsched.files import Application, Applied, ClientChecks, ScheduleFile, Step, read, write
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED

@@ -10,7 +10,7 @@ import click
 from zsched.cli.exits import DONE, NOT_FOUND
 from zsched.cli.invocation import Invocation, pass_invocation
 from zsched.cli.program import Subcommand
-from zsched.cli.runs import CELLS, cells, remark
+from zsched.cli.runs import CELLS, cells, remark, with_short_workers
 from zsched.cli.tables import lines
 from zsched.cli.texts import printable
 from zsched.core.arguments import zone_name
@@ -26,14 +26,14 @@ _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunSta
 
 
 @click.command(cls=Subcommand)
-@click.argument("id")
+@click.argument("id", metavar="ID|RUN_ID")
 @click.option("--tz", metavar="ZONE", help="Show times in this zone; default: the schedule's own, or UTC.")
 @pass_invocation
 def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
     Tell the story of schedule ID: created, changed, fired and how late and why, skipped, left out, quarantined,
-    cancelled; how its runs ended, and on which attempt; and where it and its last run stand now. Exit code 3 when
-    nothing is known of it.
+    cancelled; how its runs ended, and on which attempt; and where it and its last run stand now. With the id of a run
+    (RQ's job id) what concerns that run. Exit code 3 when nothing is known of it.
 
     The story comes from the archive of a daemon, which is asked through Redis, or from what Redis itself still
     holds; which of them, and since when nothing is missing in it, is said on stderr (with --json: "source").
@@ -42,12 +42,13 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     Examples:
       zsched why reminder-42
       zsched why digest --tz Asia/Seoul
+      zsched why digest-1785283200000
       zsched why digest --json | jq -r '.story[].text'
     """
     story = invocation.client().why(id, tz)
     told = [f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines]
     told.append(f"now: {story.now}" if story.is_known else f"{id}: {story.now}")
-    invocation.answer(story.to_dict(), *map(printable, told))
+    invocation.answer(story.to_dict(), *(printable(with_short_workers(line)) for line in told))
     if not invocation.wants_json:
         echo_source(invocation, story.source)
     return DONE if story.is_known else NOT_FOUND

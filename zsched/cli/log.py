@@ -10,19 +10,21 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
-from itertools import groupby, islice
+from itertools import islice
 from typing import Any, Final
 
 import click
 
+from zsched.cli.entries import summary, unknown
 from zsched.cli.history import echo_source
 from zsched.cli.invocation import Invocation, connect, pass_invocation
 from zsched.cli.program import Subcommand
-from zsched.cli.texts import plural, printable
+from zsched.cli.runs import with_short_workers
+from zsched.cli.texts import printable
 from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import check_id, instant_ms, zone_name
-from zsched.core.changes import Change, What, changes
+from zsched.core.changes import Change, changes
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
 from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.core.model import iso
@@ -33,9 +35,8 @@ from zsched.storage.keys import Keys
 _LIMIT: Final = 50  # lines, when neither --since nor --limit says which
 _LOOKED_AT: Final = 10_000  # entries, in search of those of one schedule
 _BEGINNING: Final = Position(0, 0, 0)  # before any entry
-_NAMED: Final = 3  # schedules or runs that a line names
 _RETRY_S: Final = 1.0  # before trying again to reach Redis
-_RUNS: Final = (What.FIRED, What.ENQUEUED, What.DUPLICATE)  # what is said of runs rather than of schedules
+_NEW_HISTORY: Final = "a new history begins: Redis lost what is above, or its end"
 
 
 def _since(text: str) -> datetime | timedelta:
@@ -77,9 +78,10 @@ def log(
     Show the log, in order: whatever was done, an entry a line, with its time, id, kind and what it says. One entry
     may be of many schedules; those of --id are told one by one. Arguments are never shown.
 
-    It comes from Redis or, for what Redis holds no more, from a daemon's archive, as stderr says. --json gives JSON
-    lines, not an array, because it can be endless: {"entry", "at", "kind", "changes": […]} each, and "problem" where
-    an entry cannot be read by this version.
+    It comes from a daemon's archive, which has also what Redis lost or dropped, or from Redis where none answers, as
+    stderr says. Where Redis lost something, a new history begins, whose entries have ids of the old one again. --json
+    gives JSON lines, not an array, because it can be endless: {"entry", "at", "kind", "changes": […]} each, and
+    "problem" where an entry cannot be read by this version.
 
     \b
     Examples:
@@ -93,10 +95,9 @@ def log(
     if since_at is None and limit is None:
         limit = _LIMIT
     client = connect(settings)
-    newest = next(client.log(limit=1)[0], None)
     found, source = client.log(since_at, limit=limit if limit is not None and id is None else _LOOKED_AT)
     echo_source(invocation, source)
-    read = _Read(found, newest.position if newest else _BEGINNING)
+    read = _Read(found, Position.parse(f"{source.as_of} 0") if source.as_of else _BEGINNING)
     told = (line for entry in read for line in teller.lines(entry))
     with _ending_well() if follow else nullcontext():
         for line in islice(told, limit) if since_at is not None else deque(told, limit):
@@ -152,13 +153,17 @@ class _Teller:
 
     def __init__(self, run_suffix: str, id: str | None, tz: str, invocation: Invocation) -> None:
         self._run_suffix, self._id, self._tz, self._wants_json = run_suffix, id, tz, invocation.wants_json
+        self._last = _BEGINNING
+        self._has_begun_anew = False  # since the last line
 
     def lines(self, entry: Entry) -> Iterator[str]:
         """What *entry* says; nothing when it is not of the schedule that is asked for."""
+        self._has_begun_anew |= entry.position.seq <= self._last.seq  # in one history they rise
+        self._last = entry.position
         try:
             found, problem = list(changes(entry, self._run_suffix)), ""
         except UnknownEntry:
-            found, problem = [], _unknown(entry)
+            found, problem = [], unknown(entry)
         if self._id is not None:
             found = [change for change in found if change.id == self._id]
             if not found:
@@ -166,7 +171,7 @@ class _Teller:
         if self._wants_json:
             yield json.dumps(_to_dict(entry, found, problem))
         elif self._id is None:
-            yield self._line(entry, problem or _summary(entry, found, self._tz))
+            yield self._line(entry, problem or summary(entry, found, self._tz))
         else:
             yield from (self._line(entry, sentence(change, self._tz)) for change in told_together(found))
 
@@ -176,44 +181,15 @@ class _Teller:
 
     def _line(self, entry: Entry, text: str) -> str:
         at = local_text(entry.position.t_us // 1000, self._tz, has_ms=True)
-        return printable(f"{at}  {entry.position.id}  {entry.kind or '?'}  {text}")
-
-
-def _summary(entry: Entry, found: list[Change], tz: str) -> str:
-    """What *entry* says in one line: of one schedule in words, of more by counts and the first names."""
-    if entry.kind == "term":
-        fields = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in _pairs(entry)}
-        return f"daemon {fields.get('daemon', '?')} leads"
-    if len({change.id for change in found}) == 1:
-        return f"{found[0].id}: " + "; ".join(sentence(change, tz) for change in told_together(found))
-    by_what = sorted(found, key=lambda change: list(What).index(change.what))
-    return "; ".join(_counted(what, list(some)) for what, some in groupby(by_what, lambda change: change.what))
-
-
-def _counted(what: What, some: list[Change]) -> str:
-    is_of_runs = what in _RUNS
-    names = [change.run_id or change.id if is_of_runs else change.id for change in some]
-    number = plural(len(some), "run" if is_of_runs else "schedule")
-    rest = ", …" if len(names) > _NAMED else ""
-    return f"{what.value} {number}: {', '.join(names[:_NAMED])}{rest}"
+        line = printable(with_short_workers(f"{at}  {entry.position.id}  {entry.kind or '?'}  {text}"))
+        mark, self._has_begun_anew = f"… {_NEW_HISTORY} …\n" * self._has_begun_anew, False
+        return mark + line
 
 
 def _to_dict(entry: Entry, found: list[Change], problem: str) -> dict[str, Any]:
     at = iso(min(entry.position.t_us // 1000, LAST_MS))
     told = {"entry": entry.position.id, "at": at, "kind": entry.kind, "changes": [change.shown() for change in found]}
     return told | ({"problem": problem} if problem else {})
-
-
-def _unknown(entry: Entry) -> str:
-    """What can be said of an entry that this version does not know: not its values, which may be arguments."""
-    names = ", ".join(name.decode(errors="backslashreplace") for name, _ in islice(_pairs(entry), _NAMED))
-    size = len(entry.body) // 2
-    more = ", …" if size > _NAMED else ""
-    return f"unknown kind or form, {plural(size, 'field')}: {names}{more}"
-
-
-def _pairs(entry: Entry) -> Iterable[tuple[bytes, bytes]]:
-    return zip(entry.body[::2], entry.body[1::2], strict=False)
 
 
 def _instant(since: datetime | timedelta | None, tz: str | None) -> datetime | None:

@@ -21,7 +21,7 @@ def daemon(invocation: Invocation) -> int:
     """
     from zsched.daemon.process import run  # other commands need not wait for it
 
-    return run(invocation.settings(), invocation.settings)
+    return run(invocation.settings)
 
 
 @click.command(cls=Subcommand)

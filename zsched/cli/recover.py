@@ -28,8 +28,9 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
     they were pushed (pushed again and marked uncertain, or skipped, as their schedules wish). What clients changed in
     Redis since then stands. A daemon does the same by itself, unless [archive] recovery = "manual".
 
-    The archive is --from FILE, else [archive] path, else the one file where daemons keep theirs. It is read beside its
-    daemon, and all its checksums are compared before anything is done.
+    The archive is --from FILE, else [archive] path, else the one file where daemons keep theirs. Of several there it is
+    any, if they end with the same log entry; else --dry-run takes the one that goes furthest, and a recovery asks for
+    --from. It is read beside its daemon, and all its checksums are compared before anything is done.
 
     Refused, each with what to run instead: while a daemon leads and none waits for this command (--force does it all
     the same); an archive of another data set (unless --from names it); one that the log was trimmed past, so that
@@ -47,7 +48,8 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
 
     zone_name(tz)
     try:
-        recovery = Recovery(invocation.settings(), file, is_forced=force, is_quiet=invocation.wants_json)
+        settings, is_quiet = invocation.settings(), invocation.wants_json
+        recovery = Recovery(settings, file, is_dry=dry_run, is_forced=force, is_quiet=is_quiet)
         outcome = recovery.look(lists_all or invocation.wants_json) if dry_run else recovery.put_back(lists_all)
     except NoArchive as error:
         told = {"error": str(error), "type": type(error).__name__}

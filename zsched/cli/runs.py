@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from zsched.cli.tables import lines
-from zsched.core.runs import Run
+from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import duration_text, local_text, note_text, shortened
 
 CELLS: Final = ("STATE", "WAITED", "TOOK")
 _HEADER: Final = ("RUN", "FIRED", *CELLS, "WORKER", "ERROR OR NOTE")
 _WIDTH: Final = 80  # characters of an error or note
+_WORKER: Final = re.compile(r"\bworker ([0-9a-f]{8})[0-9a-f]{24}\b")  # RQ names by 32 digits whom nobody named
 
 
 def table(runs: Iterable[Run], tz: str) -> Iterator[str]:
     """Lines, one per run; times are local in *tz*."""
-    return lines(_HEADER, ((run.id, _fired(run, tz), *cells(run), run.worker, remark(run)) for run in runs))
+    return lines(_HEADER, ((run.id, _fired(run, tz), *cells(run), _worker(run), remark(run)) for run in runs))
 
 
 def cells(run: Run | None) -> tuple[str, str, str]:
@@ -24,7 +26,9 @@ def cells(run: Run | None) -> tuple[str, str, str]:
     if run is None:
         return "", "", ""
     state = run.status.value + (f", attempt {run.attempt}" if run.attempt > 1 else "")
-    return state, _duration(run.queue_wait_ms), _duration(run.duration_ms)
+    took = _duration(run.duration_ms)
+    at_least = "≥ " if took and run.status is RunStatus.LOST else ""
+    return state, _duration(run.queue_wait_ms), at_least + took
 
 
 def remark(run: Run | None) -> str:
@@ -32,7 +36,17 @@ def remark(run: Run | None) -> str:
     if run is None:
         return ""
     mark = "uncertain" if run.is_uncertain else ""
-    return shortened("; ".join(text for text in (run.error, note_text(run.note), mark) if text), _WIDTH)
+    told = "; ".join(text for text in (run.error, note_text(run.note), mark) if text)
+    return shortened(with_short_workers(told), _WIDTH)
+
+
+def with_short_workers(text: str) -> str:
+    """*text* with the first eight digits of the workers in it that nobody gave a name."""
+    return _WORKER.sub(r"worker \1…", text)
+
+
+def _worker(run: Run) -> str:
+    return with_short_workers(f"worker {run.worker}").removeprefix("worker ")
 
 
 def _fired(run: Run, tz: str) -> str:

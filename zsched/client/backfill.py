@@ -87,7 +87,7 @@ class Filling:
     def _require(self, source: Source, start_ms: int, tz: str) -> None:
         """What ran must be known, or it could run twice. Raises ArchiveError."""
         since_ms = source.complete_since_ms
-        if since_ms is None or since_ms <= start_ms:
+        if since_ms is None or since_ms <= start_ms or source.is_untrimmed:
             return
         who = "the archive" if source.archive else f"{source.problem}, and the log in Redis"
         raise ArchiveError(

@@ -33,7 +33,9 @@ from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
-from zsched.storage.reader import Found, Overview, Reader
+from zsched.storage.listeners import Unheard
+from zsched.storage.overview import Overview
+from zsched.storage.reader import Found, Reader
 from zsched.storage.reruns import Reruns
 from zsched.storage.rqjob import Encoder
 from zsched.storage.store import Answer, Row, Store
@@ -221,6 +223,15 @@ class Client(Lives):
     def overview(self) -> Overview:
         """Counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
         return self._reader.overview()
+
+    def unheard_queues(self) -> Sequence[Unheard]:
+        """
+        The queues that schedules use, or in which jobs wait, and to which no RQ worker listens: of some thousand.
+
+        Raises:
+            RedisRefused: also where this user may not ask for workers, as ``zsched-client`` of deploy/redis may not.
+        """
+        return self._reader.unheard()
 
     def recent(self) -> Recent:
         """

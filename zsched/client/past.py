@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import Final
 
 from zsched.core.arguments import check_id, choice, instant_ms, zone_name
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.log import Entry, Position
 from zsched.core.lookback import Lookback, Occurrence, Wanted
+from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus
-from zsched.core.story import Chronicle, Source, Story, tell
+from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
 from zsched.errors import InvalidSchedule
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import Reader
+
+_OF_A_RUN: Final = 1000  # changes of its schedule among which a run is looked for: as many as an answer has
 
 
 class Runs(list[Run]):
@@ -38,15 +42,28 @@ class Past:
     def why(self, id: str, tz: str | None = None) -> Story:
         """
         The story of a schedule: created, changed, fired, skipped and why, and what comes next; from an archive, or
-        from what Redis still holds. ``Story.source`` says which. Times are local in *tz*, else in its own zone.
+        from what Redis still holds. ``Story.source`` says which. Times are local in *tz*, else in its own zone. With
+        the id of a run what concerns it of the story of its schedule; a schedule of that very id comes first.
         """
-        zone = zone_name(tz)
-        chronicle = self._inquiry.chronicle(check_id(id))
+        zone, parts = zone_name(tz), RunId.parse(id) if isinstance(id, str) else None
+        check_id(id if parts is None else parts.schedule_id)
+        chronicle = self._inquiry.chronicle(id)
         found = self._reader.find(id)
         if found is None and not chronicle.explains_absence:  # it may have fired between the two
             chronicle = self._inquiry.chronicle(id)
+        if found is None and not chronicle.changes and parts is not None:
+            of_schedule = self._inquiry.chronicle(parts.schedule_id, _OF_A_RUN)
+            if of_schedule.changes:
+                return self._why_run(id, of_schedule, zone)
         runs = self._inquiry.seen(_open(chronicle))
-        return tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone, runs)
+        unattended = self._inquiry.unattended(runs)
+        return tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone, runs, unattended)
+
+    def _why_run(self, run_id: str, chronicle: Chronicle, zone: str | None) -> Story:
+        found = self._reader.find(chronicle.id)
+        runs = self._inquiry.seen([run for run in _runs(chronicle, RunStatus) if run.id == run_id])
+        unattended, schedule = self._inquiry.unattended(runs), found.schedule if found else None
+        return tell_of_run(run_id, chronicle, schedule, self._reader.now_ms(), zone, runs, unattended)
 
     def history(
         self, id: str | None = None, *, status: str | What | RunStatus | None = None, limit: int = 20
@@ -95,9 +112,14 @@ class Past:
 
 def _open(chronicle: Chronicle) -> list[Run]:
     """Runs of *chronicle* that are not known to be over, those pushed last first."""
-    lookback = Lookback(Wanted(frozenset(), OPEN, len(chronicle.changes)))
+    return [run for run in _runs(chronicle, OPEN) if not run.is_over]
+
+
+def _runs(chronicle: Chronicle, statuses: Iterable[RunStatus]) -> list[Run]:
+    """Runs of *chronicle*, those pushed last first."""
+    lookback = Lookback(Wanted(frozenset(), frozenset(statuses), len(chronicle.changes)))
     lookback.see(chronicle.changes)
-    return [one.run for one in lookback.found() if one.run is not None and not one.run.is_over]
+    return [one.run for one in lookback.found() if one.run is not None]
 
 
 def _check_limit(limit: object, most: int = 1000) -> None:

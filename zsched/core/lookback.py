@@ -5,6 +5,7 @@ Backwards the end of a run comes before its push, so a push that is met has its 
 end alone was met was pushed before all that was looked at; it comes last. A run that the log does not know to be over
 is told as *queued*: whether a worker has it, or has just ended it, only RQ knows, so whoever asks for one kind of
 runs also gets the newest open ones, brings them up to date (``runs.as_seen``) and keeps what is wanted (``kept``).
+What a recovery skipped is a skipped occurrence and no run any more: its push went with the Redis that was lost.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class Lookback:
         self._matched = self._open = 0
         self._ends: dict[str, Change] = {}  # of runs whose push was not met yet
         self._attempts: dict[str, int] = {}
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, Run | None] = {}  # None: of no run any more
+        self._skipped: set[str] = set()  # runs of which this was said after their newest push
 
     def see(self, changes: Sequence[Change]) -> bool:
         """Take what one entry says, given in its order; True when that was enough."""
@@ -114,8 +116,11 @@ class Lookback:
                 self._note(change)
             elif is_push(change):
                 self._meet(change)
-            elif change.what in wanted.whats:
-                self._take(Occurrence.of(change))
+            else:
+                if change.what is What.SKIPPED and change.run_id is not None:
+                    self._skipped.add(change.run_id)
+                if change.what in wanted.whats:
+                    self._take(Occurrence.of(change))
         return self.is_full
 
     def see_ends(self, ends: Sequence[Change]) -> bool:
@@ -151,7 +156,9 @@ class Lookback:
         is_wanted, is_new = push.what in wanted.whats, run_id not in self._runs
         if is_new:
             self._runs[run_id] = run = self._run_of(run_id, push)
-            if run.status in wanted.statuses and (run.is_over or self._counts_open):
+            if run is None:
+                pass
+            elif run.status in wanted.statuses and (run.is_over or self._counts_open):
                 is_wanted = True
             elif not run.is_over and not is_wanted and wanted.statuses and self._open < MOST_OPEN:
                 self._open += 1
@@ -163,9 +170,11 @@ class Lookback:
         self._matched += 1
         self._found.append(occurrence)
 
-    def _run_of(self, run_id: str, push: Change) -> Run:
+    def _run_of(self, run_id: str, push: Change) -> Run | None:
         """What is known of the run that *push* pushed; of one that nobody wants, its status alone."""
         end, attempt = self._ends.pop(run_id, None), self._attempts.pop(run_id, 1)
+        if end is None and run_id in self._skipped:
+            return None
         if end is None:
             return replace(pushed(run_id, push.at_us, push.why == "uncertain"), attempt=attempt)
         status = ended_as(end.why)

@@ -103,7 +103,7 @@ class Run:
     clock. ``worker``: its name in RQ. ``error``: the last line of the traceback, or why it is lost. ``note``: what the
     task reported with ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already.
     ``queue`` and ``timeout_s`` are '' and None where they are not known: RQ forgot the job, or an older zsched wrote
-    it down.
+    it down. ``heartbeat_ms``: when the worker of one that is lost beat last; ``ended_ms`` is when it was found.
     """
 
     id: str
@@ -119,6 +119,7 @@ class Run:
     is_uncertain: bool = False
     queue: str = ""
     timeout_s: int | None = None
+    heartbeat_ms: int | None = None
 
     @property
     def schedule_id(self) -> str:
@@ -153,10 +154,15 @@ class Run:
 
     @property
     def duration_ms(self) -> int | None:
-        """How long the last attempt took."""
-        if self.started_ms is None or self.ended_ms is None:
+        """
+        How long the last attempt took; of one that is lost, at least: up to the last heartbeat of its worker, None when
+        that was the one with which it began.
+        """
+        until_ms = self.heartbeat_ms if self.status is RunStatus.LOST else self.ended_ms
+        if self.started_ms is None or until_ms is None:
             return None
-        return max(self.ended_ms - self.started_ms, 0)
+        took_ms = max(until_ms - self.started_ms, 0)
+        return None if self.status is RunStatus.LOST and took_ms == 0 else took_ms
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can say it: instants as ``iso`` writes them, durations in ms, every key always: a promise."""
@@ -216,6 +222,7 @@ def of_job(run_id: str, job: Job | None, fired_us: int | None, is_uncertain: boo
         is_uncertain,
         job.queue[:_LONGEST_QUEUE],
         whole(job.timeout) or None,
+        ms_of(job.heartbeat_at) if status is RunStatus.LOST else None,
     )
 
 
@@ -228,6 +235,7 @@ def row_of(run: Run) -> str:
         ("ended", run.ended_ms),
         ("attempt", run.attempt if run.attempt != 1 else None),
         ("timeout", run.timeout_s),
+        ("heartbeat", run.heartbeat_ms),
     )
     facts = [f'"{name}":{number}' for name, number in numbers if number is not None]
     if run.queue:
@@ -259,6 +267,7 @@ def of_row(run_id: str, status: str, facts: str) -> Run:
         bool(told.get("uncertain", False)),
         str(told.get("queue", "")),
         _number(told.get("timeout")),
+        _number(told.get("heartbeat")),
     )
 
 

@@ -26,8 +26,8 @@ _LONGEST: Final = 200  # characters of an error or of a note's value
 
 def sentence(change: Change, tz: str, context: str = "") -> str:
     """
-    What *change* says; times are local in *tz*. *context*: of a put its verb, for it either creates or changes; of a
-    fire, why it was late.
+    What *change* says; times are local in *tz*. *context*: of a put its verb, for it either creates or changes; of what
+    was late, why.
     """
     return _WORDS[change.what](change, tz, context)
 
@@ -75,7 +75,8 @@ def state_text(run: Run, tz: str) -> str:
     wait_ms = run.queue_wait_ms
     waited = "" if wait_ms is None else f", having waited {duration_text(wait_ms)} for a worker"
     by = f", by worker {run.worker}" if run.worker and run.started_ms is not None else ""
-    return f"{_ENDS[run.status]}{took}{waited}{_attempt(run)}{by}{error}{_noted(run.note)}"
+    at = f" at {_at(run.ended_ms, tz)}" if run.status is RunStatus.EXPIRED and run.ended_ms is not None else ""
+    return f"{_ENDS[run.status]}{at}{took}{waited}{_attempt(run)}{by}{error}{_noted(run.note)}"
 
 
 def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
@@ -165,9 +166,11 @@ def _enqueued(change: Change, tz: str, _: str) -> str:
     return f"{what}{_by(change)}; run {change.run_id}"
 
 
-def _expired(change: Change, tz: str, _: str) -> str:
+def _expired(change: Change, tz: str, context: str) -> str:
     late = duration_text(max(change.late_ms or 0.0, 0.0))
-    return f"expired: the occurrence of {_at(change.nominal_ms, tz)} was {late} late, more than expires_after allows"
+    reason = f": {context}" if context else ""
+    which = f"the occurrence of {_at(change.nominal_ms, tz)}"
+    return f"expired: {which} was {late} late, more than expires_after allows{reason}"
 
 
 def _backfilled(change: Change) -> str | None:
@@ -175,14 +178,15 @@ def _backfilled(change: Change) -> str | None:
     return change.id if change.what is What.ENQUEUED and change.why == BACKFILL else None
 
 
-def _skipped(change: Change, tz: str, _: str) -> str:
+def _skipped(change: Change, tz: str, context: str) -> str:
     which = _at(change.nominal_ms, tz) if change.first_ms is None else _range(change, tz).rstrip(",")
-    return f"skipped {which}: {_SKIPPED.get(change.why, change.why)}"
+    reason = f": {context}" if context else ""
+    return f"skipped {which}: {_SKIPPED.get(change.why, change.why)}{reason}"
 
 
-def _coalesced(change: Change, tz: str, _: str) -> str:
+def _coalesced(change: Change, tz: str, context: str) -> str:
     favour = _at(change.nominal_ms, tz)
-    return f"left out {_range(change, tz)} in favour of {favour}: all had passed by then"
+    return f"left out {_range(change, tz)} in favour of {favour}: {context or 'all had passed by then'}"
 
 
 def _duplicate(change: Change, tz: str, _: str) -> str:

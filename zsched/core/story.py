@@ -7,36 +7,43 @@ from is a part of the answer. What a change says by itself is in ``core.sentence
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.changes import BACKFILL, RETRY_OF, Change, What
-from zsched.core.lookback import run_that_ended
+from zsched.core.lookback import is_push, run_that_ended
 from zsched.core.model import Schedule, iso
-from zsched.core.runs import Run
+from zsched.core.policy import Why
+from zsched.core.run_id import RunId
+from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text, sentence, standing, state_text, told_together
 
-LATE_MS: Final = 1000.0  # a fire later than this is explained
+LATE_MS: Final = 100.0  # what is later than this is explained
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """
     Where an answer comes from. ``archive``: host and path; None: Redis alone, whose log is short. Everything since
-    ``complete_since_ms`` is in it (None: since the beginning). ``as_of``: the last log entry that it had.
+    ``complete_since_ms`` is in it; None: since the beginning, which only an archive knows, or there is no log.
+    ``as_of``: the last log entry that it had. ``is_untrimmed``: it is Redis whose log begins with its first entry: that
+    is the beginning, unless Redis lost its data before.
     """
 
     archive: str | None
     complete_since_ms: int | None
     as_of: str | None
     problem: str = ""
+    is_untrimmed: bool = False
 
     def __str__(self) -> str:
-        since = "the beginning" if self.complete_since_ms is None else local_text(self.complete_since_ms, "UTC")
+        since = "" if self.complete_since_ms is None else local_text(self.complete_since_ms, "UTC")
         if self.archive is not None:
-            return f"from the archive {self.archive}, complete since {since}, up to log entry {self.as_of}"
-        return f"from Redis alone, whose log goes back to {since}" + (f": {self.problem}" if self.problem else "")
+            extent = f"complete since {since or 'the beginning'}, up to log entry {self.as_of}"
+            return f"from the archive {self.archive}, {extent}"
+        log = f"whose log goes back to {since}" if since else "whose log is empty"
+        return f"from Redis alone, {log}" + (f": {self.problem}" if self.problem else "")
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can say it."""
@@ -48,7 +55,7 @@ class Source:
 class Chronicle:
     """
     What is known of one schedule's past: ``changes`` in order, without the ``left_out`` entries behind the first one
-    when there are many; and of late fires, by log entry, when the term began in which they fired (µs).
+    when there are many; and of what was late, by log entry, when the term began in which that was written (µs).
     """
 
     id: str
@@ -69,7 +76,10 @@ class Chronicle:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One schedule's story: a line per change (instant in ms, text), and where it stands now; local times in *tz*."""
+    """
+    The story of one schedule or, by its id, of one run: a line per change (instant in ms, text), and where it stands
+    now; local times in *tz*.
+    """
 
     id: str
     tz: str
@@ -92,25 +102,77 @@ class Story:
 
 
 def tell(
-    chronicle: Chronicle, schedule: Schedule | None, now_ms: int, tz: str | None = None, runs: Sequence[Run] = ()
+    chronicle: Chronicle,
+    schedule: Schedule | None,
+    now_ms: int,
+    tz: str | None = None,
+    runs: Sequence[Run] = (),
+    unattended: Collection[str] = (),
 ) -> Story:
     """
     The story of *chronicle*, with *schedule* as Redis holds it (None: it does not), and those of its *runs* that were
-    not known to be over as RQ has them, the newest first. Times are local in *tz*, else in the schedule's own zone.
+    not known to be over as RQ has them, the newest first. *unattended*: queues of theirs for which RQ knows no worker.
+    Times are local in *tz*, else in the schedule's own zone.
     """
     tz = tz or (schedule.tz if schedule else "UTC")
-    teller = _Teller(chronicle, tz)
+    teller = _Teller(chronicle, tz, unattended)
     lines = list(teller.lines())
     is_known = bool(chronicle.changes) or schedule is not None
     now = teller.now(schedule, now_ms, runs) if is_known else f"never heard of it: {_nothing(chronicle)}"
     return Story(chronicle.id, tz, lines, now, is_known, chronicle.source, chronicle.changes)
 
 
+def tell_of_run(
+    run_id: str,
+    chronicle: Chronicle,
+    schedule: Schedule | None,
+    now_ms: int,
+    tz: str | None = None,
+    runs: Sequence[Run] = (),
+    unattended: Collection[str] = (),
+) -> Story:
+    """As ``tell``, but only what the *chronicle* of its schedule says of run *run_id*; *runs*: that run, if known."""
+    tz = tz or (schedule.tz if schedule else "UTC")
+    teller = _Teller(chronicle, tz, unattended)
+    own = of_run(run_id, chronicle.changes)
+    lines = list(teller.lines_of(own))
+    now = teller.now_of_run(run_id, own, schedule, now_ms, runs)
+    return Story(run_id, tz, lines, now, bool(own), chronicle.source, own)
+
+
+def of_run(run_id: str, changes: Iterable[Change]) -> list[Change]:
+    """Those of *changes*, all of its schedule, that name run *run_id* or concern its occurrence."""
+    parts = RunId.parse(run_id)
+    nominal_ms = None if parts is None or parts.rerun else parts.nominal_ms
+    return [change for change in changes if _names(change, run_id) or _concerns(change, nominal_ms)]
+
+
+def _names(change: Change, run_id: str) -> bool:
+    return change.run_id == run_id or run_id in change.why.split()
+
+
+def _concerns(change: Change, nominal_ms: int | None) -> bool:
+    """Whether *change* is of no run, and of the occurrence of *nominal_ms*."""
+    if nominal_ms is None or change.run_id is not None:
+        return False
+    first_ms, last_ms = change.first_ms, change.last_ms
+    is_among = first_ms is not None and last_ms is not None and first_ms <= nominal_ms <= last_ms
+    return is_among or change.nominal_ms == nominal_ms
+
+
+def waited_since_us(change: Change) -> int | None:
+    """When that was due which *change* says was late or left out, in µs; None when there is nothing to explain."""
+    if change.late_ms is not None and change.late_ms > LATE_MS:
+        return (change.due_ms or 0) * 1000
+    is_left_out = change.what is What.COALESCED or (change.what is What.SKIPPED and change.why in _PASSED)
+    return change.first_ms * 1000 if is_left_out and change.first_ms is not None else None
+
+
 class _Teller:
     """Tells the changes of one schedule in their order, and what that makes of it."""
 
-    def __init__(self, chronicle: Chronicle, tz: str) -> None:
-        self._chronicle, self._tz = chronicle, tz
+    def __init__(self, chronicle: Chronicle, tz: str, unattended: Collection[str] = ()) -> None:
+        self._chronicle, self._tz, self._unattended = chronicle, tz, unattended
         self.is_there = False  # whether Redis holds it, by what was told so far
         self._is_recurring = False
         self._put_us: int | None = None
@@ -128,11 +190,37 @@ class _Teller:
             yield change.at_us // 1000, sentence(change, self._tz, self._context(change))
             self._note(change)
 
+    def lines_of(self, own: Sequence[Change]) -> Iterator[tuple[int, str]]:
+        """A line for each of *own*, some of the changes; what they mean lies in all of them."""
+        for change in self._chronicle.changes:
+            if change in own:
+                yield change.at_us // 1000, sentence(change, self._tz, self._context(change))
+            self._note(change)
+
     def now(self, schedule: Schedule | None, now_ms: int, runs: Sequence[Run]) -> str:
         """Where it stands, by Redis; and its *runs* that are not known to be over, by RQ."""
         if schedule is None:
             return f"it is not scheduled any more{_LOST if self.is_there else self._why_gone(runs)}"
         return standing(schedule, now_ms, self._tz) + self._open(runs)
+
+    def now_of_run(
+        self, run_id: str, own: Sequence[Change], schedule: Schedule | None, now_ms: int, runs: Sequence[Run]
+    ) -> str:
+        """What RQ does with a run, or what became of it by *own*, the changes that concern it."""
+        id = self._chronicle.id
+        if not own:
+            told = f"the newest {len(self._chronicle.changes):,} changes" if self._chronicle.left_out else "the changes"
+            return f"never heard of it: {told} of schedule {id} do not name it; zsched why {id} tells them"
+        if runs:
+            return f"run {run_id} of schedule {id} {self._state(runs[0])}"
+        if schedule is not None and own[-1].what in _WAITS:
+            return f"run {run_id} was not pushed; schedule {id} is {standing(schedule, now_ms, self._tz)}"
+        again = " again" if any(map(is_push, own)) else ""
+        return f"run {run_id} of schedule {id} was not pushed{again}{_LAST.get(own[-1].what, '')}"
+
+    def _state(self, run: Run) -> str:
+        nobody = run.status is RunStatus.QUEUED and run.queue in self._unattended
+        return state_text(run, self._tz) + (f"; RQ knows of no worker that listens to queue {run.queue}" * nobody)
 
     def _open(self, runs: Sequence[Run]) -> str:
         """Of the run that was pushed last it is told what RQ does with it."""
@@ -140,7 +228,7 @@ class _Teller:
             return ""
         others = sum(not run.is_over for run in runs[1:])
         more = f" ({others} more of its runs {'is' if others == 1 else 'are'} not over)" if others else ""
-        return f"; its run {runs[0].id} {state_text(runs[0], self._tz)}{more}"
+        return f"; its run {runs[0].id} {self._state(runs[0])}{more}"
 
     def _why_gone(self, runs: Sequence[Run]) -> str:
         """What happened to it last; of one that went with its run, what became of that."""
@@ -154,7 +242,7 @@ class _Teller:
         run = known.get(last.run_id)
         if run is None:
             return f"{why}; that its run ended is not recorded yet"
-        return f"{why}, and its run {state_text(run, self._tz)}"
+        return f"{why}, and its run {self._state(run)}"
 
     def _note(self, change: Change) -> None:
         """What *change* means for those that follow."""
@@ -182,33 +270,42 @@ class _Teller:
             self.is_there = True
 
     def _context(self, change: Change) -> str:
-        """What only its past says of *change*: whether a put changed what was there, why a fire was late."""
+        """What only its past says of *change*: whether a put changed what was there, why something was late."""
         if change.what is What.PUT:
             return "changed: now" if self.is_there else "created"
-        is_late = change.what is What.FIRED and (change.late_ms or 0.0) > LATE_MS
-        return self._why_late(change) if is_late else ""
+        due_us = waited_since_us(change)
+        return "" if due_us is None else self._why_late(change, due_us)
 
-    def _why_late(self, change: Change) -> str:
-        """It has to be there, not paused, and somebody has to lead; else it was held up behind others."""
-        due_us = (change.due_ms or 0) * 1000
+    def _why_late(self, change: Change, due_us: int) -> str:
+        """
+        It has to be there, not paused, and somebody has to lead; else it was held up behind others. Of occurrences that
+        were left out, for which being late is reason enough, only what made them late is told.
+        """
         put_us, resumed_us = self._put_us or 0, self._resumed_us or 0
         replanned_us = self._replanned_us or 0
+        are_several = change.late_ms is None
         if replanned_us > max(due_us, put_us, resumed_us):
-            return f"its zone's new rules came only {self._at(replanned_us)}, when its time had passed"
+            return "" if are_several else f"its zone's new rules came only {self._at(replanned_us)}, {_PASSED_THEN}"
         term_us = self._chronicle.terms.get(change.entry, 0)
         if term_us > max(due_us, put_us, resumed_us):
-            since = "then" if max(put_us, resumed_us) <= due_us else self._at(max(put_us, resumed_us))
+            since_us = max(due_us, put_us, resumed_us)
+            since = "then" if since_us == due_us and not are_several else self._at(since_us)
             return f"no daemon led from {since} until {self._at(term_us)}"
         if resumed_us > max(due_us, put_us):
             return f"it was paused until {self._at(resumed_us)}"
-        if put_us > due_us:
-            return f"it was put only {self._at(put_us)}, when its time had passed"
+        if are_several:
+            return ""
+        if put_us > due_us + LATE_MS * 1000:  # else it was put to fire at once
+            return f"it was put only {self._at(put_us)}, {_PASSED_THEN}"
         return "it was held up, by a hold or behind others that were due"
 
     def _at(self, us: int) -> str:
         return local_text(us // 1000, self._tz)
 
 
+_PASSED: Final = (Why.MISSED.value, Why.LIMIT.value)
+_PASSED_THEN: Final = "when its time had passed"
+_WAITS: Final = (What.PUT, What.FOUND, What.RESUMED, What.PAUSED, What.REPLANNED, What.RESTORED)
 _OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # and a one-shot with it
 _OF_RUNS: Final = (What.RUN_ENDED, What.RUN_AGAIN, What.RELEASED)
 _LAST: Final = {

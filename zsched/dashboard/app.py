@@ -10,6 +10,7 @@ The WSGI application: rq-dashboard's pages behind a login, and nothing but its p
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from functools import partial
 from typing import Any, Final
@@ -45,6 +46,7 @@ _POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_ESCAPED_BY_JSON = re.compile(r"\\(.)")
 _CONNECTION = "zsched.redis"  # of Flask's extensions
 
 
@@ -108,8 +110,9 @@ def _harden(response: Response) -> Response:
 
 
 def _escaped(text: str) -> str:
-    """JSON whose texts are safe as markup: these characters are in its texts only."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """JSON whose texts are safe as markup, and as attributes in it: all but escaped quotes are in its texts only."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("'", "&#39;")
+    return _ESCAPED_BY_JSON.sub(lambda pair: "&quot;" if pair[1] == '"' else pair[0], text)
 
 
 def _told(where: str, error: Exception) -> Response | HTTPException:

@@ -4,6 +4,9 @@ RQ's own classes as rq-dashboard is to use them: they only read, and a run says 
 rq-dashboard has no setting for them: it takes them from its module's names, and not everywhere with the serializer that
 it was given (a worker that runs a JSON job makes its page of workers fail). So these names are set, once for the
 process.
+
+Anybody who writes RQ's jobs may have made up what is in one. Nothing of it is inflated that no page shows, and what
+RQ cannot restore is a job that says so, and no page that fails.
 """
 
 from __future__ import annotations
@@ -11,13 +14,17 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import redis
 import rq
 import rq.job
 from rq.exceptions import NoSuchJobError
+from rq.results import Result
 
 from zsched.core.run_id import RunId
 from zsched.core.sentences import local_text
-from zsched.dashboard.values import Readable, presentable
+from zsched.dashboard.values import Readable, presentable, traceback
+
+_NEVER_SHOWN = (b"data", b"exc_info")  # fields that RQ would inflate, to whatever they inflate to
 
 
 def described(job_id: str, description: str | None) -> str | None:
@@ -41,10 +48,27 @@ class Job(rq.job.Job):
         super().__init__(id, connection, Readable)
 
     def restore(self, raw_data: Any) -> Any:
-        """As RQ's, and described."""
-        restored = super().restore(raw_data)
+        """As RQ's, and described; by what is wrong with it, if RQ cannot read it."""
+        try:
+            super().restore({name: b"" if name in _NEVER_SHOWN else value for name, value in raw_data.items()})
+        except (NoSuchJobError, redis.RedisError):
+            raise
+        except Exception as error:  # fields that somebody made up: whatever RQ's parsers raise
+            self.origin = raw_data.get(b"origin", b"").decode(errors="replace")
+            self.description = f"(fields that RQ cannot read: {type(error).__name__})"
         self.description = described(self.id, self.description)
-        return restored
+
+    def latest_result(self, timeout: int = 0) -> Result | None:
+        """As RQ's; a failure that says so if it cannot be read."""
+        try:
+            return _Result.fetch_latest(self, Readable, timeout)
+        except redis.RedisError:
+            raise
+        except Exception as error:  # as above
+            problem = f"(a result that RQ cannot read: {type(error).__name__})"
+            return Result(
+                self.id, Result.Type.FAILED, self.connection, id="0-0", exc_string=problem
+            )  # without id: none
 
     def return_value(self, refresh: bool = False) -> Any:
         """As RQ's, in a form that a page can have."""
@@ -59,6 +83,15 @@ class Job(rq.job.Job):
         return self.description
 
 
+class _Result(Result):
+    @classmethod
+    def restore(cls, job_id: str, result_id: str, payload: Any, connection: Any, serializer: Any = None) -> Result:
+        packed = payload.get(b"exc_string")
+        read = super().restore(job_id, result_id, {**payload, b"exc_string": b""}, connection, serializer)
+        read.exc_string = traceback(packed) if packed else None
+        return read
+
+
 class Queue(rq.Queue):
     """A queue that stays as it is when it is looked at."""
 
@@ -66,7 +99,7 @@ class Queue(rq.Queue):
 
     def fetch_job(self, job_id: str) -> Job | None:
         """The job, if it is of this queue. RQ's own takes the id of one that is gone out of the queue."""
-        with suppress(NoSuchJobError):
+        with suppress(NoSuchJobError, ValueError):  # RQ's for an id that none can have
             job = Job.fetch(job_id, connection=self.connection)
             if isinstance(job, Job) and job.origin == self.name:
                 return job

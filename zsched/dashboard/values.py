@@ -2,16 +2,19 @@
 Values that stand in RQ's jobs, read without running anything, whichever serializer wrote them.
 
 An object of a class that is not plain is shown by its class's name (``storage.unpickling``). That also shows results of
-a product whose code is not installed here.
+a product whose code is not installed here. What is too much to be shown says so, as it may be made up.
 """
 
 from __future__ import annotations
 
+import binascii
 import json
-from typing import Any
+from base64 import b64decode
+from typing import Any, Final
 
-from zsched.storage.unpickling import excess, read_shown
+from zsched.storage.unpickling import MOST_BYTES, NotPlain, excess, inflated, read_shown
 
+_LONGEST_TRACEBACK: Final = 100_000  # characters; a page may have two hundred
 _PICKLE = b"\x80"  # the first byte of every pickle that RQ writes, and of no JSON
 
 
@@ -25,11 +28,14 @@ class Readable:
 
     @staticmethod
     def loads(data: bytes) -> Any:
-        """What *data* holds; a text that says so when it cannot be read. Raises nothing."""
+        """What *data* holds; a text that says why when it cannot be shown. Raises nothing."""
         try:
-            return read_shown(data) if data.startswith(_PICKLE) else json.loads(data)
-        except Exception:  # of broken JSON that is deep, or no text, more than one kind may come
-            return f"({len(data)} bytes that cannot be read)"
+            return read_shown(data) if data.startswith(_PICKLE) else _json(data)
+        except NotPlain as error:
+            reason = str(error)
+        except Exception as error:  # of broken JSON that is deep, or no text, more than one kind may come
+            reason = f"neither pickle nor JSON ({type(error).__name__})"
+        return f"({len(data):,} bytes that cannot be shown: {reason})"
 
 
 def presentable(value: Any) -> Any:
@@ -44,3 +50,19 @@ def presentable(value: Any) -> Any:
     except Exception as error:  # a number of more digits than Python writes
         return f"({type(value).__name__} that cannot be shown: {type(error).__name__})"
     return value
+
+
+def traceback(packed: bytes) -> str:
+    """A traceback as RQ's results keep it, its end if it is long; a text that says why it cannot be shown."""
+    try:
+        told = inflated(b64decode(packed)).decode(errors="replace")
+    except (NotPlain, binascii.Error) as error:
+        return f"(a traceback that cannot be shown: {error})"
+    cut = len(told) - _LONGEST_TRACEBACK
+    return told if cut <= 0 else f"({cut:,} characters are left out)\n{told[-_LONGEST_TRACEBACK:]}"
+
+
+def _json(data: bytes) -> Any:
+    if len(data) > MOST_BYTES:
+        raise NotPlain(f"more than {MOST_BYTES:,} are not opened")
+    return json.loads(data)

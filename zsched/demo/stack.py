@@ -24,7 +24,7 @@ from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
 from zsched.files.toml import key_text, toml_text
-from zsched.storage.reader import Overview
+from zsched.storage.overview import Overview
 
 _ROOT: Final = Path(__file__).resolve().parents[2]  # where children find zsched, installed or not
 _LEADER_S: Final = 20.0  # from the daemon's start to its first lease

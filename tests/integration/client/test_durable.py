@@ -155,6 +155,20 @@ def test_without_an_archive_nothing_is_written(
     assert [] == redis_client.keys("*")
 
 
+def test_when_all_daemons_have_stopped_nothing_is_written(
+    short: Client, redis_url: str, redis_client: redis.Redis, archivers: Archivers
+) -> None:
+    know(redis_client)
+    with DaemonThread(redis_url):
+        eventually(archivers.alive)
+
+    with pytest.raises(NotArchived, match="nothing was written") as caught:
+        short.schedule(FUNC, id="a", after=3600, durable=True)
+
+    assert not caught.value.is_in_redis
+    assert [] == ids(short.list())
+
+
 def test_without_an_archive_an_update_changes_nothing(short: Client) -> None:
     short.schedule(FUNC, id="a", after=3600)
 

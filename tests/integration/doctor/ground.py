@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -52,6 +53,12 @@ def unwell(found: Mapping[str, list[Finding]]) -> dict[str, list[str]]:
     """What was said by those checks that gave a warning or a problem."""
     said = {check: [one.said for one in findings if one.verdict in UNWELL] for check, findings in found.items()}
     return {check: texts for check, texts in said.items() if texts}
+
+
+def command_of(finding: Finding) -> list[str]:
+    """The command that a remedy has at its end for redis-cli, as a shell would split it."""
+    words = shlex.split(finding.remedy[finding.remedy.index("redis-cli ") :])
+    return words[next(n for n, word in enumerate(words) if word.isupper()) :]
 
 
 def report(

@@ -69,7 +69,7 @@ def test_a_problem_ends_as_unhealthy_and_its_remedy_stands_below_it(zsched: Zsch
 
     lines = result.stdout.splitlines()
     at = next(n for n, line in enumerate(lines) if line.startswith("problem  test clock"))
-    assert lines[at + 1].strip().startswith("-> if no test is running: HDEL")
+    assert lines[at + 1].strip().startswith("-> if no test is running: redis-cli ")
     assert UNHEALTHY == result.exit_code
 
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 import redis
 
-from tests.integration.doctor.ground import KEYS, examined, only, report, unwell
+from tests.integration.doctor.ground import KEYS, command_of, examined, only, report, unwell
 from zsched import Client
+from zsched.core.log import FORMAT
 from zsched.core.model import Priority
 from zsched.doctor.finding import Verdict
-from zsched.doctor.namespace import known_format
 
 HOUR = timedelta(hours=1)
 OK, WARNING, PROBLEM = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM
@@ -47,7 +47,10 @@ def test_a_key_of_a_wrong_type_is_named(url: str, sound: redis.Redis, key: str, 
     finding = only(examined(url)["key types"], PROBLEM)
 
     assert f"{key} is a string, and has to be a {type}" in finding.said
-    assert finding.remedy.endswith(f"RENAME {key} {key}.wrong")
+    sound.execute_command(*command_of(finding))
+    found = examined(url)
+    assert OK is only(found["key types"], OK).verdict
+    assert "leftovers" not in unwell(found)
 
 
 @pytest.mark.parametrize(("key", "type"), [("rq:queue:email", "list"), ("rq:failed:email", "zset")])
@@ -79,16 +82,16 @@ def test_a_key_of_a_wrong_type_keeps_no_other_check_from_its_subject(url: str, s
 
 
 def test_a_newer_format_is_a_problem(url: str, sound: redis.Redis) -> None:
-    sound.hset(KEYS.meta(), "format", known_format() + 1)
+    sound.hset(KEYS.meta(), "format", FORMAT + 1)
 
     finding = only(examined(url)["format"], PROBLEM)
 
-    assert f"in format {known_format() + 1}, and this one knows {known_format()}" in finding.said
+    assert f"in format {FORMAT + 1}, and this one knows {FORMAT}" in finding.said
     assert "upgrade zsched on this machine" in finding.remedy
 
 
 def test_our_format_is_fine(url: str, sound: redis.Redis) -> None:
-    sound.hset(KEYS.meta(), "format", known_format())
+    sound.hset(KEYS.meta(), "format", FORMAT)
 
     assert OK is only(examined(url)["format"], OK).verdict
 
@@ -98,6 +101,24 @@ def test_before_the_first_daemon_there_is_only_a_warning(url: str) -> None:
 
     assert "no daemon has led yet" == only(found["daemons"], WARNING).said
     assert "there is none yet" == only(found["archives"], WARNING).said
+
+
+def test_where_something_is_scheduled_a_daemon_that_never_led_is_a_problem(url: str, client: Client) -> None:
+    client.schedule("app.task", id="a", after=HOUR)
+
+    finding = only(examined(url)["daemons"], PROBLEM)
+
+    assert "nobody leads: nothing fires" == finding.said
+    assert finding.remedy.endswith("zsched daemon -n default")
+
+
+def test_a_daemon_that_lives_and_does_not_lead_is_named(url: str, sound: redis.Redis) -> None:
+    report(sound, "a", daemon="d1", host="north", pid=7)
+
+    finding = only(examined(url)["daemons"], PROBLEM)
+
+    assert "1 daemon gave a sign of life just now (north, pid 7)" in finding.said
+    assert "start a daemon" not in finding.remedy
 
 
 def test_when_those_who_led_are_gone_it_is_a_problem(url: str, sound: redis.Redis) -> None:
@@ -147,10 +168,19 @@ def test_an_archive_that_is_far_behind_is_a_warning(url: str, sound: redis.Redis
     assert ["the archive box:/var/a.db is 200,000 entries behind"] == unwell(examined(url))["archives"]
 
 
+def test_an_archive_that_stands_back_from_a_newer_format_is_a_warning(url: str, sound: redis.Redis) -> None:
+    report(sound, "a", daemon="d1")
+    report(sound, "b", daemon="d2", state="outdated", trouble="a newer zsched keeps it")
+
+    [said] = unwell(examined(url))["archives"]
+
+    assert "the archive box:/var/b.db stands back: a newer zsched keeps it" == said
+
+
 def test_a_silent_archive_is_a_warning_and_one_that_was_stopped_is_none(url: str, sound: redis.Redis) -> None:
     report(sound, "a", daemon="d1")
     report(sound, "b", daemon="d2", ago_ms=120_000)
-    report(sound, "c", daemon="d3", ago_ms=120_000, stopped=True)
+    report(sound, "c", daemon="d3", ago_ms=120_000, state="stopped")
 
     [said] = unwell(examined(url))["archives"]
 
@@ -176,7 +206,8 @@ def test_keys_that_nothing_leads_to_are_named(client: Client, url: str, sound: r
     sound.zadd(KEYS.due(Priority.LOW) + ":email", {"a": 1})
     sound.set(KEYS.prefix + "mine", "x")
 
-    said = unwell(examined(url))["leftovers"]
+    found = examined(url)
+    said = unwell(found)["leftovers"]
 
     assert [
         "1 key of a recurring schedule that is not there: template:gone",
@@ -184,6 +215,7 @@ def test_keys_that_nothing_leads_to_are_named(client: Client, url: str, sound: r
         "1 key of schedules held back that no fire looks at: due:low:email",
         "1 key that zsched does not know: mine",
     ] == said
+    assert [1, 1, [b"a"]] == [sound.execute_command(*command_of(one)) for one in found["leftovers"][:3]]
 
 
 def test_what_a_queue_has_no_room_for_is_not_left_over(url: str, sound: redis.Redis) -> None:

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from tests.faults.processes import eventually
-from tests.integration.doctor.ground import examined, only
+from tests.integration.doctor.ground import command_of, examined, only
 from zsched.config import Settings
 from zsched.core.clock import SystemClock
 from zsched.doctor.finding import Verdict
@@ -119,17 +119,30 @@ def test_an_older_redis_has_the_same_checks() -> None:
     assert "hash-max-ziplist-value is 512" == only(found["hashes"], OK).said
 
 
+def test_a_master_that_lacks_the_replicas_that_it_asks_for_is_a_problem(
+    url: str, sound: redis.Redis, configure: Configure
+) -> None:
+    configure("min-replicas-to-write", "1")
+
+    finding = only(examined(url)["role"], PROBLEM)
+
+    assert "a master that takes no writes: min-replicas-to-write is 1, and 0 of its replicas keep up" == finding.said
+    sound.execute_command(*command_of(finding))
+    assert OK is only(examined(url)["role"], OK).verdict
+
+
 # -- memory -------------------------------------------------------------------------------------------
 
 
-def test_eviction_that_may_drop_schedules_is_a_problem(url: str, configure: Configure) -> None:
+def test_eviction_that_may_drop_schedules_is_a_problem(url: str, configure: Configure, sound: redis.Redis) -> None:
     configure("maxmemory", "100mb")
     configure("maxmemory-policy", "allkeys-lru")
 
     finding = only(examined(url)["eviction"], PROBLEM)
 
     assert "maxmemory-policy allkeys-lru may drop schedules" in finding.said
-    assert "set maxmemory-policy noeviction" == finding.remedy
+    sound.execute_command(*command_of(finding))
+    assert OK is only(examined(url)["eviction"], OK).verdict
 
 
 def test_eviction_that_the_settings_allow_is_a_warning(url: str, configure: Configure) -> None:
@@ -163,7 +176,7 @@ def test_a_small_bound_of_compact_hashes_is_a_warning(url: str, configure: Confi
     finding = only(examined(url)["hashes"], WARNING)
 
     assert f"{name} is 64" in finding.said
-    assert f"set {name} 512" in finding.remedy
+    assert ["CONFIG", "SET", name, "512"] == command_of(finding)
 
 
 # -- files --------------------------------------------------------------------------------------------
@@ -193,7 +206,7 @@ def test_a_torn_file_that_would_be_loaded_is_a_warning(url: str, configure: Conf
     finding = only(examined(url)["append-only file"], WARNING)
 
     assert "pushed twice" in finding.said
-    assert "set aof-load-truncated no" in finding.remedy
+    assert ["CONFIG", "SET", "aof-load-truncated", "no"] == command_of(finding)
 
 
 def test_a_snapshot_that_failed_is_a_problem(sound_server: EmbeddedRedis, url: str, sound: redis.Redis) -> None:

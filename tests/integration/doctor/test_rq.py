@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +12,8 @@ from importlib.metadata import version
 import pytest
 import redis
 from rq import Queue, Worker
+from rq.cron import CronScheduler
+from rq_scheduler import Scheduler
 
 from tests.faults.processes import eventually
 from tests.integration.doctor.ground import KEYS, examined, only, unwell
@@ -102,7 +105,11 @@ def test_another_serializer_than_the_namespaces_is_a_problem(url: str, client: C
 def test_of_json_it_is_said_that_workers_do_not_tell(url: str) -> None:
     Client.from_url(url, serializer="json").schedule("app.task", id="a", every=HOUR)
 
-    assert "do not tell" in only(examined(url, rq={"serializer": "json"})["serializer"], SKIPPED).said
+    found = examined(url, rq={"serializer": "json"})
+
+    assert "do not tell" in only(found["serializer"], SKIPPED).said
+    command = only(found["workers"], WARNING).remedy.partition(": ")[2]
+    assert ["rq", "worker", "--url", url, "--serializer", "json", "default"] == shlex.split(command)
 
 
 # -- queues -------------------------------------------------------------------------------------------
@@ -120,7 +127,7 @@ def test_a_queue_in_use_that_nobody_listens_to_is_a_warning(
     finding = only(examined(url)["queues"], WARNING)
 
     assert "nobody listens to queue email, which schedules use" == finding.said
-    assert finding.remedy.endswith("rq worker email")
+    assert ["rq", "worker", "--url", url, "email"] == shlex.split(finding.remedy.partition(": ")[2])
 
 
 def test_jobs_that_wait_where_nobody_listens_are_a_problem(url: str, sound: redis.Redis) -> None:
@@ -178,23 +185,71 @@ def test_of_a_list_of_native_queues_only_their_locks_count(url: str, sound: redi
     assert "has the scheduler's lock of email:" in finding.said
 
 
-def test_jobs_of_rq_scheduler_are_counted(url: str, sound: redis.Redis) -> None:
-    rq_scheduler = pytest.importorskip("rq_scheduler")
-    scheduler = rq_scheduler.Scheduler(connection=sound)
-    scheduler.enqueue_in(HOUR, print)
+@pytest.fixture
+def theirs(sound: redis.Redis) -> Scheduler:
+    return Scheduler(connection=sound)
+
+
+def test_jobs_of_rq_scheduler_that_are_not_here_are_a_warning(url: str, theirs: Scheduler) -> None:
+    theirs.enqueue_in(HOUR, print)
 
     finding = only(examined(url)["rq-scheduler"], WARNING)
-    assert "rq-scheduler has 1 job (whether it runs does not show)" == finding.said
-    assert "zsched import rq-scheduler" in finding.remedy
 
-    scheduler.acquire_lock()
-    assert "it is at work now" in only(examined(url)["rq-scheduler"], WARNING).said
+    assert "rq-scheduler has 1 job, 0 of them scheduled here (it does not run)" == finding.said
+    assert "zsched import rq-scheduler" == finding.remedy
+
+
+def test_an_rq_scheduler_that_runs_has_to_be_stopped_before_an_import(url: str, theirs: Scheduler) -> None:
+    theirs.enqueue_in(HOUR, print)
+    theirs.register_birth()
+
+    finding = only(examined(url)["rq-scheduler"], WARNING)
+
+    assert f"rq-scheduler runs ({theirs.name}) with 1 job" == finding.said
+    assert "stop it, then: zsched import rq-scheduler" == finding.remedy
+
+
+def test_an_rq_scheduler_without_a_sign_of_life_is_seen_by_its_lock(url: str, theirs: Scheduler) -> None:
+    theirs.acquire_lock()
+
+    assert "rq-scheduler runs (one that has the lock)" in only(examined(url)["rq-scheduler"], WARNING).said
+
+
+def test_what_was_imported_is_fine_until_an_rq_scheduler_runs_again(
+    url: str, client: Client, theirs: Scheduler
+) -> None:
+    theirs.schedule(datetime(2040, 1, 1), "app.task", interval=60, id="a")
+    client.schedule("app.task", id="a", every=HOUR)
+    assert "all of them scheduled here" in only(examined(url)["rq-scheduler"], OK).said
+
+    theirs.register_birth()
+    finding = only(examined(url)["rq-scheduler"], PROBLEM)
+    assert "with 1 job, 1 of them scheduled here, too: that runs twice" in finding.said
+
+    theirs.register_death()
+    assert OK is only(examined(url)["rq-scheduler"], OK).verdict
 
 
 def test_rqs_cron_is_named_while_it_beats(url: str, sound: redis.Redis) -> None:
-    now_s = sound.time()[0]
-    sound.zadd("rq:cron_schedulers", {"killed": now_s - 3600})
+    killed, running = CronScheduler(sound, name="killed"), CronScheduler(sound, name="box.1")
+    killed.register_birth()
+    sound.zadd("rq:cron_schedulers", {"killed": sound.time()[0] - 3600})
     assert OK is only(examined(url)["rq's cron"], OK).verdict
 
-    sound.zadd("rq:cron_schedulers", {"box.1": now_s})
-    assert "RQ's cron runs: box.1" == only(examined(url)["rq's cron"], WARNING).said
+    running.config_file = "app/cron_config.py"
+    running.register_birth()
+    finding = only(examined(url)["rq's cron"], WARNING)
+    assert "RQ's cron runs: box.1, app/cron_config.py" == finding.said
+    assert finding.remedy.endswith("stop it, then: zsched import rq-cron app/cron_config.py")
+
+
+@pytest.mark.parametrize("module", ["app.cron_config", "/srv/app/cron_config.py"])
+def test_an_imported_module_that_rqs_cron_runs_is_a_problem(
+    url: str, sound: redis.Redis, client: Client, module: str
+) -> None:
+    client.schedule("app.task", id="a", every=HOUR, managed_by="rq-cron:app.cron_config")
+    running = CronScheduler(sound, name="box.1")
+    running.config_file = module
+    running.register_birth()
+
+    assert "whose jobs were imported: they run twice" in only(examined(url)["rq's cron"], PROBLEM).said

@@ -7,11 +7,11 @@ import re
 import pytest
 import redis
 
-from tests.integration.doctor.ground import KEYS, examined, only, report, unwell
+from tests.integration.doctor.ground import KEYS, command_of, examined, only, report, unwell
 from zsched.core.clock import SystemClock
-from zsched.daemon.zone_rules import ZoneRules, installed
 from zsched.doctor import clocks
 from zsched.doctor.finding import Verdict
+from zsched.zone_rules import ZoneRules, installed
 
 
 class WrongClock(SystemClock):
@@ -40,7 +40,8 @@ def test_a_clock_that_a_test_left_behind_is_a_problem(url: str, sound: redis.Red
     finding = only(examined(url)["test clock"], Verdict.PROBLEM)
 
     assert f"{field} = 5000" in finding.said
-    assert finding.remedy.endswith(f"HDEL {KEYS.meta()} offset_ms frozen_ms frozen_by")
+    assert 1 == sound.execute_command(*command_of(finding))
+    assert "test clock" not in unwell(examined(url))
 
 
 def test_rules_of_zones_that_are_those_of_the_namespace_are_fine(url: str, sound: redis.Redis) -> None:

@@ -152,14 +152,16 @@ def test_what_a_bootstrap_read_is_no_entry_of_the_log(path: Path) -> None:
         assert [at(6)] == [one.position for one in history.newest_entries(1, 10)]
 
 
-def test_the_term_before_a_time_is_found(path: Path) -> None:
+def test_the_last_term_between_two_times_is_found(path: Path) -> None:
     terms = [entry(seq, "term", "daemon", "d", "server", "s") for seq in (1, 4)]
     archived(path, [terms[0], put(2, "a"), put_recurring(3, "r"), terms[1], put(5, "b")])
 
     with History(path) as history:
-        found = [history.term_before(T_US + seq * SECOND_US) for seq in (1, 2, 4, 5)]
+        found = [history.term_between(T_US, T_US + seq * SECOND_US) for seq in (1, 2, 4, 5)]
+        later = [history.term_between(T_US + seq * SECOND_US, T_US + 5 * SECOND_US) for seq in (4, 5)]
 
     assert [None, at(1).t_us, at(1).t_us, at(4).t_us] == found
+    assert [at(4).t_us, None] == later
 
 
 def test_a_reader_knows_what_the_archive_is_of(path: Path) -> None:

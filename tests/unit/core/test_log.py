@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from zsched.core.changes import Change, What, changes
 from zsched.core.entries import PutRecurring, Puts, advanced, quarantined
-from zsched.core.log import Entry, Position, UnknownEntry
+from zsched.core.log import FORMAT, Entry, Position, UnknownEntry, readable
 from zsched.core.run_id import schedule_of
 
 T_US = 1_800_000_000_123_456
@@ -323,3 +323,31 @@ def test_how_late_an_occurrence_is_counts_from_when_it_was_due_by_its_jitter() -
 
     assert (DUE_MS, DUE_MS + 250, 1.5) == (change.nominal_ms, change.due_ms, change.late_ms)
     assert change == Change.of_dict(change.to_dict())
+
+
+# -- formats ------------------------------------------------------------------------------------------
+
+TERM = ("daemon", "d", "server", "s")
+ROW = ("a", "1", "due", "low", 1, 1, "", "2 0", "format", 9)
+
+
+@pytest.mark.parametrize(
+    ("given", "format"),
+    [
+        (entry("term", *TERM, "format", 2), 2),
+        (entry("term", *TERM), 1),  # of before there were formats in the log
+        (entry("term"), 1),
+        (entry("term", *TERM, "format", "a newer one"), 1),
+        (entry("restore", "reason", "lost", "archive", "x", "rows", 1, *ROW, "format", 3), 3),
+        (entry("put", *PUT, "format", 2), 1),
+    ],
+)
+def test_terms_and_restores_note_the_format_of_what_follows(given: Entry, format: int) -> None:
+    assert format == given.format
+
+
+def test_what_follows_a_newer_format_is_not_readable() -> None:
+    put, term, newer = entry("put", *PUT), entry("term", *TERM, "format", FORMAT), entry("term", "format", FORMAT + 1)
+
+    assert [put, term, put] == readable([put, term, put, newer, put])
+    assert [] == readable([newer, put])

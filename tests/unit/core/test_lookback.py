@@ -49,6 +49,8 @@ def naive(history: Sequence[Sequence[Change]]) -> list[Told]:
         run = one.run_id or ""
         if is_push(one):
             runs[run], order[run] = (run, RunStatus.QUEUED, 1), (1, number)
+        elif one.what is What.SKIPPED and order.get(run, (0, 0))[0] and runs[run][1] is RunStatus.QUEUED:
+            del runs[run], order[run]  # by a recovery: it was not pushed again
         elif one.what is What.RUN_AGAIN and run in order:
             if runs[run][1] is RunStatus.QUEUED:
                 runs[run] = (run, RunStatus.QUEUED, one.count)
@@ -118,8 +120,25 @@ def test_occurrences_are_all_told_and_those_that_were_pushed_with_their_runs(
     found = look(history, Wanted(frozenset(OUTCOMES), frozenset(), limit))
 
     assert [one.entry for one in reversed(flat)][:limit] == [one.entry for one in found]
-    assert all((one.run is not None) == is_push(one) for one in found)
+    assert all((one.run is not None) == (is_push(one) and one.run_id in states) for one in found)
     assert all(states[run] == (status, attempt) for run, status, attempt in told(found))
+
+
+def test_what_a_recovery_skipped_is_no_run_any_more() -> None:
+    history = [
+        [change(What.FIRED, "a-1", 1)],
+        [change(What.FIRED, "b-2", 2)],
+        [change(What.SKIPPED, "a-1", 3, why="uncertain"), change(What.PUSHED_AGAIN, "b-2", 3, why="uncertain")],
+    ]
+
+    runs = look(history, Wanted(NONE, ALL, 5))
+    lost = look(history, Wanted(NONE, frozenset([RunStatus.LOST]), 5))
+    occurrences = look(history, Wanted(frozenset([What.FIRED, What.SKIPPED]), NONE, 5))
+
+    assert ["b-2"] == [run for run, *_ in told(runs)] == [run for run, *_ in told(lost)]
+    assert [("a-1", What.SKIPPED, None), ("b-2", What.FIRED, "b-2"), ("a-1", What.FIRED, None)] == [
+        (one.run_id, one.what, one.run and one.run.id) for one in occurrences
+    ]
 
 
 def test_cancelled_are_occurrences_and_runs() -> None:

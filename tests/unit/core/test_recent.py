@@ -11,7 +11,7 @@ import pytest
 from tests.unit.core.test_log import SAID, T_US
 from zsched.core.changes import What, outcomes
 from zsched.core.log import Entry
-from zsched.core.recent import FAILURES, HAPPENED, Counting, Recent, Stretch
+from zsched.core.recent import FAILURES, HAPPENED, Counting, Failure, Rebuilt, Recent, Stretch
 from zsched.core.runs import Run, RunStatus, row_of
 
 SUFFIX = "-nshop"
@@ -128,8 +128,80 @@ def test_the_runs_that_failed_or_were_lost_last_are_told() -> None:
 
     found = recent(end(10, well, lost, well), end(20, *failed[:3]), end(30, *failed[3:]))
 
-    assert [lost, *failed[2::-1], *failed[:3:-1]] == found.failures
-    assert FAILURES == len(found.failures)
+    assert [lost, *failed[2::-1], *failed[:3:-1]] == [failure.run for failure in found.failures]
+    assert [1] * FAILURES == [failure.times for failure in found.failures]
+
+
+def test_runs_that_expired_in_their_queues_are_told_like_those_that_failed() -> None:
+    expired = Run("e-1", RunStatus.EXPIRED, error="too late")
+
+    assert [Failure(expired)] == recent(end(10, expired)).failures
+
+
+def test_failures_of_one_schedule_that_are_alike_are_told_as_one_the_latest_of_them() -> None:
+    alike = [Run(f"a-{n}", RunStatus.FAILED, ended_ms=n, error="no") for n in range(6)]
+    others = [
+        Run("a-9", RunStatus.FAILED, error="yes"), Run("b-9", RunStatus.FAILED, error="no"),
+        Run("a-8", RunStatus.LOST, error="no"),
+    ]  # fmt: skip
+
+    found = recent(end(10, *alike[3:]), end(20, *others), end(30, *alike[:3])).failures
+
+    assert [(alike[5], 6), *((other, 1) for other in others[::-1])] == [(one.run, one.times) for one in found]
+
+
+def test_of_many_failures_some_are_compared_so_that_the_answer_comes_soon() -> None:
+    ends = [end(n, *(Run(f"a-{n}{k:03}", RunStatus.FAILED) for k in range(200))) for n in range(8)]
+
+    assert [1000] == [failure.times for failure in recent(*ends).failures]
+
+
+def test_what_passed_while_nobody_fired_is_counted_beside_what_was_skipped() -> None:
+    moves = "a passed - 9 9 missed:1:8:20,coalesced:1:8:5,limit:1:8:3 -\nb overlap 5 9 9 - x"
+
+    stretch = recent(entry(5, "advance", moves=moves)).stretches[0]
+
+    assert (20, {What.SKIPPED: 24, What.COALESCED: 5}) == (stretch.missed, happened(stretch))
+
+
+# -- a loss of Redis ----------------------------------------------------------------------------------
+
+
+def restored(ago_ms: int, reason: str, *places: str) -> Entry:
+    """A ``restore`` entry with a row for each place."""
+    rows = [text for n, place in enumerate(places) for text in (f"s{n}", "5", place, "low", "5", "5", "", "0 0")]
+    texts = ["kind", "restore", "t", str((NOW_MS - ago_ms) * 1000), "reason", reason, "archive", "x"]
+    return Entry.of(b"3-7", [text.encode() for text in (*texts, "rows", str(len(places)), *rows, "format", "1")])
+
+
+def merged(ago_ms: int) -> Entry:
+    return entry(ago_ms, "merged", archive="x", positions="3-1 5")
+
+
+def test_when_redis_was_rebuilt_last_is_told_with_all_that_was_put_back() -> None:
+    places = ("due", "paused", "open", "skipped", "gone", "due", "refused")
+
+    found = recent(merged(70_000), merged(71_000), restored(72_000, "lost", *places), restored(73_000, "lost", "due"))
+
+    counts = {
+        What.RESTORED: 4, What.PUSHED_AGAIN: 1, What.SKIPPED: 1, What.WITHDRAWN: 1, What.QUARANTINED: 1,
+    }  # fmt: skip
+    assert Rebuilt(NOW_MS - 70_000, counts) == found.rebuilt
+
+
+def test_what_reaches_behind_a_loss_is_not_whole() -> None:
+    assert [True, False, False] == [stretch.is_whole for stretch in recent(merged(70_000)).stretches]
+
+
+def test_what_an_audit_put_right_is_no_loss() -> None:
+    alone, beside = recent(restored(5, "audit", "due")), recent(merged(4), restored(5, "audit", "due"))
+
+    assert (None, [True] * 3) == (alone.rebuilt, [stretch.is_whole for stretch in alone.stretches])
+    assert Rebuilt(NOW_MS - 4, {}) == beside.rebuilt
+
+
+def test_a_loss_of_more_than_half_an_hour_ago_is_told_no_more() -> None:
+    assert recent(merged(30 * MINUTE_MS)).rebuilt is None
 
 
 def test_an_entry_that_nobody_understands_counts_for_nothing_and_hides_no_other() -> None:
@@ -138,7 +210,7 @@ def test_an_entry_that_nobody_understands_counts_for_nothing_and_hides_no_other(
     found = recent(*strange, fire(2, "a-5"), end(3, Run("a-5", RunStatus.LOST)))
 
     assert 1 <= found.stretches[0].happened[What.FIRED] <= 2
-    assert ["a-5"] == [run.id for run in found.failures]
+    assert ["a-5"] == [failure.run.id for failure in found.failures]
 
 
 def test_as_json_every_key_is_there() -> None:

@@ -76,6 +76,13 @@ def test_a_run_that_succeeded_has_its_times() -> None:
     assert (0.4, 3, 1200) == (run.lateness_ms, run.queue_wait_ms, run.duration_ms)
 
 
+def test_a_run_that_is_lost_took_at_least_as_long_as_its_worker_beat() -> None:
+    lost = replace(PUSHED, status=RunStatus.LOST, started_ms=T_MS, ended_ms=T_MS + 92_000)
+
+    beats = [None, T_MS, T_MS + 31_000]
+    assert [None, None, 31_000] == [replace(lost, heartbeat_ms=beat_ms).duration_ms for beat_ms in beats]
+
+
 def test_a_run_that_waits_has_not_begun_whatever_its_last_attempt_did() -> None:
     run = as_seen(PUSHED, job("scheduled", error="ValueError: no"))
 
@@ -191,6 +198,7 @@ RUNS = some.builds(
     some.booleans(),
     some.text(),
     some.none() | some.integers(1, LAST_MS),
+    INSTANTS,
 )
 
 

@@ -197,14 +197,43 @@ def reason(line: str) -> str:
     return line.partition(" late: ")[2].partition("; run ")[0]
 
 
-def test_a_second_is_no_lateness_to_explain() -> None:
-    assert f"fired for {DUE}, 1.0 s late; run {RUN}" == fired_late(put(0), by_ms=1000)
+def test_a_tenth_of_a_second_is_no_lateness_to_explain_and_what_is_more_is() -> None:
+    assert f"fired for {DUE}, 100.0 ms late; run {RUN}" == fired_late(put(0), by_ms=100)
+    assert "no daemon led from then until 2026-01-01 00:00:00.100+00:00" == reason(
+        fired_late(put(0), by_ms=101, term_ms=DUE_MS + 100)
+    )
 
 
 def test_it_is_late_when_nobody_led() -> None:
     line = fired_late(put(0), term_ms=DUE_MS + 9 * MINUTE_MS)
 
     assert "no daemon led from then until 2026-01-01 00:09:00+00:00" == reason(line)
+
+
+def test_what_was_left_out_for_want_of_a_leader_or_in_a_pause_says_so() -> None:
+    times = {"first_ms": DUE_MS, "last_ms": DUE_MS + MINUTE_MS, "count": 2}
+    at_ms, term_ms = DUE_MS + 9 * MINUTE_MS, DUE_MS + 8 * MINUTE_MS
+    left_out = change(What.COALESCED, at_ms, entry="1-7", nominal_ms=DUE_MS + 2 * MINUTE_MS, **times)
+    missed, over = (change(What.SKIPPED, at_ms, entry="1-7", why=why, **times) for why in ("missed", "paused"))
+    terms, resumed = {"1-7": term_ms * 1000}, change(What.RESUMED, term_ms, nominal_ms=DUE_MS)
+    which = f"{DUE} to 2026-01-01 00:01:00+00:00"
+
+    outage = f"no daemon led from {DUE} until 2026-01-01 00:08:00+00:00"
+    assert [f"left out 2 occurrences, {which}, in favour of 2026-01-01 00:02:00+00:00: {outage}"] == texts(
+        left_out, terms=terms
+    )
+    assert f"its catch_up and catch_up_window: {outage}" in texts(missed, terms=terms)[0]
+    assert texts(left_out)[0].endswith(": all had passed by then")
+    assert texts(resumed, left_out)[1].endswith(": it was paused until 2026-01-01 00:08:00+00:00")
+    assert [f"skipped 2 occurrences, {which}: it was paused"] == texts(over, terms=terms)
+
+
+def test_what_expired_for_want_of_a_leader_says_so() -> None:
+    late = change(What.EXPIRED, DUE_MS + 5000, entry="1-7", nominal_ms=DUE_MS, run_id=RUN)
+
+    told = texts(put(0), late, terms={"1-7": (DUE_MS + 4000) * 1000})[-1]
+
+    assert told.endswith("more than expires_after allows: no daemon led from then until 2026-01-01 00:00:04+00:00")
 
 
 def test_it_is_late_when_it_was_paused() -> None:
@@ -217,6 +246,10 @@ def test_it_is_late_when_it_was_put_late() -> None:
     line = fired_late(put(DUE_MS + 5 * MINUTE_MS), term_ms=DUE_MS + MINUTE_MS)
 
     assert "it was put only 2026-01-01 00:05:00+00:00, when its time had passed" == reason(line)
+
+
+def test_what_was_put_to_fire_at_once_was_not_put_late() -> None:
+    assert "it was held up, by a hold or behind others that were due" == reason(fired_late(put(DUE_MS + 0.5)))
 
 
 def test_it_is_late_when_its_zones_rules_came_late() -> None:
@@ -316,6 +349,7 @@ def test_what_redis_does_not_hold_any_more_has_a_reason(last: Change, expected: 
         (Run(RUN, RunStatus.FAILED), "failed"),
         (Run(RUN, RunStatus.CANCELLED, worker="w"), "was cancelled"),
         (Run(RUN, RunStatus.EXPIRED), "expired in its queue"),
+        (Run(RUN, RunStatus.EXPIRED, ended_ms=DUE_MS, error="too late"), f"expired in its queue at {DUE}: too late"),
         (ended(RunStatus.LOST, attempt=3, error="worker w died"), "is lost, attempt 3: worker w died"),
         (ended(RunStatus.LOST, error=GONE), f"is lost: {GONE}"),
         (Run(RUN, RunStatus.FAILED, error="x" * 300), f"failed: {'x' * 199}…"),
@@ -445,7 +479,7 @@ def test_of_an_unknown_id_it_is_said_how_far_that_goes(source: Source, expected:
         (COMPLETE, "from the archive host:/a.db, complete since the beginning, up to log entry 1-9"),
         (PARTIAL, f"from the archive host:/a.db, complete since {DUE}, up to log entry 1-9"),
         (REDIS, f"from Redis alone, whose log goes back to {DUE}: no archive answered within 2 s"),
-        (Source(None, None, "1-9"), "from Redis alone, whose log goes back to the beginning"),
+        (Source(None, None, None), "from Redis alone, whose log is empty"),
     ],
 )
 def test_a_source_says_what_it_is_and_how_far_it_goes(source: Source, expected: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -39,9 +39,10 @@ class Known:
         return f"{self.path}, {_extent(self.position, self.complete_since, tz)}"
 
 
-def choose(settings: Settings, given: Path | None) -> Path:
+def choose(settings: Settings, given: Path | None, *, is_only_read: bool, say: Callable[[str], None]) -> Path:
     """
-    The file *given*, else the configured one, else the one that is where daemons keep theirs.
+    The file *given*, else the configured one, else the one that is where daemons keep theirs. Of several any, if all of
+    them end with the same log entry; else, where it *is_only_read*, the one that goes furthest, which *say* is told.
 
     Raises:
         NoArchive: it is not there. ArchiveError: there are several, or it may not be looked at.
@@ -59,10 +60,19 @@ def choose(settings: Settings, given: Path | None) -> Path:
         where = f"{looked[0].parent} has no {looked[0].name} to {looked[-1].name}"
         remedy = "run this as the daemon's user, or give --from FILE; zsched status says where daemons keep theirs"
         raise NoArchive(f"no archive of namespace {settings.namespace!r}: {where}; {remedy}")
-    if len(found) > 1:
-        shown = "; ".join(f"{path}, {_described(path)}" for path in found)
-        raise ArchiveError(f"there are {len(found)} archives: {shown}; say which with --from FILE")
-    return found[0]
+    return found[0] if len(found) == 1 else _one_of(found, is_only_read=is_only_read, say=say)
+
+
+def _one_of(found: Sequence[Path], *, is_only_read: bool, say: Callable[[str], None]) -> Path:
+    there_are = f"there are {len(found)} archives: " + "; ".join(f"{path}, {_described(path)}" for path in found)
+    ends = {path: end for path in found if (end := _end_of(path)) is not None}
+    if len(ends) == len(found) and len(set(ends.values())) == 1:
+        return found[0]
+    if not is_only_read or not ends:
+        raise ArchiveError(f"{there_are}; say which with --from FILE")
+    furthest = max(ends, key=lambda path: (ends[path].t_us, ends[path].order))
+    say(f"{there_are}; this is of {furthest}, which goes furthest: --from FILE takes another one")
+    return furthest
 
 
 @contextmanager
@@ -126,6 +136,13 @@ def _described(path: Path) -> str:
             return _extent(history.position, history.complete_since)
     except (ZschedError, KeyError, ValueError) as error:
         return f"which cannot be read ({error})"
+
+
+def _end_of(path: Path) -> Position | None:
+    """The last log entry of the archive at *path*; None of one that has none, or cannot be read."""
+    with suppress(ZschedError, KeyError, ValueError), History(path) as history:
+        return history.position
+    return None
 
 
 def _extent(position: Position | None, complete_since: str | None, tz: str = "UTC") -> str:

@@ -8,13 +8,13 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from zsched.cli.tables import lines
-from zsched.cli.texts import plural
 from zsched.cli.times import local_text
 from zsched.core.clock import LAST_MS
 from zsched.core.entries import Restored
 from zsched.core.log import text
 from zsched.core.model import iso
 from zsched.core.run_id import RunId
+from zsched.core.wording import plural
 
 SHOWN: Final = 50  # differences of a kind that are listed
 _RUNS_SHOWN: Final = 1000  # runs in doubt, which people have to look after

@@ -32,7 +32,8 @@ from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.reader import Overview, Reader
+from zsched.storage.overview import Overview
+from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 
 _DRY_RUN: Final = "zsched recover --dry-run shows what is missing"
@@ -43,15 +44,18 @@ class RecoveryRefused(ZschedError):
 
 
 class Recovery:
-    """One run of ``zsched recover``. *file*: the archive that was named; *is_quiet*: nothing is said meanwhile."""
+    """
+    One run of ``zsched recover``. *file*: the archive that was named; *is_dry*: it will only ``look``; *is_quiet*:
+    nothing is said meanwhile.
+    """
 
-    def __init__(self, settings: Settings, file: Path | None, *, is_forced: bool, is_quiet: bool) -> None:
+    def __init__(self, settings: Settings, file: Path | None, *, is_dry: bool, is_forced: bool, is_quiet: bool) -> None:
         """Raises NoArchive, ArchiveError, ConfigError."""
         self._settings, self._is_named, self._is_forced = settings, file is not None, is_forced
         self._is_quiet, self._keys = is_quiet, Keys(settings.namespace)
         self._link = Link.from_url(settings.redis.url, settings.redis.timeout_s, settings.redis.read_password())
         self._reader = Reader(self._link, self._keys, Encoder(settings.rq.serializer, settings.limits.payload_bytes))
-        self._path = choose(settings, file)
+        self._path = choose(settings, file, is_only_read=is_dry, say=self._say)
         self._place = {"namespace": settings.namespace, "redis": redact(settings.redis.url)}
 
     def look(self, keeps_all: bool) -> Outcome:

@@ -31,15 +31,19 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
     """
     Show whether all is well, and if not, what is wrong and what to do; then the daemons (who leads, who stands by,
     host, version, time zone rules), what waits and how late it is, what happened in the last 1, 5 and 30 minutes, the
-    next 10 fires, the latest runs that failed or were lost, and how far the archives are.
+    next 10 fires, the latest runs that failed, were lost or expired, and how far the archives are.
 
-    Exit code 4 when nobody leads, something is overdue by more than 10 seconds, no archive follows the log, one has
-    failed, or has what Redis lost (then it says whether that is being put back, or `zsched recover` is awaited), or
-    the last audit found what it could not put right. Warnings (a tenth of the latest runs failed, quarantine,
-    daemons of different versions or time zone rules) leave it 0. It reads Redis alone and writes nothing.
+    Exit code 4 when nobody leads, something is overdue by more than 10 seconds, runs wait in a queue that no worker
+    listens to, no archive follows the log, one has failed, or has what Redis lost (then it says whether that is being
+    put back, or `zsched recover` is awaited), or the last audit found what it could not put right. Warnings leave it
+    0: Redis was rebuilt within half an hour, a tenth of the latest runs failed, some expired or were missed, nobody
+    stands by, a queue that schedules use has no worker, quarantine, daemons of different versions or time zone rules.
+    It reads Redis alone and writes nothing.
 
-    With --json "problems" are texts, "alarms" the same with a name (no_leader, late, archive_lost, archive_failed,
-    archive_refused, no_archive, audit) and a remedy; see README, "Operations", for the other keys.
+    With --json "problems" are texts, "alarms" the same with a name (no_leader, late, unheard, archive_lost,
+    archive_failed, archive_refused, no_archive, audit) and a remedy, "warnings" like alarms (rebuilt, failing,
+    too_late, no_standby, no_worker, quarantined, archive_outdated, versions, tzdata); docs/operations.md has the other
+    keys.
 
     \b
     Examples:
@@ -63,7 +67,7 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
         invocation.answer(to_dict(standing))
     else:
         invocation.answer(None, *(line.text for line in lines(standing, tz)))
-    return UNHEALTHY if problems(standing.overview) else DONE
+    return UNHEALTHY if problems(standing) else DONE
 
 
 def _check_watched(invocation: Invocation) -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from zsched.cli.status.standing import FORGOTTEN_MS
 from zsched.cli.times import relative_text
 from zsched.core.clock import LAST_MS
 from zsched.core.model import iso
-from zsched.storage.archivers import ArchiveState, Audited, Report
-from zsched.storage.reader import Overview
+from zsched.storage.archivers import ArchiveState, Audited, Report, remembered
+from zsched.storage.overview import Overview
 
 _PUTS_BACK: Final = "Redis lost something that this archive has, and it is being put back"
 
 
 def shown(overview: Overview) -> list[Report]:
     """The archives that were heard of lately, by place: who reported last changes from call to call."""
-    lately = [report for report in overview.archives if report.is_recent(overview.now_ms, FORGOTTEN_MS)]
+    lately = remembered(overview.archives, overview.now_ms)
     return sorted(lately, key=lambda report: (report.place, report.archive))
 
 
@@ -63,12 +62,6 @@ def archive_text(report: Report, overview: Overview) -> str:
 def entries_text(number: int) -> str:
     """``1 entry``, ``2,000 entries``."""
     return f"{number:,} {'entry' if number == 1 else 'entries'}"
-
-
-def last_audit(overview: Overview) -> Audited | None:
-    """What the last audit found; None when nobody told of one."""
-    told = [report.audit for report in shown(overview)]
-    return max((audit for audit in told if audit is not None), key=lambda audit: audit.at_ms, default=None)
 
 
 def audit_dict(audit: Audited) -> dict[str, Any]:

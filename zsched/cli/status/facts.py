@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from zsched.cli.status.copies import archive_dict, audit_dict, last_audit, shown
+from zsched.cli.status.copies import archive_dict, audit_dict, shown
 from zsched.cli.status.standing import Standing
 from zsched.cli.status.verdict import problems, warnings
 from zsched.core.model import Priority, Schedule, iso
+from zsched.storage.archivers import last_audit
 
 
 def to_dict(standing: Standing) -> dict[str, Any]:
     """All of *standing*; ``problems`` has the texts of ``alarms``."""
-    overview, audit = standing.overview, last_audit(standing.overview)
-    alarms = problems(overview)
+    overview = standing.overview
+    alarms, audit = problems(standing), last_audit(overview.archives, overview.now_ms)
     return {
         "namespace": standing.namespace,
         "redis": standing.redis,
         "healthy": not alarms,
         "problems": [alarm.text for alarm in alarms],
         "alarms": [alarm.to_dict() for alarm in alarms],
-        "warnings": [warning.to_dict() for warning in warnings(overview, standing.recent)],
+        "warnings": [warning.to_dict() for warning in warnings(standing)],
         "now": iso(overview.now_ms),
         "leader": overview.leader,
+        "led_since": iso(overview.led_since_ms),
         "lease_ms": overview.lease_ms,
         "epoch": overview.epoch,
         "daemons": [daemon.to_dict() for daemon in standing.daemons],
@@ -34,13 +36,16 @@ def to_dict(standing: Standing) -> dict[str, Any]:
             {"queue": held.queue, "max_per_second": held.per_second, "waiting": held.waiting}
             for held in overview.held_back
         ],
+        "unheard": None
+        if standing.unheard is None
+        else [{"queue": one.queue, "waiting": one.waiting} for one in standing.unheard],
         "recurring": overview.recurring,
         "paused": overview.paused,
         "quarantined": overview.quarantined,
         "log_length": overview.log_length,
         "hold_until": iso(overview.hold_ms or None),
         "recent": standing.recent.to_dict(),
-        "failures": [run.to_dict() for run in standing.recent.failures],
+        "failures": [failure.to_dict() for failure in standing.recent.failures],
         "next": [_next_dict(schedule) for schedule in standing.next],
         "archives": [archive_dict(report, overview) for report in shown(overview)],
         "audit": None if audit is None else audit_dict(audit),

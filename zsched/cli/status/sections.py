@@ -11,29 +11,31 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from zsched.cli.runs import remark
-from zsched.cli.status.copies import archive_text, audit_text, entries_text, last_audit, shown
+from zsched.cli.status.copies import archive_text, audit_text, entries_text, shown
 from zsched.cli.status.standing import Standing
 from zsched.cli.status.verdict import Problem, problems, warnings
 from zsched.cli.tables import lines as table
 from zsched.cli.tables import pairs
-from zsched.cli.texts import plural, printable
+from zsched.cli.texts import printable
 from zsched.cli.times import local_text, relative_text
 from zsched.core.changes import What
 from zsched.core.durations import duration_text
 from zsched.core.model import Priority, Schedule
-from zsched.core.recent import Recent, Stretch
-from zsched.core.runs import Run, RunStatus
+from zsched.core.recent import Failure, Recent, Stretch
+from zsched.core.runs import RunStatus
 from zsched.core.sentences import duration_text as rough_text
-from zsched.storage.daemons import DaemonSeen
+from zsched.core.wording import plural
+from zsched.storage.archivers import last_audit
+from zsched.storage.daemons import SILENT_MS, DaemonSeen
 from zsched.storage.limits import HeldBack
-from zsched.storage.reader import Overview
+from zsched.storage.overview import Overview
 
 _DAEMONS: Final = ("DAEMON", "HOST", "PID", "VERSION", "STARTED", "TZDATA", "HEARD OF", "ID")
 _LATELY: Final = (
     "LAST", "FIRED", "PER SECOND", "LATE UP TO", "FAILED", "LOST", "SUCCEEDED", "LEFT OUT", "ENQUEUED", "PUT",
 )  # fmt: skip
 _NEXT: Final = ("NEXT", "SCHEDULE", "FUNC", "QUEUE", "DUE")
-_FAILURES: Final = ("FAILED OR LOST", "STATE", "RUN", "ERROR OR NOTE")
+_FAILURES: Final = ("FAILED, LOST OR EXPIRED", "STATE", "RUN", "ERROR OR NOTE")
 _LEFT_OUT: Final = (What.SKIPPED, What.EXPIRED, What.COALESCED)
 _ID_WIDTH: Final = 8  # characters of a daemon's id, enough to find it in a log
 
@@ -59,27 +61,27 @@ class Line(NamedTuple):
 def lines(standing: Standing, tz: str) -> Iterator[Line]:
     """All of *standing*; times are local in *tz*."""
     overview, recent = standing.overview, standing.recent
-    yield from verdict(overview, recent)
+    yield from verdict(standing)
     for section in (
         _table(_DAEMONS, (_daemon(one, overview) for one in standing.daemons), "no daemon told of itself lately"),
         [Line(text) for text in pairs(_counts(standing, tz))],
-        [*_table(_LATELY, map(_stretch, recent.stretches)), *_cut(recent)],
+        [*_table(_LATELY, map(_stretch, recent.stretches)), *_gaps(recent)],
         _table(_NEXT, (_next(one, overview.now_ms, tz) for one in standing.next), "nothing is scheduled"),
-        _table(_FAILURES, (_failure(run, overview.now_ms) for run in recent.failures), _no_failure(recent)),
+        _table(_FAILURES, (_failure(one, overview.now_ms) for one in recent.failures), _no_failure(recent)),
         [Line(text) for text in pairs(_copies(overview))],
     ):
         yield Line("")
         yield from section
 
 
-def verdict(overview: Overview, recent: Recent) -> Iterator[Line]:
+def verdict(standing: Standing) -> Iterator[Line]:
     """Healthy, or what is wrong, and what should be looked at; what to do under each."""
-    wrong = problems(overview)
+    wrong = problems(standing)
     if not wrong:
-        yield Line(f"healthy: {_in_short(overview)}", Look.GOOD)
+        yield Line(f"healthy: {_in_short(standing)}", Look.GOOD)
     for number, problem in enumerate(wrong):
         yield from _problem("also" if number else "UNHEALTHY", problem, Look.BAD)
-    for warning in warnings(overview, recent):
+    for warning in warnings(standing):
         yield from _problem("warning", warning, Look.WARNING)
 
 
@@ -88,10 +90,11 @@ def _problem(label: str, problem: Problem, look: Look) -> Iterator[Line]:
     yield Line(printable(f"  → {problem.remedy}"), Look.REMEDY)
 
 
-def _in_short(overview: Overview) -> str:
-    running = sum(daemon.is_running for daemon in overview.daemons) - 1  # beside the leader
-    standby = f"{running} stand{'s' if running == 1 else ''} by" if running > 0 else "nobody stands by"
-    following = sum(report.is_alive(overview.now_ms) for report in overview.archives)
+def _in_short(standing: Standing) -> str:
+    overview, standbys = standing.overview, standing.standbys
+    standby = f"{standbys} stand{'s' if standbys == 1 else ''} by" if standbys else "nobody stands by"
+    alive = (one for one in overview.archives if one.is_alive(overview.now_ms))
+    following = sum(one.is_recent(overview.now_ms, SILENT_MS) for one in alive)
     archives = f"{plural(following, 'archive')} follow{'s' if following == 1 else ''}"
     late = f"nothing is more than {rough_text(overview.late_ms)} late" if overview.late_ms else "nothing is overdue"
     return f"one daemon leads, {standby}; {late}; {archives}"
@@ -127,21 +130,31 @@ def _counts(standing: Standing, tz: str) -> Iterator[tuple[str, str]]:
     overview = standing.overview
     yield "namespace", f"{standing.namespace}, on {standing.redis}"
     yield "now", local_text(overview.now_ms, tz)
-    leader = "nobody"
-    if overview.leader is not None:
-        leader = f"{overview.leader}, epoch {overview.epoch}, lease for {overview.lease_ms} ms more"
-    yield "leader", leader
+    yield "leader", _leader(standing, tz)
     if overview.hold_ms > overview.now_ms:
         yield "hold", f"nothing fires for {duration_text(overview.hold_ms - overview.now_ms)} more"
     for lane in Priority:
         yield f"{lane.value} lane", f"{overview.waiting[lane]:,} waiting, {overview.overdue[lane]:,} of them due"
     for held in overview.held_back:
         yield "held back", _held_back(held)
+    if standing.unheard is None:
+        yield "queues", "whether workers listen to them cannot be told: zsched doctor says why"
     yield "late", rough_text(overview.late_ms) if overview.late_ms else "nothing is overdue"
     yield (
         "schedules",
         f"{overview.recurring:,} recurring, {overview.paused:,} paused, {overview.quarantined:,} quarantined",
     )
+
+
+def _leader(standing: Standing, tz: str) -> str:
+    overview = standing.overview
+    if overview.leader is None:
+        return "nobody"
+    parts = [standing.leader.place if standing.leader else overview.leader]
+    if overview.led_since_ms is not None:
+        for_ms = max(overview.now_ms - overview.led_since_ms, 0)
+        parts.append(f"since {local_text(overview.led_since_ms, tz)} ({rough_text(for_ms)})")
+    return ", ".join([*parts, f"epoch {overview.epoch}", f"lease for {overview.lease_ms} ms more"])
 
 
 def _held_back(held: HeldBack) -> str:
@@ -159,7 +172,7 @@ def _stretch(stretch: Stretch) -> tuple[str, ...]:
     counts += [sum(happened.get(what, 0) for what in _LEFT_OUT)]
     counts += [happened.get(what, 0) for what in (What.ENQUEUED, What.PUT)]
     return (
-        _span(stretch),
+        _window(stretch),
         f"{happened.get(What.FIRED, 0):,}",
         _rate(stretch.per_second(What.FIRED)),
         "" if stretch.late_ms is None else rough_text(max(stretch.late_ms, 0.0)),
@@ -167,15 +180,18 @@ def _stretch(stretch: Stretch) -> tuple[str, ...]:
     )
 
 
-def _span(stretch: Stretch) -> str:
-    return duration_text(stretch.span_ms if stretch.span_ms < 1000 else stretch.span_ms // 1000 * 1000)
+def _window(stretch: Stretch) -> str:
+    span = duration_text(stretch.span_ms if stretch.span_ms < 1000 else stretch.span_ms // 1000 * 1000)
+    return span if stretch.is_whole else f"{span}*"
 
 
 def _rate(per_second: float) -> str:
     return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2f}"
 
 
-def _cut(recent: Recent) -> Iterator[Line]:
+def _gaps(recent: Recent) -> Iterator[Line]:
+    if not all(stretch.is_whole for stretch in recent.stretches):
+        yield Line("* without what Redis lost of that time: zsched history looks further")
     if recent.is_cut:
         yield Line("the log goes back no further, or is too much to read at once: zsched history looks further")
 
@@ -186,13 +202,15 @@ def _next(schedule: Schedule, now_ms: int, tz: str) -> tuple[str, ...]:
     return when, schedule.id, schedule.func, schedule.queue, due
 
 
-def _failure(run: Run, now_ms: int) -> tuple[str, ...]:
+def _failure(failure: Failure, now_ms: int) -> tuple[str, ...]:
+    run = failure.run
     ended = "-" if run.ended_ms is None else relative_text(run.ended_ms, now_ms)
-    return ended, run.status.value, run.id, remark(run)
+    state = run.status.value + (f" ×{failure.times:,}" if failure.times > 1 else "")
+    return ended, state, run.id, remark(run)
 
 
 def _no_failure(recent: Recent) -> str:
-    return f"no run failed or was lost in the last {_span(recent.stretches[-1])}"
+    return f"no run failed, was lost or expired in the last {_window(recent.stretches[-1])}"
 
 
 # -- copies -------------------------------------------------------------------------------------------
@@ -202,5 +220,5 @@ def _copies(overview: Overview) -> Iterator[tuple[str, str]]:
     yield "log", entries_text(overview.log_length)
     for report in shown(overview):
         yield "archive", archive_text(report, overview)
-    if (audit := last_audit(overview)) is not None:
+    if (audit := last_audit(overview.archives, overview.now_ms)) is not None:
         yield "audit", audit_text(audit, overview.now_ms)

@@ -10,22 +10,28 @@ from zsched.config import Settings
 from zsched.config.redaction import redact
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.recent import Recent
-from zsched.storage.daemons import DaemonSeen
-from zsched.storage.reader import Overview
+from zsched.errors import RedisRefused
+from zsched.storage.archivers import FORGOTTEN_MS
+from zsched.storage.daemons import DaemonRole, DaemonSeen
+from zsched.storage.listeners import Unheard
+from zsched.storage.overview import Overview
 
 NEXT: Final = 10  # schedules that fire next
-FORGOTTEN_MS: Final = 3_600_000  # what reported nothing for longer is not shown: it has moved or is gone
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A namespace: its counts, what happened lately, and what fires next."""
+    """
+    A namespace: its counts, what happened lately, and what fires next. ``unheard``: the queues with its runs, or which
+    its schedules use, to which nobody listens; None where this user may not ask.
+    """
 
     namespace: str
     redis: str  # where it is, without a password
     overview: Overview
     recent: Recent
     next: list[Schedule]
+    unheard: list[Unheard] | None
 
     @classmethod
     def of(cls, client: Client, settings: Settings) -> Standing:
@@ -36,11 +42,29 @@ class Standing:
             RedisUnavailable, RedisRefused.
         """
         next = list(client.list(state=ScheduleState.ACTIVE, limit=NEXT))
-        recent, overview = client.recent(), client.overview()  # the verdict is of the last look
-        return cls(settings.namespace, redact(settings.redis.url), overview, recent, next)
+        unheard, recent = _unheard(client), client.recent()
+        overview = client.overview()  # the verdict is of the last look
+        return cls(settings.namespace, redact(settings.redis.url), overview, recent, next, unheard)
 
     @property
     def daemons(self) -> list[DaemonSeen]:
         """Those that were heard of lately; the leader always."""
         now_ms = self.overview.now_ms
         return [one for one in self.overview.daemons if one.is_running or abs(now_ms - one.told_ms) <= FORGOTTEN_MS]
+
+    @property
+    def leader(self) -> DaemonSeen | None:
+        """Who leads, if it told of itself."""
+        return next((one for one in self.overview.daemons if one.role is DaemonRole.LEADS), None)
+
+    @property
+    def standbys(self) -> int:
+        """How many daemons could take over."""
+        return sum(one.role is DaemonRole.STANDS_BY for one in self.overview.daemons)
+
+
+def _unheard(client: Client) -> list[Unheard] | None:
+    try:
+        return [one for one in client.unheard_queues() if one.is_ours]
+    except RedisRefused:  # doctor says what, and what to do
+        return None

@@ -1,25 +1,31 @@
 """
 What is wrong with a namespace, the worst first, each with what to do about it.
 
-A *problem* makes it unhealthy: something does not fire, or a lost Redis could not be rebuilt. A *warning* is for people
-to look at in daylight, and leaves the exit code alone; else one broken schedule would hide the next outage.
+A *problem* makes it unhealthy: something does not fire or is not run, or a lost Redis could not be rebuilt. A *warning*
+is for people to look at in daylight, and leaves the exit code alone; else one broken schedule would hide the next
+outage.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from zsched.cli.status.copies import audit_text, last_audit, shown, trouble_of
-from zsched.cli.texts import plural
+from zsched.cli.status.copies import audit_text, shown, trouble_of
+from zsched.cli.status.standing import Standing
+from zsched.core.changes import What
+from zsched.core.clock import from_ms
 from zsched.core.durations import duration_text
-from zsched.core.recent import Recent
-from zsched.core.runs import BAD
+from zsched.core.recent import Recent, Stretch
+from zsched.core.runs import BAD, RunStatus
 from zsched.core.sentences import duration_text as rough_text
-from zsched.storage.archivers import ArchiveState, Report
-from zsched.storage.daemons import DaemonSeen
-from zsched.storage.reader import Overview
+from zsched.core.wording import plural, some
+from zsched.storage.archivers import ArchiveState, Report, last_audit
+from zsched.storage.daemons import SILENT_MS, DaemonSeen
+from zsched.storage.listeners import Unheard
+from zsched.storage.overview import Overview
 
 LATE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
 
@@ -29,9 +35,18 @@ _FAILING: Final = 3
 _FAILING_SHARE: Final = 0.1
 _LATELY_MS: Final = 300_000
 
+_QUEUES: Final = 4  # named in a remedy
+_PUT_BACK: Final = {
+    What.RESTORED: "put back",
+    What.PUSHED_AGAIN: "pushed again",
+    What.SKIPPED: "skipped as uncertain",
+    What.WITHDRAWN: "withdrawn, as they were over",
+    What.QUARANTINED: "in quarantine",
+}
 _START: Final = "start one: systemctl start zsched, or zsched daemon"
 _REMEDIES: Final = {
     ArchiveState.REFUSED: "give its daemon an [archive] path of its own, or move the file away",
+    ArchiveState.OUTDATED: "upgrade its daemon: it goes on by itself, and newer ones have what it lacks",
     ArchiveState.FAILED: "make room on its disk, or mend it: it goes on by itself, and Redis keeps what it lacks",
 }
 _AWAITS_PEOPLE: Final = "zsched recover --dry-run shows what is missing, zsched recover puts it back"
@@ -50,16 +65,28 @@ class Problem(NamedTuple):
         return {"name": self.name, "problem": self.text, "remedy": self.remedy}
 
 
-def problems(overview: Overview) -> list[Problem]:
+def problems(standing: Standing) -> list[Problem]:
     """What makes it unhealthy, the worst first."""
+    overview = standing.overview
     lost = _ailing(overview, ArchiveState.LOST)
     others = _ailing(overview, ArchiveState.FAILED, ArchiveState.REFUSED)
-    return [*_nobody_leads(overview), *lost, *_late(overview), *others, *_no_archive(overview), *_audit(overview)]
+    late = [*_late(overview), *_nobody_listens(standing.unheard or [])]
+    return [*_nobody_leads(overview), *lost, *late, *others, *_no_archive(overview), *_audit(overview)]
 
 
-def warnings(overview: Overview, recent: Recent) -> list[Problem]:
+def warnings(standing: Standing) -> list[Problem]:
     """What should be looked at."""
-    return [*_failing(recent), *_quarantined(overview), *_differing(overview.daemons)]
+    overview, recent = standing.overview, standing.recent
+    return [
+        *_rebuilt(recent),
+        *_failing(recent),
+        *_too_late(recent),
+        *_no_standby(standing),
+        *_no_worker(standing.unheard or []),
+        *_quarantined(overview),
+        *_ailing(overview, ArchiveState.OUTDATED),
+        *_differing(overview.daemons),
+    ]
 
 
 def _nobody_leads(overview: Overview) -> Iterator[Problem]:
@@ -68,7 +95,7 @@ def _nobody_leads(overview: Overview) -> Iterator[Problem]:
     running = [daemon for daemon in overview.daemons if daemon.is_running]
     if running:
         which = "; ".join(daemon.place for daemon in running)
-        text = f"nobody leads; heard of within 30 s: {which}"
+        text = f"nobody leads; heard of within {SILENT_MS // 1000} s: {which}"
         remedy = f"one that runs leads soon, or its log says why not (leading_refused, redis_refused); else {_START}"
         yield Problem("no_leader", text, remedy)
     else:
@@ -87,6 +114,29 @@ def _late(overview: Overview) -> Iterator[Problem]:
     else:
         remedy = "look for redis_refused and clock_jumped in the leader's log, and how busy it and Redis are"
     yield Problem("late", f"the oldest due schedule is {rough_text(overview.late_ms)} late", remedy)
+
+
+def _nobody_listens(unheard: list[Unheard]) -> Iterator[Problem]:
+    if waiting := [one for one in unheard if one.waiting]:
+        jobs = plural(sum(one.waiting for one in waiting), "job")
+        text = f"nobody listens to {_queues(waiting)}, where {jobs} should be taken"
+        yield Problem("unheard", text, _worker(waiting))
+
+
+def _no_worker(unheard: list[Unheard]) -> Iterator[Problem]:
+    if empty := [one for one in unheard if not one.waiting]:
+        text = f"nobody listens to {_queues(empty)}, which schedules use"
+        yield Problem("no_worker", text, _worker(empty))
+
+
+def _queues(unheard: list[Unheard]) -> str:
+    names = some([one.queue for one in unheard])
+    return f"queue {names}" if len(unheard) == 1 else f"{len(unheard)} queues ({names})"
+
+
+def _worker(unheard: list[Unheard]) -> str:
+    words = shlex.join(["rq", "worker", *(one.queue for one in unheard[:_QUEUES])])
+    return f"start a worker, or again one that ran when Redis lost its data: {words}; zsched doctor has it in full"
 
 
 def _ailing(overview: Overview, *states: ArchiveState) -> Iterator[Problem]:
@@ -111,15 +161,52 @@ def _remedy(report: Report) -> str:
 
 
 def _audit(overview: Overview) -> Iterator[Problem]:
-    audit = last_audit(overview)
+    audit = last_audit(overview.archives, overview.now_ms)
     if audit is not None and audit.alarms > audit.repaired:
         text = f"the last audit: {audit_text(audit, overview.now_ms)}; the daemon's log says what"
         remedy = "there are schedule_missing, occurrence_missing, occurrence_overdue; zsched why ID tells more"
         yield Problem("audit", text, remedy)
 
 
+def _rebuilt(recent: Recent) -> Iterator[Problem]:
+    if recent.rebuilt is not None:
+        at = from_ms(recent.rebuilt.at_ms).strftime("%H:%M:%S")
+        told = [f"{count:,} {_PUT_BACK[what]}" for what in _PUT_BACK if (count := recent.rebuilt.changes.get(what, 0))]
+        what = ", ".join(told) or "nothing had to be put back"
+        text = f"Redis lost something and was rebuilt at {at} UTC: {'at least ' if recent.is_cut else ''}{what}"
+        remedy = (
+            "zsched history --status pushed_again (or skipped) lists runs that may happen twice, or not at all; "
+            "zsched doctor says whether Redis keeps its data on a disk"
+        )
+        yield Problem("rebuilt", text, remedy)
+
+
+def _lately(recent: Recent) -> Stretch:
+    """The last five minutes, or what is known of them."""
+    return next((one for one in reversed(recent.stretches) if one.span_ms <= _LATELY_MS), recent.stretches[0])
+
+
+def _too_late(recent: Recent) -> Iterator[Problem]:
+    stretch = _lately(recent)
+    counts = (
+        (stretch.ended.get(RunStatus.EXPIRED, 0), "run", "expired in a queue"),
+        (stretch.happened.get(What.EXPIRED, 0), "occurrence", "expired before firing"),
+        (stretch.missed, "occurrence", "passed with nobody firing"),
+    )
+    if told := [f"{plural(count, noun)} {became}" for count, noun, became in counts if count]:
+        text = f"in the last {rough_text(stretch.span_ms)} {', '.join(told)}"
+        remedy = "zsched history --status expired (or skipped) lists them, zsched why ID tells of one schedule"
+        yield Problem("too_late", text, remedy)
+
+
+def _no_standby(standing: Standing) -> Iterator[Problem]:
+    if standing.overview.leader is not None and not standing.standbys:
+        text = "nobody stands by: when the daemon that leads dies, nothing fires until somebody starts another"
+        yield Problem("no_standby", text, f"{_START}, on another machine best")
+
+
 def _failing(recent: Recent) -> Iterator[Problem]:
-    stretch = next((one for one in reversed(recent.stretches) if one.span_ms <= _LATELY_MS), recent.stretches[0])
+    stretch = _lately(recent)
     ended, bad = sum(stretch.ended.values()), sum(stretch.ended.get(status, 0) for status in BAD)
     if bad >= _FAILING and bad > _FAILING_SHARE * ended:
         of = f"{plural(ended, 'run')} that ended in the last {rough_text(stretch.span_ms)}"

@@ -1,0 +1,21 @@
+"""One-shots that come due one after the other, for a daemon to be killed in the middle of."""
+
+from __future__ import annotations
+
+import redis
+
+from zsched import Client
+from zsched.core.clock import from_ms
+
+START_MS = 1_000  # from now to the first due time
+
+
+def schedule_stream(url: str, watch: redis.Redis, number: int) -> list[str]:
+    """Schedule one-shots, one a millisecond; their run ids by due time."""
+    client = Client.from_url(url)
+    begin_ms = int(watch.time()[0]) * 1000 + number // 40 + START_MS  # put at 40,000/s or more
+    ids = [(f"s{n:05d}", begin_ms + n) for n in range(number)]
+    rows = [{"func": "app.run", "id": id, "at": from_ms(due_ms), "allow_past": True} for id, due_ms in ids]
+    many = client.schedule_many(rows)
+    assert number == many.created
+    return [f"{id}-{due_ms}" for id, due_ms in ids]

@@ -1,0 +1,13 @@
+"""An auditor by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.archive.ground import Scene
+from tests.integration.auditor.ground import Auditing
+
+
+@pytest.fixture
+def auditing(scene: Scene) -> Auditing:
+    return Auditing(scene)

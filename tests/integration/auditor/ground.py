@@ -1,0 +1,191 @@
+"""An auditor by hand, a schedule in every place, and what foreign hands do to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from tests.integration.archive.ground import HOUR_MS, SOON, Scene, State, Storm
+from zsched.core.clock import ManualClock
+from zsched.core.log import Entry
+from zsched.daemon import auditor as module
+from zsched.daemon.auditor import Auditor
+
+FUNC = "app.task"
+
+
+class Auditing:
+    """An auditor by hand on *scene*: it is the archiver, as far as one is asked."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.clock = scene, ManualClock()
+        self.audit: dict[str, Any] | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """With an auditor that knows nothing, and has looked at the clock."""
+        self.auditor = Auditor(self, self.scene.keys, self.clock).over(self.scene.wire)  # type: ignore[arg-type]
+        self.auditor.step(self.scene.term)
+        assert module._EVERY_MS == self.auditor.every_ms
+
+    @property
+    def path(self) -> Path:
+        return self.scene.archive.path
+
+    def pass_time(self, ms: int) -> None:
+        """Time passes, for the server and for this machine."""
+        self.scene.pass_time(ms)
+        self.clock.advance(ms)
+
+    def steps(self, between: Callable[[], None] = lambda: None) -> None:
+        """One pass."""
+        self.audit = None
+        for _ in range(100):
+            between()
+            assert not self.auditor.step(self.scene.term)
+            if self.auditor.every_ms != module._PAUSE_MS:
+                return
+        raise AssertionError("a pass without an end")
+
+    def run(self) -> list[dict[str, Any]]:
+        """A pass of an archive that has the whole log; what was said."""
+        assert self.scene.follower.step()
+        structlog.reset_defaults()
+        with capture_logs() as told:
+            self.steps()
+        assert self.audit is not None
+        return alarms(told)
+
+
+def alarms(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [dict(each) for each in told if each["log_level"] == "error"]
+
+
+def schedules(state: State) -> dict[str, Any]:
+    """Without runs; of what is quarantined only where and why: its content, or its time, may be broken."""
+    return {
+        id: value[:-3] if value[0] == "quarantine" else (run, *value)
+        for (id, run), value in state.items()
+        if value[0] != "open"
+    }
+
+
+def is_due_as_its_run(value: tuple[Any, ...]) -> bool:
+    run, _place, due_ms, *_ = value
+    return not run or run.partition("-")[0] == str(due_ms)
+
+
+def fill(scene: Scene) -> None:
+    """A schedule of every kind, in every place."""
+    client = scene.client
+    client.schedule(FUNC, id="a", at=SOON)
+    client.schedule(FUNC, id="b", at=SOON, priority="high", args=(1,))
+    client.schedule(FUNC, id="r", cron="0 9 * * *", tz="Europe/Berlin", args=(2,))
+    client.schedule(FUNC, id="paused", at=SOON)
+    client.pause("paused", "for now")
+    client.schedule(FUNC, id="paused_rule", every=60)
+    client.pause("paused_rule")
+    client.schedule(FUNC, id="bad", at=datetime.now(UTC), allow_past=True)
+    scene.redis.delete(job_of(scene, "bad"))
+    client.schedule(FUNC, id="ended", every=0.001, count=1)
+    scene.pass_time(10)
+    scene.tick()
+    assert {"due", "paused", "quarantine", "ended"} == {place for place, *_ in scene.in_redis().values()} - {"open"}
+
+
+def entries(scene: Scene) -> list[Entry]:
+    return [entry for entry in scene.log() if entry.kind == "restore"]
+
+
+def job_of(scene: Scene, id: str) -> str:
+    [run] = [key.decode() for key in scene.redis.keys(f"rq:job:{id}-*")]
+    return run
+
+
+def lane(scene: Scene, name: str = "normal") -> str:
+    return f"{scene.keys.prefix}due:{name}"
+
+
+HANDS: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
+    "takes it out of its lane": ("a", "schedule_missing", lambda s: s.redis.zrem(lane(s), "a")),
+    "takes a rule out of its lane": ("r", "schedule_different", lambda s: s.redis.zrem(lane(s), "r")),
+    "deletes its job": ("a", "schedule_different", lambda s: s.redis.delete(job_of(s, "a"))),
+    "deletes its lane": ("b", "schedule_missing", lambda s: s.redis.delete(lane(s, "high"))),
+    "moves it in time": ("a", "schedule_different", lambda s: s.redis.zincrby(lane(s), HOUR_MS, "a")),
+    "moves a rule in time": ("r", "schedule_different", lambda s: s.redis.zincrby(lane(s), HOUR_MS, "r")),
+    "skips an occurrence": (
+        "r",
+        "schedule_different",
+        lambda s: s.redis.hincrby(s.keys.schedule("r"), "nominal", 24 * HOUR_MS),
+    ),
+    "adds it to a later lane": ("b", "schedule_in_many_places", lambda s: s.redis.zadd(lane(s, "low"), {"b": 5})),
+    "adds it to an earlier lane": ("a", "schedule_in_many_places", lambda s: s.redis.zadd(lane(s, "high"), {"a": 5})),
+    "adds it to all lanes": (
+        "a",
+        "schedule_in_many_places",
+        lambda s: [s.redis.zadd(lane(s, name), {"a": 5}) for name in ("high", "low")],
+    ),
+    "adds what is paused to a lane": (
+        "paused",
+        "schedule_in_many_places",
+        lambda s: s.redis.zadd(lane(s), {"paused": 5}),
+    ),
+    "pauses what waits": (
+        "r",
+        "schedule_in_many_places",
+        lambda s: s.redis.hset(s.keys.paused(), "r", "normal 5 5 by hand"),
+    ),
+    "quarantines what waits": (
+        "a",
+        "schedule_in_many_places",
+        lambda s: s.redis.hset(s.keys.quarantine(), "a", "normal 5 5 by hand"),
+    ),
+    "lets go what is paused": ("paused", "schedule_missing", lambda s: s.redis.hdel(s.keys.paused(), "paused")),
+    "lets go a paused rule": (
+        "paused_rule",
+        "schedule_different",
+        lambda s: s.redis.hdel(s.keys.paused(), "paused_rule"),
+    ),
+    "frees what is quarantined": ("bad", "schedule_missing", lambda s: s.redis.delete(s.keys.quarantine())),
+    "deletes a rule": ("r", "schedule_different", lambda s: s.redis.delete(s.keys.schedule("r"))),
+    "deletes a template": ("r", "schedule_different", lambda s: s.redis.delete(s.keys.template("r"))),
+    "changes a rule": ("r", "schedule_different", lambda s: s.redis.hset(s.keys.schedule("r"), "trigger", "never")),
+    "says that it does not recur": ("r", "schedule_different", lambda s: s.redis.srem(s.keys.recurring(), "r")),
+    "says that it recurs": ("a", "schedule_different", lambda s: s.redis.sadd(s.keys.recurring(), "a")),
+    "forgets what has ended": ("ended", "schedule_missing", lambda s: s.redis.srem(s.keys.recurring(), "ended")),
+    "lets what has ended wait": ("ended", "schedule_different", lambda s: s.redis.zadd(lane(s), {"ended": 5})),
+}
+
+
+class Quiet(Storm):
+    """A storm in which no foreign hand does anything but RQ's own."""
+
+    def lose_hash(self) -> None:
+        self.wait()
+
+    def break_rule(self) -> None:
+        self.tick()
+
+
+def busy(auditing: Auditing, storm: Storm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Things happen also between one question of the auditor and the next."""
+
+    def between(owner: object, name: str) -> None:
+        does = getattr(owner, name)
+
+        def done(*arguments: Any, **options: Any) -> Any:
+            if storm.random.random() < 0.2:
+                storm.step()
+            return does(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, done)
+
+    between(auditing.auditor._audit, "look")
+    between(auditing.auditor._log, "read")
+    between(auditing.auditor._census, "schedules")

@@ -1,0 +1,111 @@
+"""What a foreign hand did to a schedule is found, said and put right."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.archive.ground import SOON, Scene, rows_put_back
+from tests.integration.auditor.ground import FUNC, HANDS, Auditing, entries, fill, job_of, lane, schedules
+from zsched.core.audit import GRACE_MS
+from zsched.core.changes import What, changes
+from zsched.daemon import auditor as module
+
+
+@pytest.mark.parametrize("hand", HANDS)
+def test_what_a_foreign_hand_does_is_said_and_put_right(scene: Scene, auditing: Auditing, hand: str) -> None:
+    id, event, does = HANDS[hand]
+    fill(scene)
+    assert [] == auditing.run()
+    before = scene.in_redis()
+    does(scene)
+
+    [told] = auditing.run()
+
+    assert (event, id, True) == (told["event"], told["schedule_id"], told["repaired"])
+    assert schedules(before) == schedules(scene.in_redis())
+    assert [(id, before[next(key for key in before if key[0] == id)][0])] == rows_put_back(scene)
+    assert [What.RESTORED] == [change.what for change in changes(entries(scene)[0], scene.keys.run_suffix)]
+    assert [] == auditing.run()
+    assert auditing.audit is not None
+    assert (0, 0) == (auditing.audit["alarms"], auditing.audit["repaired"])
+
+
+def test_what_was_taken_away_when_it_was_due_fires_late(scene: Scene, auditing: Auditing) -> None:
+    scene.client.schedule(FUNC, id="a", after=1)
+    run = scene.client.get("a").next_at
+    assert run is not None
+    scene.redis.zrem(lane(scene), "a")
+    auditing.pass_time(GRACE_MS + 1)
+    scene.tick()
+    assert set() == scene.queued()
+
+    [told] = auditing.run()
+    scene.tick()
+
+    assert "schedule_missing" == told["event"]
+    assert {scene.keys.run_id("a", round(run.timestamp() * 1000))} == scene.queued()
+    assert [] == auditing.run()
+
+
+def test_what_should_have_fired_is_looked_at_in_every_pass(
+    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ROUND", 1)
+    for number in range(20):
+        scene.client.schedule(FUNC, id=f"later{number}", at=SOON)
+    scene.client.schedule(FUNC, id="now", after=1)
+    auditing.run()
+    scene.redis.zrem(lane(scene), "now")
+    auditing.pass_time(GRACE_MS + 1001)
+
+    [told] = auditing.run()
+
+    assert ("schedule_missing", "now") == (told["event"], told["schedule_id"])
+
+
+def test_a_round_looks_at_every_schedule_once(
+    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ROUND", 4)
+    monkeypatch.setattr(module, "_PAGE", 3)
+    for number in range(10):
+        scene.client.schedule(FUNC, id=f"s{number}", at=SOON)
+    scene.redis.delete(lane(scene))
+
+    said = [[each["schedule_id"] for each in auditing.run()] for _ in range(4)]
+
+    assert [4, 4, 2, 0] == [len(each) for each in said]
+    assert 10 == len({id for each in said for id in each})
+
+
+def test_a_run_that_rq_has_taken_over_is_not_put_back(scene: Scene, auditing: Auditing) -> None:
+    scene.client.schedule(FUNC, id="a", at=SOON)
+    scene.client.schedule(FUNC, id="b", at=SOON)
+    scene.redis.hset(job_of(scene, "a"), "status", "finished")
+    scene.redis.hset(job_of(scene, "b"), "status", "canceled")
+    scene.redis.zrem(lane(scene), "a")
+
+    [told] = auditing.run()
+
+    assert ("a", True) == (told["schedule_id"], told["repaired"])
+    assert told["found"].endswith("its run is finished in RQ")
+    assert [("a", "gone")] == rows_put_back(scene)
+    assert b"finished" == scene.redis.hget(job_of(scene, "a"), "status")
+    assert [] == auditing.run()
+    assert {"b"} == {id for id, _ in scene.in_archive()}
+
+
+def test_what_the_log_never_had_is_said_and_left(scene: Scene, auditing: Auditing) -> None:
+    scene.client.schedule(FUNC, id="a", at=SOON)
+    scene.redis.zadd(lane(scene), {"stranger": 5e12})
+
+    [told] = auditing.run()
+
+    assert ("schedule_unknown", "stranger", "nothing", "in normal") == (
+        told["event"],
+        told["schedule_id"],
+        told["expected"],
+        told["found"],
+    )
+    assert 2 == scene.redis.zcard(lane(scene))
+    assert [] == auditing.run()

@@ -1,0 +1,135 @@
+"""Whatever clients and a leader do, also between two questions of an auditor, is not taken for a foreign hand."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+import redis
+from structlog.testing import capture_logs
+
+from tests.integration.archive.ground import SOON, Scene, rows_put_back
+from tests.integration.auditor.ground import (
+    FUNC,
+    HANDS,
+    Auditing,
+    Quiet,
+    alarms,
+    busy,
+    fill,
+    is_due_as_its_run,
+    lane,
+    schedules,
+)
+from zsched.daemon import auditor as module
+from zsched.storage import restoring
+
+SEEDS = range(6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("page", [2, 200])
+def test_whatever_clients_and_a_leader_do_is_no_alarm(
+    scene: Scene, auditing: Auditing, seed: int, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAGE", page)
+    monkeypatch.setattr(module, "_ROUND", 2 * page)
+    storm, rounds = Quiet(scene, seed), 0
+    busy(auditing, storm, monkeypatch)
+
+    with capture_logs() as told:
+        for _ in range(60):
+            for _ in range(4):
+                storm.step()
+            if storm.random.random() < 0.7:
+                scene.follower.step()
+            auditing.steps(lambda: storm.step() if storm.random.random() < 0.3 else None)
+            rounds += auditing.audit is not None and auditing.audit["checked"] > 0
+
+    assert [] == alarms(told)
+    assert [] == rows_put_back(scene)
+    assert rounds > 20
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_foreign_hands_do_meanwhile_is_put_right_in_the_end(
+    scene: Scene, auditing: Auditing, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAGE", 2)
+    storm = Quiet(scene, seed)
+    fill(scene)
+    auditing.run()
+    busy(auditing, storm, monkeypatch)
+    for _ in range(10):
+        does = storm.random.choice(list(HANDS.values()))[2]
+        with capture_logs():
+            try:
+                does(scene)
+            except (ValueError, redis.ResponseError):  # what it looks for is not there any more
+                continue
+            scene.follower.step()
+            auditing.steps(lambda: storm.step() if storm.random.random() < 0.3 else None)
+    monkeypatch.undo()
+
+    for _ in range(2):
+        auditing.run()
+
+    assert scene.follower.step()
+    held, known = schedules(scene.in_redis()), schedules(scene.in_archive())
+    # But for what the log knows nothing of, or was told when a foreign hand had set the time: of these it only speaks.
+    mended = {id: value for id, value in known.items() if value[0] == "quarantine" or is_due_as_its_run(value)}
+    assert mended == {id: held.get(id) for id in mended}
+    assert len(mended) > 1
+    assert [] == auditing.run()
+
+
+def test_a_restore_that_comes_too_late_is_tried_again(
+    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(scene)
+    auditing.run()
+    scene.redis.zrem(lane(scene), "a")
+    scene.redis.zadd(lane(scene, "low"), {"b": 5})
+    does, puts = module.Restoring.restore, count()
+
+    def late(*arguments: Any) -> Any:
+        for _ in range(21):  # more than the script looks at
+            scene.client.schedule(FUNC, id=f"new{next(puts)}", at=SOON)
+        return does(*arguments)
+
+    monkeypatch.setattr(module.Restoring, "restore", late)
+    told = auditing.run()
+    assert [("a", False), ("b", False)] == sorted((each["schedule_id"], each["repaired"]) for each in told)
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "_ROUND", 1)
+
+    auditing.run()
+
+    assert [("a", "due"), ("b", "due")] == sorted(rows_put_back(scene))
+
+
+def test_what_a_client_puts_while_others_are_put_back_stands(
+    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "ROWS", 1)
+    scene.client.schedule(FUNC, id="a", at=SOON)
+    scene.client.schedule(FUNC, id="b", at=SOON)
+    auditing.run()
+    scene.redis.delete(lane(scene))
+    does, puts = module.Restoring.restore, iter(["b"])
+
+    def late(*arguments: Any) -> Any:
+        for id in puts:
+            scene.client.schedule(FUNC, id=id, at=SOON + timedelta(hours=1))
+        return does(*arguments)
+
+    monkeypatch.setattr(module.Restoring, "restore", late)
+
+    told = auditing.run()
+
+    assert [("a", True), ("b", False)] == sorted((each["schedule_id"], each["repaired"]) for each in told)
+    assert [("a", "due")] == rows_put_back(scene)
+    assert SOON + timedelta(hours=1) == scene.client.get("b").next_at.replace(microsecond=SOON.microsecond)
+    assert [] == auditing.run()

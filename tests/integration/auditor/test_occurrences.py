@@ -1,0 +1,142 @@
+"""An occurrence that was left out, or is overdue, is found; and nothing is concluded where nothing can be."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.integration.archive.ground import HOUR_MS, SOON, Scene, rows_put_back
+from tests.integration.auditor.ground import FUNC, Auditing, alarms, fill, lane
+from zsched.core.audit import GRACE_MS
+from zsched.storage.archivers import Archivers, ArchiveState
+
+
+def bootstrapped_with_a_skip(scene: Scene) -> int:
+    """An archive that begins with what Redis holds: a rule whose next occurrence is one too late. The one left out."""
+    scene.client.schedule(FUNC, id="r", every=600, at=None)
+    nominal_ms = int(scene.redis.hget(scene.keys.schedule("r"), "nominal") or 0)
+    scene.redis.hset(scene.keys.schedule("r"), "nominal", nominal_ms + 600_000)
+    scene.redis.zadd(lane(scene), {"r": nominal_ms + 600_000})
+    scene.redis.xtrim(scene.keys.log(), maxlen=1, approximate=False)
+    scene.follow("late.db")
+    return nominal_ms
+
+
+def test_an_occurrence_that_was_left_out_is_found_and_fires_late(scene: Scene, auditing: Auditing) -> None:
+    nominal_ms = bootstrapped_with_a_skip(scene)
+    assert [] == auditing.run()  # it is not due yet
+    auditing.pass_time(600_000 + GRACE_MS - 1000)
+    assert [] == auditing.run()  # nor missed
+    auditing.pass_time(1100)
+
+    [told] = auditing.run()
+    scene.tick()
+
+    assert ("occurrence_missing", "r", True) == (told["event"], told["schedule_id"], told["repaired"])
+    assert {scene.keys.run_id("r", nominal_ms)} == scene.queued()
+    assert [] == auditing.run()
+    assert nominal_ms + 600_000 == int(scene.redis.hget(scene.keys.schedule("r"), "nominal") or 0)
+
+
+def test_a_clock_that_was_set_back_leaves_nothing_out(scene: Scene, auditing: Auditing) -> None:
+    starts = datetime(2026, 1, 1, tzinfo=UTC)
+    scene.client.schedule(FUNC, id="r", every=600, starts=starts)
+    assert [] == auditing.run()
+    scene.pass_time(-10 * 600_000)
+    scene.client.run_now("r")
+    auditing.pass_time(9 * 600_000)
+    scene.tick()
+
+    assert [] == auditing.run()
+
+
+def test_what_waits_in_its_place_and_does_not_fire_is_said(scene: Scene, auditing: Auditing) -> None:
+    for number in range(3):
+        scene.client.schedule(FUNC, id=f"s{number}", after=1 + number)
+    assert [] == auditing.run()
+    auditing.pass_time(30_000)
+    assert [] == auditing.run()
+    auditing.pass_time(GRACE_MS)
+
+    [told] = auditing.run()
+
+    assert ("occurrence_overdue", "s0", 3) == (told["event"], told["schedule_id"], told["overdue"])
+    assert [] == auditing.run()  # it lasts
+    assert auditing.audit is not None
+    assert 1 == auditing.audit["alarms"]
+    assert [] == rows_put_back(scene)
+    scene.tick()
+    assert [] == auditing.run()
+
+
+@pytest.mark.parametrize("why", ["it leads only now", "the clock was set", "it was held"])
+def test_what_could_not_fire_before_is_not_overdue(scene: Scene, auditing: Auditing, why: str) -> None:
+    scene.client.schedule(FUNC, id="a", after=1)
+    auditing.run()
+    auditing.clock.advance(HOUR_MS if why != "the clock was set" else 0)
+    scene.pass_time(HOUR_MS)
+    if why == "it leads only now":
+        auditing.begin()
+    elif why == "it was held":
+        scene.redis.hset(scene.keys.meta(), "hold", scene.now_ms + 1000)
+        auditing.steps()
+        assert auditing.audit is None
+        scene.redis.hset(scene.keys.meta(), "hold", 0)
+
+    assert [] == auditing.run()
+    auditing.pass_time(GRACE_MS + 1)
+    assert ["occurrence_overdue"] == [each["event"] for each in auditing.run()]
+
+
+def test_nothing_is_concluded_from_a_redis_that_lost_something(scene: Scene, auditing: Auditing) -> None:
+    fill(scene)
+    assert [] == auditing.run()
+    lease, meta = scene.redis.get(scene.keys.lease()), scene.redis.hgetall(scene.keys.meta())
+    scene.redis.flushall()
+    scene.redis.set(scene.keys.lease(), lease or b"")
+    scene.redis.hset(scene.keys.meta(), mapping=meta)  # type: ignore[arg-type]
+    scene.client.schedule(FUNC, id="new", at=SOON)
+
+    with capture_logs() as told:
+        auditing.steps()
+
+    assert [] == alarms(told)
+    assert auditing.audit is None
+    assert ["put"] == [entry.kind for entry in scene.log()]
+
+
+@pytest.mark.parametrize("state", [ArchiveState.LOST, ArchiveState.FOLLOWING])
+def test_nothing_is_done_while_an_archive_puts_back_what_redis_lost(
+    scene: Scene, auditing: Auditing, state: ArchiveState
+) -> None:
+    fill(scene)
+    auditing.run()
+    scene.redis.zrem(lane(scene), "a")
+    Archivers(scene.wire, scene.keys).report("other", scene.archive.position, state, {})
+
+    with capture_logs():
+        auditing.steps()
+
+    assert (auditing.audit is None) == (state is ArchiveState.LOST)
+
+
+def test_nothing_is_concluded_from_entries_that_cannot_be_read(scene: Scene, auditing: Auditing) -> None:
+    fill(scene)
+    auditing.run()
+    version = scene.log()[-1].position
+    scene.redis.zrem(lane(scene), "a")
+    scene.redis.xadd(
+        scene.keys.log(), {"kind": "of_tomorrow", "t": str(version.t_us)}, id=f"{version.epoch}-{version.seq + 1}"
+    )
+    scene.redis.hincrby(scene.keys.meta(), "seq", 1)
+
+    with capture_logs():
+        auditing.steps()  # not archived yet
+        assert auditing.audit is None
+        scene.follower.step()
+        auditing.steps()
+
+    assert auditing.audit is None
+    assert [] == rows_put_back(scene)

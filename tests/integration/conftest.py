@@ -1,0 +1,49 @@
+"""What several of these tests stand on: a client, a link, a daemon whose archive follows, and a scene."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.faults.processes import eventually
+from tests.faults.threads import STEADY, DaemonThread, know
+from tests.integration.archive.ground import Scene
+from zsched import Client
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+
+
+@pytest.fixture
+def client(redis_url: str, redis_client: redis.Redis) -> Client:
+    """A client of the emptied server, on which nothing is held."""
+    know(redis_client)
+    return Client.from_url(redis_url)
+
+
+@pytest.fixture
+def link(redis_url: str) -> Iterator[Link]:
+    """For what the storage layer reads."""
+    link = Link.from_url(redis_url, 5)
+    yield link
+    link.pool.disconnect()
+
+
+@pytest.fixture
+def daemon(client: Client, redis_url: str, link: Link) -> Iterator[DaemonThread]:
+    """A daemon that leads and whose archive follows."""
+    with DaemonThread(redis_url, **STEADY) as daemon:
+        daemon.wait_for("term_began")
+        eventually(Archivers(link, Keys("default")).alive)
+        yield daemon
+
+
+@pytest.fixture(params=["default", "shop"])
+def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    """A namespace with a leader by hand, and an archive that follows."""
+    scene = Scene(redis_client, redis_url, tmp_path, request.param)
+    yield scene
+    scene.close()

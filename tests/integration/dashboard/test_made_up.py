@@ -1,0 +1,148 @@
+"""The dashboard's pages of what somebody made up: jobs, results and workers as anybody may have written them."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
+
+from flask.testing import FlaskClient
+from rq import SimpleWorker
+
+from tests.integration.dashboard.ground import DONE, FAILED, WAITS, fill
+from zsched.dashboard.app import make_app
+from zsched.dashboard.login import Login
+from zsched.storage.connection import Link
+
+pytestmark = pytest.mark.once
+
+AUTH = ("alice", "open sesame")
+BOMB = zlib.compress(bytes(10_000_001))
+TOO_MUCH = pickle.dumps(bytes(10_000_001))
+
+
+@pytest.fixture
+def browser(redis_url: str, redis_client: redis.Redis) -> Iterator[FlaskClient]:
+    fill(redis_client, "pickle")
+    link = Link.from_url(redis_url, 5.0)
+    yield make_app(link, Login(*AUTH)).test_client()
+    link.pool.disconnect()
+
+
+def job(browser: FlaskClient, run_id: str) -> Any:
+    return browser.get(f"/0/data/job/{run_id}.json", auth=AUTH).get_json()
+
+
+def listed(browser: FlaskClient, queue: str, registry: str) -> Any:
+    answer = browser.get(f"/0/data/jobs/{queue}/{registry}/8/asc/1.json", auth=AUTH)
+    assert 200 == answer.status_code
+    return answer.get_json()["jobs"]
+
+
+def overwrite_result(client: redis.Redis, run_id: str, **fields: str | bytes) -> None:
+    """A newer result than the run's own."""
+    client.xadd(f"rq:results:{run_id}", {"type": "2", **fields})  # type: ignore[dict-item]  # texts and bytes
+
+
+@pytest.mark.parametrize("field", ["data", "exc_info"])
+def test_what_no_page_shows_is_not_inflated(
+    browser: FlaskClient, redis_client: redis.Redis, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis_client.hset(f"rq:job:{WAITS}", field, BOMB)
+    inflated: list[int] = []
+    original = zlib.decompress
+    monkeypatch.setattr(zlib, "decompress", lambda data, *more: inflated.append(len(data)) or original(data, *more))
+
+    [waiting] = listed(browser, "email", "queued")
+
+    assert WAITS == waiting["id"]
+    assert len(BOMB) not in inflated
+
+
+def test_values_that_are_too_much_say_why_they_are_not_shown(
+    browser: FlaskClient, redis_client: redis.Redis
+) -> None:
+    redis_client.hset(f"rq:job:{DONE}", "meta", TOO_MUCH)
+    redis_client.xadd(f"rq:results:{DONE}", {"type": "1", "return_value": b64encode(TOO_MUCH)})
+
+    told = job(browser, DONE)
+
+    reason = f"({len(TOO_MUCH):,} bytes that cannot be shown: it has {len(TOO_MUCH):,} bytes"
+    assert told["result"].startswith(reason)
+    assert reason in told["metadata"]
+
+
+def test_a_traceback_that_inflates_to_more_than_there_may_be_says_so(
+    browser: FlaskClient, redis_client: redis.Redis
+) -> None:
+    overwrite_result(redis_client, FAILED, exc_string=b64encode(BOMB))
+
+    [failed] = listed(browser, "default", "failed")
+
+    assert "(a traceback that cannot be shown: it has more than 10,000,000 bytes, inflated)" == failed["exc_info"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("created_at", "yesterday"),
+        ("timeout", "1h1"),
+        ("result_ttl", "x"),
+        ("description", b"\xff"),
+        ("dependency_ids", "["),
+    ],
+)
+def test_a_job_that_rq_cannot_restore_says_so_and_hides_no_other(
+    browser: FlaskClient, redis_client: redis.Redis, field: str, value: str | bytes
+) -> None:
+    redis_client.rpush("rq:queue:email", DONE)
+    redis_client.hset(f"rq:job:{DONE}", mapping={"origin": "email"})
+    redis_client.hset(f"rq:job:{WAITS}", field, value)
+
+    first, second = listed(browser, "email", "queued")
+
+    assert [WAITS, DONE] == [first["id"], second["id"]]
+    assert "(fields that RQ cannot read: " in first["description"]
+    assert "(fields that RQ cannot read: " in job(browser, WAITS)["description"]
+
+
+@pytest.mark.parametrize("fields", [{"type": "x"}, {"exc_string": "abc"}, {"execution_id": b"\xff"}])
+def test_a_result_that_rq_cannot_read_says_so(
+    browser: FlaskClient, redis_client: redis.Redis, fields: dict[str, str | bytes]
+) -> None:
+    overwrite_result(redis_client, FAILED, **fields)
+
+    [failed] = listed(browser, "default", "failed")
+
+    assert "cannot be shown" in failed["exc_info"] or "that RQ cannot read" in failed["exc_info"]
+
+
+@pytest.mark.parametrize("job_id", ["<b>x</b>", "a b", "", "x" * 100_000])
+def test_an_id_that_no_job_can_have_hides_no_other(
+    browser: FlaskClient, redis_client: redis.Redis, job_id: str
+) -> None:
+    redis_client.lpush("rq:queue:email", job_id)
+
+    assert [WAITS] == [one["id"] for one in listed(browser, "email", "queued")]
+
+
+def test_a_workers_texts_do_not_leave_the_attribute_that_they_stand_in(
+    browser: FlaskClient, redis_client: redis.Redis
+) -> None:
+    worker = SimpleWorker(["email"], "box.1", connection=redis_client)
+    worker.register_birth()
+    redis_client.hset(worker.key, mapping={"version": '2" style="x', "python_version": "3' \\\" style='x"})
+
+    answer = browser.get("/0/data/workers.json", auth=AUTH)
+    [told] = answer.get_json()["workers"]
+    worker.register_death()
+
+    assert "2&quot; style=&quot;x" == told["version"]
+    assert "3&#39; \\&quot; style=&#39;x" == told["python_version"]

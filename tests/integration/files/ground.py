@@ -1,0 +1,48 @@
+"""Texts applied as a file of schedules, and what is told of them."""
+
+from __future__ import annotations
+
+import redis
+
+from tests.integration.client.ground import KEYS
+from zsched.client import Client
+from zsched.files import Application, Applied, ClientChecks, ScheduleFile, Step, read
+
+DIGEST = '[schedules.digest]\nfunc = "app.tasks.digest"\ncron = "0 9 * * *"\n'
+BEAT = '[schedules.beat]\nfunc = "app.tasks.beat"\nevery = "30s"\n'
+
+
+class Ground:
+    """Applies texts as the file ``jobs.toml``."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def read(self, text: str) -> ScheduleFile:
+        return read("jobs.toml", text.encode(), ClientChecks(self.client))
+
+    def application(self, text: str, *, takes_over: bool = False) -> Application:
+        return Application(self.client, self.read(text), takes_over=takes_over)
+
+    def compare(self, text: str) -> list[Step]:
+        return self.application(text).compare()
+
+    def apply(self, text: str, *, prune: bool = False, takes_over: bool = False) -> Applied:
+        application = self.application(text, takes_over=takes_over)
+        steps, stale = application.compare(), application.stale()
+        return application.run(steps, stale if prune else [], lambda done: None)
+
+    def ids(self) -> list[str]:
+        return sorted(one.id for one in self.client.list())
+
+
+def outcomes(steps: list[Step]) -> list[tuple[str, str]]:
+    return [(step.entry.id, step.outcome) for step in steps]
+
+
+def texts(step: Step) -> list[str]:
+    return [change.text() for change in step.changes]
+
+
+def log_length(redis_client: redis.Redis) -> int:
+    return int(redis_client.xlen(KEYS.log()))

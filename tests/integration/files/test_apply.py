@@ -1,0 +1,179 @@
+"""A file applied to a real Redis: what it creates, changes, pauses and leaves alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+import pytest
+import redis
+
+from tests.integration.client.ground import KEYS, pass_time
+from tests.integration.files.ground import BEAT, DIGEST, Ground, log_length, outcomes, texts
+from zsched.client import Client
+from zsched.client.keeper import Keeper
+from zsched.core.model import Priority
+from zsched.errors import InvalidFile
+from zsched.files.difference import changes
+
+
+def test_a_file_creates_its_schedules_and_owns_them(ground: Ground) -> None:
+    applied = ground.apply(DIGEST + BEAT)
+
+    assert [("digest", "created"), ("beat", "created")] == outcomes(applied.steps)
+    assert ["file:jobs.toml", "file:jobs.toml"] == [one.managed_by for one in ground.client.list()]
+
+
+def test_the_same_file_again_changes_nothing_and_writes_nothing(ground: Ground, redis_client: redis.Redis) -> None:
+    ground.apply(DIGEST + BEAT)
+    before = log_length(redis_client)
+
+    applied = ground.apply(BEAT + DIGEST)
+
+    assert [("beat", "unchanged"), ("digest", "unchanged")] == outcomes(applied.steps)
+    assert before == log_length(redis_client)
+
+
+def test_what_differs_is_told_and_put(ground: Ground) -> None:
+    ground.apply(DIGEST + "args = [1]\nkwargs = { to = 'all', n = 1 }\ntags = ['old']\nexpires_after = '1h'")
+    text = DIGEST.replace("0 9", "0 10") + "args = [2]\nkwargs = { n = 1, to = 'all' }\nqueue = 'email'\ntimeout = '5m'"
+
+    (step,) = ground.apply(text).steps
+
+    assert [
+        "cron: 0 9 * * * → 0 10 * * *",
+        "args: [1] → [2]",
+        "queue: default → email",
+        "timeout: 3m → 5m",
+        'tags: ["old"] → -',
+        "expires_after: 1h → -",
+    ] == texts(step)
+    assert [("digest", "unchanged")] == outcomes(ground.compare(text))
+
+
+def test_a_payload_that_is_equal_is_the_same_however_it_was_pickled(ground: Ground) -> None:
+    word = "weekly, and long enough to be worth remembering"
+    ground.client.schedule(
+        "app.tasks.digest", id="digest", cron="0 9 * * *", managed_by="file:jobs.toml",
+        args=(word, word), kwargs={"b": word, "a": 1}, meta={"x": word, "y": [word]},
+    )  # fmt: skip
+
+    steps = ground.compare(
+        DIGEST
+        + f'args = ["{word}", "{word}"]\nkwargs = {{ a = 1, b = "{word}" }}\n'
+        + f'meta = {{ x = "{word}", y = ["{word}"] }}'
+    )
+
+    assert [("digest", "unchanged")] == outcomes(steps)
+
+
+def test_the_same_instant_is_no_difference_in_another_zone(ground: Ground) -> None:
+    ground.apply(BEAT + "starts = 2030-01-01T00:00:00Z")
+
+    (step,) = ground.compare(BEAT + "starts = 2030-01-01T09:00:00\ntz = 'Asia/Seoul'")
+
+    assert ["tz: UTC → Asia/Seoul"] == texts(step)
+
+
+def test_one_and_true_are_different_arguments(ground: Ground) -> None:
+    ground.apply(DIGEST + "args = [1]")
+
+    (step,) = ground.compare(DIGEST + "args = [true]")
+
+    assert ["args: [1] → [true]"] == texts(step)
+
+
+def test_a_quarantined_schedule_comes_back(ground: Ground, redis_client: redis.Redis) -> None:
+    ground.apply(BEAT)
+    redis_client.zrem(KEYS.due(Priority.NORMAL), "beat")
+    redis_client.hset(KEYS.quarantine(), "beat", "normal 1 1 broken")
+
+    dry, real = ground.compare(BEAT), ground.apply(BEAT).steps
+
+    assert [("beat", "updated")] == outcomes(dry) == outcomes(real)
+    assert "active" == ground.client.get("beat").state.value
+
+
+@pytest.mark.parametrize("ground", ["pickle"], indirect=True)
+def test_a_payload_that_cannot_be_read_is_replaced(ground: Ground, redis_client: redis.Redis) -> None:
+    ground.apply(BEAT + "args = [1]")
+    redis_client.hset(KEYS.template("beat"), "data", b"cnowhere.at_all\nThing\n.")
+    redis_client.hset(KEYS.schedule("beat"), "digest", "another")
+
+    (step,) = ground.apply(BEAT + "args = [1]").steps
+
+    assert ("updated", "[1]") == (step.outcome, step.changes[0].new)
+    assert "the stored payload cannot be read" in str(step.changes[0].old)
+    assert [("beat", "unchanged")] == outcomes(ground.compare(BEAT + "args = [1]"))
+
+
+def test_arguments_of_a_class_that_is_not_opened_are_the_same_if_their_bytes_are(redis_client: redis.Redis) -> None:
+    keeper = Keeper(Client(redis_client))
+    red, other = ({"every": 60, "id": "beat", "args": [value]} for value in (Fraction(1, 3), Fraction(1, 2)))
+    definition, _ = keeper.wanted(keeper.define("app.beat", red), None)
+    keeper.put(definition, None)
+
+    (held,) = keeper.held(["beat"])
+    _, same = keeper.wanted(keeper.define("app.beat", red), held)
+    _, changed = keeper.wanted(keeper.define("app.beat", other), held)
+
+    assert "fractions.Fraction" in held.unreadable
+    assert (True, False) == (keeper.is_unchanged(held, same), keeper.is_unchanged(held, changed))
+    assert ([], ["args"]) == ([c.option for c in changes(held, same)], [c.option for c in changes(held, changed)])
+
+
+def test_a_schedule_whose_end_has_passed_stays_but_cannot_be_changed(ground: Ground, redis_client: redis.Redis) -> None:
+    end = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    ground.apply(BEAT + f"ends = {end}")
+    pass_time(redis_client, timedelta(hours=2))
+
+    unchanged = ground.compare(BEAT + f"ends = {end}")
+    with pytest.raises(InvalidFile) as caught:
+        ground.compare(BEAT + f"ends = {end}\nqueue = 'email'")
+
+    assert [("beat", "unchanged")] == outcomes(unchanged)
+    assert caught.value.complaints[0].startswith("jobs.toml:1: [schedules.beat]: ends=")
+
+
+def test_paused_is_left_as_it_is_unless_the_file_says_so(ground: Ground) -> None:
+    ground.apply(BEAT)
+    ground.client.pause("beat")
+
+    applied = ground.apply(BEAT + "queue = 'email'")
+
+    assert [("beat", "updated")] == outcomes(applied.steps)
+    assert "paused" == ground.client.get("beat").state.value
+
+
+def test_a_file_pauses_and_resumes(ground: Ground) -> None:
+    (created,) = ground.apply(BEAT + "paused = true").steps
+    paused = ground.client.get("beat")
+    again = ground.apply(BEAT + "paused = true").steps
+    (resumed,) = ground.apply(BEAT + "paused = false").steps
+
+    assert ("paused", "paused in jobs.toml") == (paused.state.value, paused.note)
+    assert ("created", [("beat", "unchanged")]) == (created.outcome, outcomes(again))
+    assert ("updated", ["paused: true → false"]) == (resumed.outcome, texts(resumed))
+    assert "active" == ground.client.get("beat").state.value
+
+
+def test_an_update_and_a_pause_are_one_step(ground: Ground) -> None:
+    ground.apply(BEAT)
+
+    (step,) = ground.apply(BEAT + "paused = true\nqueue = 'email'").steps
+
+    schedule = ground.client.get("beat")
+    assert ["queue: default → email", "paused: false → true"] == texts(step)
+    assert ("paused", "email") == (schedule.state.value, schedule.queue)
+
+
+def test_a_schedule_that_has_ended_is_changed_but_not_paused(ground: Ground, redis_client: redis.Redis) -> None:
+    ground.apply(BEAT + "count = 1")
+    redis_client.zrem(KEYS.due(Priority.NORMAL), "beat")
+    redis_client.hdel(KEYS.schedule("beat"), "nominal")
+
+    applied = ground.apply(BEAT + "count = 1\nqueue = 'email'\npaused = true")
+
+    schedule = ground.client.get("beat")
+    assert ([], [("beat", "updated")]) == (applied.errors, outcomes(applied.steps))
+    assert ("ended", "email") == (schedule.state.value, schedule.queue)

@@ -1,0 +1,107 @@
+"""While a file is applied somebody else writes, or the connection is lost; and a comparison foretells what is done."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.files.ground import BEAT, DIGEST, Ground, outcomes, texts
+from zsched.client.keeper import Keeper
+from zsched.core.model import Scheduled
+from zsched.errors import RedisUnavailable
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do *act* right before the first put."""
+    put, acts = Keeper.put, [act]
+
+    def after(self: Keeper, *args: Any) -> Scheduled | None:
+        if acts:
+            acts.pop()()
+        return put(self, *args)
+
+    monkeypatch.setattr(Keeper, "put", after)
+
+
+def test_what_was_changed_in_between_is_compared_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground.apply(BEAT)
+    meanwhile(monkeypatch, lambda: ground.client.update("beat", queue="sms"))
+
+    (step,) = ground.apply(BEAT + "timeout = 60").steps
+
+    schedule = ground.client.get("beat")
+    assert ("default", 60) == (schedule.queue, schedule.timeout_s)
+    assert ["queue: sms → default", "timeout: 3m → 1m"] == texts(step)
+
+
+def test_an_id_that_somebody_takes_in_between_is_not_overwritten(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meanwhile(monkeypatch, lambda: ground.client.schedule("app.theirs", id="beat", every=60))
+
+    applied = ground.apply(BEAT + DIGEST)
+
+    ((id, error),) = applied.errors
+    assert ("beat", "app.theirs") == (id, ground.client.get("beat").func)
+    assert "is managed by nobody" in str(error)
+    assert [("digest", "created")] == outcomes(applied.steps)
+
+
+def test_nothing_is_removed_when_a_step_failed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground.apply(DIGEST)
+    meanwhile(monkeypatch, lambda: ground.client.schedule("app.theirs", id="beat", every=60))
+
+    applied = ground.apply(BEAT, prune=True)
+
+    assert ([], ["digest"]) == (applied.removed, applied.stale)
+    assert ["beat", "digest"] == ground.ids()
+
+
+def test_a_lost_connection_tells_how_far_it_came_and_the_same_again_goes_on(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = "".join(f'[schedules.n{n}]\nfunc = "app.n"\nevery = 60\n' for n in range(5))
+    done: list[int] = []
+    put = Keeper.put
+
+    def broken(self: Keeper, *args: Any) -> Scheduled | None:
+        if len(done) == 3:
+            raise RedisUnavailable("the connection is gone", may_have_been_applied=True)
+        return put(self, *args)
+
+    application = ground.application(many)
+    steps = application.compare()
+    with monkeypatch.context() as patch:
+        patch.setattr(Keeper, "put", broken)
+        with pytest.raises(RedisUnavailable, match="3 of 5 schedules were done, and the same command") as caught:
+            application.run(steps, [], done.append)
+
+    again = ground.apply(many)
+
+    assert caught.value.may_have_been_applied
+    assert [1, 2, 3] == done
+    assert (2, 3) == (again.count("created"), again.count("unchanged"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_comparing_foretells_what_is_done(ground: Ground, seed: int) -> None:
+    chance = random.Random(seed)
+
+    for _ in range(6):
+        text = "".join(
+            f'[schedules.n{n}]\nfunc = "app.n"\nevery = {chance.choice([30, 60])}\nargs = [{chance.choice([1, 2])}]\n'
+            f"{chance.choice(['', 'paused = true', 'paused = false'])}\n"
+            for n in range(8)
+            if chance.random() < 0.7
+        )  # fmt: skip
+        application = ground.application(text or "[schedules]")
+        foretold, stale = application.compare(), application.stale()
+        applied = application.run(foretold, stale, lambda done: None)
+
+        assert outcomes(foretold) == outcomes(applied.steps)
+        assert [step.changes for step in foretold] == [step.changes for step in applied.steps]
+        assert stale == applied.removed
+        assert {"unchanged"} >= {step.outcome for step in ground.compare(text or "[schedules]")}

@@ -1,0 +1,69 @@
+"""What the tests of ``zsched status`` share: a namespace that somebody leads, what archivers reported, the answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import redis
+from click.testing import CliRunner, Result
+
+from zsched.cli import program
+from zsched.storage.keys import Keys
+
+Zsched = Callable[..., Result]
+KEYS = Keys("default")
+LAST_T = 1_767_225_600_000_000  # of the log's last entry, 3-12
+NOBODY_FOLLOWS = "no archive follows the log"
+
+
+def zsched_at(redis_url: str) -> Zsched:
+    """The command line on that Redis."""
+    return lambda *arguments: CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": redis_url})
+
+
+def lead(client: redis.Redis) -> redis.Redis:
+    """Make a namespace that somebody leads; its log ends with 3-12."""
+    client.set(KEYS.lease(), "somebody:3:2000:x", px=600_000)
+    client.hset(KEYS.meta(), mapping={"epoch": 3, "seq": 12})
+    for seq in range(1, 13):
+        entry = {"kind": "cancel", "t": LAST_T - 12 + seq, "id": "a", "due": 5}
+        client.xadd(KEYS.log(), entry, id=f"3-{seq}")
+    return client
+
+
+def report(
+    client: redis.Redis, archive: str = "archive-1", at: str = f"3-12 {LAST_T}", *,
+    state: str = "following", ago_ms: int = 0, **about: Any,
+) -> int:  # fmt: skip
+    """Write what an archiver reported *ago_ms* ago; when that was."""
+    seconds, micros = client.time()
+    told_ms = seconds * 1000 + micros // 1000 - ago_ms
+    told = {"host": "box", "path": f"/var/{archive}.db", "complete_since": "start"} | about
+    client.hset(KEYS.archivers(), archive, f"{at} {told_ms} {state} {json.dumps(told)}")
+    return told_ms
+
+
+def problems(zsched: Zsched) -> list[str]:
+    return list(json.loads(zsched("status", "--json").stdout)["problems"])
+
+
+def status(zsched: Zsched) -> dict[str, Any]:
+    return dict(json.loads(zsched("status", "--json").stdout))
+
+
+def verdict(result: Result) -> list[str]:
+    """What stands above the first empty line."""
+    return result.stdout.split("\n\n")[0].splitlines()
+
+
+def now_ms(client: redis.Redis) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def section(result: Result, heading: str) -> list[str]:
+    """The lines of the section that begins so."""
+    [found] = [part for part in result.stdout.split("\n\n") if part.startswith(heading)]
+    return found.splitlines()[1:]

@@ -1,0 +1,293 @@
+"""``zsched status`` of archives: a line each for people, all of it for programs, and which of it is a problem."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import redis
+from click.testing import Result
+
+from tests.faults.processes import archive_of_its_own, eventually
+from tests.faults.threads import DaemonThread, know
+from tests.integration.standing import (
+    KEYS,
+    LAST_T,
+    NOBODY_FOLLOWS,
+    Zsched,
+    lead,
+    problems,
+    report,
+    status,
+    zsched_at,
+)
+from zsched import Client
+from zsched.cli.exits import DONE, UNHEALTHY
+from zsched.config import ArchiveSettings
+from zsched.core.model import iso
+
+
+@pytest.fixture
+def zsched(redis_url: str) -> Zsched:
+    return zsched_at(redis_url)
+
+
+@pytest.fixture
+def led(redis_client: redis.Redis) -> redis.Redis:
+    return lead(redis_client)
+
+
+def archives(result: Result) -> list[str]:
+    """What the lines of archives say."""
+    return [line.split(maxsplit=1)[1] for line in result.stdout.splitlines() if line.startswith("archive ")]
+
+
+# -- one line each ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at", "state", "about", "line"),
+    [
+        (f"3-12 {LAST_T}", "following", {}, "following, up to date, complete since the beginning"),
+        (f"3-11 {LAST_T - 1}", "following", {}, "following, 1 entry behind, complete since the beginning"),
+        (f"2-9 {LAST_T - 9}", "following", {}, "following, 3 entries behind, complete since the beginning"),
+        (
+            f"3-12 {LAST_T}",
+            "following",
+            {"complete_since": "1767225600123456"},
+            "following, up to date, complete since 2026-01-01T00:00:00.123Z",
+        ),
+        ("- 0", "bootstrapping", {"complete_since": None}, "bootstrapping, nothing on its disk yet"),
+        (f"3-12 {LAST_T - 1}", "refused", {"complete_since": ""}, "refused, at 3-12, which this log does not have"),
+        (f"4-13 {LAST_T + 1}", "failed", {"complete_since": ""}, "failed, at 4-13, which this log does not have"),
+        (
+            f"3-2 {LAST_T - 10}",
+            "failed",
+            {"trouble": "disk full"},
+            "failed, 10 entries behind, complete since the beginning: disk full",
+        ),
+    ],
+)
+def test_an_archive_is_one_line(
+    zsched: Zsched, led: redis.Redis, at: str, state: str, about: dict[str, Any], line: str
+) -> None:
+    report(led, "archive-1", at, state=state, **about)
+
+    assert [f"box:/var/archive-1.db, {line}"] == archives(zsched("status"))
+
+
+def test_without_an_archive_there_is_no_line(zsched: Zsched, led: redis.Redis) -> None:
+    assert [] == archives(zsched("status"))
+
+
+def test_archives_are_listed_by_place_whoever_told_last(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, "c", ago_ms=2)
+    report(led, "a", ago_ms=1)
+    report(led, "b", ago_ms=3)
+
+    lines = archives(zsched("status"))
+
+    assert ["box:/var/a.db", "box:/var/b.db", "box:/var/c.db"] == [line.split(",")[0] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("ago_ms", "ends"),
+    [(25_000, "complete since the beginning"), (300_000, "heard of 5m ago"), (3_500_000, "heard of 58m 20s ago")],
+)
+def test_one_that_is_silent_for_long_says_when_it_was_heard_of(
+    zsched: Zsched, led: redis.Redis, ago_ms: int, ends: str
+) -> None:
+    report(led, ago_ms=ago_ms)
+
+    [line] = archives(zsched("status"))
+
+    assert line.endswith(ends)
+
+
+def test_one_that_is_silent_for_an_hour_is_not_shown(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, ago_ms=3_601_000)
+
+    assert [] == archives(zsched("status"))
+    assert [] == json.loads(zsched("status", "--json").stdout)["archives"]
+
+
+def test_a_daemons_archive_of_before_is_not_shown_beside_its_present_one(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, "none-d1", "- 0", state="failed", ago_ms=500, daemon="d1", trouble="disk full")
+    report(led, "mended", ago_ms=10, daemon="d1")
+    report(led, "other", ago_ms=400, daemon="d2")
+
+    result = zsched("status")
+
+    assert DONE == result.exit_code
+    assert ["box:/var/mended.db", "box:/var/other.db"] == [line.split(",")[0] for line in archives(result)]
+
+
+def test_what_a_report_says_cannot_steer_the_terminal(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, path="/a\x1b[2J\nleader  me", trouble="\x07", complete_since="\x1b")
+
+    result = zsched("status")
+
+    assert not {"\x1b", "\x07"} & set(result.stdout)
+    assert 1 == len(archives(result))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "nonsense", "3-12 x 1 following {}", "3-12 1 1 dreaming {}", "3-12 1 1 following", "3-12 1 1 following {",
+        "3-12 1 99999999999999999999 following {}", "3-12 1 1 following 5", "3-12 1 1 following [1]",
+        "3-12 1 1 following null",
+    ],
+)  # fmt: skip
+def test_a_report_that_a_foreign_hand_wrote_hides_no_other(zsched: Zsched, led: redis.Redis, text: str) -> None:
+    led.hset(KEYS.archivers(), "foreign", text)
+    report(led)
+
+    result = zsched("status")
+
+    assert (DONE, 1) == (result.exit_code, len(archives(result)))
+
+
+@pytest.mark.parametrize("about", [{}, {"host": 1, "path": ["x"]}, {"complete_since": 5}, {"complete_since": "9" * 40}])
+def test_a_report_that_says_strange_things_of_itself_is_shown_all_the_same(
+    zsched: Zsched, led: redis.Redis, about: dict[str, Any]
+) -> None:
+    report(led, **{"host": None, "path": None, "daemon": ["?"]} | about)
+
+    result = zsched("status")
+
+    assert (DONE, 1) == (result.exit_code, len(archives(result)))
+
+
+# -- for programs -------------------------------------------------------------------------------------
+
+
+def test_with_json_every_archive_tells_all_of_it(zsched: Zsched, led: redis.Redis) -> None:
+    told_ms = report(led, "archive-1", f"3-2 {LAST_T - 10}", complete_since="1767225600123456")
+    failed_ms = report(led, "archive-2", "- 0", state="failed", complete_since=None, trouble="disk full", ago_ms=5)
+    whole_ms = report(led, "archive-3")
+
+    told = json.loads(zsched("status", "--json").stdout)
+
+    expected = [
+        {
+            "id": "archive-1", "host": "box", "path": "/var/archive-1.db", "state": "following", "position": "3-2",
+            "behind": 10, "complete_since": "2026-01-01T00:00:00.123Z", "told_at": iso(told_ms), "trouble": None,
+        },
+        {
+            "id": "archive-2", "host": "box", "path": "/var/archive-2.db", "state": "failed", "position": None,
+            "behind": None, "complete_since": None, "told_at": iso(failed_ms), "trouble": "disk full",
+        },
+        {
+            "id": "archive-3", "host": "box", "path": "/var/archive-3.db", "state": "following", "position": "3-12",
+            "behind": 0, "complete_since": "start", "told_at": iso(whole_ms), "trouble": None,
+        },
+    ]  # fmt: skip
+    assert expected == told["archives"]
+
+
+# -- what is a problem --------------------------------------------------------------------------------
+
+
+def test_with_an_archive_that_follows_all_is_well(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, "archive-1", f"3-2 {LAST_T - 10}")
+
+    assert DONE == zsched("status").exit_code
+    assert [] == problems(zsched)
+
+
+@pytest.mark.parametrize("state", ["failed", "refused"])
+def test_an_archive_in_trouble_is_a_problem_with_its_reason(zsched: Zsched, led: redis.Redis, state: str) -> None:
+    report(led, "well")
+    report(led, "ill", state=state, trouble="disk full")
+
+    assert UNHEALTHY == zsched("status").exit_code
+    assert [f"archive box:/var/ill.db {state}: disk full"] == problems(zsched)
+
+
+@pytest.mark.parametrize(
+    ("about", "says"),
+    [
+        ({"trouble": "Redis lost it: run zsched recover", "awaits_people": True}, "run zsched recover"),
+        ({"trouble": "disk full"}, "Redis lost something that this archive has, and it is being put back"),
+        ({}, "Redis lost something that this archive has, and it is being put back"),
+    ],
+)
+def test_what_redis_lost_is_a_problem_with_what_becomes_of_it(
+    zsched: Zsched, led: redis.Redis, about: dict[str, Any], says: str
+) -> None:
+    report(led, "well")
+    report(led, "other", f"3-12 {LAST_T - 1}", state="lost", **about)
+
+    result = zsched("status")
+
+    [problem] = problems(zsched)
+    assert (UNHEALTHY, True, True) == (result.exit_code, says in problem, problem.startswith("archive box:/var/other"))
+    assert archives(result)[0].startswith("box:/var/other.db, lost, at 3-12, which this log does not have")
+    assert archives(result)[0].endswith(says)
+
+
+def test_trouble_of_an_archive_that_is_silent_since_is_no_problem_of_now(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, "well")
+    report(led, "ill", state="failed", trouble="disk full", ago_ms=31_000)
+
+    assert [] == problems(zsched)
+
+
+@pytest.mark.parametrize(
+    ("state", "ago_ms"),
+    [
+        ("following", 31_000), ("bootstrapping", 0), ("failed", 40_000), ("following", 4_000_000),
+        ("following", -60_000),  # before the clock was set back
+    ],
+)  # fmt: skip
+def test_a_leader_without_an_archive_that_follows_is_a_problem(
+    zsched: Zsched, led: redis.Redis, state: str, ago_ms: int
+) -> None:
+    report(led, state=state, ago_ms=ago_ms)
+
+    assert UNHEALTHY == zsched("status").exit_code
+    assert [NOBODY_FOLLOWS] == problems(zsched)
+
+
+def test_without_any_report_the_missing_archive_is_a_problem(zsched: Zsched, led: redis.Redis) -> None:
+    assert [NOBODY_FOLLOWS] == problems(zsched)
+
+
+def test_without_a_leader_the_missing_leader_is_the_problem(zsched: Zsched, led: redis.Redis) -> None:
+    led.delete(KEYS.lease())
+
+    assert ["nobody leads: no daemon of this namespace is running"] == problems(zsched)
+
+
+def test_an_archive_whose_daemon_has_stopped_follows_no_more(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, state="stopped")
+
+    assert [NOBODY_FOLLOWS] == problems(zsched)
+    assert ["box:/var/archive-1.db, its daemon has stopped, up to date, complete since the beginning"] == archives(
+        zsched("status")
+    )
+
+
+# -- a daemon -----------------------------------------------------------------------------------------
+
+
+def test_a_daemons_archive_is_soon_up_to_date_and_complete(
+    redis_url: str, zsched: Zsched, redis_client: redis.Redis
+) -> None:
+    know(redis_client)
+    path = archive_of_its_own()
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=path)) as daemon:
+        daemon.wait_for("archive_bootstrapped")
+        daemon.wait_for("term_began")
+        Client.from_url(redis_url).schedule("app.run", id="a", after=3600)
+
+        [archive] = eventually(lambda: [one for one in status(zsched)["archives"] if one["behind"] == 0])
+        told = status(zsched)
+
+    assert (path, "following", "start", None) == tuple(archive[name] for name in _NAMES)
+    assert (True, []) == (told["healthy"], told["problems"])
+
+
+_NAMES = ("path", "state", "complete_since", "trouble")

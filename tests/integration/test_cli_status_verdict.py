@@ -1,0 +1,220 @@
+"""What ``zsched status`` calls a problem or a warning, and what it says to do about it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import redis
+
+from tests.integration.standing import (
+    KEYS,
+    LAST_T,
+    Zsched,
+    lead,
+    now_ms,
+    report,
+    section,
+    verdict,
+    zsched_at,
+)
+from zsched import Client
+from zsched.cli.exits import DONE, UNHEALTHY
+from zsched.core.clock import from_ms
+from zsched.core.runs import Run, RunStatus, row_of
+
+
+@pytest.fixture
+def zsched(redis_url: str) -> Zsched:
+    return zsched_at(redis_url)
+
+
+@pytest.fixture
+def led(redis_client: redis.Redis) -> redis.Redis:
+    return lead(redis_client)
+
+
+def test_the_first_line_says_that_all_is_well(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, daemon="somebody")
+    report(led, "other", daemon="d2")
+
+    result = zsched("status")
+
+    expected = "healthy: one daemon leads, 1 stands by; nothing is overdue; 2 archives follow"
+    assert (DONE, [expected]) == (result.exit_code, verdict(result))
+
+
+@pytest.mark.parametrize("state", ["silent", "stopped"])
+def test_a_daemon_that_was_killed_or_stopped_stands_by_no_more(zsched: Zsched, led: redis.Redis, state: str) -> None:
+    report(led, daemon="somebody")
+    report(led, "gone", daemon="d2", ago_ms=10_001, state="following" if state == "silent" else state)
+
+    result = zsched("status")
+    told = json.loads(zsched("status", "--json").stdout)
+
+    expected = "healthy: one daemon leads, nobody stands by; nothing is overdue; 1 archive follows"
+    assert (DONE, expected) == (result.exit_code, verdict(result)[0])
+    assert verdict(result)[1].startswith("warning: nobody stands by: when the daemon that leads dies, nothing fires")
+    assert ["no_standby"] == [one["name"] for one in told["warnings"]]
+
+
+def test_what_is_wrong_comes_first_the_worst_before_all_each_with_a_remedy(
+    redis_url: str, zsched: Zsched, led: redis.Redis
+) -> None:
+    led.delete(KEYS.lease())
+    report(led, "ill", state="failed", trouble="disk full")
+    report(led, "lost", f"3-12 {LAST_T - 1}", state="lost", awaits_people=True)
+    Client.from_url(redis_url).schedule("app.run", id="a", at=from_ms(now_ms(led) - 60_000), allow_past=True)
+    audit = {"at": now_ms(led), "checked": 10, "alarms": 3, "repaired": 2}
+    report(led, "well", audit=audit)
+
+    result = zsched("status")
+    told = json.loads(zsched("status", "--json").stdout)
+
+    lines = [line for line in verdict(result) if not line.startswith("warning")][: 2 * len(told["alarms"])]
+    assert UNHEALTHY == result.exit_code
+    assert lines[0] == "UNHEALTHY: nobody leads: no daemon of this namespace is running"
+    assert all(line.startswith("also: ") for line in lines[2::2])
+    assert all(re.match("  → .{10}", line) for line in lines[1::2])
+    assert ["no_leader", "archive_lost", "late", "archive_failed", "audit"] == [one["name"] for one in told["alarms"]]
+    assert told["problems"] == [one["problem"] for one in told["alarms"]]
+
+
+def test_where_daemons_run_and_none_leads_they_are_named(zsched: Zsched, led: redis.Redis) -> None:
+    led.delete(KEYS.lease())
+    report(led, daemon="d1", host="box", pid=42)
+
+    result = zsched("status")
+
+    assert "UNHEALTHY: nobody leads; heard of within 10 s: box, pid 42" == verdict(result)[0]
+    assert "leading_refused" in verdict(result)[1]
+
+
+def test_quarantine_is_a_warning_and_no_problem(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, daemon="d2")
+    led.hset(KEYS.quarantine(), mapping={"a": "low 5 5 broken", "b": "low 5 5 broken"})
+
+    result = zsched("status")
+    told = json.loads(zsched("status", "--json").stdout)
+
+    assert (DONE, "healthy") == (result.exit_code, verdict(result)[0].partition(":")[0])
+    assert "warning: 2 schedules in quarantine: broken, and not fired" == verdict(result)[1]
+    assert (True, ["quarantined"]) == (told["healthy"], [one["name"] for one in told["warnings"]])
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "says"),
+    [
+        ({"version": "0.2.0"}, "versions", "0.1.0 (box, pid 1), 0.2.0 (box, pid 2)"),
+        ({"tzdata": "2026a"}, "tzdata", "2025b (box, pid 1), 2026a (box, pid 2)"),
+    ],
+)
+def test_daemons_that_differ_are_a_warning(
+    zsched: Zsched, led: redis.Redis, facts: dict[str, Any], name: str, says: str
+) -> None:
+    usual = {"version": "0.1.0", "tzdata": "2025b"}
+    report(led, "one", daemon="somebody", pid=1, **usual)
+    report(led, "two", daemon="d2", pid=2, **usual | facts)
+    report(led, "stopped", daemon="d3", pid=3, state="stopped", version="0.0.1", tzdata="2001a")
+    report(led, "old", daemon="d4", pid=4)  # tells neither
+
+    told = json.loads(zsched("status", "--json").stdout)
+
+    [warning] = told["warnings"]
+    assert (name, True, True) == (warning["name"], warning["problem"].endswith(says), told["healthy"])
+
+
+def test_an_archive_that_stands_back_from_a_newer_format_is_a_warning(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, "new", daemon="d2")
+    report(led, "old", state="outdated", trouble="a newer zsched keeps this namespace in format 2")
+
+    told = json.loads(zsched("status", "--json").stdout)
+
+    [warning] = told["warnings"]
+    assert ("archive_outdated", True) == (warning["name"], told["healthy"])
+    assert "upgrade its daemon" in warning["remedy"]
+
+
+@pytest.mark.parametrize(("failed", "well", "warned"), [(3, 26, True), (3, 27, False), (2, 0, False)])
+def test_when_a_tenth_of_the_runs_fail_there_is_a_warning(
+    zsched: Zsched, led: redis.Redis, failed: int, well: int, warned: bool
+) -> None:
+    report(led, daemon="d2")
+    ended = [RunStatus.FAILED] * (failed - 1) + [RunStatus.LOST] + [RunStatus.SUCCEEDED] * well
+    rows = "\n".join(row_of(Run(f"a-{n}", status)) for n, status in enumerate(ended))
+    led.xadd(KEYS.log(), {"kind": "end", "t": now_ms(led) * 1000, "rows": rows}, id="3-13")
+
+    told = json.loads(zsched("status", "--json").stdout)
+
+    expected = [f"3 of {3 + well} runs that ended in the last 5 min failed or were lost"] if warned else []
+    assert (expected, True) == ([one["problem"] for one in told["warnings"]], told["healthy"])
+
+
+# -- what happened lately -----------------------------------------------------------------------------
+
+
+def said(zsched: Zsched, name: str) -> dict[str, str]:
+    """What the warning of that name says."""
+    [found] = [one for one in json.loads(zsched("status", "--json").stdout)["warnings"] if one["name"] == name]
+    return dict(found)
+
+
+def test_what_nobody_ran_in_time_is_a_warning(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, daemon="d2")
+    t = now_ms(led) * 1000
+    expired = "\n".join(row_of(Run(f"a-{n}", RunStatus.EXPIRED)) for n in range(2))
+    led.xadd(KEYS.log(), {"kind": "end", "t": t, "rows": expired}, id="3-13")
+    led.xadd(KEYS.log(), {"kind": "fire", "t": t, "expired": "b-5"}, id="3-14")
+    led.xadd(KEYS.log(), {"kind": "advance", "t": t, "moves": "c passed - 9 9 missed:1:8:20,limit:1:8:3 -"}, id="3-15")
+
+    result, warning = zsched("status"), said(zsched, "too_late")
+
+    assert DONE == result.exit_code
+    assert (
+        "in the last 5 min 2 runs expired in a queue, 1 occurrence expired before firing, "
+        "20 occurrences passed with nobody firing"
+    ) == warning["problem"]
+    assert "zsched history --status expired" in warning["remedy"]
+
+
+def test_a_redis_that_was_rebuilt_is_a_warning_for_half_an_hour(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, daemon="d2")
+    at_ms = now_ms(led) - 240_000
+    places = {"one-shot": "due", "rule": "due", "pushed": "open", "left": "skipped"}
+    rows = [text for id, place in places.items() for text in row(id, "" if id == "rule" else "5", place)]
+    led.delete(KEYS.log())
+    for seq, (reason, texts) in enumerate([("lost", rows), ("audit", row("other", "", "due"))], 1):
+        body = ["reason", reason, "archive", "x", "rows", len(texts) // 8, *texts]
+        entry = ["kind", "restore", "t", at_ms * 1000, *body, "format", 1]
+        led.execute_command("XADD", KEYS.log(), f"3-{seq}", *entry)
+    for seq in (3, 4):
+        merged = {"kind": "merged", "t": at_ms * 1000, "archive": "x", "positions": "3-1 5"}
+        led.xadd(KEYS.log(), merged, id=f"3-{seq}")
+
+    warning, result = said(zsched, "rebuilt"), zsched("status")
+
+    at = from_ms(at_ms).strftime("%H:%M:%S")
+    expected = f"Redis lost something and was rebuilt at {at} UTC: 2 put back, 1 pushed again, 1 skipped as uncertain"
+    assert (DONE, expected) == (result.exit_code, warning["problem"])
+    assert "zsched history --status pushed_again" in warning["remedy"]
+    windows = section(result, "LAST")
+    assert ["1m", "5m*", "30m*"] == [line.split()[0] for line in windows[:3]]
+    assert "* without what Redis lost of that time: zsched history looks further" == windows[3]
+    assert "no run failed, was lost or expired in the last 30m*" in result.stdout
+
+
+def row(id: str, run: str, place: str) -> list[str]:
+    """A row of a ``restore`` entry, without a job."""
+    return [id, run, place, "low", "5", "5", "", "0 0"]
+
+
+def test_a_redis_that_lost_nothing_lately_has_nothing_to_say_of_it(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, daemon="d2")
+    led.xadd(KEYS.log(), {"kind": "merged", "t": LAST_T, "archive": "x", "positions": "3-1 5"}, id="3-13")
+
+    told = json.loads(zsched("status", "--json").stdout)
+
+    assert ([], None) == (told["warnings"], told["recent"]["rebuilt"])
+    assert all(stretch["is_whole"] for stretch in told["recent"]["stretches"])

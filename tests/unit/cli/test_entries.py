@@ -1,0 +1,73 @@
+"""What an entry of the log says in one line: words of the house, numbers where there are many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from zsched.cli.entries import summary
+from zsched.core.changes import Change, What
+from zsched.core.log import Entry, Position
+from zsched.core.sentences import sentence
+
+AT = Position(1, 7, 1_767_225_600_000_000)
+
+
+def entry(kind: str, *body: str) -> Entry:
+    return Entry(AT, kind, [text.encode() for text in body])
+
+
+def many(what: What, number: int = 5, **more: object) -> list[Change]:
+    """A change of each of schedules s0, s1, …"""
+    return [Change(f"s{n}", what, AT.t_us, AT.id, run_id=f"s{n}-1", **more) for n in range(number)]  # type: ignore[arg-type]
+
+
+def ends(*statuses: str) -> list[Change]:
+    return [
+        Change(f"s{n}", What.RUN_ENDED, AT.t_us, AT.id, run_id=f"s{n}-1", why=why) for n, why in enumerate(statuses)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (many(What.PUT), "put 5 schedules: s0, s1, s2, …"),
+        (many(What.FIRED, 3), "fired 3 runs: s0-1, s1-1, s2-1"),
+        (many(What.RESTORED), "put back 5 schedules that Redis had lost: s0, s1, s2, …"),
+        (many(What.PUSHED_AGAIN, 2), "pushed 2 runs again that Redis had lost, marked uncertain: s0-1, s1-1"),
+        (many(What.RUN_AGAIN, 2), "pushed 2 runs again whose workers died: s0-1, s1-1"),
+        (many(What.COALESCED, 2, count=600), "left out 1,200 occurrences in favour of later ones: s0, s1"),
+        (many(What.SKIPPED, 2), "skipped 2 occurrences: s0, s1"),
+        (ends("succeeded", "succeeded"), "2 runs succeeded: s0-1, s1-1"),
+        (ends("failed", "lost", "failed", "lost"), "2 runs failed: s0-1, s2-1; 2 runs are lost: s1-1, s3-1"),
+        (ends("enchanted", "enchanted"), "2 runs ended: s0-1, s1-1"),
+    ],
+)
+def test_many_are_counted_and_the_first_named(found: Sequence[Change], expected: str) -> None:
+    assert expected == summary(entry("any"), list(found), "UTC")
+
+
+def test_of_one_among_others_its_sentence_is_told() -> None:
+    paused = Change("a", What.PAUSED, AT.t_us, AT.id)
+
+    told = summary(entry("any"), [paused, *many(What.CANCELLED, 2)], "UTC")
+
+    assert f"a: {sentence(paused, 'UTC')}; cancelled 2 schedules: s0, s1" == told
+
+
+def test_there_are_words_for_many_of_every_kind() -> None:
+    for what in What:
+        assert summary(entry("any"), many(what, 2), "UTC")
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (entry("term", "daemon", "d1", "server", "s"), "daemon d1 leads"),
+        (entry("merged", "archive", "x7", "positions", "1-9 5"), "all that archive x7 knows is in Redis"),
+        (entry("fire"), "nothing of any schedule"),
+    ],
+)
+def test_what_concerns_no_schedule_has_words_too(told: Entry, expected: str) -> None:
+    assert expected == summary(told, [], "UTC")

@@ -1,0 +1,29 @@
+"""Runs as a table's cells: how long a lost one lived at least, and short names of workers."""
+
+from __future__ import annotations
+
+from zsched.cli.runs import cells, remark, table, with_short_workers
+from zsched.core.runs import Run, RunStatus
+
+WORKER = "b5958f3c" + "0" * 24
+LOST = Run(
+    "a-1", RunStatus.LOST, 1, 1, 2, 92_000, worker=WORKER, error=f"its worker {WORKER} died", heartbeat_ms=3002
+)  # fmt: skip
+
+
+def test_of_a_lost_run_it_is_said_how_long_it_took_at_least() -> None:
+    assert ("lost", "1 ms", "≥ 3.0 s") == cells(LOST)
+    assert ("lost", "", "") == cells(Run("a-1", RunStatus.LOST))
+
+
+def test_a_worker_that_nobody_named_is_told_by_its_first_digits() -> None:
+    assert "run a is running on worker b5958f3c…, now" == with_short_workers(
+        f"run a is running on worker {WORKER}, now"
+    )
+    assert "its worker b5958f3c… died" == remark(LOST)
+    assert WORKER not in "".join(table([LOST], "UTC"))
+
+
+def test_what_is_no_such_name_is_left_as_it_is() -> None:
+    for text in (f"digest {WORKER}", f"worker {WORKER}0", "worker mail-1"):
+        assert text == with_short_workers(text)

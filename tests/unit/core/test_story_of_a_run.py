@@ -1,0 +1,122 @@
+"""The story of one run by its id, out of that of its schedule; and runs that nobody takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from zsched.core.changes import Change, What
+from zsched.core.model import Priority, Schedule, ScheduleState
+from zsched.core.runs import Run, RunStatus, pushed
+from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
+
+FIRST_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
+SECOND_MS = FIRST_MS + 60_000
+FIRST, SECOND = f"a-{FIRST_MS}", f"a-{SECOND_MS}"
+SOURCE = Source("host:/a.db", None, "1-9")
+HELD = Schedule(
+    "a", ScheduleState.ACTIVE, "every", "app.run", "mail", Priority.NORMAL, next_ms=SECOND_MS + 60_000, tz="UTC"
+)
+
+
+def change(what: What, at_ms: int, **more: Any) -> Change:
+    return Change("a", what, at_ms * 1000, f"1-{at_ms}", **more)
+
+
+def fired(run_id: str, nominal_ms: int, **more: Any) -> Change:
+    return change(What.FIRED, nominal_ms, run_id=run_id, nominal_ms=nominal_ms, next_ms=nominal_ms + 60_000, **more)
+
+
+PUT = change(What.PUT, FIRST_MS - 60_000, nominal_ms=FIRST_MS)
+RETRY = change(What.ENQUEUED, SECOND_MS + 5, run_id=f"{FIRST}-r7", nominal_ms=FIRST_MS, why=f"retry of {FIRST}")
+OVERLAP = change(What.SKIPPED, SECOND_MS, nominal_ms=SECOND_MS, why=f"overlap: {FIRST} was still open")
+
+
+def story_of(run_id: str, *changes: Change, schedule: Schedule | None = HELD, **more: Any) -> Story:
+    chronicle = Chronicle("a", SOURCE, changes, left_out=more.pop("left_out", 0))
+    return tell_of_run(run_id, chronicle, schedule, SECOND_MS, **more)
+
+
+def texts(story: Story) -> list[str]:
+    return [text.partition(" ")[0] for _, text in story.lines]
+
+
+def test_of_a_run_is_told_what_names_it_and_what_concerns_its_occurrence() -> None:
+    story = story_of(FIRST, PUT, fired(FIRST, FIRST_MS), fired(SECOND, SECOND_MS), RETRY, OVERLAP)
+
+    assert ["created", "fired", "retry", "skipped"] == texts(story)
+    assert (FIRST, True) == (story.id, story.is_known)
+
+
+def test_of_an_extra_run_only_what_names_it_is_told() -> None:
+    assert ["retry"] == texts(story_of(f"{FIRST}-r7", PUT, fired(FIRST, FIRST_MS), RETRY))
+
+
+def test_of_an_occurrence_that_was_left_out_that_is_told() -> None:
+    left_out = change(What.COALESCED, SECOND_MS, first_ms=FIRST_MS - 1, last_ms=FIRST_MS + 1, nominal_ms=SECOND_MS)
+
+    story = story_of(FIRST, left_out, fired(SECOND, SECOND_MS))
+
+    assert (["left"], f"run {FIRST} of schedule a was not pushed") == (texts(story), story.now)
+
+
+def test_why_it_was_late_is_told_by_all_that_happened_to_its_schedule() -> None:
+    resumed = change(What.RESUMED, SECOND_MS + 1, nominal_ms=SECOND_MS + 60_000)
+    late = change(What.FIRED, SECOND_MS + 1000, run_id=FIRST, nominal_ms=FIRST_MS)
+
+    assert ": it was paused until 2026-01-01 00:01:00.001+00:00;" in story_of(FIRST, PUT, resumed, late).lines[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (pushed(FIRST, FIRST_MS * 1000), "is queued since 2026-01-01 00:00:00+00:00"),
+        (Run(FIRST, RunStatus.RUNNING, worker="w"), "is running on worker w"),
+        (Run(FIRST, RunStatus.FAILED, error="no"), "failed: no"),
+    ],
+)
+def test_where_a_run_stands_is_what_became_of_it(run: Run, expected: str) -> None:
+    story = story_of(FIRST, fired(FIRST, FIRST_MS), schedule=None, runs=[run])
+
+    assert f"run {FIRST} of schedule a {expected}" == story.now
+
+
+def test_of_a_run_that_was_not_pushed_it_is_told_why_or_where_its_schedule_stands() -> None:
+    skipped = change(What.SKIPPED, FIRST_MS, run_id=FIRST, nominal_ms=FIRST_MS, why="uncertain")
+
+    waiting, passed_over = story_of(FIRST, PUT), story_of(FIRST, fired(FIRST, FIRST_MS), skipped)
+
+    assert f"run {FIRST} was not pushed; schedule a is active; next 2026-01-01 00:02:00+00:00, in 1 min" == waiting.now
+    assert f"run {FIRST} of schedule a was not pushed again: its occurrence was skipped" == passed_over.now
+
+
+@pytest.mark.parametrize(("left_out", "told"), [(0, "the changes"), (7, "the newest 1 changes")])
+def test_a_run_that_its_schedule_knows_nothing_of_is_not_known(left_out: int, told: str) -> None:
+    story = story_of(SECOND, fired(FIRST, FIRST_MS), left_out=left_out)
+
+    assert not story.is_known
+    assert f"never heard of it: {told} of schedule a do not name it; zsched why a tells them" == story.now
+
+
+def of_queue(status: RunStatus) -> Run:
+    return Run(FIRST, status, queue="mail")
+
+
+@pytest.mark.parametrize(
+    ("run", "unattended", "is_told"),
+    [
+        (of_queue(RunStatus.QUEUED), {"mail"}, True),
+        (of_queue(RunStatus.QUEUED), set(), False),
+        (of_queue(RunStatus.RUNNING), {"mail"}, False),
+    ],
+)
+def test_of_a_run_that_waits_where_nobody_listens_that_is_told(
+    run: Run, unattended: Sequence[str], is_told: bool
+) -> None:
+    chronicle = Chronicle("a", SOURCE, [fired(FIRST, FIRST_MS)])
+
+    story = tell(chronicle, HELD, SECOND_MS, runs=[run], unattended=unattended)
+
+    assert is_told == story.now.endswith("; RQ knows of no worker that listens to queue mail")
