@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread, know
+from tests.faults.threads import STEADY, DaemonThread, know
 from tests.integration.archive.ground import Scene
 from zsched import Client, InvalidSchedule, ScheduleNotFound
 from zsched.archive import ran as archive_ran
@@ -38,17 +38,9 @@ pytestmark = pytest.mark.redis
 KEYS = Keys("default")
 ROOT = Path(__file__).parents[2]
 TASKS = "tests.integration.reruns"
-STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy the machine is
 BURST_S = 60
 HOUR = timedelta(hours=1)
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOUR  # an hour that has passed for sure
-
-
-@pytest.fixture
-def link(redis_url: str) -> Iterator[Link]:
-    link = Link.from_url(redis_url, 5)
-    yield link
-    link.pool.disconnect()
 
 
 @pytest.fixture
@@ -58,15 +50,6 @@ def client(redis_client: redis.Redis, link: Link) -> Client:
     client = Client(link)
     client.schedule(f"{TASKS}.done", id="r", cron="0 * * * *", args=(1,))
     return client
-
-
-@pytest.fixture
-def daemon(client: Client, redis_url: str, link: Link) -> Iterator[DaemonThread]:
-    """A daemon whose archive follows."""
-    with DaemonThread(redis_url, **STEADY) as daemon:
-        daemon.wait_for("term_began")
-        eventually(lambda: Archivers(link, KEYS).alive())
-        yield daemon
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -98,12 +97,6 @@ def each(request: pytest.FixtureRequest, redis_url: str, redis_client: redis.Red
 @pytest.fixture
 def stage(redis_url: str, redis_client: redis.Redis) -> Stage:
     return Stage(redis_url, redis_client)
-
-
-@pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
 
 
 # -- what is scheduled --------------------------------------------------------------------------------

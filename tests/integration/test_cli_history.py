@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
@@ -19,7 +18,7 @@ import redis
 from click.testing import CliRunner, Result
 
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
+from tests.faults.threads import STEADY, DaemonThread, know
 from zsched import Client
 from zsched.cli import program
 from zsched.cli.exits import DONE, NOT_FOUND, USAGE
@@ -34,7 +33,6 @@ pytestmark = pytest.mark.redis
 KEYS = Keys("default")
 FUNC = "zsched.demo.tasks.heartbeat"
 DEADLINE_S = 30.0
-STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy the machine is
 # A command line for which there is no archive: neither its code nor SQLite can be imported.
 BLIND = (
     "import sys; sys.modules['zsched.archive'] = sys.modules['sqlite3'] = None;"
@@ -54,12 +52,6 @@ def client(redis_client: redis.Redis, redis_url: str) -> Client:
 @pytest.fixture
 def path() -> Path:
     return Path(archive_of_its_own())
-
-
-@pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
 
 
 @pytest.fixture

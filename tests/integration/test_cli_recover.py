@@ -44,12 +44,6 @@ def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator
     scene.close()
 
 
-@pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
-
-
 class Zsched:
     """The command line with the archive at *path* configured, or none."""
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from io import StringIO
 
 import pytest
@@ -37,12 +37,6 @@ WITHIN_S = 20.0  # deadline of every wait
 GIVEN_BACK = "\x1b[?1049l"  # the terminal's usual screen
 _COMMAND = [sys.executable, "-m", "zsched.cli", "status", "--watch", "--every", "0.2"]
 _STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-@pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
 
 
 class Terminal:

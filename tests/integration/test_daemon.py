@@ -41,12 +41,6 @@ def own_redis() -> Iterator[EmbeddedRedis]:
         yield server
 
 
-@pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
-
-
 def now_ms(client: redis.Redis) -> int:
     seconds, micros = client.time()
     return int(seconds) * 1000 + int(micros) // 1000

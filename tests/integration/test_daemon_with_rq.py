@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 from ast import literal_eval
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -62,12 +61,6 @@ def rq_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=INSTALL_S)
     subprocess.run([python, "-m", "pip", "install", "-q", f"rq=={LOWEST}.*"], check=True, timeout=INSTALL_S)
     return python
-
-
-@pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 from tests.faults.ledger import doubles, entries, fired, queued
-from tests.faults.processes import DaemonProcess, eventually
-from tests.faults.threads import know
+from tests.faults.processes import STEADY, DaemonProcess, eventually
 from tests.integration.archive.ground import Scene, rows_put_back
 from tests.integration.auditor.ground import Auditing, Quiet, alarms, busy
 from zsched import Client
@@ -33,20 +32,7 @@ from zsched.storage.scripts import load
 
 pytestmark = pytest.mark.redis
 FUNC = "app.tasks.run"
-STEADY = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000"}  # no other term, however busy the machine is
 HASTY = {"DAEMON_LEASE_MS": "400", "DAEMON_RENEW_MS": "100"}  # a standby takes over soon
-
-
-@pytest.fixture
-def client(redis_url: str, redis_client: redis.Redis) -> Client:
-    know(redis_client)
-    return Client.from_url(redis_url)
-
-
-@pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
 
 
 class Configured:

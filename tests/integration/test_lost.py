@@ -18,7 +18,7 @@ import structlog.testing
 
 from tests.faults.leader import KEYS, Leader
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
+from tests.faults.threads import STEADY, DaemonThread
 from zsched import Client
 from zsched.archive import Archive
 from zsched.config import ArchiveSettings
@@ -40,7 +40,6 @@ from zsched.storage.registries import Registries
 
 pytestmark = pytest.mark.redis
 FUNC = "app.tasks.run"
-STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy the machine is
 TASKS = """
 import os, pathlib, time
 
@@ -61,19 +60,6 @@ def fail_second(path):
         raise ValueError("on purpose")
 """
 LEFT = "it left its queue and no worker has it"
-
-
-@pytest.fixture
-def client(redis_url: str, redis_client: redis.Redis) -> Client:
-    know(redis_client)
-    return Client.from_url(redis_url)
-
-
-@pytest.fixture
-def link(redis_url: str) -> Iterator[Link]:
-    link = Link.from_url(redis_url, 5)
-    yield link
-    link.pool.disconnect()
 
 
 def entries(link: Link, kind: str) -> list[Entry]:

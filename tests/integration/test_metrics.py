@@ -76,18 +76,6 @@ def is_nothing_due(client: redis.Redis) -> bool:
 
 
 @pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
-
-
-@pytest.fixture
-def client(redis_url: str, redis_client: redis.Redis) -> Client:
-    know(redis_client)
-    return Client.from_url(redis_url)
-
-
-@pytest.fixture
 def own_redis() -> Iterator[EmbeddedRedis]:
     """A server that the test may stop."""
     with EmbeddedRedis(tcp=True) as server, connect(server.url) as client:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 import redis
 
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
+from tests.faults.threads import STEADY, DaemonThread, know
 from zsched import Client
 from zsched.config import ArchiveSettings
 from zsched.core.changes import OUTCOMES, What
@@ -35,15 +34,7 @@ from zsched.storage.questions import Inbox, Question, Questions
 pytestmark = pytest.mark.redis
 KEYS = Keys("default")
 FUNC = "app.tasks.run"
-STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy the machine is
 IMPATIENT_S = 0.5  # of a client that waits 0.25 s for an answer
-
-
-@pytest.fixture
-def link(redis_url: str) -> Iterator[Link]:
-    link = Link.from_url(redis_url, 5)
-    yield link
-    link.pool.disconnect()
 
 
 @pytest.fixture
@@ -56,15 +47,6 @@ def client(redis_client: redis.Redis, link: Link) -> Client:
 def impatient(link: Link, redis_client: redis.Redis) -> Client:
     """A client that soon gives up."""
     return Client(Link(link.pool, link.where, IMPATIENT_S))
-
-
-@pytest.fixture
-def daemon(client: Client, redis_url: str, link: Link) -> Iterator[DaemonThread]:
-    """A daemon whose archive follows."""
-    with DaemonThread(redis_url, **STEADY) as daemon:
-        daemon.wait_for("term_began")
-        eventually(lambda: Archivers(link, KEYS).alive())
-        yield daemon
 
 
 def archived(link: Link) -> Position:

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from rq.job import Job
 
 from tests.faults.leader import KEYS, Leader
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
+from tests.faults.threads import STEADY, DaemonThread, know
 from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
 from zsched.cli import program
 from zsched.cli.exits import DONE, FAILED, NOT_FOUND
@@ -36,37 +36,14 @@ from zsched.storage.log import Log
 pytestmark = pytest.mark.redis
 ROOT = Path(__file__).parents[2]
 TASKS = "tests.integration.reruns"
-STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy the machine is
 BURST_S = 60
 UNKNOWN = "nobody-1700000000000"
-
-
-@pytest.fixture
-def link(redis_url: str) -> Iterator[Link]:
-    link = Link.from_url(redis_url, 5)
-    yield link
-    link.pool.disconnect()
 
 
 @pytest.fixture
 def client(redis_client: redis.Redis, link: Link) -> Client:
     know(redis_client)
     return Client(link)
-
-
-@pytest.fixture
-def daemon(client: Client, redis_url: str, link: Link) -> Iterator[DaemonThread]:
-    """A daemon whose archive follows."""
-    with DaemonThread(redis_url, **STEADY) as daemon:
-        daemon.wait_for("term_began")
-        eventually(lambda: Archivers(link, KEYS).alive())
-        yield daemon
-
-
-@pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
 
 
 @pytest.fixture

@@ -37,12 +37,6 @@ def server() -> Iterator[EmbeddedRedis]:
         yield server
 
 
-@pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
-
-
 Way = Callable[[EmbeddedRedis, Path], dict[str, str]]
 
 

@@ -24,12 +24,6 @@ NAPS = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000", "DAEMON_IDLE_MS"
 
 
 @pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
-
-
-@pytest.fixture
 def managers(tmp_path: Path, guard: Guard) -> Iterator[Callable[[], Manager]]:
     """Makes managers, each of a daemon of its own."""
     made: list[Manager] = []

@@ -18,7 +18,7 @@ import redis
 
 from tests.faults.leader import KEYS, Leader
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
+from tests.faults.threads import STEADY, DaemonThread, know
 from zsched import Client
 from zsched.archive import Archive
 from zsched.archive.openruns import OpenRuns
@@ -40,7 +40,6 @@ from zsched.storage.log import Log
 
 pytestmark = pytest.mark.redis
 FUNC = "app.tasks.run"
-STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy the machine is
 BURST_S = 60
 ALL = 1_000_000
 TASKS = """
@@ -50,19 +49,6 @@ def run():
 def fail():
     raise ValueError("on purpose")
 """
-
-
-@pytest.fixture
-def client(redis_url: str, redis_client: redis.Redis) -> Client:
-    know(redis_client)
-    return Client.from_url(redis_url)
-
-
-@pytest.fixture
-def link(redis_url: str) -> Iterator[Link]:
-    link = Link.from_url(redis_url, 5)
-    yield link
-    link.pool.disconnect()
 
 
 def opened(path: str | Path) -> set[str]:

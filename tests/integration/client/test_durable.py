@@ -30,13 +30,6 @@ SHORT_S = 0.1  # a durable client's patience, where it is to run out
 
 
 @pytest.fixture
-def link(redis_url: str) -> Iterator[Link]:
-    link = Link.from_url(redis_url, 5)
-    yield link
-    link.pool.disconnect()
-
-
-@pytest.fixture
 def client(link: Link) -> Client:
     return Client(link)
 

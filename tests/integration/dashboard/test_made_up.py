@@ -66,9 +66,7 @@ def test_what_no_page_shows_is_not_inflated(
     assert len(BOMB) not in inflated
 
 
-def test_values_that_are_too_much_say_why_they_are_not_shown(
-    browser: FlaskClient, redis_client: redis.Redis
-) -> None:
+def test_values_that_are_too_much_say_why_they_are_not_shown(browser: FlaskClient, redis_client: redis.Redis) -> None:
     redis_client.hset(f"rq:job:{DONE}", "meta", TOO_MUCH)
     redis_client.xadd(f"rq:results:{DONE}", {"type": "1", "return_value": b64encode(TOO_MUCH)})
 
