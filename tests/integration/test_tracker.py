@@ -368,6 +368,25 @@ def test_what_is_pushed_of_a_rule_is_noticed_too(tracking: Tracking, client: Cli
     assert set() == opened(tracking.path)
 
 
+def test_a_run_whose_job_is_gone_is_recorded_with_its_queue(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    client.schedule(FUNC, id="rule", every=0.001, queue="email", expires_after=3600)
+    client.schedule(FUNC, id="once", after=0, queue="email", expires_after=3600)
+    client.enqueue(FUNC, id="asked", queue="email")
+    fired = eventually(lambda: (fired := tracking.leader.fire()).recurring and fired)
+    tracking.leader.advance(fired.recurring, fired.now_ms)
+    runs = [run.decode() for run in redis_client.lrange("rq:queue:email", 0, -1)]
+    redis_client.delete(*map(KEYS.job, runs))
+    passed = {run: 1 for run in runs if not run.startswith("asked-")}
+    redis_client.zadd(KEYS.deadlines(), passed)
+
+    tracking.step()
+
+    told = {run.schedule_id: (run.status.value, run.queue) for run in recorded(tracking.link)}
+    assert {"rule": ("expired", "email"), "once": ("expired", "email"), "asked": ("lost", "email")} == told
+
+
 @pytest.mark.usefixtures("no_rounds")
 @pytest.mark.parametrize("lifetime_s", [1, 60, 86_400])
 def test_lifetimes_that_workers_were_given_are_learnt(

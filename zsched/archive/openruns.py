@@ -8,18 +8,26 @@ the state a part at a time, waiting schedules and all (``next``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from zsched.archive import body, live
 from zsched.archive.file import converted
-from zsched.archive.history import History
+from zsched.archive.history import ENTRY, History
+from zsched.archive.live import Live
+from zsched.archive.records import reader
 from zsched.core.changes import What
+from zsched.core.log import UnknownEntry, text
 from zsched.core.lookback import run_that_ended
-from zsched.core.runs import Run
+from zsched.core.runs import LONGEST_QUEUE, Run
+from zsched.errors import ArchiveCorrupt
 
-_IS_OPEN: Final = "SELECT t, note FROM live WHERE life = ? AND id = ? AND run = ? AND place = 'open'"
+_RUN: Final = "FROM live WHERE life = ? AND id = ? AND run = ? AND place = 'open'"
+_IS_OPEN: Final = f"SELECT t, note {_RUN}"
+_ROW: Final = f"SELECT {live.COLUMNS} {_RUN}"
 _PART: Final = "FROM live WHERE life = ? AND (id, run) > (?, ?) ORDER BY id, run LIMIT"
 _OPEN_PART: Final = (
     f"SELECT id, run, t, note FROM (SELECT id, run, t, note, place {_PART} ?) WHERE place = 'open' LIMIT ?"
@@ -83,6 +91,38 @@ class OpenRuns(History):
                     if change.what is What.RUN_ENDED and change.run_id == run_id:
                         return run_that_ended(change)
         return None
+
+    def queues(self, runs: Iterable[OpenRun]) -> dict[str, str]:
+        """
+        Into which queue each of *runs* was pushed, by run id, as its record says. One that is open no more is left out,
+        and one whose record cannot be read: that its end is told matters more. An entry is opened once, for all of its
+        runs.
+        """
+        by_entry: dict[int, dict[str, int]] = {}  # rows by run id
+        found: dict[str, str] = {}
+        with converted(self._path):
+            for run in runs:
+                stored = self._db.execute(_ROW, (self.life, run.id, run.run)).fetchone()
+                if stored is not None:
+                    with suppress(ArchiveCorrupt):
+                        row = Live.of(stored)
+                        by_entry.setdefault(row.n, {})[run.run_id] = row.row
+            for n, rows in by_entry.items():
+                with suppress(ArchiveCorrupt, UnknownEntry):
+                    found |= self._queues_in(n, rows)
+        return found
+
+    def _queues_in(self, n: int, rows: Mapping[str, int]) -> dict[str, str]:
+        """The queues of runs whose records stand in *rows* of entry number *n*."""
+        stored = self._db.execute(f"{ENTRY} WHERE n = ?", (n,)).fetchone()
+        if stored is None:
+            return {}
+        record_in, found = reader(body.entry_of(stored)), {}
+        for run_id, row in rows.items():
+            record = record_in(row)[1]
+            fields = dict(zip(record[::2], record[1::2], strict=True))
+            found[run_id] = text(fields.get(b"origin", b""))[:LONGEST_QUEUE]
+        return found
 
     def next(self, after: Key | None, looked_at: int, limit: int) -> tuple[list[OpenRun], Key | None]:
         """

@@ -59,7 +59,7 @@ _STATUSES: Final = {
 _ABANDONED: Final = "AbandonedJobError"  # what RQ writes of a job whose worker's heartbeat lapsed
 _LENGTH: Final = 27  # of a time as RQ writes it
 _LONGEST_NOTE: Final = 4096  # bytes
-_LONGEST_QUEUE: Final = 200  # characters of a name
+LONGEST_QUEUE: Final = 200  # characters of a name
 _dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
 _strict_dumps: Final = json.JSONEncoder(allow_nan=False).encode
 
@@ -220,7 +220,7 @@ def of_job(run_id: str, job: Job | None, fired_us: int | None, is_uncertain: boo
         error,
         _note_of(job.note),
         is_uncertain,
-        job.queue[:_LONGEST_QUEUE],
+        job.queue[:LONGEST_QUEUE],
         whole(job.timeout) or None,
         ms_of(job.heartbeat_at) if status is RunStatus.LOST else None,
     )

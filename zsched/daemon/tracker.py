@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -123,7 +124,7 @@ class Tracker:
             some = [self._over_before.popleft() for _ in range(min(_REQUEUED, len(self._over_before)))]
             before = [run for key in some if (run := runs.last_end(key)) is not None]
             asked = {run.run_id: run for run in ended} | {run.run_id: run for run in self._go_around(runs, is_round)}
-        self._track(term, as_of, [*self._over_of(list(asked.values())), *self._requeued(before)])
+        self._track(term, as_of, [*self._over_of(list(asked.values()), path), *self._requeued(before)])
         self._archiver.wait_until(self._written, _CATCH_UP_S)
         return False
 
@@ -173,17 +174,29 @@ class Tracker:
             for id in tracked.paused:
                 log.error("schedule_paused", schedule_id=id, reason="its runs failed one after the other")
 
-    def _over_of(self, open: Sequence[OpenRun]) -> list[Over]:
+    def _over_of(self, open: Sequence[OpenRun], path: Path) -> list[Over]:
         """Those that RQ is done with, in the order in which they ended: so failures in a row are counted."""
-        over: list[tuple[int, Over]] = []
+        over: list[tuple[Run, str]] = []
+        forgotten: list[OpenRun] = []
         for one, job in zip(open, self._jobs.look([one.run_id for one in open]), strict=True):
             run = of_job(one.run_id, job, one.fired_us, one.is_uncertain)
             if run.is_over:
                 seen = "gone" if job is None or run.status is RunStatus.EXPIRED else job.seen
-                over.append((run.ended_ms or 0, Over.of(run, seen)))
+                over.append((run, seen))
+                if not run.queue:
+                    forgotten.append(one)
             elif job is not None and job.status == "queued":
                 self._queued.append((one, job))
-        return [one for _, one in sorted(over, key=lambda pair: pair[0])]
+        queues = self._queues(forgotten, path)
+        over.sort(key=lambda pair: pair[0].ended_ms or 0)
+        return [Over.of(replace(run, queue=queues[run.id]) if run.id in queues else run, seen) for run, seen in over]
+
+    def _queues(self, forgotten: Sequence[OpenRun], path: Path) -> dict[str, str]:
+        """In which queues runs stood whose jobs do not say so any more, by run id: the archive may know."""
+        if not forgotten:
+            return {}
+        with OpenRuns(path) as runs:
+            return runs.queues(forgotten)
 
     def _requeued(self, before: Sequence[Run]) -> list[Over]:
         """Those that ended once more than was recorded."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.unit.archive.ground import DUE_MS, archived, at, entry, fire, held, put
+from tests.unit.archive.ground import DUE_MS, archived, at, enqueue, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive
 from zsched.archive.openruns import Key, OpenRun, OpenRuns
 from zsched.errors import ArchiveCorrupt
@@ -70,6 +71,75 @@ def test_an_open_run_tells_when_it_was_pushed_and_whether_that_is_uncertain(tmp_
 
     assert OpenRun("a", str(DUE_MS), at(2).t_us, None) == a
     assert (f"b-{DUE_MS}", True, False) == (b.run_id, b.is_uncertain, a.is_uncertain)
+
+
+QUEUES = [
+    put_recurring(1, "rule"),
+    entry(2, "backfill", "id", "rule", "runs", f"rule-{DUE_MS} rule-{DUE_MS + 1}"),
+    put(3, "a", "b"),
+    fire(4, f"b-{DUE_MS}", f"a-{DUE_MS}"),
+    enqueue(5, "asked-1"),
+]
+
+
+def open_in(path: Path) -> list[OpenRun]:
+    with OpenRuns(path) as runs:
+        return runs.next(None, ALL, ALL)[0]
+
+
+@pytest.mark.parametrize("keep_args", [True, False])
+def test_the_queue_of_an_open_run_is_that_of_its_record(tmp_path: Path, keep_args: bool) -> None:
+    path = archived(tmp_path / "archive.db", QUEUES, keep_args=keep_args)
+    open = open_in(path)
+    names = {f"a-{DUE_MS}", f"b-{DUE_MS}", "asked-1", f"rule-{DUE_MS}", f"rule-{DUE_MS + 1}"}
+
+    with OpenRuns(path) as runs:
+        assert dict.fromkeys(names, "mail") == runs.queues(open)
+
+
+def test_a_run_that_a_bootstrap_found_has_the_queue_of_its_job(tmp_path: Path) -> None:
+    path = archived(tmp_path / "archive.db", [])
+    with closing(Archive(path, "default")) as archive:
+        archive.begin_bootstrap()
+        archive.scan([held("waits"), held("x", "open")], at(20))
+        archive.end_bootstrap(START)
+        archive.commit()
+    open = open_in(path)
+
+    with OpenRuns(path) as runs:
+        assert {f"x-{DUE_MS}": "mail"} == runs.queues(open)
+
+
+def test_the_queue_of_a_run_that_is_open_no_more_is_not_told(tmp_path: Path) -> None:
+    path = archived(tmp_path / "archive.db", QUEUES)
+    open = open_in(path)
+    with closing(Archive(path, "default")) as archive:
+        archive.append([entry(6, "end", "rows", "asked-1 succeeded {}")])
+        archive.commit()
+
+    with OpenRuns(path) as runs:
+        assert "asked-1" not in runs.queues(open)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE live SET row = 7 WHERE id = 'asked'",
+        "UPDATE entry SET t = t + 1 WHERE kind = 'enqueue'",
+        "DELETE FROM entry WHERE kind = 'enqueue'",
+    ],
+)
+def test_a_record_that_is_not_what_was_written_costs_the_queues_of_its_runs_alone(tmp_path: Path, damage: str) -> None:
+    path = archived(tmp_path / "archive.db", QUEUES)
+    open = open_in(path)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(damage)
+
+    with OpenRuns(path) as runs:
+        queues = runs.queues(open)
+
+    assert len(open) - 1 == len(queues)
+    assert "asked-1" not in queues
 
 
 def test_while_a_state_is_read_from_redis_there_is_none(path: Path) -> None:
