@@ -31,9 +31,10 @@ def fill_in_passwords(folder: Path) -> Path:
 class GuardedRedis:
     """The server, and its users by name."""
 
-    def __init__(self, folder: Path, guard: Guard) -> None:
+    def __init__(self, folder: Path, guard: Guard, *, appendonly: bool = False) -> None:
         self._folder = folder
-        self.server = EmbeddedRedis(tcp=True, guard=guard, config={"aclfile": str(fill_in_passwords(folder))})
+        config = {"aclfile": str(fill_in_passwords(folder))}
+        self.server = EmbeddedRedis(tcp=True, appendonly=appendonly, guard=guard, config=config)
         self.server.start()
 
     def password(self, user: str) -> str:
