@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
-from zsched.doctor.commands import config_set
+from zsched.core.log import text
+from zsched.doctor.commands import config_set, redis_cli
 from zsched.doctor.finding import Finding, fine, problem, warning
 from zsched.doctor.patient import Patient
+from zsched.errors import RedisRefused
+
+_ALL_RIGHTS = ("ACL", "SETUSER", "default", "~*", "&*", "+@all")
 
 
 def look_at_files(patient: Patient) -> Iterator[Finding]:
@@ -33,7 +38,7 @@ def look_at_files(patient: Patient) -> Iterator[Finding]:
 
 
 def look_at_append_only_file(patient: Patient) -> Iterator[Finding]:
-    """How soon it is on the disk, and what becomes of one that is torn at its end."""
+    """How soon it is on the disk, who reads it, and what becomes of one that is torn at its end."""
     if patient.info.get("aof_enabled") != "1":
         if not patient.setting("save"):
             said = "neither an append-only file nor snapshots are kept: a restart loses everything"
@@ -41,6 +46,10 @@ def look_at_append_only_file(patient: Patient) -> Iterator[Finding]:
         else:
             yield fine("none is kept; snapshots are")
         return
+    reads_all = _default_may_all(patient)
+    if not reads_all:
+        said = "Redis reads it as its user default, which has not all rights: a restart leaves out what scripts wrote"
+        yield problem(said, f"it may stay off and without a password: {redis_cli(patient, *_ALL_RIGHTS)}")
     fsync, truncates = patient.setting("appendfsync"), patient.setting("aof-load-truncated")
     if fsync == "no":
         said = "appendfsync is no: a power failure loses what the system has not written yet"
@@ -51,5 +60,14 @@ def look_at_append_only_file(patient: Patient) -> Iterator[Finding]:
             "and a run pushed twice; else Redis does not start, and redis-check-aof --fix mends the file",
             config_set(patient, "aof-load-truncated", "no"),
         )
-    if fsync != "no" and truncates != "yes":
+    if fsync != "no" and truncates != "yes" and reads_all:
         yield fine(f"appendfsync is {fsync}, aof-load-truncated is {truncates}")
+
+
+def _default_may_all(patient: Patient) -> bool:
+    """Whether the user ``default`` has all rights, by which 7.0.15 reads the file; True where we may not ask."""
+    with suppress(RedisRefused):
+        flat = patient.ask("ACL", "GETUSER", "default")
+        rights = {text(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        return rights["commands"] == b"+@all" and rights["keys"] in (b"~*", [b"*"])  # 7.0, and 6.2
+    return True

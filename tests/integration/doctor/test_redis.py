@@ -96,6 +96,7 @@ def test_a_master_that_may_go_on_alone_is_a_warning(
     assert "min-replicas-to-write 0" in only(examined(url)["role"], WARNING).said
 
     configure("min-replicas-to-write", "1")
+    eventually(lambda: sound.info("replication")["min_slaves_good_slaves"] == 1)
     assert "takes no writes without them" in only(examined(url)["role"], OK).said
 
 
@@ -224,3 +225,15 @@ def test_a_snapshot_that_failed_is_a_problem(sound_server: EmbeddedRedis, url: s
         obstacle.rmdir()
         sound.bgsave()
         eventually(lambda: sound.info("persistence")["rdb_last_bgsave_status"] == "ok")
+
+
+def test_a_file_that_is_read_by_a_user_without_all_rights_is_a_problem(
+    url: str, sound: redis.Redis, request: pytest.FixtureRequest
+) -> None:
+    sound.execute_command("ACL", "SETUSER", "default", "-flushall")
+    request.addfinalizer(lambda: sound.execute_command("ACL", "SETUSER", "default", "+@all"))
+
+    finding = only(examined(url)["append-only file"], PROBLEM)
+
+    assert "a restart leaves out what scripts wrote" in finding.said
+    assert ["ACL", "SETUSER", "default", "~*", "&*", "+@all"] == command_of(finding)
