@@ -168,7 +168,10 @@ class ArchiveInUse(ArchiveError):
 
 
 class ArchiveForeign(ArchiveError):
-    """The file is something else: another namespace's archive, a newer version's, or no archive at all."""
+    """
+    The file is something else: another namespace's archive, a newer version's, or no archive at all. It stays so until
+    somebody upgrades zsched there, or names another file.
+    """
 
 
 class ArchiveCorrupt(ArchiveError):

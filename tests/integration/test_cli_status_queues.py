@@ -1,4 +1,4 @@
-"""``zsched status`` of queues that nobody listens to: what fires there is not run."""
+"""``zsched status`` of queues from which nobody takes jobs: what fires there is not run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import redis
-from rq import Queue
+from rq import Queue, Worker
+from rq.suspension import resume, suspend
 
-from tests.integration.standing import Zsched, lead, report, verdict, zsched_at
+from tests.integration.standing import Zsched, lead, now_ms, report, verdict, zsched_at
 from zsched import Client
 from zsched.cli.exits import DONE, UNHEALTHY
+from zsched.core.model import iso
 from zsched.storage.connection import Wire
 
 HOUR = 3600
@@ -39,39 +41,87 @@ def client(redis_url: str) -> Client:
 def listens(redis_client: redis.Redis, queues: str, name: str = "w1") -> None:
     """Register a worker as RQ does."""
     redis_client.hset(f"rq:worker:{name}", mapping={"version": "2.8.0", "queues": queues})
-    redis_client.sadd("rq:workers", f"rq:worker:{name}")
+    for key in ("rq:workers", *(f"rq:workers:{queue}" for queue in queues.split(","))):
+        redis_client.sadd(key, f"rq:worker:{name}")
+
+
+def waits(redis_client: redis.Redis, job: str, minutes: int) -> None:
+    """Make *job* one that was pushed so long ago."""
+    at = str(iso(now_ms(redis_client) - minutes * 60_000 - 500)).replace("+00:00", "Z")
+    redis_client.hset(f"rq:job:{job}", "enqueued_at", f"{at[:19]}.000000Z")
+
+
+def pushed(client: Client, queue: str = "email") -> str:
+    """A run that waits."""
+    return str(client.enqueue("app.run", queue=queue).run_id)
 
 
 def told(zsched: Zsched) -> dict[str, Any]:
     return dict(json.loads(zsched("status", "--json").stdout))
 
 
-def test_runs_that_nobody_takes_are_a_problem(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+def names(found: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Of the alarms and the warnings."""
+    return [one["name"] for one in found["alarms"]], [one["name"] for one in found["warnings"]]
+
+
+def test_runs_that_nobody_takes_for_minutes_are_a_problem(zsched: Zsched, led: redis.Redis, client: Client) -> None:
     listens(led, "default,sms")
-    for n in range(3):
-        client.enqueue("app.run", id=f"now-{n}", queue="email")
+    first, _, _ = (pushed(client) for _ in range(3))
+    waits(led, first, minutes=6)
 
     result, found = zsched("status"), told(zsched)
 
     assert UNHEALTHY == result.exit_code
     lines = verdict(result)
-    assert "UNHEALTHY: nobody listens to queue email, where 3 jobs should be taken" == lines[0]
+    assert "UNHEALTHY: nobody listens to queue email, where 3 jobs wait, the oldest for 6 min" == lines[0]
     assert "rq worker email" in lines[1]
-    assert (["unheard"], []) == ([one["name"] for one in found["alarms"]], found["warnings"])
-    assert [{"queue": "email", "waiting": 3}] == found["unheard"]
+    assert (["unheard"], []) == names(found)
+    [one] = found["unheard"]
+    assert ("email", 3, True) == (one["queue"], one["waiting"], 360 <= one["waits_s"] < 420)
 
 
-def test_jobs_of_others_in_a_queue_that_schedules_use_are_a_problem_too(
+def test_runs_that_wait_for_the_next_worker_of_a_batch_are_a_warning(
+    zsched: Zsched, led: redis.Redis, client: Client
+) -> None:
+    pushed(client)
+
+    result, found = zsched("status"), told(zsched)
+
+    assert (DONE, ([], ["no_worker"])) == (result.exit_code, names(found))
+    assert "warning: nobody listens to queue email, where 1 job waits for " in verdict(result)[1]
+    assert 300 > found["unheard"][0]["waits_s"]
+
+
+def test_where_runs_are_pushed_at_the_front_the_oldest_stands_last(
+    zsched: Zsched, led: redis.Redis, client: Client
+) -> None:
+    waits(led, pushed(client), minutes=6)
+    client.enqueue("app.run", queue="email", at_front=True)
+
+    assert ["unheard"] == names(told(zsched))[0]
+
+
+def test_a_job_that_is_gone_tells_no_age(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+    led.delete(f"rq:job:{pushed(client)}")
+
+    found = told(zsched)
+
+    assert ([], ["no_worker"]) == names(found)
+    assert [{"queue": "email", "waiting": 1, "waits_s": None}] == found["unheard"]
+
+
+def test_jobs_of_others_in_a_queue_that_schedules_use_count_too(
     zsched: Zsched, led: redis.Redis, client: Client
 ) -> None:
     client.schedule("app.run", id="later", after=HOUR, queue="email")
-    Queue("email", connection=led).enqueue("app.run")
+    waits(led, Queue("email", connection=led).enqueue("app.run").id, minutes=6)
 
-    assert ["nobody listens to queue email, where 1 job should be taken"] == told(zsched)["problems"]
+    assert ["nobody listens to queue email, where 1 job waits for 6 min"] == told(zsched)["problems"]
 
 
 def test_a_queue_that_only_others_use_is_their_matter(zsched: Zsched, led: redis.Redis) -> None:
-    Queue("theirs", connection=led).enqueue("app.run")
+    waits(led, Queue("theirs", connection=led).enqueue("app.run").id, minutes=6)
 
     result = zsched("status")
 
@@ -87,35 +137,123 @@ def test_a_queue_that_schedules_will_use_is_a_warning(zsched: Zsched, led: redis
     assert (DONE, "healthy") == (result.exit_code, verdict(result)[0].partition(":")[0])
     assert "warning: nobody listens to 2 queues (email, push), which schedules use" == verdict(result)[1]
     assert "rq worker email push" in verdict(result)[2]
+    assert "when Redis lost its data are not registered: restart them" in verdict(result)[2]
+
+
+def test_a_queue_of_schedules_that_do_not_fire_is_not_used(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+    for id in ("rule", "broken", "once"):
+        client.schedule("app.run", id=id, queue=id, **({"after": HOUR} if id == "once" else {"every": HOUR}))
+    client.pause("rule")
+    client.pause("once")
+    led.hset("zsched:{default}:quarantine", "broken", "normal 1 1 why")
+    led.zrem("zsched:{default}:due:normal", "broken")
+
+    assert [] == told(zsched)["unheard"]
 
 
 def test_with_a_worker_for_each_queue_all_is_well(zsched: Zsched, led: redis.Redis, client: Client) -> None:
     client.schedule("app.run", id="later", after=HOUR, queue="email")
-    client.enqueue("app.run", id="now", queue="push")
+    waits(led, pushed(client, "push"), minutes=6)
     listens(led, "email", "w1")
     listens(led, "push", "w2")
 
     assert (DONE, 1) == (zsched("status").exit_code, len(verdict(zsched("status"))))
 
 
+def test_a_real_worker_is_heard_of_until_it_says_goodbye(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+    waits(led, pushed(client), minutes=6)
+    worker = Worker(["email"], connection=led)
+
+    worker.register_birth()
+    assert [] == told(zsched)["unheard"]
+
+    worker.register_death()
+    assert ["unheard"] == names(told(zsched))[0]
+
+
+@pytest.mark.parametrize("dead", [1, 1500])
+def test_the_names_that_killed_workers_leave_do_not_listen(
+    zsched: Zsched, led: redis.Redis, client: Client, dead: int
+) -> None:
+    waits(led, pushed(client), minutes=6)
+    led.sadd("rq:workers:email", *(f"rq:worker:killed-{n}" for n in range(dead)))
+    assert ["unheard"] == names(told(zsched))[0]
+
+    listens(led, "email", "alive")
+    assert ([], []) == names(told(zsched))
+
+
+def test_each_queue_of_a_large_fleet_is_heard(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+    client.schedule_many({"func": "app.run", "id": f"s{n}", "every": HOUR, "queue": f"q{n}"} for n in range(50))
+    with led.pipeline(transaction=False) as pipeline:
+        for n in range(5000):
+            listens(pipeline, f"q{n}" if n < 50 else "default", f"w{n}")
+        pipeline.execute()
+
+    assert [] == told(zsched)["unheard"]
+
+
+def test_a_worker_that_redis_forgot_is_heard_of_while_it_runs_a_job(
+    zsched: Zsched, led: redis.Redis, client: Client
+) -> None:
+    waits(led, pushed(client), minutes=6)
+
+    led.zadd("rq:wip:email", {"job:execution": now_ms(led) / 1000 + 90})
+    assert ([], []) == names(told(zsched))
+
+    led.zadd("rq:wip:email", {"job:execution": now_ms(led) / 1000 - 90})
+    assert ["unheard"] == names(told(zsched))[0]
+
+
+def test_suspended_workers_are_a_warning_until_something_waits_for_minutes(
+    zsched: Zsched, led: redis.Redis, client: Client
+) -> None:
+    listens(led, "email")
+    suspend(led)
+    assert ([], ["suspended"]) == names(told(zsched))
+
+    waits(led, pushed(client), minutes=6)
+    result, found = zsched("status"), told(zsched)
+    assert (UNHEALTHY, (["suspended"], [])) == (result.exit_code, names(found))
+    assert "UNHEALTHY: RQ's workers are suspended: 1 job waits for 6 min in queue email" == verdict(result)[0]
+    assert "rq resume" in verdict(result)[1]
+    assert (True, []) == (found["suspended"], found["unheard"])
+
+    resume(led)
+    assert ([], [], False) == (*names(told(zsched)), told(zsched)["suspended"])
+
+
+def test_why_a_run_waits_says_who_takes_none(led: redis.Redis, client: Client) -> None:
+    run = pushed(client)
+    led.sadd("rq:workers:email", "rq:worker:killed")
+    assert client.why(run).now.endswith("; RQ knows of no worker that listens to queue email")
+
+    listens(led, "email")
+    assert "worker" not in client.why(run).now
+
+    suspend(led)
+    assert client.why(run).now.endswith("; RQ's workers are suspended: rq resume lets them go on")
+
+
 def test_where_workers_cannot_be_asked_for_the_rest_is_told(zsched: Zsched, led: redis.Redis, client: Client) -> None:
-    client.enqueue("app.run", id="now", queue="email")
-    led.set("rq:workers", "of a wrong type")
+    pushed(client)
+    led.set("rq:queues", "of a wrong type")
 
-    result = zsched("status")
+    result, found = zsched("status"), told(zsched)
 
-    assert (DONE, None) == (result.exit_code, told(zsched)["unheard"])
-    assert "whether workers listen to them cannot be told" in " ".join(result.stdout.split())
+    assert (DONE, None, None) == (result.exit_code, found["unheard"], found["suspended"])
+    assert ([], ["queues_unknown"]) == names(found)
+    assert "zsched-dashboard" in verdict(result)[2]
 
 
 def test_thousands_of_queues_take_few_round_trips(
-    zsched: Zsched, led: redis.Redis, client: Client, monkeypatch: pytest.MonkeyPatch
+    led: redis.Redis, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queues = [f"q{n}" for n in range(5000)]
     led.sadd("rq:queues", *(f"rq:queue:{queue}" for queue in queues))
     trips, wait = [], Wire.execute
     monkeypatch.setattr(Wire, "execute", lambda wire, *command: (trips.append(command), wait(wire, *command))[1])
 
-    assert [] == client.unheard_queues()
+    assert [] == client.attendance().unheard
 
     assert len(trips) < 20

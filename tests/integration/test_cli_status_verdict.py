@@ -60,6 +60,23 @@ def test_a_daemon_that_was_killed_or_stopped_stands_by_no_more(zsched: Zsched, l
     assert ["no_standby"] == [one["name"] for one in told["warnings"]]
 
 
+@pytest.mark.parametrize(
+    ("state", "about"),
+    [("following", {"may_not_lead": "Redis may evict"}), ("outdated", {"trouble": "Redis may evict"})],
+)
+def test_a_daemon_that_may_not_lead_does_not_stand_by(
+    zsched: Zsched, led: redis.Redis, state: str, about: dict[str, Any]
+) -> None:
+    report(led, daemon="somebody")
+    report(led, "other", daemon="d2", pid=2, state=state, **about)
+
+    result, warning = zsched("status"), said(zsched, "no_standby")
+
+    assert (DONE, True) == (result.exit_code, "one daemon leads, nobody stands by" in verdict(result)[0])
+    assert "nobody stands by (box, pid 2 may not lead: Redis may evict): when the" in warning["problem"]
+    assert ["leader", "barred"] == [line.split()[0] for line in section(result, "DAEMON")]
+
+
 def test_what_is_wrong_comes_first_the_worst_before_all_each_with_a_remedy(
     redis_url: str, zsched: Zsched, led: redis.Redis
 ) -> None:
@@ -174,7 +191,7 @@ def test_what_nobody_ran_in_time_is_a_warning(zsched: Zsched, led: redis.Redis) 
     assert DONE == result.exit_code
     assert (
         "in the last 5 min 2 runs expired in a queue, 1 occurrence expired before firing, "
-        "20 occurrences passed with nobody firing"
+        "20 occurrences passed and will not fire (paused, or nobody led)"
     ) == warning["problem"]
     assert "zsched history --status expired" in warning["remedy"]
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
+import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.faults.processes import WITHIN_S
 from tests.integration.service_manager import Manager
+from zsched.archive import Archive
+from zsched.archive.check import SUM, sum_of
 from zsched.cli.exits import FAILED, USAGE
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
@@ -87,6 +91,40 @@ def test_without_the_extra_it_says_what_to_install(unit: Unit) -> None:
     )
     assert (USAGE, missing) == (code, status)
     assert missing in told
+
+
+@pytest.mark.parametrize(
+    ("change", "namespace", "reason"),
+    [
+        ("INSERT INTO fact VALUES ('format', 2)", "default", "has entries of format 2, and this one knows 1; upgrade"),
+        ("PRAGMA user_version = 99", "default", "is of version 99, this zsched reads up to"),
+        ("SELECT 1", "shop", "is of namespace 'default', not of 'shop'; give another [archive] path"),
+    ],
+    ids=["newer-format", "newer-schema", "another-namespace"],
+)
+def test_an_archive_that_is_not_for_it_ends_it_for_good(
+    unit: Unit, tmp_path: Path, change: str, namespace: str, reason: str
+) -> None:
+    file = tmp_path / "archive.db"
+    Archive(file, "default").close()
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute(change)
+        facts = dict(db.execute("SELECT name, value FROM fact WHERE name <> ?", (SUM,)))
+        db.execute("UPDATE fact SET value = ? WHERE name = ?", (sum_of(facts), SUM))
+
+    code, status, told = unit.end(ARCHIVE_PATH=str(file), NAMESPACE=namespace)
+
+    assert USAGE == code
+    assert reason in status
+    assert "daemon_failed" in told
+
+
+def test_an_archive_that_another_process_has_may_be_free_soon(unit: Unit, tmp_path: Path) -> None:
+    file = tmp_path / "archive.db"
+    with closing(Archive(file, "default")):
+        code, status, _ = unit.end(ARCHIVE_PATH=str(file))
+
+    assert (FAILED, True) == (code, "is in use by process" in status)
 
 
 def test_a_port_that_is_taken_may_be_free_soon(unit: Unit) -> None:

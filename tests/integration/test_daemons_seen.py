@@ -82,6 +82,29 @@ def test_who_leads_comes_first_then_who_stands_by() -> None:
     assert expected == [(one.id, one.role) for one in found]
 
 
+def test_one_that_may_not_lead_runs_and_does_not_stand_by() -> None:
+    told = [
+        report("b", state="outdated", trouble="a newer zsched keeps it"),
+        report("a", may_not_lead="Redis may evict"),
+        report("gone", ago_ms=60_000, may_not_lead="Redis may evict"),
+        report("c"),
+    ]
+
+    found = daemons_of(told, None, NOW_MS)
+
+    assert [("c", DaemonRole.STANDS_BY), ("a", DaemonRole.BARRED), ("b", DaemonRole.BARRED)] == [
+        (one.id, one.role) for one in found if one.is_running
+    ]
+    assert [None, "Redis may evict", "a newer zsched keeps it", None] == [one.may_not_lead for one in found]
+    assert {"gone": DaemonRole.SILENT} == {one.id: one.role for one in found if not one.is_running}
+
+
+def test_who_holds_the_lease_leads_whatever_it_told_before() -> None:
+    [found] = daemons_of([report("a", may_not_lead="Redis may evict")], "a", NOW_MS)
+
+    assert (DaemonRole.LEADS, None) == (found.role, found.may_not_lead)
+
+
 def test_one_that_reported_lately_stands_by_and_one_that_did_not_is_silent() -> None:
     told = report("a", ago_ms=10_000), report("b", ago_ms=10_001), report("c", ago_ms=-10_001)
 
@@ -108,9 +131,11 @@ def test_a_report_of_before_there_was_more_to_tell_says_its_host() -> None:
 def test_what_a_foreign_hand_told_is_not_known(strange: Any) -> None:
     names = ("host", "version", "python", "redis_py", "rq", "tzdata")
 
-    [found] = daemons_of([report("a", pid=[strange], **dict.fromkeys(names, strange))], None, NOW_MS)
+    about = dict.fromkeys((*names, "may_not_lead"), strange)
+    [found] = daemons_of([report("a", pid=[strange], **about)], None, NOW_MS)
 
-    assert {None} == {getattr(found, name) for name in (*names, "pid")}
+    assert {None} == {getattr(found, name) for name in (*names, "pid", "may_not_lead")}
+    assert DaemonRole.STANDS_BY is found.role
 
 
 @pytest.mark.parametrize("started", [True, -1, 10**30, "5", None])

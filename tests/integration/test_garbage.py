@@ -36,7 +36,9 @@ def findings(zsched: Zsched) -> dict[str, dict[str, str]]:
     return {one["check"]: one for one in reversed(json.loads(result.stdout))}
 
 
-@pytest.mark.parametrize("garbage", ["", "no number", "1.5", "nan", "-", b"\xff\x00", "9" * 5000, LAST_MS + 1])
+@pytest.mark.parametrize(
+    "garbage", ["", "no number", "1.5", "nan", "inf", "1e300", "0x7", "-", b"\xff\x00", "9" * 5000, LAST_MS + 1]
+)
 @pytest.mark.parametrize("field", [*NUMBERS, "offset_ms", "frozen_ms"])
 def test_what_is_no_number_in_meta_is_named_with_a_remedy(
     zsched: Zsched, redis_client: redis.Redis, field: str, garbage: Any
@@ -52,6 +54,19 @@ def test_what_is_no_number_in_meta_is_named_with_a_remedy(
     assert "problem" == found["verdict"]
     assert field in found["said"]
     assert f"HDEL {META}" in found["remedy"].replace("'", "")
+
+
+@pytest.mark.parametrize("garbage", ["1e300", "nan", LAST_MS])
+def test_who_adds_by_a_clock_of_a_foreign_hand_is_told_so(
+    zsched: Zsched, redis_client: redis.Redis, garbage: str | int
+) -> None:
+    redis_client.hset(META, "offset_ms", garbage)
+
+    told = zsched("add", "a", "app.tasks.run", "--after", "1h")
+
+    assert FAILED == told.exit_code
+    assert f"{META} has offset_ms '{garbage}'" in told.output
+    assert 0 == redis_client.exists(KEYS.log())
 
 
 @pytest.mark.parametrize("key", [META, KEYS.lease(), KEYS.archivers(), KEYS.limits(), KEYS.due_low(), KEYS.paused()])

@@ -16,6 +16,7 @@ from tests.integration.service_manager import Manager
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+from zsched.storage.daemons import DaemonRole, DaemonSeen
 
 pytestmark = pytest.mark.redis
 META = "zsched:{default}:meta"
@@ -113,6 +114,29 @@ def test_a_daemon_that_may_not_lead_is_not_ready_and_says_why(
     eventually(lambda: watch.publish("zsched:{default}:wake", "lease") and daemon.of("term_began"))
     eventually(lambda: ask(where, "/readyz") == Answer(200, "leader\n"))
     manager.wait_for_status("leading in epoch ")
+
+
+def test_a_daemon_that_may_not_lead_tells_all_why_and_stands_by_again_when_it_may(
+    own_redis: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
+) -> None:
+    client = Client.from_url(own_redis.url)
+    with Guard() as guard:
+        leads = DaemonProcess(guard, own_redis.url, DAEMON_ALLOW_EVICTION="true", **TERM)
+        leads.wait_for("term_began")
+        evict(watch)
+
+        DaemonProcess(guard, own_redis.url, **TERM).wait_for("leading_refused")
+        barred = eventually(lambda: of_role(client, DaemonRole.BARRED))
+
+        assert "maxmemory-policy allkeys-lru may evict schedules" in (barred.may_not_lead or "")
+        keep(watch)
+        eventually(lambda: watch.publish("zsched:{default}:wake", "lease") and of_role(client, DaemonRole.STANDS_BY))
+        assert [None, None] == [one.may_not_lead for one in client.overview().daemons]
+
+
+def of_role(client: Client, role: DaemonRole) -> DaemonSeen | None:
+    """The daemon that has that role."""
+    return next((one for one in client.overview().daemons if one.role is role), None)
 
 
 def test_a_leader_that_redis_refuses_is_not_ready_and_says_why(

@@ -242,6 +242,7 @@ def test_a_dashboard_reads_all_that_rq_and_zsched_have(
     run_id = str(client.enqueue("tasks.fail", id="failing").run_id)
     work("zsched-worker", "default")
     eventually(is_over(client, run_id))
+    client.schedule("tasks.note", id="waits", at=FAR)
     env = os.environ | {"ZSCHED_REDIS_URL": guarded.url("zsched-dashboard"), "PYTHONPATH": os.pathsep.join(sys.path)}
 
     with guarded.connect("zsched-dashboard") as reader:
@@ -257,7 +258,33 @@ def test_a_dashboard_reads_all_that_rq_and_zsched_have(
     assert ("default", "failed", [run_id], []) == (queue.name, job.get_status(refresh=False), failed, workers)
     assert result is not None
     assert "on purpose" in str(result.exc_string)
-    assert json.loads(told.stdout)["leader"]
+    status = json.loads(told.stdout)
+    assert status["leader"]
+    assert ["default"] == [one["queue"] for one in status["unheard"]]
+    assert (False, None) == (status["suspended"], status["next"])
+    [refused] = guarded.refused()  # a script reads schedules, and this user runs none
+    assert refused.startswith("zsched-dashboard: command script")
+
+
+@pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon"])
+def test_whom_status_cannot_tell_of_queues_it_says_who_may_ask(guarded: GuardedRedis, user: str) -> None:
+    Client.from_url(guarded.url("zsched-client")).enqueue("tasks.note", queue="nobody")
+
+    env = {"ZSCHED_REDIS_URL": guarded.url(user)}
+
+    told = json.loads(CliRunner().invoke(program, ["status", "--json"], env=env).stdout)
+
+    assert (None, None) == (told["unheard"], told["suspended"])
+    [remedy] = [one["remedy"] for one in told["warnings"] if one["name"] == "queues_unknown"]
+    assert "zsched-dashboard of deploy/redis/users.acl" in remedy
+
+
+def test_a_client_may_ask_who_takes_its_run(guarded: GuardedRedis, client: Client, operator: redis.Redis) -> None:
+    run_id = str(client.enqueue("tasks.note", id="run", queue="email").run_id)
+    assert client.why(run_id).now.endswith("; RQ knows of no worker that listens to queue email")
+
+    operator.set("rq:suspended", 1)
+    assert client.why(run_id).now.endswith("; RQ's workers are suspended: rq resume lets them go on")
     assert [] == guarded.refused()
 
 
@@ -297,8 +324,9 @@ def test_the_doctor_finds_that_a_user_has_all_rights_of_its_role(guarded: Guarde
 DENIED = {
     "zsched-client": [
         "FLUSHALL", "FLUSHDB", "CONFIG GET *", "KEYS *", "SCAN 0", "SLOWLOG RESET", "SHUTDOWN", "ACL LIST", "MONITOR",
-        "CLIENT LIST", "EVAL return(1) 0", "SET other x", "LRANGE rq:queue:default 0 -1", "ZRANGE rq:finished:default 0 -1",
-        "HGET zsched:{mail}:meta seq", "PUBLISH elsewhere x", "SORT rq:queue:default", "REPLICAOF NO ONE",
+        "CLIENT LIST", "EVAL return(1) 0", "SET other x", "HGETALL rq:worker:w",
+        "ZRANGE rq:finished:default 0 -1", "HGET zsched:{mail}:meta seq", "PUBLISH elsewhere x",
+        "SORT rq:queue:default", "REPLICAOF NO ONE",
     ],
     "zsched-daemon": [
         "FLUSHALL", "FLUSHDB", "CONFIG SET maxmemory 1", "CONFIG GET *", "KEYS *", "SCAN 0", "SHUTDOWN", "ACL LIST",

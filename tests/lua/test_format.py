@@ -10,8 +10,10 @@ import pytest
 
 import zsched
 from tests.lua.ground import HOUR_MS, Ground
+from zsched.core.clock import LAST_MS
 from zsched.core.log import FORMAT
 from zsched.errors import Garbled, NewerFormat
+from zsched.storage.meta import number
 from zsched.storage.scripts import load
 
 LUA = Path(zsched.__file__).parent / "lua"
@@ -88,7 +90,11 @@ def test_an_archive_may_report_where_a_newer_zsched_leads(led: Ground) -> None:
 NUMBERS = ["epoch", "seq", "hold", "doubt", "offset_ms", "frozen_ms", "format"]
 
 
-@pytest.mark.parametrize("garbage", ["", "no number", b"\xff\x00"])
+TEXTS = ["", "-", "no number", "5-5", b"\xff\x00"]
+NUMBERS_OF_LUA = ["nan", "inf", "-inf", "1e300", "1e3", "2.5", "7.0", "0x7", " 7", "+7"]  # what tonumber takes, too
+
+
+@pytest.mark.parametrize("garbage", [*TEXTS, *NUMBERS_OF_LUA, LAST_MS + 1, -LAST_MS - 1, "9" * 5000])
 @pytest.mark.parametrize("field", NUMBERS)
 def test_what_is_no_number_in_meta_is_named_and_nothing_is_written(led: Ground, field: str, garbage: Any) -> None:
     led.redis.hset(led.keys.meta(), field, garbage)
@@ -101,6 +107,23 @@ def test_what_is_no_number_in_meta_is_named_and_nothing_is_written(led: Ground, 
     assert before == led.keyspace()
 
 
+@pytest.mark.parametrize("clock", [{"frozen_ms": -1}, {"offset_ms": LAST_MS}, {"offset_ms": -LAST_MS}])
+def test_a_clock_that_a_test_moved_out_of_the_range_of_time_is_named(led: Ground, clock: dict[str, int]) -> None:
+    led.redis.hset(led.keys.meta(), mapping=clock)
+
+    with pytest.raises(Garbled, match=f"has {next(iter(clock))} '"):
+        led.fire()
+
+
+@pytest.mark.parametrize("value", [b"-0", b"0007", b"0" * 20 + b"7", b"-7", b"%d" % LAST_MS])
+def test_both_languages_take_the_same_for_a_number(led: Ground, value: bytes) -> None:
+    led.redis.hset(led.keys.meta(), "doubt", value)
+
+    led.fire()
+
+    assert int(value) == number(led.keys, "doubt", value)
+
+
 @pytest.mark.parametrize("field", NUMBERS)
 def test_what_the_remedy_says_mends_it(led: Ground, field: str) -> None:
     led.put(("a", 1_800_000_000_000))
@@ -108,9 +131,20 @@ def test_what_the_remedy_says_mends_it(led: Ground, field: str) -> None:
     with pytest.raises(Garbled) as caught:
         led.fire()
 
-    for command in caught.value.remedy.removesuffix(": the next term sets them").split(", then "):
+    for command in caught.value.remedy.partition(": ")[0].split(", then "):
         led.redis.execute_command(*command.split())
     led.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=1000, gen="g")
     led.put(("b", 1_800_000_000_000))
 
     assert [1, 2, 3] == [int(entry.id.split("-")[1]) for entry in led.entries()]
+
+
+@pytest.mark.parametrize("field", ["offset_ms", "frozen_ms"])
+def test_of_a_tests_clock_it_is_not_said_that_a_term_sets_it(led: Ground, field: str) -> None:
+    led.redis.hset(led.keys.meta(), field, "garbage")
+
+    with pytest.raises(Garbled) as caught:
+        led.fire()
+
+    remedy = f"HDEL {led.keys.meta()} {field}: tests alone set it, and without it the server's clock counts"
+    assert remedy == caught.value.remedy

@@ -14,8 +14,8 @@ from zsched.storage.keys import Keys
 KEY = "zsched:{default}:meta"
 
 
-def patient(url: str, serializer: str = "pickle") -> Patient:
-    settings, link = Settings(rq=RqSettings(serializer=serializer)), Link.from_url(url, 1.0)
+def patient(url: str, serializer: str = "pickle", password: str | None = None) -> Patient:
+    settings, link = Settings(rq=RqSettings(serializer=serializer)), Link.from_url(url, 1.0, password)
     return Patient(settings, link, Wire(None, link.where), Keys("default"), SystemClock(), {})
 
 
@@ -37,10 +37,39 @@ def test_redis_cli_goes_where_the_settings_go(url: str, said: str) -> None:
     ("url", "serializer", "said"),
     [
         ("redis://localhost:6379/0", "pickle", "rq worker email"),
-        ("redis://localhost:6379/1", "json", "rq worker --url redis://localhost:6379/1 --serializer json email"),
-        ("redis://:secret@db/0", "pickle", "rq worker --url 'redis://***@db/0' email"),
+        (
+            "redis://localhost:6379/1",
+            "json",
+            "RQ_REDIS_URL=redis://localhost:6379/1 rq worker --serializer json email",
+        ),
+        ("redis://:secret@db/0", "pickle", "RQ_REDIS_URL=redis://:PASSWORD@db/0 rq worker email"),
+        ("redis://me:secret@db/0", "pickle", "RQ_REDIS_URL=redis://USER:PASSWORD@db/0 rq worker email"),
+        (
+            "redis://:secret@localhost:6379/0",
+            "pickle",
+            "RQ_REDIS_URL=redis://:PASSWORD@localhost:6379/0 rq worker email",
+        ),
+        ("rediss://localhost:6379/0", "pickle", "RQ_REDIS_URL=rediss://localhost:6379/0 rq worker email"),
+        (
+            "rediss://db?ssl_ca_certs=/a&db=1",
+            "pickle",
+            "RQ_REDIS_URL='rediss://db?ssl_ca_certs=/a&db=1' rq worker email",
+        ),
+        ("unix:///run/redis.sock?db=1", "pickle", "RQ_REDIS_URL='unix:///run/redis.sock?db=1' rq worker email"),
+        ("unix://:secret@/run/redis.sock", "pickle", "RQ_REDIS_URL=unix://:PASSWORD@/run/redis.sock rq worker email"),
         ("redis+sentinel://a:26379/main/0", "pickle", "rq worker email"),
     ],
 )
 def test_a_worker_is_started_where_the_settings_go(url: str, serializer: str, said: str) -> None:
     assert said == rq_worker(patient(url, serializer), "email")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://db/0", "RQ_REDIS_URL=redis://:PASSWORD@db/0 rq worker email"),
+        ("redis://me@db/0", "RQ_REDIS_URL=redis://USER:PASSWORD@db/0 rq worker email"),
+    ],
+)
+def test_a_password_from_a_file_stands_in_its_place_too(url: str, said: str) -> None:
+    assert said == rq_worker(patient(url, password="secret"), "email")

@@ -21,6 +21,7 @@ from zsched.archive.file import connect_to_read, converted
 from zsched.archive.records import SCAN, scanned
 from zsched.archive.retention import first_since
 from zsched.core.changes import Change, What, changes
+from zsched.core.lateness import LEADERS
 from zsched.core.log import Entry, Position, UnknownEntry
 
 _Read = tuple[int, int, list[Change]]  # an entry's number, its t, and what it says
@@ -39,6 +40,7 @@ class History:
         self._path = path
 
     def __enter__(self) -> History:
+        self._led: dict[int, int | None] = {}  # by the number of a term: what is late in one outage asks the same
         self._db = connect_to_read(self._path)
         with converted(self._path):
             try:
@@ -94,15 +96,30 @@ class History:
             found = self._db.execute(query, (max(count, 1) - 1,)).fetchone()
             yield from self._from(found[0] if found else 0, min(count, limit))
 
-    def term_between(self, since_us: int, t_us: int) -> int | None:
-        """When the last term began that began in [since_us, t_us); t in µs."""
+    def term_between(self, since_us: int, t_us: int) -> tuple[int, int | None] | None:
+        """
+        When the last term began that began in [since_us, t_us), and when a leader before it wrote last, None: never;
+        in µs. None when no term began then.
+        """
         with converted(self._path):
             first, end = (first_since(self._db, t, self._last_n) for t in (since_us, t_us))
             query = f"{ENTRY} WHERE kind = 'term' AND n >= ? AND n < ? ORDER BY n DESC LIMIT 1"
             row = self._db.execute(query, (first, end)).fetchone()
-            return body.entry_of(row).position.t_us if row else None
+            if row is None:
+                return None
+            term = body.entry_of(row)
+            if row[0] not in self._led:
+                self._led[row[0]] = self._led_before(row[0])
+            return term.position.t_us, self._led[row[0]]
 
     # -- how --------------------------------------------------------------------------------------
+
+    def _led_before(self, n: int) -> int | None:
+        """When a leader wrote last before the entry number *n*; it goes back entry by entry, at most to a term."""
+        words = ", ".join("?" * len(LEADERS))
+        query = f"{ENTRY} WHERE kind IN ({words}) AND n < ? ORDER BY n DESC LIMIT 1"
+        row = self._db.execute(query, (*LEADERS, n)).fetchone()
+        return body.entry_of(row).position.t_us if row else None
 
     def _segments(self) -> range:
         return range(self._last_segment + 1)

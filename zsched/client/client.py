@@ -33,7 +33,7 @@ from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
-from zsched.storage.listeners import Unheard
+from zsched.storage.listeners import Attendance
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Found, Reader
 from zsched.storage.reruns import Reruns
@@ -224,14 +224,15 @@ class Client(Lives):
         """Counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
         return self._reader.overview()
 
-    def unheard_queues(self) -> Sequence[Unheard]:
+    def attendance(self) -> Attendance:
         """
-        The queues that schedules use, or in which jobs wait, and to which no RQ worker listens: of some thousand.
+        The queues that schedules use, or in which jobs wait, and to which no RQ worker listens: of some thousand. And
+        whether workers are suspended.
 
         Raises:
             RedisRefused: also where this user may not ask for workers, as ``zsched-client`` of deploy/redis may not.
         """
-        return self._reader.unheard()
+        return self._reader.attendance()
 
     def recent(self) -> Recent:
         """

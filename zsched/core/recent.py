@@ -36,8 +36,8 @@ HAPPENED: Final = (What.PUT, *OUTCOMES)  # what is counted
 class Stretch:
     """
     The last *span_ms*: how often what happened, as which runs ended, and how much later than due the latest was fired
-    (None: none was). ``missed``: how many of those that were skipped had passed when nobody fired. ``is_whole`` is
-    False when Redis lost a part of what happened.
+    (None: none was). ``missed``: how many of those that were skipped had passed, as their schedule was paused or
+    nobody led, and by its catch-up do not fire any more. ``is_whole`` is False when Redis lost a part of what happened.
     """
 
     span_ms: int

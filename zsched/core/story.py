@@ -2,24 +2,31 @@
 The story of one schedule in plain lines: what happened to it, when, why, and what comes next.
 
 It is told from what an archive knows (``Chronicle``) and from what Redis holds at this moment; where they come
-from is a part of the answer. What a change says by itself is in ``core.sentences``; here is what its past adds.
+from is a part of the answer. What a change says by itself is in ``core.sentences``, why something was late in
+``core.lateness``; here is what else its past adds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final
 
 from zsched.core.changes import BACKFILL, RETRY_OF, Change, What
+from zsched.core.lateness import Lateness
 from zsched.core.lookback import is_push, run_that_ended
 from zsched.core.model import Schedule, iso
-from zsched.core.policy import Why
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text, sentence, standing, state_text, told_together
 
-LATE_MS: Final = 100.0  # what is later than this is explained
+
+class Unattended(Enum):
+    """Why nobody takes a run from its queue, {}."""
+
+    UNHEARD = "RQ knows of no worker that listens to queue {}"
+    SUSPENDED = "RQ's workers are suspended: rq resume lets them go on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,11 @@ class Source:
     as_of: str | None
     problem: str = ""
     is_untrimmed: bool = False
+
+    @property
+    def whole_since_us(self) -> int:
+        """Since when nothing is missing in it, in µs; 0: since the beginning."""
+        return 0 if self.is_untrimmed else (self.complete_since_ms or 0) * 1000
 
     def __str__(self) -> str:
         since = "" if self.complete_since_ms is None else local_text(self.complete_since_ms, "UTC")
@@ -55,7 +67,7 @@ class Source:
 class Chronicle:
     """
     What is known of one schedule's past: ``changes`` in order, without the ``left_out`` entries behind the first one
-    when there are many; and of what was late, by log entry, when the term began in which that was written (µs).
+    when there are many; and who led before what was late: ``terms`` and ``led``, as in ``lateness.LeadersBack``.
     """
 
     id: str
@@ -63,6 +75,7 @@ class Chronicle:
     changes: Sequence[Change]
     left_out: int = 0
     terms: dict[str, int] = field(default_factory=dict)
+    led: dict[str, int] = field(default_factory=dict)
 
     @property
     def explains_absence(self) -> bool:
@@ -107,11 +120,11 @@ def tell(
     now_ms: int,
     tz: str | None = None,
     runs: Sequence[Run] = (),
-    unattended: Collection[str] = (),
+    unattended: Mapping[str, Unattended] = {},
 ) -> Story:
     """
     The story of *chronicle*, with *schedule* as Redis holds it (None: it does not), and those of its *runs* that were
-    not known to be over as RQ has them, the newest first. *unattended*: queues of theirs for which RQ knows no worker.
+    not known to be over as RQ has them, the newest first. *unattended*: queues of theirs from which nobody takes them.
     Times are local in *tz*, else in the schedule's own zone.
     """
     tz = tz or (schedule.tz if schedule else "UTC")
@@ -129,7 +142,7 @@ def tell_of_run(
     now_ms: int,
     tz: str | None = None,
     runs: Sequence[Run] = (),
-    unattended: Collection[str] = (),
+    unattended: Mapping[str, Unattended] = {},
 ) -> Story:
     """As ``tell``, but only what the *chronicle* of its schedule says of run *run_id*; *runs*: that run, if known."""
     tz = tz or (schedule.tz if schedule else "UTC")
@@ -160,24 +173,14 @@ def _concerns(change: Change, nominal_ms: int | None) -> bool:
     return is_among or change.nominal_ms == nominal_ms
 
 
-def waited_since_us(change: Change) -> int | None:
-    """When that was due which *change* says was late or left out, in µs; None when there is nothing to explain."""
-    if change.late_ms is not None and change.late_ms > LATE_MS:
-        return (change.due_ms or 0) * 1000
-    is_left_out = change.what is What.COALESCED or (change.what is What.SKIPPED and change.why in _PASSED)
-    return change.first_ms * 1000 if is_left_out and change.first_ms is not None else None
-
-
 class _Teller:
     """Tells the changes of one schedule in their order, and what that makes of it."""
 
-    def __init__(self, chronicle: Chronicle, tz: str, unattended: Collection[str] = ()) -> None:
+    def __init__(self, chronicle: Chronicle, tz: str, unattended: Mapping[str, Unattended] = {}) -> None:
         self._chronicle, self._tz, self._unattended = chronicle, tz, unattended
         self.is_there = False  # whether Redis holds it, by what was told so far
         self._is_recurring = False
-        self._put_us: int | None = None
-        self._resumed_us: int | None = None
-        self._replanned_us: int | None = None
+        self._lateness = Lateness(chronicle.terms, chronicle.led, chronicle.source.whole_since_us, tz)
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """A line per change, and one for those that were left out."""
@@ -219,8 +222,8 @@ class _Teller:
         return f"run {run_id} of schedule {id} was not pushed{again}{_LAST.get(own[-1].what, '')}"
 
     def _state(self, run: Run) -> str:
-        nobody = run.status is RunStatus.QUEUED and run.queue in self._unattended
-        return state_text(run, self._tz) + (f"; RQ knows of no worker that listens to queue {run.queue}" * nobody)
+        why = self._unattended.get(run.queue) if run.status is RunStatus.QUEUED else None
+        return state_text(run, self._tz) + (f"; {why.value.format(run.queue)}" if why else "")
 
     def _open(self, runs: Sequence[Run]) -> str:
         """Of the run that was pushed last it is told what RQ does with it."""
@@ -247,12 +250,11 @@ class _Teller:
     def _note(self, change: Change) -> None:
         """What *change* means for those that follow."""
         what = change.what
+        self._lateness.note(change)
         if what is What.PUT:
-            self._put_us, self._is_recurring = change.at_us, change.run_id is None
-        elif what is What.RESUMED:
-            self._resumed_us = change.at_us
+            self._is_recurring = change.run_id is None
         elif what is What.REPLANNED:
-            self._replanned_us, self._is_recurring = change.at_us, True
+            self._is_recurring = True
         elif what is What.FOUND:
             self._is_recurring = self._is_recurring or change.run_id is None
         elif what is What.RESTORED:
@@ -273,38 +275,9 @@ class _Teller:
         """What only its past says of *change*: whether a put changed what was there, why something was late."""
         if change.what is What.PUT:
             return "changed: now" if self.is_there else "created"
-        due_us = waited_since_us(change)
-        return "" if due_us is None else self._why_late(change, due_us)
-
-    def _why_late(self, change: Change, due_us: int) -> str:
-        """
-        It has to be there, not paused, and somebody has to lead; else it was held up behind others. Of occurrences that
-        were left out, for which being late is reason enough, only what made them late is told.
-        """
-        put_us, resumed_us = self._put_us or 0, self._resumed_us or 0
-        replanned_us = self._replanned_us or 0
-        are_several = change.late_ms is None
-        if replanned_us > max(due_us, put_us, resumed_us):
-            return "" if are_several else f"its zone's new rules came only {self._at(replanned_us)}, {_PASSED_THEN}"
-        term_us = self._chronicle.terms.get(change.entry, 0)
-        if term_us > max(due_us, put_us, resumed_us):
-            since_us = max(due_us, put_us, resumed_us)
-            since = "then" if since_us == due_us and not are_several else self._at(since_us)
-            return f"no daemon led from {since} until {self._at(term_us)}"
-        if resumed_us > max(due_us, put_us):
-            return f"it was paused until {self._at(resumed_us)}"
-        if are_several:
-            return ""
-        if put_us > due_us + LATE_MS * 1000:  # else it was put to fire at once
-            return f"it was put only {self._at(put_us)}, {_PASSED_THEN}"
-        return "it was held up, by a hold or behind others that were due"
-
-    def _at(self, us: int) -> str:
-        return local_text(us // 1000, self._tz)
+        return self._lateness.reason(change)
 
 
-_PASSED: Final = (Why.MISSED.value, Why.LIMIT.value)
-_PASSED_THEN: Final = "when its time had passed"
 _WAITS: Final = (What.PUT, What.FOUND, What.RESUMED, What.PAUSED, What.REPLANNED, What.RESTORED)
 _OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # and a one-shot with it
 _OF_RUNS: Final = (What.RUN_ENDED, What.RUN_AGAIN, What.RELEASED)

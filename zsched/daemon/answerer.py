@@ -21,9 +21,9 @@ from zsched.archive.ran import Ran
 from zsched.archive.runs import Runs
 from zsched.core.backfill import packed
 from zsched.core.changes import Change
+from zsched.core.lateness import waited_since_us
 from zsched.core.log import Entry, Position
 from zsched.core.lookback import Wanted
-from zsched.core.story import waited_since_us
 from zsched.daemon.archiver import Archiver
 from zsched.errors import ArchiveError, RedisRefused, RedisUnavailable
 from zsched.storage.connection import Link
@@ -100,13 +100,10 @@ class Answerer:
 
 
 def _schedule(history: History, *, id: str, newest: int) -> dict[str, Any]:
-    """The story of one schedule, and when the terms began before which something of it was due."""
+    """The story of one schedule, and who led before what was late: ``terms`` and ``led``, as in ``core.lateness``."""
     found, left_out = history.of_schedule(id, _bounded(newest))
-    return {
-        "changes": [change.to_dict() for change in found],
-        "left_out": left_out,
-        "terms": _terms(history, found),
-    }
+    terms, led = _leaders(history, found)
+    return {"changes": [change.to_dict() for change in found], "left_out": left_out, "terms": terms, "led": led}
 
 
 def _runs(history: Runs, **wanted: Any) -> dict[str, Any]:
@@ -169,10 +166,16 @@ def _raw(entry: Entry) -> tuple[list[int], list[str]]:
     return list(entry.position), [text.decode("latin-1") for text in entry.texts]
 
 
-def _terms(history: History, changes: list[Change]) -> dict[str, int]:
-    late = ((change, since_us) for change in changes if (since_us := waited_since_us(change)) is not None)
-    found = ((change.entry, history.term_between(since_us, change.at_us)) for change, since_us in late)
-    return {entry: term_us for entry, term_us in found if term_us is not None}
+def _leaders(history: History, changes: list[Change]) -> tuple[dict[str, int], dict[str, int]]:
+    terms: dict[str, int] = {}
+    led: dict[str, int] = {}
+    for change in changes:
+        since_us = waited_since_us(change)
+        found = None if since_us is None else history.term_between(since_us, change.at_us)
+        if found is not None:
+            terms[change.entry], led_us = found
+            led |= {} if led_us is None else {change.entry: led_us}
+    return terms, led
 
 
 _TOPICS: Final[dict[str, Callable[..., dict[str, Any]]]] = {

@@ -72,6 +72,7 @@ class Archiver:
         self._thread = threading.Thread(target=self._run, name="zsched-archiver", daemon=True)
         self.moved = threading.Condition()  # notified when the position moved
         self.audit: dict[str, Any] | None = None  # what the last audit found, for the report; any thread may set it
+        self.may_not_lead: str | None = None  # why its daemon may not; as ``audit``
 
     @property
     def path(self) -> Path | None:
@@ -180,18 +181,19 @@ class Archiver:
         self._follower = follower = Follower(
             archive, wire, self._keys, self._clock, lease_ms=lease_ms, is_manual=is_manual, meter=self._meter
         )
-        told: tuple[Position | None, ArchiveState] | None = None
+        told: tuple[Position | None, ArchiveState, str | None] | None = None
         told_ms = 0.0
         while True:
             began_ms = self._clock.monotonic_ms()
             is_following = follower.step()
             self._tell(follower)
-            is_news = (archive.position, follower.state) != told or follower.hold_for_ms > 0
+            may_not_lead = self.may_not_lead
+            is_news = (archive.position, follower.state, may_not_lead) != told or follower.hold_for_ms > 0
             if is_news or began_ms - told_ms > REPORT_EVERY_MS:
                 if told is None or began_ms - told_ms > REPORT_EVERY_MS:
                     follower.note_gen()
                 now_ms = self._report(archivers, follower.state, follower.hold_for_ms)
-                told, told_ms = (archive.position, follower.state), began_ms
+                told, told_ms = (archive.position, follower.state, may_not_lead), began_ms
                 with self.moved:
                     self.moved.notify_all()
                 self._prune(archive, now_ms)
@@ -270,6 +272,8 @@ class Archiver:
             about["awaits_people"] = True
         if (audit := self.audit) is not None:
             about["audit"] = audit
+        if (may_not_lead := self.may_not_lead) is not None:
+            about["may_not_lead"] = may_not_lead
         return archivers.report(*self._known_as, state, about, hold_for_ms)
 
     def _tell(self, follower: Follower) -> None:

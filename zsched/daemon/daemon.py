@@ -247,7 +247,7 @@ class Daemon:
                     ticker.limit(self._settings.runs_per_second)
 
     def _may_not_lead(self, event: str, reason: str) -> None:
-        self._health.trouble = f"may not lead: {reason}"
+        self._health.trouble, self._archiver.may_not_lead = f"may not lead: {reason}", reason
         self._say_once(event, reason)
 
     def _say_once(self, event: str, reason: str) -> None:
@@ -258,5 +258,5 @@ class Daemon:
     def _say_well(self) -> None:
         if self._said is not None:
             log.info("redis_back", redis=self._link.where, after=self._said)
-        self._said = self._health.trouble = None
+        self._said = self._health.trouble = self._archiver.may_not_lead = None
         self._pause_ms = _FIRST_PAUSE_MS

@@ -21,7 +21,7 @@ from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.reload import reload
 from zsched.daemon.status_line import StatusLine
 from zsched.daemon.supervisor import Supervisor
-from zsched.errors import ConfigError, ZschedError
+from zsched.errors import ArchiveForeign, ConfigError, ZschedError
 from zsched.events import configure
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -30,7 +30,7 @@ from zsched.storage.rqjob import Encoder
 
 log = structlog.get_logger(__name__)
 
-DONE, FAILED = 0, 1
+DONE, FAILED, UNUSABLE = 0, 1, 2  # a unit starts it again after FAILED, and not after UNUSABLE
 # Seconds that a thread may keep the others waiting for Python: the leader's waits behind the archiver's are what
 # dispatching loses by archiving (measured on 2 cores: 0.79 × its speed alone with Python's 0.005, 0.86 with this).
 _SWITCH_S = 0.0001
@@ -39,7 +39,8 @@ _SWITCH_S = 0.0001
 def run(read: Callable[[], Settings]) -> int:
     """
     Run a daemon by the settings that *read* gives, until SIGTERM or SIGINT; a second one ends it at once. SIGHUP: they
-    are read again, and in force as far as they can be. Returns the exit code. Why it failed is its last status too.
+    are read again, and in force as far as they can be. Returns the exit code: UNUSABLE if the archive is not for this
+    daemon, until somebody upgrades it or gives it another. Why it failed is its last status too.
 
     Raises:
         ConfigError: the settings cannot be used, now or later: somebody has to mend them.
@@ -57,7 +58,7 @@ def run(read: Callable[[], Settings]) -> int:
     except ZschedError as error:
         supervisor.failed(str(error))
         log.error("daemon_failed", reason=str(error))
-        return FAILED
+        return UNUSABLE if isinstance(error, ArchiveForeign) else FAILED
     return DONE
 
 

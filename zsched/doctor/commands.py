@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Final
 
@@ -40,13 +41,28 @@ def config_set(patient: Patient, name: str, value: object) -> str:
 
 def rq_worker(patient: Patient, *queues: str) -> str:
     """
-    That starts a worker of RQ, which reads what the namespace's clients write. RQ takes Sentinels from a module alone,
-    so then it says nothing of where.
+    That starts a worker of RQ, which reads what the namespace's clients write. Its URL stands in the environment, as
+    arguments are for all to read. RQ takes Sentinels from a module alone, so then it says nothing of where.
     """
-    told = patient.link.pool.connection_kwargs
-    is_usual = told.get("host") in _HOSTS and told.get("port", _PORT) == _PORT and not told.get("db")
-    is_usual = is_usual or patient.link.finds_master
-    words = ["rq", "worker"] if is_usual else ["rq", "worker", "--url", patient.wire.where]
+    words = ["rq", "worker"]
     if patient.settings.rq.serializer == "json":
         words += ["--serializer", "json"]
-    return shlex.join([*words, *queues])
+    command = shlex.join([*words, *queues])
+    if patient.link.finds_master or _is_usual(patient):
+        return command
+    return f"RQ_REDIS_URL={shlex.quote(_url(patient))} {command}"
+
+
+def _is_usual(patient: Patient) -> bool:
+    """Whether RQ goes there without being told."""
+    told = patient.link.pool.connection_kwargs
+    is_told = told.get("db") or told.get("password") or told.get("username")
+    is_plain = not issubclass(patient.link.pool.connection_class, redis.SSLConnection)
+    return is_plain and not is_told and told.get("host") in _HOSTS and told.get("port", _PORT) == _PORT
+
+
+def _url(patient: Patient) -> str:
+    """Of the Redis that was looked at; USER and PASSWORD stand for what is not shown, and a worker has of its own."""
+    told = patient.link.pool.connection_kwargs
+    who = "USER:PASSWORD@" if told.get("username") else ":PASSWORD@" if told.get("password") else ""
+    return re.sub("://([^/?@]*@)?", f"://{who}", patient.link.where, count=1)

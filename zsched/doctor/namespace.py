@@ -10,6 +10,7 @@ from zsched.core.wording import plural, some
 from zsched.doctor.finding import Finding, fine, problem, warning
 from zsched.doctor.patient import Patient
 from zsched.errors import Garbled
+from zsched.storage.daemons import DaemonRole, DaemonSeen
 from zsched.storage.meta import NUMBERS, number
 
 _LOOKED_AT: Final = 5  # schedules in quarantine
@@ -42,10 +43,11 @@ def look_at_meta(patient: Patient) -> Iterator[Finding]:
 
 
 def look_at_daemons(patient: Patient) -> Iterator[Finding]:
-    """Who leads, and whether the daemons are of one version."""
+    """Who leads, who may not, and whether the daemons are of one version."""
     leader, daemons = patient.leader(), patient.daemons()
+    barred = [_where(daemon) for daemon in daemons if daemon.role is DaemonRole.BARRED]
     if leader is None and daemons:
-        where = some([daemon.place for daemon in daemons])
+        where = some([_where(daemon) for daemon in daemons])
         yield problem(
             f"nobody leads: nothing fires; {plural(len(daemons), 'daemon')} gave a sign of life just now ({where})",
             "mend what is said above; else its log says why it does not lead, and one that hangs is to be restarted",
@@ -55,9 +57,12 @@ def look_at_daemons(patient: Patient) -> Iterator[Finding]:
         is_used = patient.has_begun() or patient.has_schedules()
         yield problem("nobody leads: nothing fires", remedy) if is_used else warning("no daemon has led yet", remedy)
     else:
-        beside = sum(daemon.id != leader for daemon in daemons)
-        others = f", {plural(beside, 'other')} would take over" if beside else ""
+        standbys = sum(daemon.role is DaemonRole.STANDS_BY for daemon in daemons)
+        others = f", {plural(standbys, 'other')} would take over" if standbys else ""
         yield fine(f"daemon {leader} leads{others}")
+        if barred:
+            remedy = "mend what is said of it: it stands by as soon as it may lead"
+            yield warning(f"{plural(len(barred), 'daemon')} may not lead: {some(barred)}", remedy)
     places = {daemon.version: daemon.host or "?" for daemon in daemons if daemon.version}
     if len(places) > 1:
         yield warning(
@@ -80,3 +85,8 @@ def look_at_quarantine(patient: Patient) -> Iterator[Finding]:
         f"{plural(count, 'schedule')} in quarantine, not firing: {some(listed)}",
         "zsched ls --state quarantined; put each again, as it should be, or cancel it",
     )
+
+
+def _where(daemon: DaemonSeen) -> str:
+    """Its place, and why it may not lead if that is so."""
+    return daemon.place if daemon.may_not_lead is None else f"{daemon.place} ({daemon.may_not_lead})"

@@ -104,7 +104,7 @@ class Patient:
         return reports_of(self.ask("HGETALL", self.keys.archivers()))
 
     def daemons(self) -> list[DaemonSeen]:
-        """The daemons that lead or stand by."""
+        """The daemons that run."""
         seen = daemons_of(self.reports(), self.leader(), self.now_ms())
         return [daemon for daemon in seen if daemon.is_running]
 

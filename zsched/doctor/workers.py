@@ -1,4 +1,4 @@
-"""Who takes runs from their queues: which RQ the workers are of, and whether anybody listens to each queue in use."""
+"""Who takes runs from their queues: which RQ the workers are of, and whether anybody takes jobs from each in use."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final
 
 from zsched.core.log import text
 from zsched.core.wording import plural, some
-from zsched.doctor.commands import rq_worker
+from zsched.doctor.commands import redis_cli, rq_worker
 from zsched.doctor.finding import Finding, fine, problem, skipped, warning
 from zsched.doctor.patient import Patient
-from zsched.storage.listeners import unheard, used_queues, workers_of
+from zsched.storage.listeners import attendance, used_queues, waiting_text, workers_of
 
 OLDEST: Final = (2, 8)  # of RQ: what setup.cfg asks for, and tests run with
 
@@ -59,15 +59,18 @@ def look_at_serializer(patient: Patient) -> Iterator[Finding]:
 
 
 def look_at_queues(patient: Patient) -> Iterator[Finding]:
-    """Whether somebody listens to every queue that schedules use, or in which something waits."""
-    deaf = unheard(patient.wire, patient.keys)
-    for queue, waiting, _ in deaf:
-        remedy = f"start a worker for it: {rq_worker(patient, queue)}"
-        if waiting:
-            yield problem(f"nobody listens to queue {queue}, where {plural(waiting, 'job')} should be taken", remedy)
-        else:
-            yield warning(f"nobody listens to queue {queue}, which schedules use", remedy)
-    if not deaf:
+    """Whether somebody takes jobs from every queue that schedules use, or in which something waits."""
+    unheard, is_suspended, suspended = attendance(patient.wire, patient.keys)
+    if is_suspended:
+        said = problem if any(one.is_stuck for one in suspended) else warning
+        where = f": {waiting_text(suspended)} in {some([one.queue for one in suspended])}" if suspended else ""
+        yield said(f"RQ's workers are suspended{where}", f"rq resume, or: {redis_cli(patient, 'DEL', 'rq:suspended')}")
+    for one in unheard:
+        said = problem if one.is_stuck else warning
+        what = f"where {waiting_text([one])}" if one.waiting else "which schedules use"
+        remedy = f"restart one that ran when Redis lost its data, or start one: {rq_worker(patient, one.queue)}"
+        yield said(f"nobody listens to queue {one.queue}, {what}", remedy)
+    if not unheard and not is_suspended:
         used = used_queues(patient.wire, patient.keys)
         yield fine(f"somebody listens to every queue in use ({len(used)})" if used else "no queue is used")
 

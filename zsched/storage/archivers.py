@@ -50,7 +50,7 @@ class Report:
     """
     What one archive told last. ``position`` is on its disk; ``told_ms`` is the server's time. ``about``: path, since
     when it is complete, and the trouble it has; ``awaits_people`` when `zsched recover` has to be run; and the facts of
-    its daemon.
+    its daemon, with ``may_not_lead``, the reason, if that is so.
     """
 
     archive: str

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from zsched.core.clock import LAST_MS
 from zsched.core.model import iso
-from zsched.storage.archivers import Report
+from zsched.storage.archivers import ArchiveState, Report
 
 SILENT_MS: Final = 10_000  # without a report: three should have come, so that a slow disk is not taken for a death
 
@@ -25,6 +25,7 @@ class DaemonRole(Enum):
 
     LEADS = "leader"
     STANDS_BY = "standby"
+    BARRED = "barred"  # it runs and may not lead, so takes over from nobody
     SILENT = "silent"  # it has not reported for SILENT_MS: killed, cut off, or its Redis refuses the report
     STOPPED = "stopped"  # in order
 
@@ -33,7 +34,8 @@ class DaemonRole(Enum):
 class DaemonSeen:
     """
     One daemon, by its last report at *told_ms* (the server's time). What it did not tell is None. ``started_ms`` is by
-    the clock of its host; ``tzdata`` is the version of the zones' rules that it plans by.
+    the clock of its host; ``tzdata`` is the version of the zones' rules that it plans by; ``may_not_lead``, why it is
+    BARRED.
     """
 
     id: str
@@ -47,11 +49,12 @@ class DaemonSeen:
     redis_py: str | None
     rq: str | None
     tzdata: str | None
+    may_not_lead: str | None
 
     @property
     def is_running(self) -> bool:
-        """Whether it leads or stands by."""
-        return self.role in (DaemonRole.LEADS, DaemonRole.STANDS_BY)
+        """Whether it leads, stands by, or is BARRED."""
+        return self.role in (DaemonRole.LEADS, DaemonRole.STANDS_BY, DaemonRole.BARRED)
 
     @property
     def place(self) -> str:
@@ -72,6 +75,7 @@ class DaemonSeen:
             "redis_py": self.redis_py,
             "rq": self.rq,
             "tzdata": self.tzdata,
+            "may_not_lead": self.may_not_lead,
         }
 
 
@@ -88,8 +92,10 @@ def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
         role = DaemonRole.LEADS
     elif report.is_stopped:
         role = DaemonRole.STOPPED
+    elif not report.is_recent(now_ms, SILENT_MS):
+        role = DaemonRole.SILENT
     else:
-        role = DaemonRole.STANDS_BY if report.is_recent(now_ms, SILENT_MS) else DaemonRole.SILENT
+        role = DaemonRole.STANDS_BY if _bar(report) is None else DaemonRole.BARRED
     pid, started_ms = about.get("pid"), about.get("started")
     return DaemonSeen(
         id=about["daemon"],
@@ -103,7 +109,16 @@ def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
         redis_py=_text(about.get("redis_py")),
         rq=_text(about.get("rq")),
         tzdata=_text(about.get("tzdata")),
+        may_not_lead=_bar(report) if role is DaemonRole.BARRED else None,
     )
+
+
+def _bar(report: Report) -> str | None:
+    """Why its daemon may not lead; None when it may. Where a newer format leads, the archive may say so first."""
+    reason = _text(report.about.get("may_not_lead"))
+    if reason is None and report.state is ArchiveState.OUTDATED:
+        return _text(report.about.get("trouble")) or "a newer zsched leads"
+    return reason
 
 
 def _text(told: object) -> str | None:

@@ -14,14 +14,16 @@ from typing import Any, Final
 from zsched.core.backfill import MOST, ran_at, unpacked
 from zsched.core.changes import Change, changes
 from zsched.core.clock import LAST_MS
+from zsched.core.lateness import LeadersBack
 from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.core.lookback import KINDS, Lookback, Occurrence, Wanted, kept
 from zsched.core.runs import Run, RunStatus, as_seen
-from zsched.core.story import Chronicle, Source, waited_since_us
+from zsched.core.story import Chronicle, Source, Unattended
 from zsched.errors import ArchiveError, RedisRefused
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
+from zsched.storage.listeners import suspended, unheard
 from zsched.storage.log import Log
 from zsched.storage.questions import Questions
 
@@ -36,7 +38,7 @@ class Inquiry:
     """Questions about one namespace's past over one link. Raises RedisUnavailable, RedisRefused."""
 
     def __init__(self, link: Link, keys: Keys) -> None:
-        self._link, self._suffix = link, keys.run_suffix
+        self._link, self._keys, self._suffix = link, keys, keys.run_suffix
         self._questions, self._log = Questions(link, keys), Log(link, keys)
         self._jobs = Jobs(link, keys)
         self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would be for ever
@@ -45,7 +47,7 @@ class Inquiry:
         """What is known of schedule *id*: its first change and its *newest* ones."""
         answer, source = self._ask("schedule", id=id, newest=newest)
         if answer is not None:
-            return Chronicle(id, source, answer["changes"], int(answer["left_out"]), dict(answer["terms"]))
+            return Chronicle(id, source, answer["changes"], answer["left_out"], answer["terms"], answer["led"])
         return self._from_log(id, newest, source.problem)
 
     def occurrences(self, wanted: Wanted) -> tuple[list[Occurrence], Source]:
@@ -66,12 +68,16 @@ class Inquiry:
         jobs = dict(zip(open, self._jobs.look(open), strict=True)) if open else {}
         return [as_seen(run, jobs[run.id]) if run.id in jobs else run for run in runs]
 
-    def unattended(self, runs: Iterable[Run]) -> frozenset[str]:
-        """Queues in which some of *runs* wait and for which RQ knows no worker; none where one may not look."""
-        queues = {run.queue for run in runs if run.status is RunStatus.QUEUED and run.queue}
-        with suppress(RedisRefused):
-            return frozenset(queue for queue in queues if not self._link.execute("SCARD", f"rq:workers:{queue}"))
-        return frozenset()
+    def unattended(self, runs: Iterable[Run]) -> dict[str, Unattended]:
+        """Queues in which some of *runs* wait and from which nobody takes them; none where one may not look."""
+        queues, found = {run.queue for run in runs if run.status is RunStatus.QUEUED and run.queue}, {}
+        if queues:
+            with self._link.wire() as wire:
+                with suppress(RedisRefused):
+                    found = dict.fromkeys(unheard(wire, self._keys, queues), Unattended.UNHEARD)
+                with suppress(RedisRefused):
+                    found |= dict.fromkeys(queues, Unattended.SUSPENDED) if suspended(wire) else {}
+        return found
 
     def entries(self, since_us: int | None, limit: int) -> tuple[Iterator[Entry], Source]:
         """
@@ -189,19 +195,16 @@ class Inquiry:
 
     def _from_log(self, id: str, newest: int, problem: str) -> Chronicle:
         found: list[list[Change]] = []
-        terms: dict[str, int] = {}
-        late: list[str] = []
+        leaders = LeadersBack()
         oldest: Entry | None = None
         for oldest in self._back():
-            if oldest.kind == "term":
-                terms |= dict.fromkeys(late, oldest.position.t_us)
-                late = []
             mine = [change for change in self._read(oldest) if change.id == id]
-            late += [change.entry for change in mine if waited_since_us(change) is not None]
+            leaders.see(oldest, mine)
             found += [mine] if mine else []
         kept = found if len(found) <= newest + 1 else [*found[:newest], found[-1]]
         told = [change for mine in reversed(kept) for change in mine]
-        return Chronicle(id, self._redis(oldest, problem), told, len(found) - len(kept), terms)
+        source = self._redis(oldest, problem)
+        return Chronicle(id, source, told, len(found) - len(kept), leaders.terms, leaders.led)
 
     def _lookback(self, wanted: Wanted, problem: str) -> tuple[list[Occurrence], Source]:
         lookback = Lookback(wanted)
@@ -245,6 +248,8 @@ def _understood(answer: dict[str, Any]) -> dict[str, Any]:
     values = dict(answer)
     if "changes" in answer:
         values["changes"] = [Change.of_dict(change) for change in answer["changes"]]
+        values["left_out"] = int(answer["left_out"])
+        values["terms"], values["led"] = dict(answer["terms"]), dict(answer["led"])
     if "occurrences" in answer:
         values["occurrences"] = [Occurrence.of_dict(one) for one in answer["occurrences"]]
     if "ran" in answer:

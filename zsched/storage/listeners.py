@@ -1,30 +1,39 @@
 """
-Which queues are in use, and which RQ workers listen to them. Nothing here writes.
+Which queues are in use, and from which of them nobody takes jobs. Nothing here writes.
 
 However much there is, some thousand workers and queues are looked at, and some hundred schedules, in a few round trips.
 
 Not guaranteed: that a worker is known which runs. RQ's workers register when they start, and not again when Redis lost
-that.
+that; then only the jobs that they run tell of them. One that was killed counts until RQ forgets it, some minutes later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from zsched.core.log import text
 from zsched.core.model import Priority
 from zsched.core.run_id import RunId
+from zsched.core.runs import ms_of
+from zsched.core.sentences import duration_text
+from zsched.core.wording import plural
+from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.limits import asides
-from zsched.storage.replies import Command, allowed_replies, members
+from zsched.storage.replies import Command, allowed_replies, is_denied, members, replies
+from zsched.storage.time import server_now_ms
+
+PATIENCE_MS: Final = 300_000  # a worker of a batch, or one that is restarted, is back by then
 
 _WORKERS: Final = 2000  # that are looked at
 _QUEUES: Final = 2000
 _SCHEDULES: Final = 500  # whose queues are looked at: of the recurring, and of each lane's next
 _HEAD: Final = 10  # jobs of a queue, among which a run of the namespace is looked for
+_FEW, _MANY = 10, 500  # names of a queue's workers in one reply: a few show mostly that one lives
+_ABOUT_WORKER: Final = ("queues", "death")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,33 +45,69 @@ class Worker:
     queues: frozenset[str]
 
 
-class Unheard(NamedTuple):
+class Untaken(NamedTuple):
     """
-    A queue that no worker listens to. ``waiting``: how many jobs should be taken from it. ``is_ours``: the namespace's
-    schedules use it, or one of its runs is among the next.
+    A queue from which nobody takes jobs. ``waiting``: how many are in it, whoever pushed them; ``waits_ms``: for how
+    long the oldest, None where that is not known. ``is_ours``: the namespace's schedules use it, or one of its runs is
+    among the next.
     """
 
     queue: str
     waiting: int
+    waits_ms: int | None
     is_ours: bool
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether something waits for so long that this does not pass by itself."""
+        return self.waits_ms is not None and self.waits_ms > PATIENCE_MS
+
+
+class Attendance(NamedTuple):
+    """
+    ``unheard``: the queues that schedules use, or in which something waits, and to which nobody listens.
+    ``is_suspended``: workers take nothing until ``rq resume``; ``suspended``: all queues in which something waits then.
+    """
+
+    unheard: list[Untaken]
+    is_suspended: bool
+    suspended: list[Untaken]
+
+    @property
+    def of_ours(self) -> Attendance:
+        """The same of the namespace's own queues."""
+        ours = ([one for one in queues if one.is_ours] for queues in (self.unheard, self.suspended))
+        unheard, suspended = ours
+        return Attendance(unheard, self.is_suspended, suspended)
+
+
+def waiting_text(queues: Sequence[Untaken]) -> str:
+    """``3 jobs wait, the oldest for 6 min``: in all of *queues*."""
+    count = sum(one.waiting for one in queues)
+    oldest_ms = max((one.waits_ms for one in queues if one.waits_ms is not None), default=None)
+    told = f"{plural(count, 'job')} wait{'s' if count == 1 else ''}"
+    if oldest_ms is None:
+        return told
+    unit_ms = 60_000 if oldest_ms >= 60_000 else 1000
+    return f"{told}{', the oldest' if count > 1 else ''} for {duration_text(max(oldest_ms // unit_ms, 1) * unit_ms)}"
 
 
 def workers_of(wire: Wire) -> list[Worker]:
     """The workers that live, of the first some thousand that are registered. Raises RedisRefused, RedisUnavailable."""
     names = members(wire, "rq:workers", _WORKERS)
-    told = allowed_replies(wire, (("HMGET", name, "version", "queues", "death") for name in names))
+    told = allowed_replies(wire, (("HMGET", name, "version", *_ABOUT_WORKER) for name in names))
     return [
         Worker(name.removeprefix("rq:worker:"), text(row[0] or b"?"), frozenset(text(row[1]).split(",")))
         for name, row in zip(names, told, strict=True)
-        if row and row[1] and not row[2]
+        if row and _lives(row[1:])
     ]
 
 
 def used_queues(wire: Wire, keys: Keys) -> set[str]:
-    """The queues of recurring schedules, and of those that are due next: some hundred of each. Raises as above."""
-    commands: list[Command] = [
-        ("HGET", keys.template(id), "origin") for id in members(wire, keys.recurring(), _SCHEDULES)
-    ]
+    """
+    The queues of recurring schedules that fire, and of those that are due next: some hundred of each. Raises as above.
+    """
+    commands: list[Command] = [("HGET", keys.template(id), "origin") for id in _firing(wire, keys)]
     for lane in Priority:
         flat = wire.execute("ZRANGE", keys.due(lane), 0, _SCHEDULES - 1, "WITHSCORES")
         runs = (keys.run_id(text(id), text(due)) for id, due in zip(flat[::2], flat[1::2], strict=True))
@@ -71,19 +116,93 @@ def used_queues(wire: Wire, keys: Keys) -> set[str]:
     return found | {aside.queue for aside in asides(wire, keys)}
 
 
-def unheard(wire: Wire, keys: Keys) -> list[Unheard]:
-    """The queues that schedules use, or in which something waits, and to which nobody listens. Raises as above."""
-    served = frozenset[str]().union(*(worker.queues for worker in workers_of(wire)))
-    used = used_queues(wire, keys)
+def attendance(wire: Wire, keys: Keys) -> Attendance:
+    """From which of the queues that schedules use, or that RQ knows, nobody takes jobs. Raises as above."""
+    used, is_suspended = used_queues(wire, keys), suspended(wire)
     known = used | {key.removeprefix("rq:queue:") for key in members(wire, keys.rq_queues(), _QUEUES)}
-    deaf = sorted(known - served)
-    lengths = allowed_replies(wire, (("LLEN", f"rq:queue:{queue}") for queue in deaf))
-    waiting = {queue: length for queue, length in zip(deaf, lengths, strict=True) if length}
-    heads = allowed_replies(wire, (("LRANGE", f"rq:queue:{queue}", 0, _HEAD - 1) for queue in waiting))
-    ours = {queue for queue, head in zip(waiting, heads, strict=True) if _has_run(head or (), keys.namespace)}
-    found = (Unheard(queue, waiting.get(queue, 0), queue in used or queue in ours) for queue in deaf)
-    return [one for one in found if one.waiting or one.queue in used]
+    deaf = unheard(wire, keys, known)
+    untaken = _untaken(wire, keys, sorted(known if is_suspended else deaf), used)
+    return Attendance(
+        [one for one in untaken if one.queue in deaf and (one.waiting or one.queue in used)],
+        is_suspended,
+        [one for one in untaken if is_suspended and one.waiting],
+    )
 
 
-def _has_run(jobs: Iterable[bytes], namespace: str) -> bool:
-    return any(RunId.key(text(job), namespace) for job in jobs)
+def suspended(wire: Wire) -> bool:
+    """Whether RQ's workers, all of them, were told to take nothing (``rq suspend``). Raises as above."""
+    return bool(wire.execute("EXISTS", "rq:suspended"))
+
+
+def unheard(wire: Wire, keys: Keys, queues: Collection[str]) -> frozenset[str]:
+    """
+    Those of *queues* for which no worker is registered that lives, and of which none runs a job. A worker that this
+    user may not ask for counts as one that lives, a job as none.
+
+    Raises:
+        RedisRefused: it may not even ask how many are registered. RedisUnavailable.
+    """
+    found = _unregistered(wire, sorted(queues))
+    since_s = server_now_ms(wire, keys) // 1000
+    running = replies(wire, (("ZCOUNT", f"rq:wip:{queue}", f"({since_s}", "+inf") for queue in found))
+    has_run = (isinstance(count, int) and count > 0 for count in running)
+    return frozenset(queue for queue, is_heard in zip(found, has_run, strict=True) if not is_heard)
+
+
+def _unregistered(wire: Wire, queues: list[str]) -> list[str]:
+    """Those of *queues* among whose registered workers none lives: their names outlast them when they are killed."""
+    numbers = allowed_replies(wire, (("SCARD", f"rq:workers:{queue}") for queue in queues))
+    found = [queue for queue, number in zip(queues, numbers, strict=True) if not number]
+    cursors, size = {queue: b"0" for queue, number in zip(queues, numbers, strict=True) if number}, _FEW
+    while cursors:
+        pages = replies(wire, (("SSCAN", f"rq:workers:{queue}", at, "COUNT", size) for queue, at in cursors.items()))
+        read = {queue: page for queue, page in zip(cursors, pages, strict=True) if not isinstance(page, RedisRefused)}
+        names = sorted({name for _, page in read.values() for name in page})
+        told = dict(zip(names, replies(wire, (("HMGET", name, *_ABOUT_WORKER) for name in names)), strict=True))
+        without = {queue: at for queue, (at, page) in read.items() if not any(_lives(told[name]) for name in page)}
+        found += [queue for queue, at in without.items() if at == b"0"]
+        cursors, size = {queue: at for queue, at in without.items() if at != b"0"}, _MANY
+    return found
+
+
+def _lives(told: Any) -> bool:
+    """Whether what was *told* of a worker shows it alive, or may not be seen."""
+    if isinstance(told, RedisRefused):
+        return is_denied(told)
+    queues, death = told
+    return bool(queues and not death)
+
+
+def _untaken(wire: Wire, keys: Keys, queues: list[str], used: set[str]) -> list[Untaken]:
+    lengths = allowed_replies(wire, (("LLEN", f"rq:queue:{queue}") for queue in queues))
+    waiting = {queue: length for queue, length in zip(queues, lengths, strict=True) if length}
+    told = allowed_replies(wire, (("LRANGE", f"rq:queue:{queue}", 0, _HEAD - 1) for queue in waiting))
+    heads = {queue: head for queue, head in zip(waiting, told, strict=True) if head}
+    waits_ms = _waits_ms(wire, keys, heads, [queue for queue in heads if waiting[queue] > _HEAD])
+    ours = used | {queue for queue, head in heads.items() if any(RunId.key(text(id), keys.namespace) for id in head)}
+    return [Untaken(queue, waiting.get(queue, 0), waits_ms.get(queue), queue in ours) for queue in queues]
+
+
+def _waits_ms(wire: Wire, keys: Keys, heads: dict[str, list[bytes]], long: list[str]) -> dict[str, int]:
+    """
+    By queue, for how long the job waits that was pushed first: the first of *heads* or, of jobs that are pushed at the
+    front, the last, which of *long* queues is not in their heads.
+    """
+    lasts = dict(zip(long, allowed_replies(wire, (("LINDEX", f"rq:queue:{queue}", -1) for queue in long)), strict=True))
+    ends = list({(queue, id) for queue, head in heads.items() for id in (head[0], lasts.get(queue) or head[-1])})
+    pushed = allowed_replies(wire, (("HGET", b"rq:job:" + id, "enqueued_at") for _, id in ends))
+    now_ms, found = server_now_ms(wire, keys), dict[str, int]()
+    for (queue, _), at in zip(ends, pushed, strict=True):
+        if at and (at_ms := ms_of(text(at))) is not None:
+            found[queue] = max(found.get(queue, 0), now_ms - at_ms)
+    return found
+
+
+def _firing(wire: Wire, keys: Keys) -> list[str]:
+    """Recurring schedules that are neither paused, nor in quarantine, nor at their end."""
+    ids = members(wire, keys.recurring(), _SCHEDULES)
+    if not ids:
+        return []
+    paused, quarantined = (wire.execute("HMGET", key, *ids) for key in (keys.paused(), keys.quarantine()))
+    ended = allowed_replies(wire, (("HGET", keys.schedule(id), "ended_at") for id in ids))
+    return [id for id, *rests in zip(ids, paused, quarantined, ended, strict=True) if not any(rests)]

@@ -1,8 +1,8 @@
 """
 Reading ``meta`` and other keys from outside of scripts, and what to say where a foreign hand wrote.
 
-Where a number of ``meta`` is none, scripts answer GARBLED (lua/lib/time.lua) and do nothing: a guess at an epoch, a
-doubt or a format could fire twice.
+Where a number of ``meta`` is none, scripts answer GARBLED (lua/lib/time.lua, which has the same rule) and do nothing: a
+guess at an epoch, a doubt or a format could fire twice.
 """
 
 from __future__ import annotations
@@ -25,14 +25,19 @@ NUMBERS: Final = ("epoch", "seq", "hold", "doubt", "format")  # beside those of 
 _TOGETHER: Final = {
     "epoch": "epoch seq", "seq": "epoch seq", "hold": "hold doubt server", "doubt": "hold doubt server"
 }  # fmt: skip
-_DIGITS: Final = 16  # of a number, with its sign; more than any time has
+_DIGITS: Final = 16  # behind leading zeros; more than any time has
+_OF_TESTS: Final = ("offset_ms", "frozen_ms")
 
 
 def number(keys: Keys, field: str, value: bytes | None) -> int:
-    """*value* of *field* in ``meta`` as a number; 0 where it is not there. Raises Garbled."""
+    """
+    *value* of *field* in ``meta`` as a number: digits, behind a minus or not, and no further from 0 than the last time;
+    0 where it is not there. Raises Garbled.
+    """
     if value is None:
         return 0
-    if not value.removeprefix(b"-").isdigit() or len(value) > _DIGITS or abs(int(value)) > LAST_MS:
+    digits = value.removeprefix(b"-")
+    if not digits.isdigit() or len(digits.lstrip(b"0")) > _DIGITS or int(digits.lstrip(b"0") or b"0") > LAST_MS:
         raise garbled(keys, field, value)
     return int(value)
 
@@ -44,7 +49,10 @@ def numbers(keys: Keys, values: list[Any]) -> dict[str, int]:
 
 def garbled(keys: Keys, field: str, value: bytes) -> Garbled:
     """The error for *value* in *field* of ``meta``, with its remedy."""
-    remedy = f"HDEL {keys.meta()} {_TOGETHER.get(field, field)}, then DEL {keys.lease()}: the next term sets them"
+    if field in _OF_TESTS:
+        remedy = f"HDEL {keys.meta()} {field}: tests alone set it, and without it the server's clock counts"
+    else:
+        remedy = f"HDEL {keys.meta()} {_TOGETHER.get(field, field)}, then DEL {keys.lease()}: the next term sets them"
     return Garbled(f"{keys.meta()} has {field} {text(value)!r}, which zsched never wrote", remedy)
 
 

@@ -20,7 +20,7 @@ from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.limits import asides
-from zsched.storage.listeners import Unheard, unheard
+from zsched.storage.listeners import Attendance, attendance
 from zsched.storage.log import Log
 from zsched.storage.overview import Overview, look
 from zsched.storage.recent import recent
@@ -136,10 +136,10 @@ class Reader:
         """Counts, leader and backlog. Raises as ``storage.overview.look``."""
         return look(self._link, self._keys)
 
-    def unheard(self) -> list[Unheard]:
-        """The queues that nobody listens to. Raises as ``storage.listeners.unheard``."""
+    def attendance(self) -> Attendance:
+        """The queues from which nobody takes jobs. Raises as ``storage.listeners.attendance``."""
         with self._link.wire() as wire:
-            return unheard(wire, self._keys)
+            return attendance(wire, self._keys)
 
     def recent(self, clock: Clock) -> Recent:
         """What happened in the last minutes, as far as the log can be read quickly; *clock* says how long it takes."""

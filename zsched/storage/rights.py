@@ -71,8 +71,8 @@ _CONNECTION: Final = "client|setname discard hello multi ping role select"
 # What is sent beside scripts, among it what runs them.
 _COMMANDS: Final[Mapping[Role, str]] = {
     Role.CLIENT: (
-        "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hsetnx info lrem memory|usage pexpire pttl rpush scard "
-        "script|load smembers sscan time xlen xrange xread xrevrange zcard zcount zrange zrangebyscore"
+        "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hsetnx info lrem memory|usage pexpire pttl rpush "
+        "scard script|load smembers time xlen xrange xread xrevrange zcard zcount zrange zrangebyscore"
     ),
     Role.DAEMON: (
         "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hscan info lindex llen lpush lrange memory|usage "
@@ -95,7 +95,7 @@ _COMMANDS: Final[Mapping[Role, str]] = {
 
 # Which of RQ's keys are used beside scripts, after "rq:".
 _RQ_KEYS: Final[Mapping[Role, str]] = {
-    Role.CLIENT: "queues suspended wip:* worker:* workers:*",
+    Role.CLIENT: "queues suspended wip:* workers:*",
     Role.DAEMON: "deferred:* executions:* failed:* finished:* job:* queue:* queues scheduled:* wip:*",
     Role.WORKER: "*",
     Role.DASHBOARD: "*",
@@ -156,8 +156,8 @@ def acl_file(keys: Keys) -> str:
     An ACL file with all users of a namespace, and ``operator``, who may do everything, as none of them may.
 
     Redis takes no comments in it, and refuses it until each password's SHA-256, 64 hexadecimal digits, is filled in.
-    Nobody can be ``default``, which is off and has no password, but it has all rights: Redis (7.0) reads its AOF as that
-    user, and leaves out what it may not, every script's writes among them.
+    Nobody can be ``default``, which is off and has no password, but it has all rights: Redis (7.0) reads its AOF as
+    that user, and leaves out what it may not, every script's writes among them.
     """
     lines = ["user default reset off ~* &* +@all", "user operator reset on #SHA256-OF-operator ~* &* +@all"]
     lines += [f"user {user} reset on #SHA256-OF-{user} {rights_of(roles, keys).rule}" for user, roles in USERS.items()]

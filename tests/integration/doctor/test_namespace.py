@@ -143,6 +143,27 @@ def test_daemons_of_different_versions_are_a_warning(url: str, sound: redis.Redi
     ]
 
 
+def test_a_daemon_that_may_not_lead_is_no_one_to_take_over(url: str, sound: redis.Redis) -> None:
+    report(sound, "a", daemon="d1", host="north")
+    report(sound, "b", daemon="d2", host="south", pid=7, may_not_lead="Redis may evict")
+    sound.set(KEYS.lease(), "d1:1:2000:x", px=60_000)
+
+    found = examined(url)["daemons"]
+
+    assert ["daemon d1 leads"] == [one.said for one in found if one.verdict is OK]
+    assert ["1 daemon may not lead: south, pid 7 (Redis may evict)"] == [
+        one.said for one in found if one.verdict is WARNING
+    ]
+
+
+def test_where_nobody_leads_it_is_said_who_may_not_and_why(url: str, sound: redis.Redis) -> None:
+    report(sound, "a", daemon="d1", host="north", pid=7, may_not_lead="Redis may evict")
+
+    finding = only(examined(url)["daemons"], PROBLEM)
+
+    assert "1 daemon gave a sign of life just now (north, pid 7 (Redis may evict))" in finding.said
+
+
 @pytest.mark.parametrize(
     ("state", "about", "said"),
     [

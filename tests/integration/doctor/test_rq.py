@@ -13,6 +13,8 @@ import pytest
 import redis
 from rq import Queue, Worker
 from rq.cron import CronScheduler
+from rq.suspension import suspend
+from rq.utils import utcformat
 from rq_scheduler import Scheduler
 
 from tests.faults.processes import eventually
@@ -48,7 +50,14 @@ def registered(sound: redis.Redis, name: str = "w1", **fields: str) -> None:
     """A worker as RQ registers it, with other *fields*."""
     told = {"version": version("rq"), "queues": "default", "pid": "1", "hostname": "box"} | fields
     sound.hset(f"rq:worker:{name}", mapping=told)
-    sound.sadd("rq:workers", f"rq:worker:{name}")
+    for key in ("rq:workers", *(f"rq:workers:{queue}" for queue in told["queues"].split(","))):
+        sound.sadd(key, f"rq:worker:{name}")
+
+
+def waits(sound: redis.Redis, ago: timedelta) -> None:
+    """A job of others that was pushed to the queue email so long ago."""
+    job = Queue("email", connection=sound).enqueue("app.task")
+    sound.hset(job.key, "enqueued_at", utcformat(datetime.now(UTC) - ago))
 
 
 # -- workers ------------------------------------------------------------------------------------------
@@ -109,7 +118,7 @@ def test_of_json_it_is_said_that_workers_do_not_tell(url: str) -> None:
 
     assert "do not tell" in only(found["serializer"], SKIPPED).said
     command = only(found["workers"], WARNING).remedy.partition(": ")[2]
-    assert ["rq", "worker", "--url", url, "--serializer", "json", "default"] == shlex.split(command)
+    assert [f"RQ_REDIS_URL={url}", "rq", "worker", "--serializer", "json", "default"] == shlex.split(command)
 
 
 # -- queues -------------------------------------------------------------------------------------------
@@ -127,14 +136,30 @@ def test_a_queue_in_use_that_nobody_listens_to_is_a_warning(
     finding = only(examined(url)["queues"], WARNING)
 
     assert "nobody listens to queue email, which schedules use" == finding.said
-    assert ["rq", "worker", "--url", url, "email"] == shlex.split(finding.remedy.partition(": ")[2])
+    assert [f"RQ_REDIS_URL={url}", "rq", "worker", "email"] == shlex.split(finding.remedy.partition(": ")[2])
 
 
-def test_jobs_that_wait_where_nobody_listens_are_a_problem(url: str, sound: redis.Redis) -> None:
+@pytest.mark.parametrize(("ago", "verdict"), [(timedelta(minutes=6), PROBLEM), (timedelta(0), WARNING)])
+def test_jobs_that_wait_for_minutes_where_nobody_listens_are_a_problem(
+    url: str, sound: redis.Redis, ago: timedelta, verdict: Verdict
+) -> None:
     registered(sound, queues="default")
-    Queue("email", connection=sound).enqueue("app.task")
+    waits(sound, ago)
 
-    assert "nobody listens to queue email, where 1 job should be taken" == only(examined(url)["queues"], PROBLEM).said
+    assert "nobody listens to queue email, where 1 job waits for " in only(examined(url)["queues"], verdict).said
+
+
+@pytest.mark.parametrize(("ago", "verdict"), [(timedelta(minutes=6), PROBLEM), (timedelta(0), WARNING)])
+def test_suspended_workers_are_a_finding(url: str, sound: redis.Redis, ago: timedelta, verdict: Verdict) -> None:
+    registered(sound, queues="email")
+    waits(sound, ago)
+    suspend(sound)
+
+    finding = only(examined(url)["queues"], verdict)
+
+    assert "RQ's workers are suspended: 1 job waits for " in finding.said
+    assert finding.said.endswith(" in email")
+    assert finding.remedy.startswith("rq resume, or: redis-cli ")
 
 
 def test_a_queue_that_nobody_uses_any_more_is_nobodys_matter(url: str, sound: redis.Redis) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive, History
-from zsched.core.changes import Change
+from zsched.core.changes import Change, changes
+from zsched.core.lateness import LeadersBack, waited_since_us
 from zsched.core.log import Entry
 
 TWINS = ("plumless", "buckeroo")  # of one CRC-32
@@ -152,16 +153,42 @@ def test_what_a_bootstrap_read_is_no_entry_of_the_log(path: Path) -> None:
         assert [at(6)] == [one.position for one in history.newest_entries(1, 10)]
 
 
-def test_the_last_term_between_two_times_is_found(path: Path) -> None:
-    terms = [entry(seq, "term", "daemon", "d", "server", "s") for seq in (1, 4)]
-    archived(path, [terms[0], put(2, "a"), put_recurring(3, "r"), terms[1], put(5, "b")])
+def term(seq: int) -> Entry:
+    return entry(seq, "term", "daemon", "d", "server", "s")
+
+
+def test_the_last_term_between_two_times_is_found_with_what_a_leader_wrote_before(path: Path) -> None:
+    archived(path, [term(1), put(2, "a"), put_recurring(3, "r"), term(4), put(5, "b")])
 
     with History(path) as history:
         found = [history.term_between(T_US, T_US + seq * SECOND_US) for seq in (1, 2, 4, 5)]
         later = [history.term_between(T_US + seq * SECOND_US, T_US + 5 * SECOND_US) for seq in (4, 5)]
 
-    assert [None, at(1).t_us, at(1).t_us, at(4).t_us] == found
-    assert [at(4).t_us, None] == later
+    first, last = (at(1).t_us, None), (at(4).t_us, at(1).t_us)
+    assert [None, first, first, last] == found
+    assert [last, None] == later
+
+
+def test_an_archive_and_a_log_read_from_its_end_agree_on_who_led_before_what_was_late(path: Path) -> None:
+    due_ms = T_US // 1000 + 4000
+    runs = [f"s{number}-{due_ms}" for number in range(6)]
+    entries = [term(1), fire(2, "old-1"), put(3, "s0", due_ms=due_ms), fire(5, runs[0]), fire(6, runs[1])]
+    entries += [put(7, "new"), term(10), fire(11, runs[2], runs[3]), term(13), fire(14, runs[4]), fire(15, runs[5])]
+    archived(path, entries)
+
+    leaders, late = LeadersBack(), list[Change]()
+    for one in reversed(entries):
+        told = [change for change in changes(one) if waited_since_us(change) == due_ms * 1000]
+        leaders.see(one, told)
+        late += told
+    with History(path) as history:
+        found = {change.entry: history.term_between(due_ms * 1000, change.at_us) for change in late}
+
+    first, second = (at(10).t_us, at(6).t_us), (at(13).t_us, at(11).t_us)
+    assert {"1-5": None, "1-6": None, "1-11": first, "1-14": second, "1-15": second} == found
+    assert {id: (leaders.terms[id], leaders.led[id]) for id, told in found.items() if told} == {
+        id: told for id, told in found.items() if told
+    }
 
 
 def test_a_reader_knows_what_the_archive_is_of(path: Path) -> None:

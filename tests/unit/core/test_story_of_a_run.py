@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from zsched.core.changes import Change, What
 from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.core.runs import Run, RunStatus, pushed
-from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
+from zsched.core.story import Chronicle, Source, Story, Unattended, tell, tell_of_run
 
 FIRST_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 SECOND_MS = FIRST_MS + 60_000
@@ -100,23 +100,27 @@ def test_a_run_that_its_schedule_knows_nothing_of_is_not_known(left_out: int, to
     assert f"never heard of it: {told} of schedule a do not name it; zsched why a tells them" == story.now
 
 
+UNHEARD, SUSPENDED = {"mail": Unattended.UNHEARD}, {"mail": Unattended.SUSPENDED}
+
+
 def of_queue(status: RunStatus) -> Run:
     return Run(FIRST, status, queue="mail")
 
 
 @pytest.mark.parametrize(
-    ("run", "unattended", "is_told"),
+    ("run", "unattended", "told"),
     [
-        (of_queue(RunStatus.QUEUED), {"mail"}, True),
-        (of_queue(RunStatus.QUEUED), set(), False),
-        (of_queue(RunStatus.RUNNING), {"mail"}, False),
+        (of_queue(RunStatus.QUEUED), UNHEARD, "queued; RQ knows of no worker that listens to queue mail"),
+        (of_queue(RunStatus.QUEUED), SUSPENDED, "queued; RQ's workers are suspended: rq resume lets them go on"),
+        (of_queue(RunStatus.QUEUED), {}, "queued"),
+        (of_queue(RunStatus.RUNNING), UNHEARD, "running"),
     ],
 )
-def test_of_a_run_that_waits_where_nobody_listens_that_is_told(
-    run: Run, unattended: Sequence[str], is_told: bool
+def test_of_a_run_that_waits_where_nobody_takes_it_that_is_told(
+    run: Run, unattended: Mapping[str, Unattended], told: str
 ) -> None:
     chronicle = Chronicle("a", SOURCE, [fired(FIRST, FIRST_MS)])
 
     story = tell(chronicle, HELD, SECOND_MS, runs=[run], unattended=unattended)
 
-    assert is_told == story.now.endswith("; RQ knows of no worker that listens to queue mail")
+    assert story.now.endswith(told)

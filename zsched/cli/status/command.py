@@ -33,17 +33,18 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
     host, version, time zone rules), what waits and how late it is, what happened in the last 1, 5 and 30 minutes, the
     next 10 fires, the latest runs that failed, were lost or expired, and how far the archives are.
 
-    Exit code 4 when nobody leads, something is overdue by more than 10 seconds, runs wait in a queue that no worker
-    listens to, no archive follows the log, one has failed, or has what Redis lost (then it says whether that is being
-    put back, or `zsched recover` is awaited), or the last audit found what it could not put right. Warnings leave it
-    0: Redis was rebuilt within half an hour, a tenth of the latest runs failed, some expired or were missed, nobody
-    stands by, a queue that schedules use has no worker, quarantine, daemons of different versions or time zone rules.
-    It reads Redis alone and writes nothing.
+    Exit code 4 when nobody leads, something is overdue by more than 10 seconds, jobs wait for more than 5 minutes in a
+    queue of ours that no worker listens to, or as workers are suspended, no archive follows the log, one has failed, or
+    has what Redis lost (then it says whether that is being put back, or `zsched recover` is awaited), or the last audit
+    found what it could not put right. Warnings leave it 0: Redis was rebuilt within half an hour, a tenth of the latest
+    runs failed, some expired or were missed, nobody stands by, a queue of ours has no worker, workers are suspended,
+    this user may not ask for them, quarantine, daemons of different versions or time zone rules. It reads Redis alone
+    and writes nothing.
 
-    With --json "problems" are texts, "alarms" the same with a name (no_leader, late, unheard, archive_lost,
+    With --json "problems" are texts, "alarms" the same with a name (no_leader, late, suspended, unheard, archive_lost,
     archive_failed, archive_refused, no_archive, audit) and a remedy, "warnings" like alarms (rebuilt, failing,
-    too_late, no_standby, no_worker, quarantined, archive_outdated, versions, tzdata); docs/operations.md has the other
-    keys.
+    too_late, no_standby, queues_unknown, suspended, no_worker, quarantined, archive_outdated, versions, tzdata);
+    docs/operations.md has the other keys.
 
     \b
     Examples:

@@ -9,11 +9,12 @@ from zsched.cli.status.standing import Standing
 from zsched.cli.status.verdict import problems, warnings
 from zsched.core.model import Priority, Schedule, iso
 from zsched.storage.archivers import last_audit
+from zsched.storage.listeners import Untaken
 
 
 def to_dict(standing: Standing) -> dict[str, Any]:
     """All of *standing*; ``problems`` has the texts of ``alarms``."""
-    overview = standing.overview
+    overview, attendance = standing.overview, standing.attendance
     alarms, audit = problems(standing), last_audit(overview.archives, overview.now_ms)
     return {
         "namespace": standing.namespace,
@@ -36,9 +37,8 @@ def to_dict(standing: Standing) -> dict[str, Any]:
             {"queue": held.queue, "max_per_second": held.per_second, "waiting": held.waiting}
             for held in overview.held_back
         ],
-        "unheard": None
-        if standing.unheard is None
-        else [{"queue": one.queue, "waiting": one.waiting} for one in standing.unheard],
+        "unheard": None if attendance is None else [_unheard_dict(one) for one in attendance.unheard],
+        "suspended": None if attendance is None else attendance.is_suspended,
         "recurring": overview.recurring,
         "paused": overview.paused,
         "quarantined": overview.quarantined,
@@ -46,10 +46,15 @@ def to_dict(standing: Standing) -> dict[str, Any]:
         "hold_until": iso(overview.hold_ms or None),
         "recent": standing.recent.to_dict(),
         "failures": [failure.to_dict() for failure in standing.recent.failures],
-        "next": [_next_dict(schedule) for schedule in standing.next],
+        "next": None if standing.next is None else [_next_dict(schedule) for schedule in standing.next],
         "archives": [archive_dict(report, overview) for report in shown(overview)],
         "audit": None if audit is None else audit_dict(audit),
     }
+
+
+def _unheard_dict(one: Untaken) -> dict[str, Any]:
+    waits_s = None if one.waits_ms is None else one.waits_ms // 1000
+    return {"queue": one.queue, "waiting": one.waiting, "waits_s": waits_s}
 
 
 def _next_dict(schedule: Schedule) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def lines(standing: Standing, tz: str) -> Iterator[Line]:
         _table(_DAEMONS, (_daemon(one, overview) for one in standing.daemons), "no daemon told of itself lately"),
         [Line(text) for text in pairs(_counts(standing, tz))],
         [*_table(_LATELY, map(_stretch, recent.stretches)), *_gaps(recent)],
-        _table(_NEXT, (_next(one, overview.now_ms, tz) for one in standing.next), "nothing is scheduled"),
+        _upcoming(standing, tz),
         _table(_FAILURES, (_failure(one, overview.now_ms) for one in recent.failures), _no_failure(recent)),
         [Line(text) for text in pairs(_copies(overview))],
     ):
@@ -137,8 +137,6 @@ def _counts(standing: Standing, tz: str) -> Iterator[tuple[str, str]]:
         yield f"{lane.value} lane", f"{overview.waiting[lane]:,} waiting, {overview.overdue[lane]:,} of them due"
     for held in overview.held_back:
         yield "held back", _held_back(held)
-    if standing.unheard is None:
-        yield "queues", "whether workers listen to them cannot be told: zsched doctor says why"
     yield "late", rough_text(overview.late_ms) if overview.late_ms else "nothing is overdue"
     yield (
         "schedules",
@@ -194,6 +192,13 @@ def _gaps(recent: Recent) -> Iterator[Line]:
         yield Line("* without what Redis lost of that time: zsched history looks further")
     if recent.is_cut:
         yield Line("the log goes back no further, or is too much to read at once: zsched history looks further")
+
+
+def _upcoming(standing: Standing, tz: str) -> Iterable[Line]:
+    if standing.next is None:
+        return [Line("what fires next cannot be told: this user may run no scripts")]
+    rows = (_next(one, standing.overview.now_ms, tz) for one in standing.next)
+    return _table(_NEXT, rows, "nothing is scheduled")
 
 
 def _next(schedule: Schedule, now_ms: int, tz: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from zsched.core.recent import Recent
 from zsched.errors import RedisRefused
 from zsched.storage.archivers import FORGOTTEN_MS
 from zsched.storage.daemons import DaemonRole, DaemonSeen
-from zsched.storage.listeners import Unheard
+from zsched.storage.listeners import Attendance
 from zsched.storage.overview import Overview
 
 NEXT: Final = 10  # schedules that fire next
@@ -22,16 +22,17 @@ NEXT: Final = 10  # schedules that fire next
 @dataclass(frozen=True, slots=True)
 class Standing:
     """
-    A namespace: its counts, what happened lately, and what fires next. ``unheard``: the queues with its runs, or which
-    its schedules use, to which nobody listens; None where this user may not ask.
+    A namespace: its counts, what happened lately, and what fires next (None: this user may not run the script that
+    reads schedules). ``attendance``: of the queues with its runs, or which its schedules use; None where that cannot be
+    told, mostly as this user may not ask.
     """
 
     namespace: str
     redis: str  # where it is, without a password
     overview: Overview
     recent: Recent
-    next: list[Schedule]
-    unheard: list[Unheard] | None
+    next: list[Schedule] | None
+    attendance: Attendance | None
 
     @classmethod
     def of(cls, client: Client, settings: Settings) -> Standing:
@@ -41,10 +42,9 @@ class Standing:
         Raises:
             RedisUnavailable, RedisRefused.
         """
-        next = list(client.list(state=ScheduleState.ACTIVE, limit=NEXT))
-        unheard, recent = _unheard(client), client.recent()
+        next, attendance, recent = _next(client), _attendance(client), client.recent()
         overview = client.overview()  # the verdict is of the last look
-        return cls(settings.namespace, redact(settings.redis.url), overview, recent, next, unheard)
+        return cls(settings.namespace, redact(settings.redis.url), overview, recent, next, attendance)
 
     @property
     def daemons(self) -> list[DaemonSeen]:
@@ -62,9 +62,21 @@ class Standing:
         """How many daemons could take over."""
         return sum(one.role is DaemonRole.STANDS_BY for one in self.overview.daemons)
 
+    @property
+    def barred(self) -> list[DaemonSeen]:
+        """Those that run and could not."""
+        return [one for one in self.overview.daemons if one.role is DaemonRole.BARRED]
 
-def _unheard(client: Client) -> list[Unheard] | None:
+
+def _next(client: Client) -> list[Schedule] | None:
     try:
-        return [one for one in client.unheard_queues() if one.is_ours]
+        return list(client.list(state=ScheduleState.ACTIVE, limit=NEXT))
+    except RedisRefused:
+        return None
+
+
+def _attendance(client: Client) -> Attendance | None:
+    try:
+        return client.attendance().of_ours
     except RedisRefused:  # doctor says what, and what to do
         return None

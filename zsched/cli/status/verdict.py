@@ -24,7 +24,7 @@ from zsched.core.sentences import duration_text as rough_text
 from zsched.core.wording import plural, some
 from zsched.storage.archivers import ArchiveState, Report, last_audit
 from zsched.storage.daemons import SILENT_MS, DaemonSeen
-from zsched.storage.listeners import Unheard
+from zsched.storage.listeners import Attendance, Untaken, waiting_text
 from zsched.storage.overview import Overview
 
 LATE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
@@ -70,7 +70,7 @@ def problems(standing: Standing) -> list[Problem]:
     overview = standing.overview
     lost = _ailing(overview, ArchiveState.LOST)
     others = _ailing(overview, ArchiveState.FAILED, ArchiveState.REFUSED)
-    late = [*_late(overview), *_nobody_listens(standing.unheard or [])]
+    late = [*_late(overview), *_nobody_takes(standing.attendance)]
     return [*_nobody_leads(overview), *lost, *late, *others, *_no_archive(overview), *_audit(overview)]
 
 
@@ -82,7 +82,7 @@ def warnings(standing: Standing) -> list[Problem]:
         *_failing(recent),
         *_too_late(recent),
         *_no_standby(standing),
-        *_no_worker(standing.unheard or []),
+        *_nobody_takes_yet(standing.attendance),
         *_quarantined(overview),
         *_ailing(overview, ArchiveState.OUTDATED),
         *_differing(overview.daemons),
@@ -116,27 +116,48 @@ def _late(overview: Overview) -> Iterator[Problem]:
     yield Problem("late", f"the oldest due schedule is {rough_text(overview.late_ms)} late", remedy)
 
 
-def _nobody_listens(unheard: list[Unheard]) -> Iterator[Problem]:
-    if waiting := [one for one in unheard if one.waiting]:
-        jobs = plural(sum(one.waiting for one in waiting), "job")
-        text = f"nobody listens to {_queues(waiting)}, where {jobs} should be taken"
-        yield Problem("unheard", text, _worker(waiting))
+def _nobody_takes(attendance: Attendance | None) -> Iterator[Problem]:
+    """Where a job waits for so long that this does not pass by itself."""
+    if attendance is None:
+        return
+    if any(one.is_stuck for one in attendance.suspended):
+        yield _suspended(attendance)
+    if stuck := [one for one in attendance.unheard if one.is_stuck]:
+        yield _unheard("unheard", stuck)
 
 
-def _no_worker(unheard: list[Unheard]) -> Iterator[Problem]:
-    if empty := [one for one in unheard if not one.waiting]:
-        text = f"nobody listens to {_queues(empty)}, which schedules use"
-        yield Problem("no_worker", text, _worker(empty))
+def _nobody_takes_yet(attendance: Attendance | None) -> Iterator[Problem]:
+    if attendance is None:
+        remedy = "ask as a user who may, zsched-dashboard of deploy/redis/users.acl; zsched doctor says what is refused"
+        yield Problem("queues_unknown", "whether workers take jobs from queues cannot be told", remedy)
+        return
+    if attendance.is_suspended and not any(one.is_stuck for one in attendance.suspended):
+        yield _suspended(attendance)
+    if waiting := [one for one in attendance.unheard if one.waiting and not one.is_stuck]:
+        yield _unheard("no_worker", waiting)
+    if empty := [one for one in attendance.unheard if not one.waiting]:
+        yield _unheard("no_worker", empty)
 
 
-def _queues(unheard: list[Unheard]) -> str:
-    names = some([one.queue for one in unheard])
-    return f"queue {names}" if len(unheard) == 1 else f"{len(unheard)} queues ({names})"
+def _suspended(attendance: Attendance) -> Problem:
+    waiting = attendance.suspended
+    where = f": {waiting_text(waiting)} in {_queues(waiting)}" if waiting else ""
+    return Problem("suspended", f"RQ's workers are suspended{where}", "rq resume lets them go on")
 
 
-def _worker(unheard: list[Unheard]) -> str:
-    words = shlex.join(["rq", "worker", *(one.queue for one in unheard[:_QUEUES])])
-    return f"start a worker, or again one that ran when Redis lost its data: {words}; zsched doctor has it in full"
+def _unheard(name: str, queues: list[Untaken]) -> Problem:
+    what = f"where {waiting_text(queues)}" if queues[0].waiting else "which schedules use"
+    words = shlex.join(["rq", "worker", *(one.queue for one in queues[:_QUEUES])])
+    remedy = (
+        f"start a worker: {words} (zsched doctor has it in full); workers that ran when Redis lost its data are not "
+        "registered: restart them"
+    )
+    return Problem(name, f"nobody listens to {_queues(queues)}, {what}", remedy)
+
+
+def _queues(queues: list[Untaken]) -> str:
+    names = some([one.queue for one in queues])
+    return f"queue {names}" if len(queues) == 1 else f"{len(queues)} queues ({names})"
 
 
 def _ailing(overview: Overview, *states: ArchiveState) -> Iterator[Problem]:
@@ -191,7 +212,7 @@ def _too_late(recent: Recent) -> Iterator[Problem]:
     counts = (
         (stretch.ended.get(RunStatus.EXPIRED, 0), "run", "expired in a queue"),
         (stretch.happened.get(What.EXPIRED, 0), "occurrence", "expired before firing"),
-        (stretch.missed, "occurrence", "passed with nobody firing"),
+        (stretch.missed, "occurrence", "passed and will not fire (paused, or nobody led)"),
     )
     if told := [f"{plural(count, noun)} {became}" for count, noun, became in counts if count]:
         text = f"in the last {rough_text(stretch.span_ms)} {', '.join(told)}"
@@ -201,8 +222,11 @@ def _too_late(recent: Recent) -> Iterator[Problem]:
 
 def _no_standby(standing: Standing) -> Iterator[Problem]:
     if standing.overview.leader is not None and not standing.standbys:
-        text = "nobody stands by: when the daemon that leads dies, nothing fires until somebody starts another"
-        yield Problem("no_standby", text, f"{_START}, on another machine best")
+        barred = "; ".join(f"{one.place} may not lead: {one.may_not_lead}" for one in standing.barred)
+        which = f" ({barred})" if barred else ""
+        text = f"nobody stands by{which}: when the daemon that leads dies, nothing fires until somebody starts another"
+        remedy = f"mend what is said of it, or {_START}" if barred else _START
+        yield Problem("no_standby", text, f"{remedy}, on another machine best")
 
 
 def _failing(recent: Recent) -> Iterator[Problem]:

@@ -8,19 +8,32 @@
 -- digits of microseconds as a string: a Lua number of that size does not survive tostring.
 -- meta.offset_ms moves the clock for tests, meta.frozen_ms stops it (zsched/testing): then `t` has no
 -- microseconds, so it never goes back. An ordinary daemon does not lead where one of them is set.
+--
+-- A number is digits, behind a minus or not, and no further from 0 than the last time, as in storage/meta.py: tonumber
+-- also takes nan, 1e300, 2.5 and 0x7, with which a script would fail between two writes, or leave a hole in the log.
+-- All are looked at with one match, since every script does it.
 local FORMAT = 1  -- of keys, values and entries: core/log.py says when it is raised
+local MOST = 253402300799999  -- the year 9999 in ms: LAST_MS of core/clock.py
 local time = redis.call('TIME')
 local meta = redis.call('HMGET', meta_key, 'epoch', 'seq', 'server', 'hold', 'doubt', 'offset_ms',
   'frozen_ms', 'aside', 'format')
 local epoch, seq, server = tonumber(meta[1] or '0'), tonumber(meta[2] or '0'), meta[3]
 local hold_ms, doubt_ms = tonumber(meta[4] or '0'), tonumber(meta[5] or '-1')
 local offset_ms, frozen_ms, format = tonumber(meta[6] or '0'), tonumber(meta[7] or '0'), tonumber(meta[9] or '0')
-if not (epoch and seq and hold_ms and doubt_ms and offset_ms and frozen_ms and format) then
-  local fields = {'epoch', 'seq', 'server', 'hold', 'doubt', 'offset_ms', 'frozen_ms', 'aside', 'format'}
-  local at = not epoch and 1 or not seq and 2 or not hold_ms and 4 or not doubt_ms and 5 or not offset_ms and 6
-    or not frozen_ms and 7 or 9
-  return {'GARBLED', fields[at], meta[at]}
-end
+local numbers = (meta[1] or '') .. (meta[2] or '') .. (meta[4] or '') .. (meta[5] or '') .. (meta[6] or '')
+  .. (meta[7] or '') .. (meta[9] or '')
 local now_ms = meta[7] and frozen_ms
-  or tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000) + offset_ms
+  or offset_ms and tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000) + offset_ms
+if string.find(numbers, '[^%d%-]')
+  or not (epoch and seq and hold_ms and doubt_ms and offset_ms and frozen_ms and format)
+  or math.max(epoch, seq, hold_ms, doubt_ms, offset_ms, now_ms, format) > MOST
+  or math.min(epoch, seq, hold_ms, doubt_ms, offset_ms, format) < -MOST or now_ms < 0 then
+  for at, field in ipairs({'epoch', 'seq', false, 'hold', 'doubt', 'offset_ms', 'frozen_ms', false, 'format'}) do
+    local value = field and meta[at]
+    if value and not (string.find(value, '^%-?%d+$') and math.abs(tonumber(value)) <= MOST) then
+      return {'GARBLED', field, value}
+    end
+  end
+  return {'GARBLED', meta[7] and 'frozen_ms' or 'offset_ms', meta[7] or meta[6] or ''}
+end
 local t = string.format('%.0f%03d', now_ms, meta[7] and 0 or tonumber(time[2]) % 1000)

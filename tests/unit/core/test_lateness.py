@@ -1,0 +1,183 @@
+"""Why something was late, told only as far as the past of a schedule and of who led proves it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import zsched
+from tests.unit.core.test_story import COMPLETE, DUE, DUE_MS, MINUTE_MS, RUN, change, put, texts
+from zsched.core.changes import Change, What
+from zsched.core.lateness import LEADERS, LeadersBack
+from zsched.core.log import Entry, Position
+from zsched.core.story import Source
+from zsched.storage.scripts import load
+
+HELD_UP = "it was held up, by a hold, a limit of its queue or others that were due"
+
+
+def fired_late(
+    *before: Change,
+    by_ms: int = 10 * MINUTE_MS,
+    term_ms: int | None = None,
+    led_ms: int | None = None,
+    source: Source = COMPLETE,
+) -> str:
+    """The words for a fire *by_ms* after its time, which was the first of January."""
+    fire = change(What.FIRED, DUE_MS + by_ms, entry="1-7", nominal_ms=DUE_MS, run_id=RUN)
+    terms, led = ({} if ms is None else {"1-7": ms * 1000} for ms in (term_ms, led_ms))
+    return texts(*before, fire, terms=terms, led=led, source=source)[-1]
+
+
+def reason(line: str) -> str:
+    return line.partition(" late: ")[2].partition("; run ")[0]
+
+
+def test_a_tenth_of_a_second_is_no_lateness_to_explain_and_what_is_more_is() -> None:
+    assert f"fired for {DUE}, 100.0 ms late; run {RUN}" == fired_late(put(0), by_ms=100)
+    assert "no daemon led from then until 2026-01-01 00:00:00.100+00:00" == reason(
+        fired_late(put(0), by_ms=101, term_ms=DUE_MS + 100)
+    )
+
+
+def test_it_is_late_when_nobody_led() -> None:
+    line = fired_late(put(0), term_ms=DUE_MS + 9 * MINUTE_MS)
+
+    assert "no daemon led from then until 2026-01-01 00:09:00+00:00" == reason(line)
+
+
+def test_what_was_left_out_for_want_of_a_leader_or_in_a_pause_says_so() -> None:
+    times = {"first_ms": DUE_MS, "last_ms": DUE_MS + MINUTE_MS, "count": 2}
+    at_ms, term_ms = DUE_MS + 9 * MINUTE_MS, DUE_MS + 8 * MINUTE_MS
+    left_out = change(What.COALESCED, at_ms, entry="1-7", nominal_ms=DUE_MS + 2 * MINUTE_MS, **times)
+    missed, over = (change(What.SKIPPED, at_ms, entry="1-7", why=why, **times) for why in ("missed", "paused"))
+    terms, resumed = {"1-7": term_ms * 1000}, change(What.RESUMED, term_ms, nominal_ms=DUE_MS)
+    which = f"{DUE} to 2026-01-01 00:01:00+00:00"
+
+    outage = f"no daemon led from {DUE} until 2026-01-01 00:08:00+00:00"
+    assert [f"left out 2 occurrences, {which}, in favour of 2026-01-01 00:02:00+00:00: {outage}"] == texts(
+        left_out, terms=terms
+    )
+    assert f"its catch_up and catch_up_window: {outage}" in texts(missed, terms=terms)[0]
+    assert texts(left_out)[0].endswith(": all had passed by then")
+    assert texts(resumed, left_out)[1].endswith(": it was paused until 2026-01-01 00:08:00+00:00")
+    assert [f"skipped 2 occurrences, {which}: it was paused"] == texts(over, terms=terms)
+
+
+def test_what_expired_for_want_of_a_leader_says_so() -> None:
+    late = change(What.EXPIRED, DUE_MS + 5000, entry="1-7", nominal_ms=DUE_MS, run_id=RUN)
+
+    told = texts(put(0), late, terms={"1-7": (DUE_MS + 4000) * 1000})[-1]
+
+    assert told.endswith("more than expires_after allows: no daemon led from then until 2026-01-01 00:00:04+00:00")
+
+
+def test_it_is_late_when_it_was_paused() -> None:
+    line = fired_late(put(0), change(What.RESUMED, DUE_MS + MINUTE_MS, nominal_ms=DUE_MS), term_ms=DUE_MS - 1)
+
+    assert "it was paused until 2026-01-01 00:01:00+00:00" == reason(line)
+
+
+def test_it_is_late_when_it_was_put_late() -> None:
+    line = fired_late(put(DUE_MS + 5 * MINUTE_MS), term_ms=DUE_MS + MINUTE_MS)
+
+    assert "it was put only 2026-01-01 00:05:00+00:00, when its time had passed" == reason(line)
+
+
+def test_what_was_put_to_fire_at_once_was_not_put_late() -> None:
+    assert HELD_UP == reason(fired_late(put(DUE_MS + 0.5)))
+
+
+def test_it_is_late_when_its_zones_rules_came_late() -> None:
+    late = change(What.REPLANNED, DUE_MS + 5 * MINUTE_MS, nominal_ms=DUE_MS + 60 * MINUTE_MS, next_ms=DUE_MS)
+    line = fired_late(put(0), late, term_ms=DUE_MS + 4 * MINUTE_MS)
+
+    assert "its zone's new rules came only 2026-01-01 00:05:00+00:00, when its time had passed" == reason(line)
+
+
+def test_of_two_reasons_the_later_one_counts() -> None:
+    line = fired_late(put(DUE_MS + 5 * MINUTE_MS), term_ms=DUE_MS + 6 * MINUTE_MS)
+
+    assert "no daemon led from 2026-01-01 00:05:00+00:00 until 2026-01-01 00:06:00+00:00" == reason(line)
+
+
+@pytest.mark.parametrize("term_ms", [None, DUE_MS - MINUTE_MS])
+def test_else_it_was_held_up(term_ms: int | None) -> None:
+    assert HELD_UP == reason(fired_late(put(0), term_ms=term_ms))
+
+
+# -- who led ------------------------------------------------------------------------------------------
+
+
+def test_that_nobody_led_is_not_said_where_a_leader_did_something_else_meanwhile() -> None:
+    line = fired_late(put(0), led_ms=DUE_MS + 6000, term_ms=DUE_MS + 8000, by_ms=13_000)
+
+    between = "between 2026-01-01 00:00:06+00:00 and 2026-01-01 00:00:08+00:00"
+    assert f"{HELD_UP}, or for want of a leader {between}" == reason(line)
+
+
+def test_what_a_leader_did_before_it_was_due_does_not_count() -> None:
+    absence = "no daemon led from then until 2026-01-01 00:00:08+00:00"
+
+    assert absence == reason(fired_late(put(0), led_ms=DUE_MS - 1, term_ms=DUE_MS + 8000))
+
+
+def test_what_a_leader_did_before_it_was_put_does_not_count() -> None:
+    line = fired_late(put(DUE_MS + 5000), led_ms=DUE_MS + 4000, term_ms=DUE_MS + 8000)
+
+    assert "no daemon led from 2026-01-01 00:00:05+00:00 until 2026-01-01 00:00:08+00:00" == reason(line)
+
+
+def test_that_nobody_led_is_not_said_where_the_history_does_not_reach() -> None:
+    since = Source(None, DUE_MS + 1000, "1-9", "no archive answered within 2 s")
+
+    line = fired_late(term_ms=DUE_MS + 8000, source=since)
+    whole = fired_late(term_ms=DUE_MS + 8000, source=replace(since, is_untrimmed=True))
+
+    assert f"{HELD_UP}, or for want of a leader before 2026-01-01 00:00:08+00:00" == reason(line)
+    assert "no daemon led from then until 2026-01-01 00:00:08+00:00" == reason(whole)
+
+
+def test_of_what_was_left_out_while_others_fired_no_absence_is_told() -> None:
+    left_out = change(
+        What.COALESCED, DUE_MS + 9000, entry="1-7", nominal_ms=DUE_MS + 1, first_ms=DUE_MS, last_ms=DUE_MS
+    )
+
+    [told] = texts(left_out, terms={"1-7": (DUE_MS + 8000) * 1000}, led={"1-7": (DUE_MS + 6000) * 1000})
+
+    assert told.endswith(": all had passed by then")
+
+
+def test_who_led_before_what_was_late_is_read_from_a_log_back_to_front() -> None:
+    def seen(*kinds: str) -> LeadersBack:
+        """Of a log of these kinds, one a second; "late" is a fire of schedule a, due since the first of January."""
+        leaders = LeadersBack()
+        for seq, kind in reversed(list(enumerate(kinds, start=1))):
+            at_us = (DUE_MS + seq * 1000) * 1000
+            late = [change(What.FIRED, at_us / 1000, entry=f"1-{seq}", nominal_ms=DUE_MS)] if kind == "late" else []
+            leaders.see(Entry(Position(1, seq, at_us), "fire" if late else kind, []), late)
+        return leaders
+
+    def at(seq: int) -> int:
+        return (DUE_MS + seq * 1000) * 1000
+
+    held_up = seen("term", "put", "fire", "put", "term", "late", "advance", "late")
+    one_term = seen("fire", "end", "late")
+    again = seen("put", "end", "pause", "restore", "term", "late", "term", "late")
+
+    assert ({"1-6": at(5), "1-8": at(5)}, {"1-6": at(3), "1-8": at(3)}) == (held_up.terms, held_up.led)
+    assert ({}, {}) == (one_term.terms, one_term.led)
+    assert ({"1-6": at(5), "1-8": at(7)}, {"1-8": at(6)}) == (again.terms, again.led)
+
+
+def test_what_counts_as_a_leaders_is_what_scripts_of_leaders_alone_append() -> None:
+    by_leaders, by_others = set[str](), set[str]()
+    for path in (Path(zsched.__file__).parent / "lua").glob("*.lua"):
+        text = load(path.stem).text
+        is_leaders = path.stem == "acquire" or "-- include lib/fence.lua" in path.read_text()
+        (by_leaders if is_leaders else by_others).update(re.findall(r"(?:append\(|kind = )'(\w+)'", text))
+
+    assert by_leaders - by_others == set(LEADERS)
