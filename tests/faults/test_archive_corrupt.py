@@ -13,6 +13,7 @@ from tests.faults.ledger import doubles, queued
 from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
 from tests.faults.threads import know
 from zsched import Client
+from zsched.daemon.process import UNUSABLE
 
 
 def flip(path: Path, at: int, number: int = 64) -> None:
@@ -142,7 +143,7 @@ def test_the_archive_of_another_namespace_is_refused(
 
     other = start_daemon(redis_url, NAMESPACE="shop", ARCHIVE_PATH=str(path))
 
-    assert 1 == other.wait()
+    assert UNUSABLE == other.wait()
     [failed] = other.of("daemon_failed")
     assert f"archive {path} is of namespace 'default', not of 'shop'; give another [archive] path" == failed["reason"]
     assert before == path.read_bytes()

@@ -131,6 +131,7 @@ def test_while_all_is_well_nothing_tells_the_password(given: dict[str, str], gua
     around.env["ZSCHED_METRICS_LISTEN"] = "127.0.0.1:0"
 
     def look() -> None:
+        eventually(lambda: '"term_began"' in (tmp_path / "daemon.log").read_text())
         events = map(json.loads, (tmp_path / "daemon.log").read_text().splitlines())
         (metrics,) = (event["listen"] for event in events if event["event"] == "metrics_served")
         for command in COMMANDS:
