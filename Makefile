@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # Processes that run tests; most of a test's time is waiting. WORKERS=0 runs all in one, for --pdb and -s.
-WORKERS ?= 3
+WORKERS ?= 4
 
 # Where `make install` puts things; DESTDIR comes before all of it, for packages. UNITDIR is for prefixes below which
 # systemd looks for no units: make install PREFIX=/opt/zsched UNITDIR=/etc/systemd/system
