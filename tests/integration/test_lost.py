@@ -412,6 +412,25 @@ def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(
     assert [run_id] == [run.id for run in ends(losing.link)]
 
 
+def test_an_end_is_recorded_once_also_by_a_leader_that_was_slow(
+    losing: Losing, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = taken(redis_client, client.enqueue(FUNC, id="a").run_id)
+    ago(redis_client, run_id)
+    losing.follow()
+    losing.tracker.step(losing.leader.term)
+    now_s = Registries.now_s
+
+    with monkeypatch.context() as slow:  # it looked three seconds before it writes
+        slow.setattr(Registries, "now_s", lambda self: now_s(self) - 3)
+        losing.lost.step(losing.leader.term)
+    for _ in range(2 * tracker._PATIENCE):
+        losing.follow()
+        losing.tracker.step(losing.leader.term)
+
+    assert [run_id] == [run.id for run in ends(losing.link)]
+
+
 def test_a_number_of_retries_that_is_none_keeps_nobody_else_from_being_found(
     losing: Losing, client: Client, redis_client: redis.Redis
 ) -> None:

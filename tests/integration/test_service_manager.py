@@ -84,7 +84,7 @@ def test_the_status_says_who_leads_and_whether_fire_is_held(
     leads.wait_for_status("leading in epoch 1, held for")
     stands_by.start(redis_url, **NAPS)
 
-    stands_by.wait_for_status(f"standing by for {leader.of('daemon_started')[0]['daemon']}")
+    stands_by.wait_for_status(f"standing by for {leader.wait_for('daemon_started')['daemon']}")
     assert leads.of("STATUS")[-1]["value"].endswith("; 0 due; 1 waiting")
 
 
@@ -176,11 +176,13 @@ class Configured:
         return self._manager.start(url, CONFIG=str(self._file), ARCHIVE_PATH="", **NAPS)
 
     def reload(self, daemon: DaemonProcess) -> None:
-        """SIGHUP, and what the manager is to be told of it."""
+        """SIGHUP, what the manager is to be told of it, and what the daemon tells: two ways, of which either is first."""
         self._reloads += 1
         daemon.send(signal.SIGHUP)
         self._manager.wait_for("READY", 1 + self._reloads)
         assert ["READY", *["RELOADING", "READY"] * self._reloads] == self._manager.names("READY", "RELOADING")
+        outcomes = "settings_reloaded", "reload_failed"
+        eventually(lambda: sum(len(daemon.of(each)) for each in outcomes) == self._reloads)
 
 
 @pytest.fixture

@@ -11,11 +11,13 @@ from rq.job import Job
 from rq.registry import FailedJobRegistry, StartedJobRegistry
 
 from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
+from zsched.core.clock import from_ms
 from zsched.errors import ServerChanged, Stale
 
 ENQUEUED, BEAT = "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:01.000001Z"
 A, B = "a-1767225600000", "b-1767225600000"
 WHY = "its worker w died: no heartbeat since " + BEAT
+LOST_MS = 1_767_225_700_123
 DATA = zlib.compress(b"call")
 YEAR_S = 31_536_000
 PACKED = b64encode(zlib.compress(WHY.encode())).decode()
@@ -57,7 +59,7 @@ def end(run: str, members: str = "", status: str = "started") -> tuple[str, ...]
 
 
 def lose(ground: Ground, seen: Entry, *dead: tuple[str, ...], **over: Any) -> list[Any]:
-    arguments = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t}
+    arguments = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t, "ended_ms": LOST_MS}
     return ground.call("lost", [text for one in dead for text in one], **(arguments | over))
 
 
@@ -110,7 +112,7 @@ def test_a_run_that_ends_is_recorded_and_filed_where_rq_shows_it(led: Ground, se
     assert [entry.id, entry.t, [], [A], []] == reply[1:]
     assert ("end", {"rows": end(A)[6]}) == (entry.kind, entry.fields)
     filed = Job.fetch(A, connection=led.redis)
-    assert ("failed", True) == (filed.get_status().value, filed.ended_at is not None)
+    assert ("failed", from_ms(LOST_MS)) == (filed.get_status().value, filed.ended_at)  # as the log has it
     assert WHY == filed.latest_result().exc_string  # type: ignore[union-attr]  # there is one
     [(member_of, until_s)] = led.redis.zrange("rq:failed:default", 0, -1, withscores=True)
     assert (A.encode(), True) == (member_of, abs(until_s - led.now_ms / 1000 - YEAR_S) < 60)

@@ -221,9 +221,10 @@ class LostRuns:
 
     def _lose(self, term: Term, as_of: Position, cases: Sequence[_Case], at_once: int, now_s: int) -> None:
         written: Position | None = None
+        now_ms = now_s * 1000
         for first in range(0, len(cases), at_once):
             portion = cases[first : first + at_once]
-            lost = self._dispatch.lose(term, as_of, [case.dead(now_s * 1000) for case in portion])
+            lost = self._dispatch.lose(term, as_of, [case.dead(now_ms) for case in portion], now_ms)
             if lost is None:  # LOST: the archive will notice that Redis lost something, and say so
                 break
             for case in portion:

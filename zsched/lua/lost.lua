@@ -4,6 +4,7 @@
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        token expected_server        this term's
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
+--        ended_ms                     when the runs that end did, as their lines for the log have it
 --        ...   eight texts per run: its schedule's id, its own id, the status that was seen of its job (started or
 --              queued), its last_heartbeat or, of a queued one, enqueued_at, its lapsed members of rq:wip by spaces,
 --              again | end, its line for the log, and of an end the reason as rq:results keeps it (packed)
@@ -18,7 +19,8 @@
 -- queue after all, or when a key of RQ's is of a wrong type.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, rq_queues_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen_entry, seen_t = unpack(ARGV, 1, 7)
+local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen_entry, seen_t,
+  ended_ms = unpack(ARGV, 1, 8)
 -- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/iso.lua
@@ -104,14 +106,15 @@ local function clear(one)
   redis.call('LREM', one.intermediate_key, 1, one.run)
 end
 
--- As RQ files what failed (FailedJobRegistry.add, Result.create_failure).
+-- As RQ files what failed (FailedJobRegistry.add, Result.create_failure). The job and the log must tell one time: by a
+-- later one the tracker knows an end of a job that somebody queued again.
 local function fail(one)
   local ttl = one.failure_ttl and string.match(one.failure_ttl, '^%-?%d%d?%d?%d?%d?%d?%d?%d?%d?%d?$') or FAILURE_TTL
   if ttl == '0' then
     redis.call('DEL', one.job_key, one.results_key)
     return
   end
-  redis.call('HSET', one.job_key, 'status', 'failed', 'ended_at', iso(now_ms))
+  redis.call('HSET', one.job_key, 'status', 'failed', 'ended_at', iso(tonumber(ended_ms)))
   redis.call('XADD', one.results_key, 'MAXLEN', 10, '*', 'type', FAILED, 'worker_name', '', 'exc_string', one.packed)
   local score = ttl
   if tonumber(ttl) > 0 then
@@ -127,7 +130,7 @@ end
 
 local again, ended = {kind = 'again', runs = {}, lines = {}}, {kind = 'end', runs = {}, lines = {}}
 local lost, is_lost = {}, {}
-for i = 8, #ARGV, 8 do
+for i = 9, #ARGV, 8 do
   local id, run, status, mark, members, word, line, packed = unpack(ARGV, i, i + 7)
   local one = not is_lost[run] and look(run, status, mark, members)
   if one and (word == 'end' or (one.retries_left or 0) >= 1) then

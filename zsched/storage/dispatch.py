@@ -207,13 +207,15 @@ class Dispatch:
         position = Position.parse(f"{shown(entry)} {shown(t_us)}") if ended else None
         return Tracked(ended, position, _texts(paused))
 
-    def lose(self, term: Term, seen: Position, dead: Sequence[Dead]) -> Lost | None:
+    def lose(self, term: Term, seen: Position, dead: Sequence[Dead], ended_ms: int) -> Lost | None:
         """
-        Put runs whose workers died back into their queues, or log that they are lost. Who lives after all, or changed
-        meanwhile, is left alone. None (LOST) as ``track``.
+        Put runs whose workers died back into their queues, or log that they are lost, since *ended_ms*. Who lives
+        after all, or changed meanwhile, is left alone. None (LOST) as ``track``.
         """
         rows = [each for one in dead for each in one]
-        reply = self._scripts.call("lost", seen_entry=seen.id, seen_t=seen.t_us, rows=rows, **_fence(term))
+        reply = self._scripts.call(
+            "lost", seen_entry=seen.id, seen_t=seen.t_us, ended_ms=ended_ms, rows=rows, **_fence(term)
+        )
         if reply[0] == "LOST":
             return None
         _now_ms, entry, t_us, again, ended, paused = reply
