@@ -176,7 +176,7 @@ class Configured:
         return self._manager.start(url, CONFIG=str(self._file), ARCHIVE_PATH="", **NAPS)
 
     def reload(self, daemon: DaemonProcess) -> None:
-        """SIGHUP, what the manager is to be told of it, and what the daemon tells: two ways, of which either is first."""
+        """SIGHUP, what the manager is to be told of it, and what the daemon tells; either may arrive first."""
         self._reloads += 1
         daemon.send(signal.SIGHUP)
         self._manager.wait_for("READY", 1 + self._reloads)

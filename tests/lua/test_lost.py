@@ -59,7 +59,8 @@ def end(run: str, members: str = "", status: str = "started") -> tuple[str, ...]
 
 
 def lose(ground: Ground, seen: Entry, *dead: tuple[str, ...], **over: Any) -> list[Any]:
-    arguments = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t, "ended_ms": LOST_MS}
+    arguments = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t}
+    arguments |= {"ended_ms": LOST_MS}
     return ground.call("lost", [text for one in dead for text in one], **(arguments | over))
 
 
