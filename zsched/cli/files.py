@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import click
@@ -18,11 +16,11 @@ from zsched.cli.program import Subcommand
 from zsched.cli.progress import Progress
 from zsched.cli.texts import printable
 from zsched.cli.times import due_text
+from zsched.cli.values import content
 from zsched.core.wording import plural
-from zsched.errors import ConfigError, InvalidFile
+from zsched.errors import InvalidFile
 from zsched.files import Application, Applied, ClientChecks, ScheduleFile, Step, read, write
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
-from zsched.files.reading import STDIN
 
 _SHOWN: Final = 50  # errors in the middle of a run that are listed
 
@@ -52,7 +50,7 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
     client = connect(settings)
     try:
         checks = ClientChecks(client, partial(check_allowed, settings), importing)
-        said = read(file, _content(file), checks)
+        said = read(file, content(file, "a TOML file of schedules"), checks)
         application = Application(client, said, takes_over=take_over)
         steps, stale = application.compare(), application.stale()
     except InvalidFile as error:
@@ -94,17 +92,6 @@ def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...])
         if written.ended:
             say(f"left out {plural(len(written.ended), 'schedule')} that ended")
     return FAILED if written.unsaid else DONE
-
-
-def _content(file: str) -> bytes:
-    """The bytes of *file*, or of standard input. Raises ConfigError."""
-    if file == STDIN:
-        return sys.stdin.buffer.read()
-    try:
-        return Path(file).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{file}: {reason}; give a TOML file of schedules, or - for standard input") from error
 
 
 def _run(invocation: Invocation, application: Application, steps: Sequence[Step], removals: Sequence[str]) -> Applied:

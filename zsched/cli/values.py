@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from zsched.core.durations import parse_duration
+from zsched.errors import ConfigError
+from zsched.files.reading import STDIN
 
 _DATE: Final = re.compile(r"[\d-]+|\d{4}-?W\d\d(-?\d)?", re.ASCII)
 
@@ -63,3 +67,19 @@ def _json(text: str) -> Any:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not in JSON")
+
+
+def content(file: str, wanted: str) -> bytes:
+    """
+    The bytes of *file*, or of standard input for ``-``. *wanted*: what it should be, as "a crontab".
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    if file == STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{file}: {reason}; give {wanted}, or - for standard input") from error

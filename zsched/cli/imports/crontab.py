@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import sys
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -15,8 +13,8 @@ from zsched.cli.imports.course import Ground, import_all
 from zsched.cli.imports.options import DRY_RUN, PRUNE, TAKE_OVER, TZ, zone_of
 from zsched.cli.invocation import Invocation, pass_invocation
 from zsched.cli.program import Subcommand
+from zsched.cli.values import content
 from zsched.core.policy import CatchUp, Overlap
-from zsched.errors import ConfigError
 from zsched.files.reading import STDIN
 from zsched.imports.crontab import read_crontab, users_of
 from zsched.tasks.lookup import Lookup
@@ -81,7 +79,7 @@ def crontab(
     _try(ground, func, options)
     sources = []
     for file in dict.fromkeys(files):
-        source = read_crontab(file, _content(file), func, options, owner=_owner(file, user), user=user)
+        source = read_crontab(file, content(file, "a crontab"), func, options, owner=_owner(file, user), user=user)
         unknown = sorted(name for name in users_of(source) if not _is_user(name))
         if unknown:
             who = ", ".join(unknown)
@@ -110,17 +108,6 @@ def _try(ground: Ground, func: str, options: dict[str, Any]) -> None:
     ground.checks.define(func, {"id": "import", "cron": "0 0 * * *", **called, **options})
     for mistake in ground.checks.mistakes(func, called):
         raise mistake
-
-
-def _content(file: str) -> bytes:
-    """The bytes of *file*, or of standard input. Raises ConfigError."""
-    if file == STDIN:
-        return sys.stdin.buffer.read()
-    try:
-        return Path(file).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{file}: {reason}; give a crontab, or - for standard input") from error
 
 
 def _owner(file: str, user: str | None) -> str:
