@@ -159,6 +159,7 @@ def test_where_no_archive_answers_redis_log_tells_of_runs(
     assert {"good": "succeeded", "waits": "queued"} == statuses(runs)
     assert (None, "no archive answered within 0.25 s") == (runs.source.archive, runs.source.problem)
     assert ["good"] == [run.schedule_id for run in impatient.runs(status="succeeded")]
+    assert runs.source.complete_since_ms == impatient.runs(limit=1).source.complete_since_ms  # the log has them all
 
 
 @pytest.mark.parametrize(

@@ -210,8 +210,8 @@ class Inquiry:
         lookback = Lookback(wanted)
         oldest: Entry | None = None
         for oldest in self._back(_LOOKED_AT_FOR_RUNS):
-            if oldest.kind in KINDS and lookback.see(self._read(oldest)):
-                break
+            if oldest.kind in KINDS and lookback.see(self._read(oldest)):  # all that is wanted: nothing is missing
+                return lookback.found(), self._redis(self._log.first(), problem)
         return lookback.found(), self._redis(oldest, problem)
 
     def _ran_by_log(self, id: str, start_ms: int, problem: str) -> tuple[list[int], Source]:
