@@ -1,4 +1,4 @@
-"""What several of these tests stand on: a client, a link, a daemon whose archive follows, and a scene."""
+"""What several of these tests stand on: a client, a link, the command line, a daemon whose archive follows, a scene."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import redis
 from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread, know
 from tests.integration.archive.ground import Scene
+from tests.integration.command_line import Zsched
+from tests.integration.standing import lead
 from zsched import Client
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
@@ -22,6 +24,18 @@ def client(redis_url: str, redis_client: redis.Redis) -> Client:
     """A client of the emptied server, on which nothing is held."""
     know(redis_client)
     return Client.from_url(redis_url)
+
+
+@pytest.fixture
+def zsched(redis_url: str) -> Zsched:
+    """The command line on the emptied server."""
+    return Zsched(redis_url)
+
+
+@pytest.fixture
+def led(redis_client: redis.Redis) -> redis.Redis:
+    """A client of a namespace that somebody leads."""
+    return lead(redis_client)
 
 
 @pytest.fixture

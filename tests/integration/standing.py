@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import redis
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from zsched.cli import program
+from tests.integration.command_line import Zsched
 from zsched.storage.keys import Keys
 
-Zsched = Callable[..., Result]
 KEYS = Keys("default")
 LAST_T = 1_767_225_600_000_000  # of the log's last entry, 3-12
 NOBODY_FOLLOWS = "no archive follows the log"
-
-
-def zsched_at(redis_url: str) -> Zsched:
-    """The command line on that Redis."""
-    return lambda *arguments: CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": redis_url})
 
 
 def lead(client: redis.Redis) -> redis.Redis:

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import redis
 from click.testing import CliRunner, Result
 
+from tests.integration.command_line import Zsched
 from zsched.cli import program
 from zsched.cli.exits import DONE, FAILED, INTERRUPTED, NOT_FOUND, PIPE_CLOSED, UNHEALTHY, USAGE
 from zsched.embedded.guard import Guard
@@ -21,15 +21,9 @@ from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
-Zsched = Callable[..., Result]
 DEADLINE_S = 30.0
 FUNC = "zsched.demo.tasks.heartbeat"
 COMMANDS = sorted(program.commands)
-
-
-@pytest.fixture
-def zsched(redis_url: str) -> Zsched:
-    return lambda *arguments: CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": redis_url})
 
 
 def offline(*arguments: str, **env: str) -> Result:

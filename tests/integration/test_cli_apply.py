@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import redis
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from zsched.cli import program
+from tests.integration import command_line
 from zsched.cli.exits import DONE, FAILED, USAGE
 from zsched.client import Client
 
@@ -28,22 +28,16 @@ NOTE = (
 EXAMPLE = Path(__file__).parents[2] / "config" / "schedules.toml"
 
 
-class Zsched:
+class Zsched(command_line.Zsched):
     """Runs the command line with a file ``jobs.toml`` that holds what is given."""
 
     def __init__(self, url: str, folder: Path) -> None:
-        self.env: dict[str, str | None] = {"ZSCHED_REDIS_URL": url}
+        super().__init__(url)
         self.file = folder / "jobs.toml"
-
-    def __call__(self, *arguments: str, input: str | None = None) -> Result:
-        return CliRunner().invoke(program, arguments, env=self.env, input=input)
 
     def apply(self, text: str, *arguments: str) -> Result:
         self.file.write_text(text)
         return self("apply", str(self.file), *arguments)
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "--json").stdout)
 
 
 @pytest.fixture

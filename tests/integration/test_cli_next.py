@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
+from tests.integration.command_line import Zsched
 from zsched.cli import program
 from zsched.cli.exits import DONE, NOT_FOUND, USAGE
 
 FUNC = "zsched.demo.tasks.heartbeat"
 NEW_YORK = ("--tz", "America/New_York")
-
-
-@pytest.fixture
-def zsched(redis_url: str) -> Callable[..., Result]:
-    return lambda *arguments: CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": redis_url})
 
 
 def following(*arguments: str) -> list[dict[str, str]]:
@@ -82,7 +77,7 @@ def test_people_see_local_and_utc_side_by_side() -> None:
     )
 
 
-def test_a_schedule_shows_its_own_next_times(zsched: Callable[..., Result]) -> None:
+def test_a_schedule_shows_its_own_next_times(zsched: Zsched) -> None:
     zsched("add", "digest", FUNC, "--cron", "0 9 * * *", *NEW_YORK)
 
     own = zsched("next", "digest", "-n", "1", "--from", "2030-06-01T00:00", "--json")
@@ -92,7 +87,7 @@ def test_a_schedule_shows_its_own_next_times(zsched: Callable[..., Result]) -> N
     assert ["2030-06-01T13:00:00+00:00"] == [one["local"] for one in json.loads(elsewhere.stdout)]
 
 
-def test_a_one_shot_has_one_next_time(zsched: Callable[..., Result]) -> None:
+def test_a_one_shot_has_one_next_time(zsched: Zsched) -> None:
     zsched("add", "party", FUNC, "--at", "2030-12-31T23:59", "--tz", "Asia/Seoul")
 
     before = zsched("next", "party", "--from", "2030-01-01T00:00", "--json")
@@ -102,7 +97,7 @@ def test_a_one_shot_has_one_next_time(zsched: Callable[..., Result]) -> None:
     assert [] == json.loads(behind.stdout)
 
 
-def test_a_schedule_with_jitter_shows_when_it_is_due_and_its_nominal_times(zsched: Callable[..., Result]) -> None:
+def test_a_schedule_with_jitter_shows_when_it_is_due_and_its_nominal_times(zsched: Zsched) -> None:
     rule = ("--cron", "30 1 * * *", *NEW_YORK, "--jitter", "1h")
     zsched("add", "digest", FUNC, *rule)
     asked = ("next", "digest", "--from", "2030-10-31T12:00Z", "-n", "3")
@@ -120,7 +115,7 @@ def test_a_schedule_with_jitter_shows_when_it_is_due_and_its_nominal_times(zsche
     assert all("01:30:00-04:00" in row for row in rows)
 
 
-def test_a_one_shot_with_jitter_shows_the_time_that_was_asked_for(zsched: Callable[..., Result]) -> None:
+def test_a_one_shot_with_jitter_shows_the_time_that_was_asked_for(zsched: Zsched) -> None:
     zsched("add", "a", FUNC, "--at", "2030-12-24T18:00", "--tz", "Asia/Seoul", "--jitter", "1h")
 
     [told] = json.loads(zsched("next", "a", "--json").stdout)
@@ -128,7 +123,7 @@ def test_a_one_shot_with_jitter_shows_the_time_that_was_asked_for(zsched: Callab
     assert "2030-12-24T09:00:00Z" == told["nominal"] < told["utc"]
 
 
-def test_a_schedule_that_does_not_exist_is_not_found(zsched: Callable[..., Result]) -> None:
+def test_a_schedule_that_does_not_exist_is_not_found(zsched: Zsched) -> None:
     assert NOT_FOUND == zsched("next", "nobody").exit_code
 
 

@@ -8,23 +8,14 @@ from __future__ import annotations
 import json
 import re
 import signal
-from collections.abc import Iterator
 
 import pytest
 import redis
 
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
-from tests.integration.standing import (
-    KEYS,
-    Zsched,
-    lead,
-    now_ms,
-    report,
-    section,
-    status,
-    zsched_at,
-)
+from tests.integration.command_line import Zsched
+from tests.integration.standing import KEYS, now_ms, report, section, status
 from zsched import Client
 from zsched.cli.exits import DONE, FAILED, USAGE
 from zsched.cli.times import local_text
@@ -32,16 +23,6 @@ from zsched.core.model import iso
 from zsched.core.runs import Run, RunStatus, row_of
 from zsched.embedded.guard import Guard
 from zsched.storage.questions import Questions
-
-
-@pytest.fixture
-def zsched(redis_url: str) -> Zsched:
-    return zsched_at(redis_url)
-
-
-@pytest.fixture
-def led(redis_client: redis.Redis) -> redis.Redis:
-    return lead(redis_client)
 
 
 def test_daemons_are_listed_with_what_they_told(zsched: Zsched, led: redis.Redis) -> None:
@@ -220,9 +201,3 @@ def test_two_daemons_one_of_them_killed(
     assert {daemon.pid for daemon in daemons} == {one["pid"] for one in both["daemons"]}
     assert ["leader", "standby"] == [one["role"] for one in both["daemons"]]
     assert leader["id"] not in [one["id"] for one in after["daemons"] if one["role"] == "leader"]
-
-
-@pytest.fixture
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard

@@ -11,31 +11,12 @@ from click.testing import Result
 
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
-from tests.integration.standing import (
-    KEYS,
-    LAST_T,
-    NOBODY_FOLLOWS,
-    Zsched,
-    lead,
-    problems,
-    report,
-    status,
-    zsched_at,
-)
+from tests.integration.command_line import Zsched
+from tests.integration.standing import KEYS, LAST_T, NOBODY_FOLLOWS, problems, report, status
 from zsched import Client
 from zsched.cli.exits import DONE, UNHEALTHY
 from zsched.config import ArchiveSettings
 from zsched.core.model import iso
-
-
-@pytest.fixture
-def zsched(redis_url: str) -> Zsched:
-    return zsched_at(redis_url)
-
-
-@pytest.fixture
-def led(redis_client: redis.Redis) -> redis.Redis:
-    return lead(redis_client)
 
 
 def archives(result: Result) -> list[str]:

@@ -10,18 +10,14 @@ import redis
 from rq import Queue, Worker
 from rq.suspension import resume, suspend
 
-from tests.integration.standing import Zsched, lead, now_ms, report, verdict, zsched_at
+from tests.integration.command_line import Zsched
+from tests.integration.standing import lead, now_ms, report, verdict
 from zsched import Client
 from zsched.cli.exits import DONE, UNHEALTHY
 from zsched.core.model import iso
 from zsched.storage.connection import Wire
 
 HOUR = 3600
-
-
-@pytest.fixture
-def zsched(redis_url: str) -> Zsched:
-    return zsched_at(redis_url)
 
 
 @pytest.fixture

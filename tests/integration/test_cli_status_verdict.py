@@ -9,31 +9,12 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.standing import (
-    KEYS,
-    LAST_T,
-    Zsched,
-    lead,
-    now_ms,
-    report,
-    section,
-    verdict,
-    zsched_at,
-)
+from tests.integration.command_line import Zsched
+from tests.integration.standing import KEYS, LAST_T, now_ms, report, section, verdict
 from zsched import Client
 from zsched.cli.exits import DONE, UNHEALTHY
 from zsched.core.clock import from_ms
 from zsched.core.runs import Run, RunStatus, row_of
-
-
-@pytest.fixture
-def zsched(redis_url: str) -> Zsched:
-    return zsched_at(redis_url)
-
-
-@pytest.fixture
-def led(redis_client: redis.Redis) -> redis.Redis:
-    return lead(redis_client)
 
 
 def test_the_first_line_says_that_all_is_well(zsched: Zsched, led: redis.Redis) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
-from click.testing import CliRunner, Result
 
+from tests.integration.command_line import Zsched
 from zsched import Client
-from zsched.cli import program
 from zsched.cli.exits import FAILED, UNHEALTHY
 from zsched.core.clock import LAST_MS
 from zsched.errors import Garbled
@@ -19,14 +17,8 @@ from zsched.storage.keys import Keys
 
 KEYS = Keys("default")
 META = KEYS.meta()
-Zsched = Callable[..., Result]
 NUMBERS = ["epoch", "seq", "hold", "doubt", "format"]
 REPORT = "1-1 1 {now} following {about}"
-
-
-@pytest.fixture
-def zsched(redis_url: str) -> Zsched:
-    return lambda *arguments: CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": redis_url})
 
 
 def findings(zsched: Zsched) -> dict[str, dict[str, str]]:

@@ -25,3 +25,10 @@ def led(ground: Ground) -> Ground:
     """A namespace in which a daemon leads, without doubt or hold."""
     ground.lead()
     return ground
+
+
+@pytest.fixture
+def still(led: Ground) -> Ground:
+    """Led, by a clock that stands still until ``pass_on`` of ``limited``."""
+    led.redis.hset(led.keys.meta(), "frozen_ms", led.now_ms)
+    return led

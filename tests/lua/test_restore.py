@@ -1,71 +1,20 @@
-"""restore.lua: what Redis lost is back, whatever is there; and merged.lua, report.lua's hold."""
+"""restore.lua: what Redis lost is back, whatever is there."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.lua.ground import FIELDS, HOUR_MS, LEASE_MS, OWN, TEMPLATE, Entry, Ground
+from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Entry, Ground
+from tests.lua.restoring import DUE_MS, JOB, RULE, gone, hold, one_shot, restore, rule, run, texts_of
 from zsched.core.entries import Restored, restored
 from zsched.core.log import Entry as Read
-from zsched.core.log import Position
-from zsched.errors import RedisRefused
 from zsched.storage.restoring import ROWS, portions
-from zsched.storage.scripts import load
-
-T_US = 1_800_000_000_123_456  # of the lost change
-DUE_MS = 1_900_000_000_000
-JOB = FIELDS | {"data": "call"}
-RULE = OWN | {"trigger": "rule-1", "anchor": "5", "digest": "d", "lane": "low", "nominal": str(DUE_MS), "last": "r-5"}
-
-
-def one_shot(place: str = "due", id: str = "a", lane: str = "low", note: str | None = None, **fields: str) -> Restored:
-    return Restored(id, str(DUE_MS), place, lane, DUE_MS, T_US, note, _texts(JOB | fields), ())
-
-
-def rule(place: str = "due", id: str = "r", note: str | None = None, **own: str) -> Restored:
-    due_ms = None if place == "ended" else DUE_MS
-    return Restored(id, "", place, "low", due_ms, T_US, note, _texts(TEMPLATE), _texts(RULE | own))
-
-
-def run(place: str = "open", id: str = "a", flags: str = "1", queue: str = "default", ms: int = DUE_MS) -> Restored:
-    """A run that was not over."""
-    return Restored(id, str(ms), place, "", ms, T_US, None, _texts(JOB | {"zs": flags, "origin": queue}), ())
-
-
-def gone(id: str, run: str = "") -> Restored:
-    return Restored(id, run, "gone", "low", DUE_MS, T_US, None, (), ())
-
-
-def restore(ground: Ground, *rows: Restored, **over: Any) -> list[Any]:
-    arguments = seen(ground) | {"hold_for_ms": LEASE_MS, "reason": "lost", "archive": "archive-1"} | over
-    return ground.call("restore", [text for row in rows for text in row.texts()], row_count=len(rows), **arguments)
-
-
-def merged(ground: Ground, *positions: Position, **over: Any) -> list[Any]:
-    lines = "\n".join(map(str, positions))
-    return ground.call("merged", archive="archive-1", positions=lines, **(seen(ground) | over))
-
-
-def seen(ground: Ground) -> dict[str, Any]:
-    """The log's end."""
-    last = ground.entries()[-1:]
-    return {"seen_entry": last[0].id, "seen_t": last[0].t} if last else {"seen_entry": "-", "seen_t": 0}
-
-
-def hold(ground: Ground) -> int:
-    return int(ground.redis.hget(ground.keys.meta(), "hold") or 0)
 
 
 def logged(entry: Entry) -> list[Restored]:
     """The rows of a restore, as another archive reads them."""
     texts = [text.encode() for text in ("kind", entry.kind, "t", entry.t, *entry.texts)]
     return [row for _, row in restored(Read.of(entry.id.encode(), texts))]
-
-
-def _texts(fields: dict[str, str]) -> list[bytes]:
-    return [text.encode() for pair in fields.items() for text in pair]
 
 
 # -- places ---------------------------------------------------------------------------------------
@@ -248,7 +197,7 @@ def test_runs_are_pushed_in_their_order_those_for_the_front_before_the_others(le
 def test_the_flags_of_a_rule_send_its_run_to_the_front(led: Ground) -> None:
     led.redis.rpush("rq:queue:default", "others")
 
-    restore(led, run()._replace(job=_texts(TEMPLATE), own=_texts({"flags": "f"})))
+    restore(led, run()._replace(job=texts_of(TEMPLATE), own=texts_of({"flags": "f"})))
 
     assert [f"a-{DUE_MS}", "others"] == led.queue()
     assert "flags" not in led.job(f"a-{DUE_MS}")
@@ -275,7 +224,7 @@ def test_a_run_for_a_broken_queue_is_refused_and_the_others_go_on(led: Ground) -
 
 
 def test_a_run_without_a_queue_is_refused(led: Ground) -> None:
-    restore(led, run()._replace(job=_texts({"data": "call"})))
+    restore(led, run()._replace(job=texts_of({"data": "call"})))
 
     assert ["refused"] == [row.place for row in logged(led.last)]
 
@@ -355,171 +304,3 @@ def test_a_row_that_is_too_large_for_a_portion_is_one_of_its_own() -> None:
         [row.id for row in portion] for portion in portions([one_shot(), large, one_shot(id="b")])
     ]
     assert [] == list(portions([]))
-
-
-# -- the log's end --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("other", [{"seen_entry": "7-99"}, {"seen_t": "5"}, {"seen_entry": "-", "seen_t": 0}])
-@pytest.mark.parametrize("call", [lambda g, **o: restore(g, one_shot(), rule(), **o), merged])
-def test_nothing_is_done_when_the_log_does_not_end_where_it_was_compared(
-    led: Ground, call: Any, other: dict[str, Any]
-) -> None:
-    led.put(("b", "+1000"))
-    before = led.keyspace()
-
-    reply = call(led, **other)
-
-    assert "AGAIN" == reply[0]
-    assert before == led.keyspace()
-
-
-BEHIND: dict[str, tuple[tuple[str, ...], bool]] = {  # texts of an entry, and whether it touches schedule a
-    "another put": (("put", "lane", "low", "fields", "0", "rows", "1", "b", "5", "data", "x"), False),
-    "a put": (("put", "lane", "low", "fields", "0", "rows", "2", "b", "5", "data", "x", "a", "5", "data", "x"), True),
-    "another rule": (("put_recurring", "id", "a-1", "due", "5", "schedule", "0", "template", "0"), False),
-    "a rule": (("put_recurring", "id", "a", "due", "5", "schedule", "0", "template", "0"), True),
-    "another fire": (("fire", "runs", f"a-1-{DUE_MS} ab-{DUE_MS}"), False),
-    "a fire": (("fire", "runs", f"b-{DUE_MS} a-{DUE_MS}"), True),
-    "a fire of a namespace": (("fire", "runs", f"a-{DUE_MS}-nshop"), True),
-    "a skip": (("fire", "skipped", f"a-{DUE_MS}"), True),
-    "a cancelled run": (("fire", "cancelled", f"a-{DUE_MS}=canceled"), True),
-    "a quarantine": (("quarantine", "rows", "b low 5 why\na low 5 why"), True),
-    "a re-planning": (("replan", "old", "", "new", "2026a", "rows", f"b {DUE_MS} 5 5\na {DUE_MS} 5 5"), True),
-    "another re-planning": (("replan", "old", "", "new", "2026a", "rows", f"b {DUE_MS} 5 5"), False),
-    "another advance": (("advance", "rows", f"b fired {DUE_MS} - - - - 0 -"), False),
-    "a backfill": (("backfill", "id", "a", "runs", f"a-{DUE_MS}"), True),
-    "another backfill": (("backfill", "id", "b", "runs", f"b-{DUE_MS}"), False),
-    "an advance": (("advance", "rows", f"b fired {DUE_MS} - - - - 0 -\na fired {DUE_MS} - - - - 0 -"), True),
-    "an enqueue": (("enqueue", "run", f"a-{DUE_MS}-r2", "front", "0", "fields", "0"), True),
-    "an end": (("end", "rows", f"a-{DUE_MS} finished - -"), True),
-    "a term": (("term", "daemon", "d", "server", "s"), False),
-    "another archive's restore": (("restore", "reason", "lost", "archive", "archive-2", "rows", "0"), True),
-    "a merge": (("merged", "archive", "archive-2", "positions", "1-1 5"), True),
-    "something unknown": (("teleport", "to", "b"), True),
-}
-
-
-@pytest.mark.parametrize("what", BEHIND)
-def test_what_came_behind_matters_when_it_touches_a_schedule_that_is_put_back(led: Ground, what: str) -> None:
-    (kind, *texts), touches = BEHIND[what]
-    led.put(("first", "+1000"))
-    compared = seen(led)
-    epoch, seq = led.last.id.split("-")
-    fields = ["kind", kind, "t", str(led.now_ms * 1000), *texts]
-    led.redis.execute_command("XADD", led.keys.log(), f"{epoch}-{int(seq) + 1}", *fields)
-    led.redis.hset(led.keys.meta(), "seq", int(seq) + 1)
-
-    reply = restore(led, one_shot(), **compared)
-
-    assert (touches, not touches) == (reply[0] == "AGAIN", "a" in led.places())
-
-
-@pytest.mark.parametrize(("number", "is_much"), [(20, False), (21, True)])
-def test_when_much_came_behind_it_is_compared_again(led: Ground, number: int, is_much: bool) -> None:
-    led.put(("first", "+1000"))
-    compared = seen(led)
-    for n in range(number):
-        led.put((f"b{n}", "+1000"))
-
-    assert is_much == (restore(led, one_shot(), **compared)[0] == "AGAIN")
-
-
-def test_nothing_is_done_when_the_log_is_empty_and_was_not(led: Ground) -> None:
-    before = led.keyspace()
-
-    assert "AGAIN" == restore(led, one_shot(), seen_entry="7-1", seen_t=5)[0]
-    assert before == led.keyspace()
-
-
-# -- hold and wake --------------------------------------------------------------------------------
-
-
-def test_nothing_fires_while_something_is_put_back(led: Ground) -> None:
-    led.put(("b", 5), allow_past=1)
-
-    restore(led, one_shot())
-
-    assert ["HELD", hold(led)] == led.fire_reply()[::2]
-    led.pass_time(LEASE_MS)
-    assert 1 == led.fire().runs
-
-
-@pytest.mark.parametrize("how", ["restore", "report"])
-def test_a_hold_is_set_and_not_shortened_and_an_absurd_one_replaced(led: Ground, how: str) -> None:
-    def hold_for(ms: int) -> None:
-        restore(led, one_shot(), hold_for_ms=ms) if how == "restore" else led.report(hold_for_ms=ms)
-
-    hold_for(0)
-    assert 0 == hold(led)
-    hold_for(2000)
-    first = hold(led)
-    assert led.now_ms + 1000 < first <= led.now_ms + 2000
-    hold_for(1500)
-    assert first == hold(led)
-    led.redis.hset(led.keys.meta(), "hold", led.now_ms + HOUR_MS)
-    hold_for(2000)
-    assert led.now_ms + 1000 < hold(led) <= led.now_ms + 2000
-
-
-def test_a_daemon_that_sleeps_is_woken_for_what_is_back(led: Ground) -> None:
-    with led.redis.pubsub() as listening:
-        listening.subscribe(led.keys.wake())
-        listening.get_message(timeout=5)
-
-        restore(led, one_shot(id="b")._replace(due_ms=DUE_MS + 5), one_shot(), one_shot("paused", "p", note="5 "))
-
-        message = listening.get_message(timeout=5)
-    assert message is not None
-    assert str(DUE_MS).encode() == message["data"]
-
-
-# -- merged ---------------------------------------------------------------------------------------
-
-
-def test_a_merged_entry_says_which_histories_are_here(led: Ground) -> None:
-    reply = merged(led, Position(1, 2, 3), Position(4, 5, 6))
-
-    assert [led.last.id, led.last.t] == reply[1:]
-    assert {"archive": "archive-1", "positions": "1-2 3\n4-5 6"} == led.last.fields
-    assert 0 == hold(led)
-
-
-def test_an_empty_redis_takes_a_merged_entry(ground: Ground) -> None:
-    merged(ground, Position(1, 2, 3))
-
-    assert ("0-1", "merged") == (ground.last.id, ground.last.kind)
-
-
-# -- out of memory --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("call", [lambda g: restore(g, gone("b"), one_shot(), rule(), run(id="c")), merged])
-def test_out_of_memory_nothing_is_put_back(led: Ground, call: Any) -> None:
-    led.put(("b", DUE_MS))
-    for name in ("restore", "merged"):
-        led.scripts.ensure(name)
-    before = led.keyspace()
-
-    led.redis.config_set("maxmemory", 1)
-    try:
-        with pytest.raises(RedisRefused, match="maxmemory"):
-            call(led)
-        assert before == led.keyspace()
-    finally:
-        led.redis.config_set("maxmemory", 0)
-    call(led)
-    assert before != led.keyspace()
-
-
-def test_broken_rq_queues_let_nothing_be_put_back(led: Ground) -> None:
-    led.redis.set("rq:queues", "a text")
-    before = led.keyspace()
-
-    with pytest.raises(RedisRefused, match="WRONGTYPE"):
-        restore(led, one_shot(), run(id="c"))
-    assert before == led.keyspace()
-
-
-def test_a_restorer_needs_no_lease() -> None:
-    assert not {"lease"} & {key for name in ("restore", "merged", "report") for key in load(name).keys}

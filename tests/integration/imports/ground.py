@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from zsched.cli import program
+from tests.integration import command_line
 
 FUNC = "app.tasks.run_command"
 NOWHERE = "unix:///nonexistent/redis.sock"
 SOON, LATER = timedelta(seconds=5), timedelta(days=3)
 
 
-class Zsched:
+class Zsched(command_line.Zsched):
     """Runs the command line; ``cron`` is a crontab."""
 
     def __init__(self, url: str, folder: Path) -> None:
-        self.env: dict[str, str | None] = {"ZSCHED_REDIS_URL": url}
+        super().__init__(url)
         self.cron = folder / "jobs"
-
-    def __call__(self, *arguments: str, input: str | None = None) -> Result:
-        return CliRunner().invoke(program, arguments, env=self.env, input=input)
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "--json").stdout)
 
     def crontab(self, text: str, *arguments: str) -> Result:
         self.cron.write_text(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -28,17 +27,6 @@ from zsched.archive.body import COLUMNS, entry_of
 from zsched.core.log import Entry
 
 SECRET = b"4111 1111 1111 1111"
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "archive.db"
-
-
-@pytest.fixture
-def archive(path: Path) -> Iterator[Archive]:
-    with closing(Archive(path, "default")) as archive:
-        yield archive
 
 
 def reopened(archive: Archive) -> Archive:

@@ -6,8 +6,6 @@ from contextlib import closing
 from pathlib import Path
 from zlib import crc32
 
-import pytest
-
 from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive, History
 from zsched.core.changes import Change, changes
@@ -15,11 +13,6 @@ from zsched.core.lateness import LeadersBack, waited_since_us
 from zsched.core.log import Entry
 
 TWINS = ("plumless", "buckeroo")  # of one CRC-32
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "archive.db"
 
 
 def run(id: str) -> str:

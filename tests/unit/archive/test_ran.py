@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from tests.unit.archive.ground import T_US, archived, at, entry, held, put_recurring
 from zsched.archive import Archive
 from zsched.archive.ran import Part, Ran
@@ -41,11 +39,6 @@ def fired(seq: int, *ids: str, nominal_ms: int | None = None, word: str = "fired
 
 def backfilled(seq: int, id: str, *times: int) -> Entry:
     return entry(seq, "backfill", "id", id, "runs", " ".join(f"{id}-{ms}" for ms in times))
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "archive.db"
 
 
 def ran(path: Path, id: str = "r", start_ms: int = START_MS, end_ms: int = END_MS) -> list[int]:

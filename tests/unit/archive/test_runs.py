@@ -22,11 +22,6 @@ FAILED = Wanted(frozenset(), frozenset([RunStatus.FAILED]), 2)
 TWINS = ("plumless", "buckeroo")  # of one CRC-32
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "archive.db"
-
-
 def run(id: str) -> str:
     return f"{id}-{DUE_MS}"
 

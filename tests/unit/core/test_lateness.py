@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import zsched
-from tests.unit.core.test_story import COMPLETE, DUE, DUE_MS, MINUTE_MS, RUN, change, put, texts
+from tests.unit.core.stories import COMPLETE, DUE, DUE_MS, MINUTE_MS, RUN, change, put, texts
 from zsched.core.changes import Change, What
 from zsched.core.lateness import LEADERS, LeadersBack
 from zsched.core.log import Entry, Position

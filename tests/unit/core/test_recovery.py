@@ -1,4 +1,4 @@
-"""What a merge decides, row by row: what entries touched, which history wins, and what is put back."""
+"""What a merge decides, row by row: which history wins, and what is put back."""
 
 from __future__ import annotations
 
@@ -7,214 +7,30 @@ from typing import Any
 
 import pytest
 
-from zsched.core.changes import changes
-from zsched.core.entries import Restored, merged, restored
+from tests.unit.core.recovering import (
+    DUE_MS,
+    FIELDS,
+    LATER,
+    OWN,
+    PUT,
+    RUN,
+    SUFFIX,
+    T_US,
+    entry,
+    one_shot,
+    restore,
+    row,
+    rule,
+)
+from zsched.core.entries import Restored
 from zsched.core.held import Held
-from zsched.core.log import KINDS, Entry, Position, UnknownEntry
+from zsched.core.log import Entry, Position
 from zsched.core.recovery import Branch, Known, Mine, Verdict, judge, lacking, row_of
-from zsched.core.story import Chronicle, Source
-from zsched.core.touches import Touch, touches
-
-T_US = 1_800_000_000_123_456
-DUE_MS = 1_800_000_000_000
-SUFFIX = "-nshop"
-RUN = f"{DUE_MS}{SUFFIX}"
-LATER = f"{DUE_MS + 1}{SUFFIX}"
-FIELDS = [b"description", b"app.task", b"origin", b"mail", b"data", b"\x80\n", b"zs", b"1"]
-OWN = [b"schedule:trigger", b"every 60000", b"schedule:lane", b"high", b"schedule:created_at", b"5"]
-
-
-def entry(kind: str, *texts: Any, seq: int = 7, t_us: int = T_US) -> Entry:
-    """Entry 3-<seq> as XRANGE gives it."""
-    own = [text if isinstance(text, bytes) else str(text).encode() for text in texts]
-    return Entry.of(b"3-%d" % seq, [b"kind", kind.encode(), b"t", b"%d" % t_us, *own])
-
-
-def one_shot(place: str = "due", run: str = RUN, **more: Any) -> Held:
-    due_ms = int(run.partition("-")[0])
-    return replace(Held("a", run, place, "normal", due_ms, None, None, None, FIELDS), **more)
-
-
-def rule(**more: Any) -> Held:
-    """A recurring schedule."""
-    return replace(Held("a", "", "due", "high", DUE_MS, DUE_MS, "a-5", None, [*FIELDS[:6], *OWN]), **more)
 
 
 def opened(run: str = RUN, flags: bytes = b"1") -> Known:
     """A run that was fired and is not over."""
     return Known(one_shot("open", run, lane="", record=[*FIELDS[:-1], flags]), 50)
-
-
-def row(place: str = "due", run: str = RUN, t_us: int = 50, id: str = "a") -> Restored:
-    return Restored(id, run, place, "normal", DUE_MS, t_us, None, FIELDS, ())
-
-
-def restore(*rows: Restored, archive: str = "archive-1", seq: int = 7) -> Entry:
-    texts = [text for one in rows for text in one.texts()]
-    return entry("restore", "reason", "lost", "archive", archive, "rows", len(rows), *texts, seq=seq)
-
-
-# -- what entries touch ---------------------------------------------------------------------------
-
-PUT = ["lane", "low", "fields", 1, "origin", "mail", "rows", 2]
-PUT += ["a", DUE_MS, "data", b"\x80", "b-1", DUE_MS + 1, "data", b""]
-RULE = ["id", "r", "due", DUE_MS, "schedule", 1, "trigger", "every 5", "template", 1, "data", b"\xff"]
-FIRE = [
-    "runs", f"a-{RUN} b-1-{RUN}", "uncertain", f"a-{RUN}", "skipped", f"c-{RUN}", "expired", f"x-{RUN}",
-    "cancelled", f"d-{RUN}=canceled", "quarantined", f"e low {DUE_MS} its hash is gone\ntwo words high 1.5 why not",
-]  # fmt: skip
-ADVANCE = f"r fired {DUE_MS} {DUE_MS + 5} {DUE_MS + 9} - -\ns quarantined {DUE_MS} - - - no queue\n" + (
-    f"m passed - {DUE_MS + 5} {DUE_MS + 9} missed:{DUE_MS - 5}:{DUE_MS}:2 -"
-)
-ADVANCE_BEFORE = f"r fired {DUE_MS} {DUE_MS + 5} {DUE_MS + 5} - - 0 -\ns quarantined {DUE_MS} - - - - 0 no queue"
-REPLAN = f"r {DUE_MS} {DUE_MS + 5} {DUE_MS + 6}\ns-1 {DUE_MS} 5 5"
-END = f"a-{RUN} succeeded {{}}\na-r-{RUN}-r1 failed {{}}"
-AGAIN = f"a-{RUN} 2 its worker died\na-r-{RUN}-r1 3 its worker died"
-
-TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
-    "put": (entry("put", *PUT), [("a", ""), ("a", RUN), ("b-1", ""), ("b-1", LATER)]),
-    "put_recurring": (entry("put_recurring", *RULE), [("r", "")]),
-    "enqueue": (entry("enqueue", "run", f"a-1-{RUN}", "front", 0, "fields", 0), [("a-1", ""), ("a-1", RUN)]),
-    "run_now": (entry("run_now", "id", "r", "run", f"r-{RUN}-r1", "last", 1), [("r", ""), ("r", f"{RUN}-r1")]),
-    "backfill": (entry("backfill", "id", "r", "runs", f"r-{RUN} r-{RUN}-r7"), [("r", RUN), ("r", f"{RUN}-r7")]),
-    "fire": (
-        entry("fire", *FIRE),
-        [(id, run) for id in ("a", "b-1", "c", "x", "d") for run in ("", RUN)] + [("e", ""), ("two words", "")],
-    ),
-    "fire of nothing": (entry("fire"), []),
-    "advance": (entry("advance", "moves", ADVANCE), [("r", ""), ("r", RUN), ("s", ""), ("s", RUN), ("m", "")]),
-    "advance before there were policies": (
-        entry("advance", "rows", ADVANCE_BEFORE),
-        [("r", ""), ("r", RUN), ("s", ""), ("s", RUN)],
-    ),
-    "quarantine": (entry("quarantine", "rows", f"e low {DUE_MS} why"), [("e", "")]),
-    "cancel": (entry("cancel", "id", "a", "due", DUE_MS), [("a", ""), ("a", RUN)]),
-    "cancel of an ended one": (entry("cancel", "id", "a", "due", "-"), [("a", "")]),
-    "pause": (entry("pause", "id", "a", "due", DUE_MS, "note", "why"), [("a", "")]),
-    "resume": (entry("resume", "id", "a", "due", DUE_MS), [("a", "")]),
-    "replan": (entry("replan", "old", "", "new", "2026a", "rows", REPLAN), [("r", ""), ("s-1", "")]),
-    "end": (entry("end", "rows", END), [("a", RUN), ("a-r", f"{RUN}-r1")]),
-    "again": (entry("again", "rows", AGAIN), [("a", RUN), ("a-r", f"{RUN}-r1")]),
-    "unblock": (entry("unblock", "rows", f"a-{RUN} a-1 was stopped"), [("a", RUN)]),
-    "merged": (entry("merged", "archive", "archive-1", "positions", "1-2 3"), []),
-    "term": (entry("term", "daemon", "d", "server", "s"), []),
-}
-
-
-@pytest.mark.parametrize("name", TOUCHED)
-def test_an_entry_touches_what_it_names(name: str) -> None:
-    given, keys = TOUCHED[name]
-
-    assert [Touch(key, T_US) for key in keys] == list(touches(given, SUFFIX))
-
-
-def test_a_restore_touches_with_the_time_of_what_it_repeats() -> None:
-    given = restore(row(t_us=5), row("gone", "", 6, "r"), row("open", t_us=7), row("skipped", t_us=8, id="b"))
-
-    expected = [(("a", ""), 5), (("a", RUN), 5), (("r", ""), 6), (("a", RUN), 7), (("b", RUN), 8)]
-    assert [Touch(key, t_us, True) for key, t_us in expected] == list(touches(given, SUFFIX))
-
-
-def test_every_kind_is_in_the_tables() -> None:
-    assert KINDS == {name.partition(" ")[0] for name in TOUCHED} | {"restore"}
-
-
-BROKEN = [entry("conjure"), entry("put", "lane", "low"), entry("pause"), entry("run_now", "id", "r"),
-          entry("backfill", "runs", "r"),
-          entry("advance", "moves", "r fired"), entry("end", "rows", "r"),
-          entry("again", "rows", "r two w"), entry("quarantine", "rows", "x"),
-          entry("cancel", "id", "a"), entry("enqueue"), entry("replan", "rows", "r 5 6"),
-          entry("restore", "reason", "lost", "archive", "x", "rows", 1, "a")]  # fmt: skip
-
-
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.kind)
-def test_an_entry_of_no_known_form_is_unknown(broken: Entry) -> None:
-    with pytest.raises(UnknownEntry):
-        list(touches(broken, SUFFIX))
-
-
-# -- texts ----------------------------------------------------------------------------------------
-
-ROWS = [
-    row(),
-    Restored("r", "", "ended", "high", None, 5, None, (b"data", b"\xff\x00"), (b"trigger", b"every 5", b"x", b"")),
-    Restored("p", RUN, "paused", "low", DUE_MS, 5, "5 until the sale is over\n", FIELDS, ()),
-    Restored("g", "", "gone", "", None, 1 << 60, None, (), ()),
-    row("refused"),
-]
-
-
-def test_the_rows_of_a_restore_are_read_as_they_were_written() -> None:
-    given = restore(*ROWS)
-
-    read = list(restored(given))
-
-    assert [one.texts() for one in ROWS] == [one.texts() for _, one in read]
-    assert [one._replace(job=list(one.job), own=list(one.own)) for one in ROWS] == [
-        one._replace(job=list(one.job), own=list(one.own)) for _, one in read
-    ]
-    assert [one.id.encode() for one in ROWS] == [given.body[at] for at, _ in read]
-
-
-def test_only_what_says_where_a_schedule_is_is_of_a_schedule() -> None:
-    schedules = ["due", "paused", "quarantine", "ended", "gone"]
-
-    assert schedules == [place for place in [*schedules, "open", "skipped", "refused"] if row(place).is_schedule]
-
-
-@pytest.mark.parametrize("position", [Position(0, 1, 0), Position(7, 1 << 60, 1 << 60)])
-def test_a_position_is_read_as_it_was_written(position: Position) -> None:
-    assert position == Position.parse(str(position))
-
-
-@pytest.mark.parametrize("shown", ["", "1-2", "1 2", "a-b c", "-"])
-def test_what_is_no_position_is_not_read(shown: str) -> None:
-    with pytest.raises(ValueError, match=r"invalid literal"):
-        Position.parse(shown)
-
-
-def test_a_merged_entry_names_the_ends_of_histories() -> None:
-    positions = [Position(1, 2, 3), Position(4, 5, 6)]
-
-    assert positions == merged(entry("merged", "archive", "x", "positions", "1-2 3\n4-5 6"))
-
-
-def test_a_merged_entry_may_name_none() -> None:
-    assert [] == merged(entry("merged", "archive", "x", "positions", ""))
-
-
-@pytest.mark.parametrize("place", ["due", "paused", "quarantine", "ended", "gone", "open", "skipped", "refused"])
-def test_every_place_of_a_restore_is_told(place: str) -> None:
-    [change] = changes(restore(row(place)))
-
-    assert ("a", f"a-{RUN}", DUE_MS) == (change.id, change.run_id, change.nominal_ms)
-    assert change.why
-
-
-def explains_absence(*entries: Entry) -> bool:
-    """Whether who has this past need not be there any more."""
-    told = [change for one in entries for change in changes(one) if change.id == "a"]
-    return Chronicle("a", Source(None, None, None), told).explains_absence
-
-
-PUT_RULE = entry("put_recurring", *RULE[:1], "a", *RULE[2:])
-
-
-@pytest.mark.parametrize(
-    ("entries", "expected"),
-    [
-        ([restore(row())], False),
-        ([restore(row("gone"))], True),
-        ([PUT_RULE, restore(row()), entry("fire", "runs", f"a-{RUN}")], True),
-        ([restore(row("due", "")), entry("run_now", "id", "a", "run", f"a-{RUN}", "last", 1)], False),
-        ([entry("fire", "runs", f"a-{RUN}"), restore(row("open"))], True),
-        ([entry("fire", "runs", f"a-{RUN}"), restore(row("refused"))], True),
-        ([PUT_RULE, restore(row("refused"))], False),
-        ([PUT_RULE, restore(row("skipped"))], False),
-    ],
-)
-def test_a_past_with_a_restore_says_whether_it_is_there(entries: list[Entry], expected: bool) -> None:
-    assert expected == explains_absence(*entries)
 
 
 # -- branch ---------------------------------------------------------------------------------------
@@ -289,41 +105,6 @@ def test_what_happened_to_the_log_is_judged_by_its_ends(given: tuple[Any, ...], 
     first, is_known, is_same_set = given
 
     assert verdict is judge(MINE, first, is_known=is_known, is_same_set=is_same_set)
-
-
-# -- what is the same -----------------------------------------------------------------------------
-
-
-def test_what_changes_as_time_goes_by_does_not_make_a_difference() -> None:
-    aged = [*FIELDS, b"status", b"scheduled", b"created_at", b"2026", b"enqueued_at", b"2026"]
-
-    assert one_shot().is_same(one_shot(record=aged))
-    assert rule().is_same(
-        rule(record=[*FIELDS[:6], *OWN[:4], b"schedule:version", b"3-9", b"schedule:updated_at", b"6"])
-    )
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        one_shot("paused"), one_shot(run=LATER), one_shot(lane="high"), one_shot(due_ms=None), one_shot(note="5 why"),
-        one_shot(record=FIELDS[:-2]), one_shot(record=[*FIELDS[:-1], b"f"]), rule(),
-    ],
-)  # fmt: skip
-def test_a_one_shot_that_differs_is_not_the_same(other: Held) -> None:
-    assert not one_shot().is_same(other)
-    assert not other.is_same(one_shot())
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        rule(nominal_ms=DUE_MS + 1), rule(last=None), rule(last="a-6"), rule(place="ended", due_ms=None),
-        rule(record=[*FIELDS[:6], *OWN[:1], b"every 6", *OWN[2:]]), rule(record=[*FIELDS[:4], *OWN]),
-    ],
-)  # fmt: skip
-def test_a_rule_that_differs_is_not_the_same(other: Held) -> None:
-    assert not rule().is_same(other)
 
 
 # -- what is lacking ------------------------------------------------------------------------------

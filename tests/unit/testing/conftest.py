@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.unit.testing import tasks
+from tests.unit.testing.ground import NINE
+from zsched.testing import ManualScheduler
 
 
 @pytest.fixture(autouse=True)
@@ -18,3 +21,9 @@ def _calls() -> None:
 def ground(request: pytest.FixtureRequest) -> Any:
     """What a scheduler is given."""
     return None if request.param == "fake" else request.getfixturevalue("redis_client")
+
+
+@pytest.fixture
+def scheduler(ground: Any) -> Iterator[ManualScheduler]:
+    with ManualScheduler(ground, start=NINE) as scheduler:
+        yield scheduler

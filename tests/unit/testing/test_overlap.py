@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from rq.job import Job
 
 from tests.unit.testing import tasks
+from tests.unit.testing.ground import KEYS, MINUTE, NINE
 from zsched import Run, RunStatus
-from zsched.storage.keys import Keys
 from zsched.testing import Fired, ManualScheduler
-
-NINE = datetime(2026, 1, 1, 9, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-KEYS = Keys("default")
-
-
-@pytest.fixture
-def scheduler(ground: Any) -> Iterator[ManualScheduler]:
-    with ManualScheduler(ground, start=NINE) as scheduler:
-        yield scheduler
 
 
 def ids(runs: list[Fired] | list[Run]) -> list[str]:

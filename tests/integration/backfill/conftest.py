@@ -1,0 +1,26 @@
+"""A client whose schedule r has hours behind it, and archives that nobody waits for."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from tests.faults.threads import know
+from tests.integration.backfill.ground import TASKS
+from zsched import Client
+from zsched.storage.connection import Link
+
+
+@pytest.fixture
+def client(redis_client: redis.Redis, link: Link) -> Client:
+    """With a schedule r, of every full hour."""
+    know(redis_client)
+    client = Client(link)
+    client.schedule(f"{TASKS}.done", id="r", cron="0 * * * *", args=(1,))
+    return client
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long for an answer that does not come."""
+    monkeypatch.setattr("zsched.storage.questions.WAIT_S", 0.05)

@@ -1,0 +1,114 @@
+"""How a backfill goes: part by part, whatever becomes of its schedule meanwhile."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import redis
+
+from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, queue, run
+from zsched import Client, ScheduleNotFound
+from zsched.core.clock import from_ms
+from zsched.errors import RedisUnavailable
+
+pytestmark = pytest.mark.redis
+
+
+def test_a_dry_run_writes_nothing(client: Client, redis_client: redis.Redis) -> None:
+    before = {key: redis_client.dump(key) for key in redis_client.keys("*")}
+
+    done = backfill(client, 5, 3, dry_run=True)
+
+    assert before == {key: redis_client.dump(key) for key in redis_client.keys("*")}
+    assert (True, [run(5), run(4)]) == (done.is_dry_run, done.run_ids)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_it_says_how_far_it_came(client: Client) -> None:
+    told: list[tuple[int, int]] = []
+
+    backfill(client, 250, 0, on_progress=lambda done, total: told.append((done, total)))
+
+    assert [(0, 250), (100, 250), (200, 250), (250, 250)] == told
+
+
+@pytest.mark.usefixtures("impatient")
+def test_one_that_broke_off_is_gone_on_with_by_the_same_call(client: Client, redis_client: redis.Redis) -> None:
+    def stop(done: int, total: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        backfill(client, 250, 0, on_progress=stop)
+    assert 100 == len(queue(redis_client))
+
+    done = backfill(client, 250, 0)
+
+    assert (150, 100) == (len(done.runs), done.ran)
+    assert [run(hours) for hours in range(250, 0, -1)] == queue(redis_client)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [({"args": (2,)}, range(250, 0, -1)), ({"cron": "0 0 * * *"}, None)],
+    ids=["its arguments", "its rule"],
+)
+def test_when_it_is_changed_meanwhile_the_rest_is_as_it_is_then(
+    client: Client, redis_client: redis.Redis, changes: dict[str, Any], expected: range | None
+) -> None:
+    def change(done: int, total: int) -> None:
+        if done == 100:
+            client.update("r", **changes)
+
+    done = backfill(client, 250, 0, on_progress=change)
+
+    hours = expected or [n for n in range(250, 0, -1) if n > 150 or (NOW - n * HOUR).hour == 0]
+    assert [run(n) for n in hours] == done.run_ids == queue(redis_client)
+    data = redis_client.hget(KEYS.template("r"), "data")
+    assert [data] == list({redis_client.hget(KEYS.job(run(n)), "data") for n in hours if n <= 150})
+
+
+@pytest.mark.usefixtures("impatient")
+def test_however_often_it_is_changed_it_goes_on(client: Client, redis_client: redis.Redis) -> None:
+    done = backfill(client, 1000, 0, on_progress=lambda done, total: client.update("r", args=(done,)))
+
+    assert [run(hours) for hours in range(1000, 0, -1)] == done.run_ids == queue(redis_client)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_when_it_is_another_at_every_attempt_it_gives_up(
+    client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push, numbers = client._store.backfill, iter(range(100))
+
+    def changed(*given: Any) -> Any:
+        client.update("r", args=(next(numbers),))
+        return push(*given)
+
+    monkeypatch.setattr(client._store, "backfill", changed)
+
+    with pytest.raises(
+        RedisUnavailable, match=r"changed by others at every attempt.*repeating the call with this id is"
+    ):
+        backfill(client, 3, 0)
+    assert [] == queue(redis_client)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_when_it_is_cancelled_meanwhile_the_rest_does_not_run(client: Client, redis_client: redis.Redis) -> None:
+    with pytest.raises(ScheduleNotFound):
+        backfill(client, 250, 0, on_progress=lambda done, total: done and client.cancel("r"))
+
+    assert 100 == len(queue(redis_client))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_naive_times_are_local_in_the_schedules_zone(client: Client) -> None:
+    client.schedule("app.task", id="seoul", cron="0 9 * * *", tz="Asia/Seoul")
+
+    done = client.backfill("seoul", datetime(2026, 3, 1, 9), datetime(2026, 3, 3, 9), dry_run=True)
+
+    assert [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)] == [from_ms(one.nominal_ms) for one in done.runs]

@@ -1,0 +1,196 @@
+"""What ran is left out of a backfill: with real daemons, archives and workers, and without."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tests.faults.processes import eventually
+from tests.faults.threads import STEADY, DaemonThread
+from tests.integration.backfill.ground import HOUR, KEYS, NOW, archived, backfill, queue, run
+from zsched import Client
+from zsched.archive import ran as archive_ran
+from zsched.core.clock import to_ms
+from zsched.core.runs import RunStatus
+from zsched.embedded.guard import Guard
+from zsched.errors import ArchiveError
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link
+from zsched.storage.inquiry import Inquiry
+from zsched.storage.log import Log
+from zsched.storage.questions import Inbox
+
+pytestmark = pytest.mark.redis
+ROOT = Path(__file__).parents[3]
+BURST_S = 60
+
+
+@pytest.fixture
+def work(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
+    """Lets a worker do what is queued; the ids in the receipts until then."""
+    with Guard() as guard:
+
+        def until_done() -> list[str]:
+            command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", redis_url, "default"]
+            env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+            with (tmp_path / "worker.log").open("ab") as log:
+                worker = guard.spawn(command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT)
+            assert 0 == worker.wait(BURST_S)
+            return [receipt.decode().split(" ")[0] for receipt in redis_client.lrange("receipts", 0, -1)]
+
+        yield until_done
+
+
+def forget(redis_client: redis.Redis, link: Link) -> None:
+    """RQ forgets all jobs, and Redis the log but for its last entry."""
+    last = archived(link)
+    redis_client.delete("rq:queue:default", *redis_client.keys("rq:job:*"))
+    redis_client.xtrim(KEYS.log(), minid=last.id, approximate=False)
+
+
+@pytest.mark.usefixtures("daemon")
+def test_workers_run_what_did_not_run_in_order_and_once(client: Client, work: Callable[[], list[str]]) -> None:
+    first = backfill(client, 5, 2)
+    work()
+    eventually(lambda: [one.status for one in client.runs("r")] == [RunStatus.SUCCEEDED] * 3)
+    second = backfill(client, 6, 1)
+
+    assert [run(5), run(4), run(3)] == first.run_ids
+    assert ([run(6), run(2)], 3) == (second.run_ids, second.ran)
+    assert [run(5), run(4), run(3), run(6), run(2)] == work()
+    assert second.source.archive is not None
+
+
+@pytest.mark.usefixtures("daemon")
+def test_what_only_an_archive_remembers_is_left_out(client: Client, redis_client: redis.Redis, link: Link) -> None:
+    backfill(client, 5, 3)
+    forget(redis_client, link)
+
+    done = backfill(client, 6, 2)
+
+    assert ([run(6), run(3)], 2) == (done.run_ids, done.ran)
+    assert [run(6), run(3)] == queue(redis_client)
+
+
+@pytest.mark.usefixtures("daemon")
+def test_an_archive_tells_part_by_part(
+    client: Client, redis_client: redis.Redis, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for hours in range(10, 4, -1):
+        backfill(client, hours, hours - 1)
+    forget(redis_client, link)
+    monkeypatch.setattr(archive_ran, "_LOOKED_FOR_MS", 0.0)  # an entry each
+
+    done = backfill(client, 12, 3)
+
+    assert ([run(12), run(11), run(4)], 6) == (done.run_ids, done.ran)
+
+
+@pytest.mark.usefixtures("daemon")
+def test_again_is_an_extra_run_of_what_ran_and_is_over(client: Client, redis_client: redis.Redis) -> None:
+    backfill(client, 5, 3)
+    redis_client.hset(KEYS.job(run(5)), "status", "finished")
+
+    foreseen = backfill(client, 6, 3, again=True, dry_run=True)
+    done = backfill(client, 6, 3, again=True)
+
+    assert [run(6), None] == [one.run_id for one in foreseen.runs]
+    plain, extra = done.run_ids
+    assert (run(6), f"{run(5)}-r") == (plain, extra.rstrip("0123456789"))
+    assert 1 == done.ran  # that one is queued still
+    assert [run(5), run(4), plain, extra] == queue(redis_client)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_without_an_archive_the_log_tells_and_what_rq_holds(client: Client, redis_client: redis.Redis) -> None:
+    backfill(client, 5, 4)
+    redis_client.hset(KEYS.job(run(3)), mapping={"status": "finished"})  # by a Redis before this one
+    redis_client.delete(KEYS.job(run(5)))
+
+    done = backfill(client, 6, 2)
+
+    assert ([run(6), run(4)], 2) == (done.run_ids, done.ran)
+    assert (None, True) == (done.source.archive, done.source.is_untrimmed)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_is_not_known_is_not_run(client: Client, redis_client: redis.Redis, link: Link) -> None:
+    client.run_now("r")
+    last = Log(link, KEYS).last()
+    assert last is not None
+    redis_client.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
+    before = queue(redis_client)
+
+    with pytest.raises(
+        ArchiveError, match=r"what ran before .* is not known \(no archive answered within .*again=True"
+    ):
+        backfill(client, 5, 3)
+    with pytest.raises(ArchiveError):
+        backfill(client, 5, 3, dry_run=True)
+    assert before == queue(redis_client)
+
+    assert [run(5), run(4)] == backfill(client, 5, 3, again=True).run_ids
+
+
+def test_an_archive_that_begins_later_does_not_know_either(
+    client: Client, redis_client: redis.Redis, redis_url: str, link: Link
+) -> None:
+    client.run_now("r")
+    last = Log(link, KEYS).last()
+    assert last is not None
+    redis_client.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
+    with DaemonThread(redis_url, **STEADY):
+        eventually(lambda: Archivers(link, KEYS).alive())
+
+        with pytest.raises(ArchiveError, match="the archive goes back no further"):
+            backfill(client, 5, 3)
+
+
+class Answering(threading.Thread):
+    """Answers every question with *told*, from the log entry *as_of*, inside the block."""
+
+    def __init__(self, link: Link, as_of: str, **told: Any) -> None:
+        super().__init__(daemon=True)
+        source = {"archive": "host:/a.db", "complete_since": "start", "as_of": as_of}
+        self._link, self._answer, self._stopping = link, {"source": source, "by": "a"} | told, threading.Event()
+
+    def __enter__(self) -> Answering:
+        self.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stopping.set()
+        self.join()
+
+    def run(self) -> None:
+        with self._link.wire() as wire:
+            inbox = Inbox(wire, KEYS)
+            while not self._stopping.is_set():
+                question = inbox.take(0.1)
+                if question is not None:
+                    inbox.answer(question, self._answer)
+
+
+def test_what_an_archive_does_not_have_yet_is_read_from_the_log(client: Client, link: Link) -> None:
+    before = Log(link, KEYS).last()
+    assert before is not None
+    client._store.backfill("r", client.get("r").version or "", [(to_ms(NOW - 5 * HOUR), False)], "op")
+
+    with Answering(link, before.position.id, ran=[[to_ms(NOW - 4 * HOUR), 0, 1]], read_to=None):
+        ran, source = Inquiry(link, KEYS).ran("r", to_ms(NOW - 9 * HOUR), to_ms(NOW))
+
+    assert {to_ms(NOW - 5 * HOUR), to_ms(NOW - 4 * HOUR)} == ran
+    assert "host:/a.db" == source.archive
+
+
+def test_an_archive_that_does_not_get_on_is_an_error_and_not_a_loop(client: Client, link: Link) -> None:
+    with Answering(link, "0-1", ran=[], read_to=5), pytest.raises(ArchiveError, match="does not get on"):
+        backfill(client, 5, 3)

@@ -1,0 +1,59 @@
+"""``zsched why``, ``history`` and ``log``: a command line that sees no archive's file, and a daemon that has one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from tests.faults.processes import eventually
+from tests.faults.threads import STEADY, DaemonThread
+from tests.integration import command_line
+from zsched.config import ArchiveSettings
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+
+KEYS = Keys("default")
+FUNC = "zsched.demo.tasks.heartbeat"
+DEADLINE_S = 30.0
+IMPATIENT = {"ZSCHED_REDIS_TIMEOUT_S": "0.5"}  # 0.25 s for an archive to answer, where there is none
+NO_ANSWER = "no archive answered within 0.25 s"
+ALONE = r"from Redis alone, whose log goes back to 20\d\d-\d\d-\d\d .*\+00:00"
+
+
+class Zsched(command_line.Zsched):
+    """Runs the command line without an archive's path that exists."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, ZSCHED_ARCHIVE_PATH="/nonexistent/archive.db")
+
+    def story(self, id: str) -> list[str]:
+        """The texts of the story of *id*, and then where it stands."""
+        told = self.json("why", id)
+        assert told["source"]["archive"] is not None, told["source"]["problem"]
+        return [line["text"] for line in told["story"]] + [told["now"]]
+
+
+class Leading:
+    """A daemon that leads and whose archive follows, inside the block."""
+
+    def __init__(self, url: str, path: Path) -> None:
+        self._url, self._daemon = url, DaemonThread(url, archive=ArchiveSettings(path=str(path)), **STEADY)
+
+    def __enter__(self) -> DaemonThread:
+        daemon = self._daemon.__enter__()
+        daemon.wait_for("term_began")
+        link = Link.from_url(self._url, 5)
+        eventually(Archivers(link, KEYS).alive)
+        link.pool.disconnect()
+        return daemon
+
+    def __exit__(self, *raised: Any) -> None:
+        self._daemon.__exit__(*raised)
+
+
+def queued(redis_client: redis.Redis, number: int = 1) -> None:
+    """Waits for runs."""
+    eventually(lambda: redis_client.llen("rq:queue:default") >= number)

@@ -1,0 +1,47 @@
+"""``zsched history``: what became of occurrences, as a table."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import redis
+
+from tests.integration.cli_history.ground import FUNC, Leading, Zsched, queued
+from zsched import Client
+from zsched.cli.exits import USAGE
+
+
+def test_history_is_a_table_of_what_became_of_occurrences(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+) -> None:
+    with Leading(redis_url, path):
+        client.schedule(FUNC, id="a", at=datetime(2020, 1, 1, tzinfo=UTC), allow_past=True)
+        queued(redis_client)
+        client.schedule(FUNC, id="b", at=datetime(2030, 1, 1, tzinfo=UTC))
+        client.cancel("b")
+
+        result = zsched("history", "--tz", "Asia/Seoul")
+        fired = zsched.json("history", "a", "--status", "fired")
+        none = zsched("history", "b", "--status", "quarantined")
+
+    header, cancelled, first = result.stdout.splitlines()
+    columns = ["DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", "STATE", "WAITED", "TOOK", "WHY"]
+    assert columns == header.split()
+    assert re.search(r"\+09:00  b +cancelled  2030-01-01 09:00:00\+09:00", cancelled)
+    assert re.search(r"\+09:00  a +fired      2020-01-01 09:00:00\+09:00  \d+ d.*  a-1577836800000  queued$", first)
+    assert result.stderr.startswith("from the archive ")
+    [occurrence] = fired["occurrences"]
+    assert ("fired", "2020-01-01T00:00:00.000Z", "a-1577836800000") == tuple(
+        occurrence[name] for name in ("what", "nominal_at", "run_id")
+    )
+    assert fired["source"]["archive"].endswith(str(path))
+    assert "nothing was quarantined, of schedule b\n" == none.stdout
+
+
+def test_history_knows_its_words(zsched: Zsched) -> None:
+    assert USAGE == zsched("history", "--status", "paused").exit_code
+    assert USAGE == zsched("history", "--limit", "1001").exit_code
+    assert USAGE == zsched("history", "--tz", "Nowhere").exit_code
+    assert "fired|enqueued|skipped|expired|coalesced|duplicate|cancelled|quarantined" in zsched("history", "-h").output

@@ -1,0 +1,175 @@
+"""``zsched log``: what Redis's log and the archive tell, a line per entry."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import redis
+from click.testing import Result
+
+from tests.faults.processes import eventually
+from tests.integration.cli_history.ground import ALONE, FUNC, IMPATIENT, KEYS, NO_ANSWER, Leading, Zsched, queued
+from zsched import Client
+from zsched.cli.exits import DONE, USAGE
+
+
+def texts(result: Result) -> list[str]:
+    """What the lines say after time and entry."""
+    assert DONE == result.exit_code, result.output
+    return [line.split("  ", 2)[2] for line in result.stdout.splitlines()]
+
+
+def test_the_log_is_a_line_per_entry_and_never_shows_arguments(zsched: Zsched, client: Client) -> None:
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    client.schedule_many({"func": FUNC, "id": f"s{n}", "at": at, "args": ("secret",)} for n in range(5))
+    client.schedule(FUNC, id="a", at=at, args=("secret",))
+    client.schedule(FUNC, id="r", every=3600, args=("secret",))
+    client.pause("a", note="until May")
+    client.cancel("s0")
+
+    result = zsched("log", **IMPATIENT)
+
+    put_recurring = texts(result)[2]
+    assert put_recurring.startswith("put_recurring  r: put for ")
+    assert [
+        "put  put 5 schedules: s0, s1, s2, …",
+        "put  a: put for 2030-01-01 00:00:00+00:00",
+        put_recurring,
+        'pause  a: paused: "until May"',
+        "cancel  s0: cancelled; it was for 2030-01-01 00:00:00+00:00",
+    ] == texts(result)
+    assert "secret" not in result.output
+    assert "secret" not in zsched("log", "--json", **IMPATIENT).output
+    assert re.match(ALONE, result.stderr)
+
+
+def test_the_log_of_a_daemon_tells_terms_and_fires(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+) -> None:
+    client.schedule_many({"func": FUNC, "id": f"s{n}", "after": 0} for n in range(5))
+    with Leading(redis_url, path) as daemon:
+        queued(redis_client, 5)
+
+        _, term, fire = texts(zsched("log"))
+
+    assert f"term  daemon {daemon.daemon.id} leads" == term
+    assert re.fullmatch(r"fire  fired 5 runs: s0-\d+, s1-\d+, s2-\d+, …", fire)
+
+
+def test_of_one_schedule_there_is_a_line_per_change(zsched: Zsched, client: Client) -> None:
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    client.schedule_many({"func": FUNC, "id": f"s{n}", "at": at} for n in range(5))
+    client.cancel("s1")
+    client.cancel("s2")
+
+    assert [
+        "put  put for 2030-01-01 00:00:00+00:00",
+        "cancel  cancelled; it was for 2030-01-01 00:00:00+00:00",
+    ] == texts(zsched("log", "--id", "s1", **IMPATIENT))
+    assert ["cancel  cancelled; it was for 2030-01-01 00:00:00+00:00"] == texts(
+        zsched("log", "--id", "s1", "--limit", "1", **IMPATIENT)
+    )
+
+
+def test_the_log_is_cut_by_time_and_number(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
+    for number in range(5):
+        client.enqueue(FUNC, id=f"s{number}")
+    now = datetime.now(UTC)
+
+    newest = texts(zsched("log", "--limit", "2", **IMPATIENT))
+    since_an_hour = texts(zsched("log", "--since", "1h", "--limit", "2", **IMPATIENT))
+    since_soon = zsched("log", "--since", (now + timedelta(hours=1)).isoformat(), **IMPATIENT)
+    local = zsched("log", "--since", "2020-01-01T00:00", "--tz", "Asia/Seoul", **IMPATIENT)
+
+    assert ["s3", "s4"] == [line.split()[1].rstrip(":") for line in newest]
+    assert ["s0", "s1"] == [line.split()[1].rstrip(":") for line in since_an_hour]
+    assert [] == texts(since_soon)
+    assert 5 == local.stdout.count("+09:00  0-")
+    assert USAGE == zsched("log", "--since", "yesterday").exit_code
+    assert USAGE == zsched("log", "--since", "2020-01-01T00:00").exit_code  # of which zone?
+
+
+def test_what_redis_forgot_of_the_log_comes_from_the_archive(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+) -> None:
+    with Leading(redis_url, path):
+        client.enqueue(FUNC, id="old")
+        client.enqueue(FUNC, id="new", durable=True)
+        redis_client.xtrim(KEYS.log(), maxlen=1, approximate=False)
+
+        result = zsched("log", "--since", "1h")
+
+    assert ["term", "enqueue", "enqueue"] == [line.split()[0] for line in texts(result)]
+    assert result.stderr.startswith("from the archive ")
+
+
+def test_after_a_loss_the_log_tells_both_histories_and_where_the_new_one_begins(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+) -> None:
+    with Leading(redis_url, path) as daemon:
+        for id in ("a", "b"):
+            client.schedule(FUNC, id=id, at=datetime(2030, 1, 1, tzinfo=UTC), durable=True)
+        redis_client.flushall()
+        daemon.wait_for("recovery_done")
+        client.cancel("a")
+        eventually(lambda: zsched("log").stderr.startswith("from the archive "))
+
+        whole, of_one = zsched("log", "--since", "1h"), zsched("log", "--id", "a")
+
+    mark = "… a new history begins: Redis lost what is above, or its end …"
+    kinds = [line if line == mark else line.split("  ")[2] for line in whole.stdout.splitlines()]
+    assert ["term", "put", "put", mark, "term", "restore", "merged", "cancel"] == kinds
+    assert "  put back 2 schedules that Redis had lost: a, b\n" in whole.stdout
+    assert re.search(r"  merged  all that archive \w+ knows is in Redis\n", whole.stdout)
+    first, *rest = of_one.stdout.splitlines()
+    assert first.endswith("  put  put for 2030-01-01 00:00:00+00:00")
+    assert [mark, "put back", "cancelled"] == [
+        line if line == mark else line.split("  ")[3][:9].strip(",;") for line in rest
+    ]
+    assert "complete since the beginning" in whole.stderr
+
+
+def test_an_entry_that_is_not_known_is_shown_without_its_values(zsched: Zsched, redis_client: redis.Redis) -> None:
+    redis_client.xadd(KEYS.log(), {"kind": "enchant", "t": "1795257273824902", "by\x1b[2J": "me", "b": "\x07"}, "1-1")
+    redis_client.xadd(KEYS.log(), {"no": "kind"}, "1-2")
+    redis_client.xadd(KEYS.log(), {"kind": "cancel", "t": "1795257273824902", "who": "me"}, "1-3")
+
+    result, told = zsched("log", **IMPATIENT), zsched("log", "--json", **IMPATIENT).stdout.splitlines()
+
+    assert [
+        "enchant  unknown kind or form, 2 fields: by\N{REPLACEMENT CHARACTER}[2J, b",
+        "?  unknown kind or form, 1 field: no",
+        "cancel  unknown kind or form, 1 field: who",
+    ] == texts(result)
+    assert ["unknown kind or form"] * 3 == [json.loads(line)["problem"].split(",")[0] for line in told]
+
+
+def test_what_foreign_hands_wrote_cannot_steer_the_terminal(
+    zsched: Zsched, client: Client, redis_client: redis.Redis
+) -> None:
+    evil = {"kind": "pause", "t": "1795257273824902", "id": "a", "lane": "normal", "due": 10**30, "note": "\x1b[2J"}
+    redis_client.xadd(KEYS.log(), evil, "0-1")  # type: ignore[arg-type]  # str and int
+    redis_client.xadd(KEYS.log(), {"kind": "quarantine", "t": "9" * 30, "rows": "a normal 7 \x1b[2J\x07"}, "0-2")
+
+    commands: list[tuple[str, ...]] = [("log",), ("why", "a"), ("history",), ("log", "--json"), ("why", "a", "--json")]
+    results = [zsched(*command, **IMPATIENT) for command in commands]
+
+    assert [DONE] * 5 == [result.exit_code for result in results]
+    for result in results:
+        assert not re.search(r"[\x00-\x09\x0b-\x1f]", result.output)
+
+
+def test_the_log_in_json_is_one_object_a_line(zsched: Zsched, client: Client) -> None:
+    client.schedule(FUNC, id="a", at=datetime(2030, 1, 1, tzinfo=UTC))
+    client.enqueue(FUNC, id="b")
+
+    result = zsched("log", "--json", **IMPATIENT)
+    put, enqueue = map(json.loads, result.stdout.splitlines())
+
+    assert ("0-1", "put", ["a"]) == (put["entry"], put["kind"], [change["id"] for change in put["changes"]])
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", enqueue["at"])
+    source = {"archive": None, "complete_since": put["at"], "as_of": "0-2", "problem": NO_ANSWER}
+    assert {"source": source} == json.loads(result.stderr)

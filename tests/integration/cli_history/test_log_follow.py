@@ -1,0 +1,98 @@
+"""``zsched log --follow``: what comes, until Ctrl-C, whatever becomes of the reader and of Redis."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import IO, Any
+
+import pytest
+
+from tests.integration.cli_history.ground import ALONE, DEADLINE_S, FUNC
+from zsched import Client
+from zsched.cli.exits import DONE
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+
+pytestmark = pytest.mark.redis
+
+
+def start(guard: Guard, url: str, *arguments: str, stdout: Any = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    env = {**os.environ, "ZSCHED_REDIS_URL": url}
+    command = [sys.executable, "-m", "zsched.cli", *arguments]
+    return guard.spawn(command, stdout=stdout, stderr=subprocess.PIPE, env=env)
+
+
+def line_of(stream: IO[bytes] | None) -> str:
+    assert stream is not None
+    return stream.readline().decode()
+
+
+def test_following_tells_what_comes_until_ctrl_c(client: Client, redis_url: str, guard: Guard) -> None:
+    client.enqueue(FUNC, id="before")
+    child = start(guard, redis_url, "log", "--follow")
+
+    first = line_of(child.stdout)
+    client.enqueue(FUNC, id="after")
+    second = line_of(child.stdout)
+    child.send_signal(signal.SIGINT)
+    rest, told = child.communicate(timeout=DEADLINE_S)
+
+    assert "  enqueue  before: enqueued; run before-" in first
+    assert "  enqueue  after: enqueued; run after-" in second
+    assert (DONE, b"") == (child.returncode, rest)
+    assert re.match(ALONE.encode(), told)
+
+
+def test_following_one_schedule_passes_over_the_others(client: Client, redis_url: str, guard: Guard) -> None:
+    client.enqueue(FUNC, id="a")
+    child = start(guard, redis_url, "log", "-f", "--id", "a", "--json")
+
+    first = json.loads(line_of(child.stdout))
+    client.enqueue(FUNC, id="b")
+    client.enqueue(FUNC, id="a")
+    second = json.loads(line_of(child.stdout))
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=DEADLINE_S)
+
+    assert ["0-1", "0-3"] == [first["entry"], second["entry"]]
+
+
+def test_following_ends_well_when_the_reader_goes(client: Client, redis_url: str, guard: Guard) -> None:
+    client.enqueue(FUNC, id="before")
+    child = start(guard, redis_url, "log", "--follow")
+    assert child.stdout is not None
+    line_of(child.stdout)
+
+    child.stdout.close()
+    client.enqueue(FUNC, id="after")
+    code = child.wait(DEADLINE_S)
+
+    assert child.stderr is not None
+    assert DONE == code
+    assert re.fullmatch(rf"{ALONE}: no archive answered within 2 s\n".encode(), child.stderr.read())
+
+
+def test_following_says_once_that_redis_is_gone_and_goes_on_when_it_is_back(guard: Guard) -> None:
+    with EmbeddedRedis(appendonly=True) as server:
+        client = Client.from_url(server.url)
+        client.enqueue(FUNC, id="before")
+        child = start(guard, server.url, "log", "--follow")
+        line_of(child.stdout)
+        line_of(child.stderr)
+
+        server.kill()
+        gone = line_of(child.stderr)
+        server.start()
+        client.enqueue(FUNC, id="after")
+        back = line_of(child.stdout)
+        child.send_signal(signal.SIGINT)
+        _, told = child.communicate(timeout=DEADLINE_S)
+
+    assert re.fullmatch(r"zsched: .*; trying again until Ctrl-C\n", gone)
+    assert "  enqueue  after: " in back
+    assert (DONE, b"") == (child.returncode, told)

@@ -1,0 +1,24 @@
+"""A namespace with a leader by hand, an archive that follows, and ``zsched recover`` with that archive configured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.integration.archive.ground import Scene
+from tests.integration.cli_recover.ground import Zsched
+
+
+@pytest.fixture
+def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(redis_client, redis_url, tmp_path)
+    yield scene
+    scene.close()
+
+
+@pytest.fixture
+def zsched(redis_url: str, scene: Scene) -> Zsched:
+    return Zsched(redis_url, scene.archive.path)

@@ -1,0 +1,84 @@
+"""What the tests of ``zsched recover`` share: the command line, something in every place, and what is compared."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import redis
+from click.testing import CliRunner, Result
+
+from tests.integration.archive.ground import Scene
+from zsched import Client
+from zsched.cli import program
+from zsched.cli.exits import DONE, FAILED
+from zsched.core.model import Schedule
+
+HOUR_S = 3600
+
+
+class Zsched:
+    """The command line with the archive at *path* configured, or none."""
+
+    def __init__(self, url: str, path: Path | None = None, **env: str) -> None:
+        self.env: dict[str, str | None] = {"ZSCHED_REDIS_URL": url, "ZSCHED_ARCHIVE_PATH": None, **env}
+        if path is not None:
+            self.env["ZSCHED_ARCHIVE_PATH"] = str(path)
+
+    def __call__(self, *arguments: str) -> Result:
+        result = CliRunner().invoke(program, ["recover", *arguments], env=self.env)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+        return result
+
+    def json(self, *arguments: str) -> Any:
+        result = self(*arguments, "--json")
+        assert DONE == result.exit_code, result.stderr
+        return json.loads(result.stdout)
+
+    def refusal(self, *arguments: str, code: int = FAILED) -> str:
+        """What it says when it does not do it."""
+        result = self(*arguments)
+        assert (code, "") == (result.exit_code, result.stdout)
+        return result.stderr
+
+
+def populate(scene: Scene) -> None:
+    """Something in every place, two runs that were fired and are not over; all of it is in the archive."""
+    client = scene.client
+    client.schedule("app.remind", id="once", after=HOUR_S, args=("secret",), description="Remind Ann")
+    client.schedule("app.digest", id="cron", cron="0 9 * * 1-5", tz="Asia/Seoul")
+    client.schedule("app.report", id="paused", every=HOUR_S)
+    client.pause("paused", "until Monday")
+    client.schedule("app.bill", id="fired", after=0)
+    client.schedule("app.sms", id="careful", after=0, on_uncertain="skip")
+    scene.tick()
+    assert 2 == len(scene.queued())
+    client.schedule("app.late", id="late", after=0)
+    assert scene.follower.step()
+
+
+def listed(client: Client) -> list[Schedule]:
+    """What the schedules are, without what a recovery renews."""
+    return sorted(client.list(), key=lambda one: one.id)
+
+
+def told(schedules: list[Schedule]) -> list[tuple[Any, ...]]:
+    return [
+        (one.id, one.state, one.next_ms, one.nominal_ms, one.func, one.trigger, one.tz, one.note, one.description)
+        for one in schedules
+    ]
+
+
+def dump(client: redis.Redis) -> dict[bytes, bytes | None]:
+    """Every key with all that is in it."""
+    return {key: client.dump(key) for key in client.scan_iter()}
+
+
+def copied(scene: Scene, path: Path) -> Path:
+    """The archive as a file of its own."""
+    with closing(sqlite3.connect(scene.archive.path)) as db:
+        db.execute("VACUUM INTO ?", (str(path),))
+    return path

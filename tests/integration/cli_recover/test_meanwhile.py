@@ -1,0 +1,280 @@
+"""``zsched recover`` while a daemon leads, another archive restores, or Redis goes away or loses it once more."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from click.testing import CliRunner
+
+from tests.faults.archives import await_caught_up
+from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
+from tests.integration.archive.ground import Scene
+from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, populate, told
+from zsched import Client
+from zsched.cli import program
+from zsched.cli.exits import DONE, INTERRUPTED, UNHEALTHY
+from zsched.cli.recovering import recovery
+from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
+from zsched.embedded.guard import Guard
+from zsched.storage.archivers import Archivers, ArchiveState
+from zsched.storage.restoring import Restoring
+
+# -- while a daemon leads -----------------------------------------------------------------------------
+
+
+def report_of_archive(scene: Scene, state: ArchiveState, **about: Any) -> None:
+    position = scene.archive.position
+    Archivers(scene.wire, scene.keys).report("elsewhere", position, state, {"host": "box", "path": "/x.db"} | about)
+
+
+def leading(scene: Scene) -> None:
+    """Somebody leads the emptied Redis."""
+    scene.redis.flushall()
+    scene.redis.set(scene.keys.lease(), "somebody:3:2000:x", px=600_000)
+
+
+def test_while_somebody_leads_it_is_left_to_them_unless_forced(scene: Scene, zsched: Zsched) -> None:
+    populate(scene)
+    leading(scene)
+    report_of_archive(scene, ArchiveState.LOST, daemon="somebody", trouble="disk full")
+    before = dump(scene.redis)
+
+    said = zsched.refusal()
+
+    assert "daemon somebody leads, and its archive box:/x.db is lost: a daemon puts back what Redis lost by" in said
+    assert "--force does it all the same, and zsched recover --dry-run shows what is missing" in said
+    assert 1 == len(zsched.json("--dry-run")["warnings"])
+    assert before == dump(scene.redis)
+    assert 4 == zsched.json("--force")["counts"]["put_back"]
+
+
+def test_a_leader_without_an_archive_is_told(scene: Scene, zsched: Zsched) -> None:
+    populate(scene)
+    leading(scene)
+
+    assert "daemon somebody leads, and it reports no archive: " in zsched.refusal()
+
+
+def test_an_archive_that_waits_for_people_is_told_of_unless_this_one_has_all_that_it_has(
+    scene: Scene, zsched: Zsched
+) -> None:
+    populate(scene)
+    leading(scene)
+    mine = scene.archive.position
+    assert mine is not None
+    about = {"host": "box", "path": "/x.db", "awaits_people": True}
+    archivers = Archivers(scene.wire, scene.keys)
+    archivers.report("a", mine, ArchiveState.LOST, about)
+    archivers.report("b", mine._replace(t_us=mine.t_us + 1), ArchiveState.LOST, about | {"path": "/y.db"})
+
+    warnings = zsched.json()["warnings"]
+
+    assert ["archive box:/y.db waits as well, and may know more: run zsched recover --from its file"] == warnings
+
+
+def test_a_daemon_in_manual_mode_fires_nothing_until_recover_was_run(
+    redis_client: redis.Redis, redis_url: str, guard: Guard, tmp_path: Path
+) -> None:
+    # given: a leader whose Redis is emptied
+    path, zsched, client = tmp_path / "one.db", Zsched(redis_url, tmp_path / "one.db"), Client.from_url(redis_url)
+    settings = {"ARCHIVE_PATH": str(path), "ARCHIVE_RECOVERY": "manual", "DAEMON_LEASE_MS": "500"}
+    daemon = DaemonProcess(guard, redis_url, **settings, DAEMON_RENEW_MS="100")
+    await_caught_up(redis_url, path)
+    eventually(lambda: daemon.of("hold_ended"))
+    client.schedule("app.task", id="later", after=HOUR_S)
+    await_caught_up(redis_url, path)
+    before = listed(client)
+    redis_client.flushall()
+    daemon.wait_for("recovery_awaited")
+    client.schedule("app.task", id="new", after=0)
+
+    # when
+    eventually(lambda: zsched("--dry-run").stdout.count("\nput back  later"))
+    status = eventually(lambda: awaited(redis_url))
+
+    # then: it holds, and says so
+    assert (0, None) == (redis_client.llen("rq:queue:default"), redis_client.get("rq:job:new"))
+    assert [problem for problem in status["problems"] if f"{path} lost: Redis lost something" in problem]
+
+    result = zsched()
+
+    assert (DONE, "") == (result.exit_code, result.stderr)
+    assert told(before) == told([one for one in listed(client) if one.id == "later"])
+    daemon.wait_for("archive_bootstrapped", 2)
+    eventually(lambda: redis_client.llen("rq:queue:default"))
+    await_caught_up(redis_url, path)
+    daemon.send(signal.SIGTERM)
+    assert 0 == daemon.wait()
+    [run] = redis_client.lrange("rq:queue:default", 0, -1)
+    assert run.startswith(b"new-")
+
+
+def awaited(url: str) -> Any:
+    """What ``zsched status`` says, as soon as a recovery is awaited."""
+    result = CliRunner().invoke(program, ["status", "--json"], env={"ZSCHED_REDIS_URL": url})
+    status = json.loads(result.stdout)
+    is_awaited = any("run zsched recover" in str(archive["trouble"]) for archive in status["archives"])
+    assert not is_awaited or UNHEALTHY == result.exit_code
+    return status if is_awaited else None
+
+
+# -- what happens meanwhile ---------------------------------------------------------------------------
+
+
+def test_while_another_archive_restores_it_waits_and_says_so(
+    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    populate(scene)
+    monkeypatch.setattr(recovery, "WAIT_MS", 1.0)
+    scene.redis.flushall()
+    other, run = Restoring(scene.wire, scene.keys, "another", "lost", 0), Merge.run
+    asked: list[int] = []
+
+    def interrupted(merge: Merge) -> Iterator[int]:
+        asked.append(1)
+        if len(asked) == 1:
+            rows = [row for page in merge.rows() for row in page if row.id == "once"]
+            assert other.restore(rows, merge.seen, lambda: None)
+        yield from run(merge)
+
+    monkeypatch.setattr(Merge, "run", interrupted)
+
+    result = zsched()
+
+    assert (DONE, 2) == (result.exit_code, len(asked))
+    assert "zsched: archive another is putting back what it knows; comparing again in 0.001 s" in result.stderr
+    assert "put back 3 schedules, 1 of them overdue" in result.stdout.splitlines()
+
+
+def test_a_redis_that_loses_it_once_more_gets_it_once_more(
+    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    populate(scene)
+    before, run, asked = listed(scene.client), Merge.run, list[int]()
+    scene.redis.flushall()
+
+    def interrupted(merge: Merge) -> Iterator[int]:
+        asked.append(1)
+        for compared in run(merge):
+            if len(asked) == 1:
+                scene.redis.flushall()
+            yield compared
+
+    monkeypatch.setattr(Merge, "run", interrupted)
+
+    result = zsched()
+
+    assert (DONE, 2) == (result.exit_code, len(asked))
+    assert "Redis lost its history once more; comparing again" in result.stderr
+    assert "put back 4 schedules, 1 of them overdue" in result.stdout.splitlines()
+    assert told(before) == told(listed(scene.client))
+
+
+def test_a_dry_run_compares_again_when_the_history_changes(
+    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    populate(scene)
+    scene.redis.flushall()
+    rows, errors = Merge.rows, [HistoryChanged(), OtherRestores()]
+
+    def interrupted(merge: Merge) -> Iterator[list[Any]]:
+        if errors:
+            yield next(rows(merge))
+            raise errors.pop()
+        yield from rows(merge)
+
+    monkeypatch.setattr(Merge, "rows", interrupted)
+
+    assert (4, []) == (zsched.json("--dry-run")["counts"]["put_back"], errors)
+
+
+def test_ctrl_c_ends_it_between_two_pages_and_the_next_one_goes_on(
+    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.client.schedule_many({"func": "app.task", "id": f"s{n:03}", "after": HOUR_S} for n in range(450))
+    scene.follower.step()
+    scene.redis.flushall()
+    run = Merge.run
+
+    def interrupted(merge: Merge) -> Iterator[int]:
+        for compared in run(merge):
+            os.kill(os.getpid(), signal.SIGINT)
+            yield compared
+
+    monkeypatch.setattr(Merge, "run", interrupted)
+    result = zsched()
+
+    assert (INTERRUPTED, "") == (result.exit_code, result.stdout)
+    said = "zsched: stopped; what was put back (200 so far) stays, and running it again goes on"
+    assert said in result.stderr
+    assert 200 == len(listed(scene.client))
+    assert signal.default_int_handler is signal.getsignal(signal.SIGINT)
+
+    monkeypatch.setattr(Merge, "run", run)
+    assert {"put_back": 250, "left_as_is": 200} == {
+        name: number for name, number in zsched.json()["counts"].items() if number
+    }
+    assert 450 == len(listed(scene.client))
+
+
+def test_a_redis_that_goes_away_is_a_failure_that_says_what_stays(
+    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    populate(scene)
+    scene.redis.flushall()
+    run = Merge.run
+
+    def cut(merge: Merge) -> Iterator[int]:
+        for compared in run(merge):
+            scene.redis.client_kill_filter(skipme=True, _type="normal")
+            yield compared
+
+    monkeypatch.setattr(Merge, "run", cut)
+
+    said = zsched.refusal()
+
+    assert "lost Redis at " in said
+    assert "; what was put back (6 so far) stays, and running it again goes on" in said
+
+
+def test_what_another_archive_put_back_already_is_not_compared(scene: Scene, zsched: Zsched) -> None:
+    # given: an archive, and one that knows one schedule less
+    populate(scene)
+    older = copied(scene, scene.folder / "older.db")
+    scene.client.schedule("app.task", id="last", after=HOUR_S)
+    scene.follower.step()
+    before = listed(scene.client)
+    scene.redis.flushall()
+    assert 4 == zsched.json("--from", str(older))["counts"]["put_back"]
+
+    result = zsched("--dry-run")
+
+    assert "both have   no entry, but another archive put back a part of what this one has" in result.stdout
+    assert "put back 1 schedule, 0 of them overdue" in result.stdout
+    assert 1 == zsched.json()["counts"]["put_back"]
+    assert told(before) == told(listed(scene.client))
+    assert zsched("--from", str(older)).stdout.startswith("Nothing to do")
+
+
+def test_beside_the_writer_of_the_file_it_reads_and_writes_nothing_to_it(
+    scene: Scene, zsched: Zsched, redis_url: str
+) -> None:
+    populate(scene)
+    scene.redis.flushall()
+    env = {**os.environ, "ZSCHED_REDIS_URL": redis_url, "ZSCHED_ARCHIVE_PATH": str(scene.archive.path)}
+    before = sorted(scene.archive.state(), key=lambda each: each[0].key)
+
+    command = [sys.executable, "-m", "zsched.cli", "recover"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WITHIN_S, check=True)
+
+    assert ("", True) == (done.stderr, "put back 4 schedules" in done.stdout)
+    assert before == sorted(scene.archive.state(), key=lambda each: each[0].key)

@@ -1,0 +1,193 @@
+"""``zsched recover``: what it puts back into a Redis that lost something, and what it tells of it before and after."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.archive.ground import Scene
+from tests.integration.cli_recover.ground import HOUR_S, Zsched, dump, listed, populate, told
+from zsched.cli.exits import DONE, USAGE
+from zsched.cli.recovering import difference
+
+# -- nothing to do ------------------------------------------------------------------------------------
+
+
+def test_with_nothing_lost_there_is_nothing_to_do_and_nothing_is_written(scene: Scene, zsched: Zsched) -> None:
+    populate(scene)
+    scene.redis.delete(scene.keys.lease())
+    before = dump(scene.redis)
+
+    result = zsched()
+
+    assert (DONE, True) == (result.exit_code, result.stdout.startswith("Nothing to do: Redis lost nothing"))
+    assert before == dump(scene.redis)
+    assert None is zsched.json()["verdict"]
+
+
+def test_a_redis_that_went_on_beyond_the_archive_lost_nothing(scene: Scene, zsched: Zsched) -> None:
+    populate(scene)
+    scene.client.cancel("once")
+    scene.redis.delete(scene.keys.lease())
+
+    assert zsched().stdout.startswith("Nothing to do")
+    assert zsched("--dry-run").stdout.startswith("Nothing to do")
+
+
+def test_a_zone_that_there_is_not_is_refused_first(zsched: Zsched) -> None:
+    assert "Mars" in zsched.refusal("--tz", "Mars/Base", code=USAGE)
+
+
+# -- an emptied Redis ---------------------------------------------------------------------------------
+
+
+def test_a_dry_run_counts_and_lists_all_that_an_emptied_redis_lacks_and_writes_nothing(
+    scene: Scene, zsched: Zsched
+) -> None:
+    populate(scene)
+    scene.redis.flushall()
+    scene.redis.set("somebody", "else's")
+    before = dump(scene.redis)
+
+    result = zsched("--dry-run", "--tz", "Asia/Seoul")
+
+    assert (DONE, "") == (result.exit_code, result.stderr)
+    assert before == dump(scene.redis)
+    for line in (
+        "both have   none: Redis has nothing of what the archive has",
+        "put back 4 schedules, 1 of them overdue",
+        "push again 1 run that may have been executed, marked uncertain",
+        "skip 1 run that may have been executed, as its schedule wishes",
+    ):
+        assert line in result.stdout.splitlines()
+    rows = {line.split("  ")[0]: line for line in result.stdout.splitlines() if "app." in line}
+    assert ["put back", "put back (paused)", "push again", "skip"] == list(rows)
+    for what, texts in {
+        "put back (paused)": ("paused", "app.report"),
+        "push again": ("fired", "app.bill"),
+        "skip": ("careful", "app.sms"),
+    }.items():
+        assert all(text in rows[what].split() for text in texts)
+    assert "09:00:00+09:00" in result.stdout
+    assert "secret" not in result.stdout
+
+
+_IDS = {"once", "cron", "paused", "fired", "careful", "late"}
+
+
+def test_a_recovery_brings_back_the_same_schedules_with_the_same_next_times(scene: Scene, zsched: Zsched) -> None:
+    populate(scene)
+    before = listed(scene.client)
+    runs = {run.rpartition("-")[0] for run in scene.queued()}
+    assert {"fired", "careful"} == runs
+    scene.redis.flushall()
+
+    result = zsched()
+
+    assert DONE == result.exit_code
+    assert told(before) == told(listed(scene.client))
+    [again] = scene.queued()
+    assert again.startswith("fired-")
+    assert b"1" == scene.redis.hget(f"rq:job:{again}", "zs_uncertain")
+    table = [line.split() for line in result.stdout.splitlines() if "app." in line]
+    assert [["pushed", "again", "fired"], ["skipped", "careful"]] == [table[0][:3], table[1][:2]]
+    assert "put back 4 schedules, 1 of them overdue" in result.stdout.splitlines()
+    assert zsched().stdout.startswith("Nothing to do")
+
+
+def test_a_run_that_cannot_be_pushed_again_is_told_as_such(scene: Scene, zsched: Zsched) -> None:
+    populate(scene)
+    scene.redis.flushall()
+    scene.redis.set("rq:queue:default", "a foreign hand's")
+
+    result = zsched()
+
+    lines = result.stdout.splitlines()
+    assert "could not push again 1 run: something else has the key of its job or queue" in lines
+    assert [] == [line for line in lines if line.startswith("pushed again")]
+    assert [line for line in lines if line.startswith("could not push again  fired  ")]
+
+
+def test_with_json_all_of_it_is_one_document_before_and_after(scene: Scene, zsched: Zsched) -> None:
+    populate(scene)
+    position = scene.archive.position
+    assert position is not None
+    scene.redis.flushall()
+
+    planned, done = zsched.json("--dry-run"), zsched.json()
+
+    counts = {
+        "put_back": 4, "push_again": 1, "skip": 1, "take_out": 0, "overdue": 1, "left_as_is": 0, "refused": 0,
+    }  # fmt: skip
+    assert [counts, counts] == [planned["counts"], done["counts"]]
+    assert (False, None) == (planned["done"], planned["merged"])
+    assert (True, scene.log()[-1].position.id) == (done["done"], done["merged"])
+    assert position.id == planned["archive"]["entry"]
+    by_id = {row["id"]: row for row in planned["rows"]}
+    assert _IDS == set(by_id) == {row["id"] for row in done["rows"]}
+    assert ("put_back", "paused", "app.report", None) == tuple(
+        by_id["paused"][name] for name in ("what", "state", "func", "run_id")
+    )
+    assert "push_again" == by_id["fired"]["what"]
+    assert by_id["fired"]["run_id"].startswith("fired-")
+
+
+def test_what_clients_did_in_the_new_redis_stands(scene: Scene, zsched: Zsched) -> None:
+    populate(scene)
+    scene.redis.flushall()
+    scene.client.schedule("app.other", id="once", after=2 * HOUR_S)
+
+    counts = zsched.json()["counts"]
+
+    assert (3, "app.other") == (counts["put_back"], scene.client.get("once").func)
+
+
+def test_only_so_many_of_a_kind_are_listed_unless_all_are_asked_for(
+    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(difference, "SHOWN", 2)
+    scene.client.schedule_many({"func": "app.task", "id": f"s{n}", "after": HOUR_S} for n in range(5))
+    scene.follower.step()
+    scene.redis.flushall()
+
+    some, every = zsched("--dry-run").stdout, zsched("--dry-run", "--all").stdout
+
+    assert (2, 5) == (some.count("app.task"), every.count("app.task"))
+    assert "… and 3 more to put back; --all lists them" in some
+    assert 5 == len(zsched.json("--dry-run")["rows"])
+
+
+# -- a Redis that is older than the archive -----------------------------------------------------------
+
+
+def test_after_a_rollback_only_what_changed_since_is_compared(scene: Scene, zsched: Zsched) -> None:
+    # given: three schedules that both have, and then one that Redis lost, one that is over, one that went back
+    client = scene.client
+    client.schedule("app.task", id="kept", after=HOUR_S)
+    client.schedule("app.task", id="over", after=HOUR_S)
+    client.schedule("app.task", id="moved", after=HOUR_S)
+    scene.follower.step()
+    common, saved = scene.log()[-1].position, dump(scene.redis)
+    client.schedule("app.task", id="lost", after=HOUR_S)
+    client.cancel("over")
+    client.schedule("app.task", id="moved", after=3 * HOUR_S)
+    scene.follower.step()
+    before = listed(client)
+    scene.redis.flushall()
+    for key, value in saved.items():
+        assert value is not None
+        if key != scene.keys.lease().encode():
+            scene.redis.restore(key, 0, value)
+    client.schedule("app.task", id="new", after=HOUR_S)
+
+    planned = zsched.json("--dry-run")
+    result = zsched("--dry-run")
+
+    assert (common.id, 1) == (planned["common"]["entry"], planned["behind_common"])
+    assert {("put_back", "lost"), ("take_out", "over"), ("put_back", "moved")} == {
+        (row["what"], row["id"]) for row in planned["rows"]
+    }
+    assert "take out 1 schedule, over by what the archive knows" in result.stdout.splitlines()
+    assert f"both have   log entry {common.id} of " in result.stdout
+    assert DONE == zsched().exit_code
+    assert told(before) == told([one for one in listed(client) if one.id != "new"])
+    assert "new" == client.get("new").id

@@ -1,0 +1,220 @@
+"""``zsched recover``: which file it takes, and which history it refuses."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.integration.archive.ground import Scene
+from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, populate, told
+from zsched.cli.exits import DONE, NOT_FOUND
+from zsched.core.log import Position
+from zsched.storage.keys import Keys
+
+KEYS = Keys("default")
+
+# -- which file ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [(), ("--from", "/nonexistent/archive.db")])
+def test_a_file_that_is_not_there_is_not_found(redis_url: str, arguments: tuple[str, ...]) -> None:
+    zsched = Zsched(redis_url, Path("/nonexistent/archive.db"))
+    name = "--from" if arguments else "[archive] path"
+
+    said = zsched.refusal(*arguments, code=NOT_FOUND)
+
+    assert f"zsched: {name}='/nonexistent/archive.db': there is no such file; give --from FILE" in said
+    told = json.loads(zsched.refusal(*arguments, "--json", code=NOT_FOUND))
+    assert "NoArchive" == told["type"]
+
+
+def test_without_any_it_is_said_where_was_looked(redis_url: str, tmp_path: Path) -> None:
+    zsched = Zsched(redis_url, XDG_STATE_HOME=str(tmp_path))
+
+    said = zsched.refusal("--dry-run", code=NOT_FOUND)
+
+    assert f"no archive of namespace 'default': {tmp_path}/zsched has no default-1.db to default-16.db" in said
+
+
+def a_folder_of_archives(scene: Scene, state: Path) -> Path:
+    """Where daemons keep archives below *state*; none is there yet, and the scene's is ready to be copied."""
+    populate(scene)
+    scene.archive.commit()
+    folder = state / "zsched"
+    folder.mkdir()
+    return folder
+
+
+def test_the_one_file_where_daemons_keep_theirs_is_taken_and_of_several_it_is_asked_which(
+    scene: Scene, redis_url: str, tmp_path: Path
+) -> None:
+    folder = a_folder_of_archives(scene, tmp_path)
+    copied(scene, folder / "default-2.db")
+    scene.redis.flushall()
+    zsched = Zsched(redis_url, XDG_STATE_HOME=str(tmp_path))
+    assert str(folder / "default-2.db") == zsched.json("--dry-run")["archive"]["path"]
+
+    copied(scene, folder / "default-5.db")
+    (folder / "default-7.db").write_bytes(b"no database at all, but a file with that name")
+    said = zsched.refusal()
+
+    position = scene.archive.position
+    assert position is not None
+    for text in (
+        "there are 3 archives: ", f"default-2.db, up to log entry {position.id} of 20",
+        "complete since the beginning; ", "default-5.db, up to", "default-7.db, which cannot be read (", "--from FILE",
+    ):  # fmt: skip
+        assert text in said
+    assert 4 == zsched.json("--dry-run", "--from", str(folder / "default-5.db"))["counts"]["put_back"]
+
+
+def test_of_several_a_dry_run_takes_the_one_that_goes_furthest_and_says_which(
+    scene: Scene, redis_url: str, tmp_path: Path
+) -> None:
+    folder = a_folder_of_archives(scene, tmp_path)
+    behind = copied(scene, folder / "default-1.db")
+    scene.client.schedule("app.more", id="more", after=HOUR_S)
+    assert scene.follower.step()
+    scene.archive.commit()
+    furthest = copied(scene, folder / "default-2.db")
+    (folder / "default-3.db").write_bytes(b"no database at all, but a file with that name")
+    scene.redis.flushall()
+    zsched = Zsched(redis_url, XDG_STATE_HOME=str(tmp_path))
+
+    result = zsched("--dry-run")
+
+    assert (DONE, True) == (result.exit_code, "put back 5 schedules" in result.stdout)
+    assert f"this is of {furthest}, which goes furthest: --from FILE takes another one" in result.stderr
+    assert f"{behind}, up to log entry " in result.stderr
+    assert str(furthest) == zsched.json("--dry-run")["archive"]["path"]
+    assert "say which with --from FILE" in zsched.refusal()
+
+
+def test_of_several_that_end_alike_any_is_taken_also_to_recover(scene: Scene, redis_url: str, tmp_path: Path) -> None:
+    folder = a_folder_of_archives(scene, tmp_path)
+    for number in (1, 2):
+        copied(scene, folder / f"default-{number}.db")
+    before = listed(scene.client)
+    scene.redis.flushall()
+
+    result = Zsched(redis_url, XDG_STATE_HOME=str(tmp_path))()
+
+    assert (DONE, told(before)) == (result.exit_code, told(listed(scene.client)))
+
+
+def test_a_corrupt_archive_is_refused(scene: Scene, zsched: Zsched, tmp_path: Path) -> None:
+    populate(scene)
+    path = copied(scene, tmp_path / "copy.db")
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("UPDATE entry SET t = t + 1 WHERE n = 2")
+    scene.redis.flushall()
+
+    for arguments in ((), ("--dry-run",)):
+        said = zsched.refusal("--from", str(path), *arguments)
+
+        assert f"zsched: archive {path}: " in said
+        assert "checksum differs; it cannot be trusted; give another archive with --from FILE" in said
+    assert {} == dump(scene.redis)
+
+
+def test_an_archive_that_says_nonsense_of_itself_is_corrupt(scene: Scene, zsched: Zsched, tmp_path: Path) -> None:
+    populate(scene)
+    path = copied(scene, tmp_path / "copy.db")
+    scene.redis.flushall()
+
+    for name in ("life", "position"):
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("UPDATE fact SET value = 'x' WHERE name = ?", (name,))
+
+        assert "it cannot be trusted; give another archive with --from FILE" in zsched.refusal("--from", str(path))
+
+
+def test_another_namespaces_archive_is_refused_with_what_to_run(
+    redis_client: redis.Redis, redis_url: str, scene: Scene, zsched: Zsched, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = Scene(redis_client, redis_url, tmp_path / "other", "shop")
+    other.client.schedule("app.task", id="a", after=HOUR_S)
+    other.follower.step()
+    path = other.archive.path
+    other.close()
+    redis_client.delete(KEYS.lease(), other.keys.lease())
+
+    said = zsched.refusal("--from", str(path))
+
+    assert f"archive {path} is of namespace 'shop', not of 'default'; run zsched recover -n shop --from {path}" in said
+    assert DONE == zsched("-n", "shop", "--from", str(path)).exit_code
+
+
+def test_a_file_that_is_no_archive_is_refused(redis_url: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE something(x)")
+
+    assert f"{path} is a database of something else" in Zsched(redis_url, path).refusal()
+
+
+def test_an_archive_with_nothing_in_it_yet_is_refused(scene: Scene, zsched: Zsched) -> None:
+    assert scene.archive.position is None
+    scene.redis.flushall()
+
+    assert "it has nothing yet of what Redis holds" in zsched.refusal()
+
+
+# -- which history ------------------------------------------------------------------------------------
+
+
+def unrelated(scene: Scene) -> tuple[Position, Position]:
+    """Redis becomes another data set, begun long before: the archive's last entry, and the log's first one."""
+    populate(scene)
+    scene.redis.flushall()
+    scene.redis.hset(scene.keys.meta(), mapping={"gen": "other", "epoch": 4, "seq": 700})
+    scene.redis.xadd(scene.keys.log(), {"kind": "cancel", "t": 1_600_000_000_000_000, "id": "x", "due": 5}, id="4-700")
+    mine = scene.archive.position
+    assert mine is not None
+    return mine, Position(4, 700, 1_600_000_000_000_000)
+
+
+def test_another_data_set_is_refused_unless_the_archive_is_named(scene: Scene, zsched: Zsched) -> None:
+    mine, first = unrelated(scene)
+    before = dump(scene.redis)
+
+    said = zsched.refusal()
+
+    assert before == dump(scene.redis)
+    for text in (
+        f"ends with log entry {mine.id} of ", f"the log in Redis goes from {first.id} of 2020-09-13",
+        "they have nothing in common (data set other here, ", f"zsched recover --from {scene.archive.path} puts it in",
+    ):  # fmt: skip
+        assert text in said
+    planned = zsched.json("--dry-run")
+    assert ("unrelated", 1) == (planned["verdict"], len(planned["warnings"]))
+    assert 4 == zsched.json("--from", str(scene.archive.path))["counts"]["put_back"]
+
+
+def test_a_log_that_was_trimmed_past_the_archive_is_refused_unless_it_is_named_and_forced(
+    scene: Scene, zsched: Zsched
+) -> None:
+    populate(scene)
+    scene.follower.note_gen()
+    for n in range(3):
+        scene.client.schedule("app.task", id=f"after-{n}", after=HOUR_S)
+    last = scene.log()[-1].position
+    scene.redis.xtrim(scene.keys.log(), maxlen=1, approximate=False)
+    scene.redis.delete(scene.keys.lease())
+    before = dump(scene.redis)
+    path = str(scene.archive.path)
+
+    for arguments in ((), ("--force",), ("--from", path)):
+        said = zsched.refusal(*arguments)
+
+        assert f"the log in Redis goes from {last.id} of " in said
+        assert f"would be done again; zsched recover --from {path} --force" in said
+    assert before == dump(scene.redis)
+    assert "left behind" == zsched.json("--dry-run")["verdict"]
+    assert DONE == zsched("--from", path, "--force").exit_code

@@ -1,0 +1,207 @@
+"""``zsched add``: every option, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+
+import pytest
+import redis
+
+from tests.integration.cli_schedules.ground import FUNC, LATER, Zsched
+from zsched.cli.exits import DONE, FAILED, USAGE
+
+
+def is_empty(redis_client: redis.Redis) -> bool:
+    """Whether no schedule was written; the serializer's name may be."""
+    return redis_client.keys("zsched:*due*") == redis_client.keys("rq:*") == redis_client.keys("*schedule:*") == []
+
+
+def test_a_local_time_is_read_in_its_zone(zsched: Zsched) -> None:
+    told = zsched.json("add", "reminder-42", FUNC, *LATER, "--args", "[42]")
+
+    assert {
+        "id": "reminder-42",
+        "outcome": "created",
+        "next_at": "2030-12-24T09:00:00.000Z",
+        "run_id": "reminder-42-1924333200000",
+    } == told
+
+
+def test_people_are_told_the_time_in_that_zone(zsched: Zsched) -> None:
+    result = zsched("add", "reminder-42", FUNC, *LATER)
+
+    assert result.output.startswith("reminder-42: created, next 2030-12-24 18:00:00+09:00 (in ")
+    assert result.output.endswith("), run reminder-42-1924333200000\n")
+
+
+def test_the_same_add_again_changes_nothing(zsched: Zsched) -> None:
+    rule = ("add", "digest", FUNC, "--cron", "0 9 * * 1-5", "--tz", "America/New_York")
+
+    outcomes = [zsched.json(*rule)["outcome"] for _ in range(2)]
+
+    assert ["created", "unchanged"] == outcomes
+
+
+def test_every_option_arrives(zsched: Zsched) -> None:
+    zsched.json(
+        *("add", "digest", FUNC, "--cron", "0 9 * * 1-5", "--tz", "America/New_York"),
+        *("--starts", "2030-01-01T00:00", "--ends", "2031-01-01T00:00Z", "--count", "9", "--gap", "skip"),
+        *("--fold", "second", "--args", '["weekly"]', "--kwargs", '{"to": "all"}', "--queue", "email"),
+        *("--priority", "high", "--at-front", "--on-uncertain", "skip", "--timeout", "1h", "--retry", "3"),
+        *("--on-lost", "fail", "--pause-after-failures", "3"),
+        *("--result-ttl", "5m", "--failure-ttl", "-1", "--meta", '{"team": 7}', "--on-success", "app.done"),
+        *("--on-failure", "app.failed", "--description", "The digest", "--tag", "b", "--tag", "a"),
+        *("--created-by", "me", "--managed-by", "terraform", "--jitter", "5m", "--expires-after", "1h30m"),
+        *("--overlap", "queue", "--overlap-limit", "7", "--catch-up", "all", "--catch-up-window", "2d"),
+        *("--catch-up-limit", "9"),
+    )
+
+    shown = zsched.json("show", "digest")
+
+    trigger = {
+        "kind": "cron",
+        "expr": "0 9 * * 1-5",
+        "tz": "America/New_York",
+        "starts": "2030-01-01T05:00:00.000Z",
+        "ends": "2031-01-01T00:00:00.000Z",
+        "count": 9,
+        "gap": "skip",
+        "fold": "second",
+        "jitter_s": 300.0,
+    }
+    expected = {
+        "state": "active",
+        "kind": "cron",
+        "nominal_at": "2030-01-01T14:00:00.000Z",
+        "tz": "America/New_York",
+        "trigger": trigger,
+        "func": FUNC,
+        "args": ["weekly"],
+        "kwargs": {"to": "all"},
+        "queue": "email",
+        "priority": "high",
+        "at_front": True,
+        "on_uncertain": "skip",
+        "on_lost": "fail",
+        "pause_after_failures": 3,
+        "overlap": "queue",
+        "overlap_limit": 7,
+        "catch_up": "all",
+        "catch_up_window_s": 172_800.0,
+        "catch_up_limit": 9,
+        "jitter_s": 300.0,
+        "expires_after_s": 5400.0,
+        "timeout_s": 3600,
+        "result_ttl_s": 300,
+        "failure_ttl_s": -1,
+        "retries": 3,
+        "description": "The digest",
+        "tags": ["a", "b"],
+        "created_by": "me",
+        "managed_by": "terraform",
+    }
+    assert expected == {name: shown[name] for name in expected}
+
+
+def test_who_added_it_is_recorded(zsched: Zsched) -> None:
+    zsched("add", "beat", FUNC, "--every", "1h")
+
+    who = f"{pwd.getpwuid(os.getuid()).pw_name}@{socket.gethostname()}"
+    assert who == zsched.json("show", "beat")["created_by"]
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("90", 90_000), ("0.5", 500), ("5m", 300_000), ("1h30m", 5_400_000), ("2d", 172_800_000), ("1m500ms", 60_500)],
+)
+def test_durations_have_units(zsched: Zsched, text: str, ms: int) -> None:
+    zsched("add", "beat", FUNC, "--every", text)
+
+    assert str(ms) == zsched.json("show", "beat")["trigger"]["expr"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), "exactly one of"),
+        (("--every", "5", "--cron", "* * * * *"), "more than one trigger"),
+        (("--at", "2030-01-01T00:00"), "--tz"),
+        (("--at", "2020-01-01T00:00Z"), "on the Redis server"),
+        (("--at", "1960-01-01T00:00Z"), "1970"),
+        (("--at", "2030-01-01"), "time of day"),
+        (("--every", "0"), "every"),
+        (("--every", "-5"), "every"),
+        (("--every", "nan"), "nan"),
+        (("--every", "5", "--tz", "EST"), "America/New_York"),
+        (("--every", "5", "--starts", "2030-01-01T00:00"), "--tz"),
+        (("--every", "5", "--args", "{}"), "JSON array"),
+        (("--every", "5", "--args", "[NaN]"), "NaN"),
+        (("--every", "5", "--kwargs", "[]"), "JSON object"),
+        (("--every", "5", "--meta", "{"), "not JSON"),
+        (("--every", "5", "--timeout", "soon"), "timeout"),
+        (("--every", "5", "--priority", "urgent"), "urgent"),
+        (("--every", "5", "--queue", "a b"), "queue"),
+        (("--every", "5", "--retry", "0"), "retry"),
+        (("--every", "5", "--jitter", "5001ms"), "jitter="),
+        (("--every", "5", "--jitter", "soon"), "--jitter"),
+        (("--every", "5", "--catch-up", "all"), "catch_up="),
+        (("--every", "5", "--catch-up", "some"), "latest"),
+        (("--every", "5", "--overlap", "wait"), "cancel_previous"),
+        (("--every", "5", "--overlap-limit", "2"), "overlap_limit="),
+        (("--every", "5", "--catch-up-limit", "many"), "--catch-up-limit"),
+        (("--after", "5", "--overlap", "allow"), "overlap="),
+        (("--after", "5", "--jitter", "1h", "--expires-after", "1m"), "expires_after="),
+        (("--every", "5", "--urgency", "soon"), "time_sensitive"),
+        (("--rrule", "FREQ=SECONDLY"), "rrule"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(
+    zsched: Zsched, redis_client: redis.Redis, arguments: tuple[str, ...], named: str
+) -> None:
+    result = zsched("add", "x", FUNC, *arguments)
+
+    assert USAGE == result.exit_code
+    assert named in result.stderr
+    assert 1 == result.stderr.count("\n")
+    assert is_empty(redis_client)
+
+
+@pytest.mark.parametrize("id", ["a b", "a.b", "a:b", "a" * 129, ""])
+def test_a_bad_id_is_refused(zsched: Zsched, redis_client: redis.Redis, id: str) -> None:
+    result = zsched("add", id, FUNC, "--every", "5")
+
+    assert (USAGE, True) == (result.exit_code, "id=" in result.stderr)
+    assert is_empty(redis_client)
+
+
+def test_if_exists_error_is_a_failure_and_keep_keeps(zsched: Zsched) -> None:
+    zsched("add", "beat", FUNC, "--every", "1h")
+
+    refused = zsched("add", "beat", FUNC, "--every", "2h", "--if-exists", "error")
+    kept = zsched.json("add", "beat", FUNC, "--every", "2h", "--if-exists", "keep")
+
+    assert (FAILED, "kept") == (refused.exit_code, kept["outcome"])
+
+
+@pytest.mark.parametrize("option", ["func", "on-success", "on-failure"])
+def test_only_allowed_functions_may_be_named(zsched: Zsched, redis_client: redis.Redis, option: str) -> None:
+    zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.tasks.*,zsched.demo.*.*"
+    func, *named = ["os.system"] if option == "func" else [FUNC, f"--{option}", "os.system"]
+
+    allowed = zsched("add", "fine", "app.tasks.send", "--every", "1h")
+    zsched("cancel", "fine")
+    refused = zsched("add", "x", func, "--every", "1h", *named)
+
+    assert (DONE, USAGE) == (allowed.exit_code, refused.exit_code)
+    assert "[rq] allow_callables" in refused.stderr
+    assert "os.system" in refused.stderr
+
+
+def test_an_allowed_pattern_does_not_reach_through_a_module_into_another(zsched: Zsched) -> None:
+    zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.tasks.*"
+
+    refused = zsched("add", "x", "app.tasks.os.system", "--every", "1h")
+
+    assert USAGE == refused.exit_code

@@ -1,0 +1,65 @@
+"""``zsched cancel``, ``pause``, ``resume`` and ``run``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import redis
+
+from tests.integration.cli_schedules.ground import FUNC, Zsched
+from zsched.cli.exits import DONE, FAILED, NOT_FOUND
+
+
+def test_cancel_tells_per_id_and_not_found_is_the_exit_code(some: Zsched) -> None:
+    result = some("cancel", "party", "nobody", "beat", "--json")
+
+    assert NOT_FOUND == result.exit_code
+    assert [("party", "cancelled"), ("nobody", "not_found"), ("beat", "cancelled")] == [
+        (one["id"], one["result"]) for one in json.loads(result.stdout)
+    ]
+    assert {"digest", "stopped"} == set(some.ids())
+
+
+def test_cancel_after_the_run_was_pushed_is_a_failure(some: Zsched) -> None:
+    some("run", "party")
+
+    result = some("cancel", "party")
+
+    assert (FAILED, "party: already_fired\n") == (result.exit_code, result.output)
+
+
+def test_a_paused_schedule_resumes(some: Zsched) -> None:
+    resumed = some("resume", "stopped")
+
+    assert DONE == resumed.exit_code
+    assert resumed.output.startswith("stopped: active (next ")
+    assert "active" == some.json("show", "stopped")["state"]
+
+
+def test_a_one_shot_whose_time_passed_in_the_pause_may_be_skipped(zsched: Zsched) -> None:
+    zsched("add", "late", FUNC, "--at", "2026-01-01T00:00Z", "--allow-past")
+    zsched("pause", "late")
+
+    result = zsched("resume", "late", "--missed", "skip")
+
+    assert (DONE, "late: gone (its time had passed)\n") == (result.exit_code, result.output)
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_one_unknown_id_does_not_stop_the_others(some: Zsched, command: str) -> None:
+    result = some(command, "nobody", "beat")
+
+    assert NOT_FOUND == result.exit_code
+    assert ["nobody: not_found", "beat: "] == [line[: len("nobody: not_found")] if "nobody" in line else line[:6]
+                                               for line in result.output.splitlines()]  # fmt: skip
+
+
+def test_run_pushes_at_once_and_prints_the_run_id(some: Zsched, redis_client: redis.Redis) -> None:
+    result = some("run", "beat")
+
+    assert [result.output.strip().encode()] == redis_client.lrange("rq:queue:default", 0, -1)
+
+
+def test_run_of_an_unknown_schedule_is_not_found(zsched: Zsched) -> None:
+    assert NOT_FOUND == zsched("run", "nobody").exit_code

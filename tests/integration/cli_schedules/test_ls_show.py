@@ -1,0 +1,90 @@
+"""``zsched ls`` and ``show``: which schedules are listed, and what is told of one."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from tests.integration.cli_schedules.ground import FUNC, Zsched
+from zsched.cli.exits import USAGE
+
+
+@pytest.mark.parametrize(
+    ("filters", "ids"),
+    [
+        ((), {"party", "beat", "digest", "stopped"}),
+        (("--state", "paused"), {"stopped"}),
+        (("--kind", "every"), {"beat"}),
+        (("--func", "app.digest"), {"digest"}),
+        (("--queue", "email"), {"party", "digest"}),
+        (("--tag", "fun"), {"party"}),
+        (("--match", "d*"), {"digest"}),
+        (("--due-after", "2030-01-01T00:00Z"), {"party"}),
+        (("--due-before", "2030-01-01T00:00", "--tz", "Asia/Seoul", "--state", "active"), {"beat", "digest"}),
+        (("--queue", "none"), set()),
+    ],
+)
+def test_ls_filters(some: Zsched, filters: tuple[str, ...], ids: set[str]) -> None:
+    assert ids == set(some.ids(*filters))
+
+
+def test_ls_is_an_aligned_table(some: Zsched) -> None:
+    head, *rows = some("ls").output.splitlines()
+
+    assert ["ID", "STATE", "NEXT", "TRIGGER", "FUNC", "QUEUE", "PRIORITY"] == head.split()
+    assert {FUNC, "app.digest"} == {row[head.index("FUNC") :].split()[0] for row in rows}
+    assert "every 1m30s" in next(row for row in rows if row.startswith("beat"))
+    assert "2030-12-24 18:00:00+09:00" in next(row for row in rows if row.startswith("party"))
+    assert rows[-1].startswith("stopped  paused")
+
+
+def test_ls_says_when_there_is_more_and_where_it_goes_on(some: Zsched) -> None:
+    whole = some.ids()
+    first = some("ls", "--limit", "2")
+
+    cursor = first.stderr.split("--after ")[1].strip()
+
+    assert whole[:2] == [row.split()[0] for row in first.stdout.splitlines()[1:]]
+    assert whole[2:] == some.ids("--after", cursor)
+    assert cursor == some.json("ls", "--limit", "2")[-1]["cursor"]
+
+
+def test_ls_says_nothing_more_when_that_was_all(some: Zsched) -> None:
+    assert "" == some("ls", "--limit", "4").stderr
+
+
+@pytest.mark.parametrize("arguments", [("--due-after", "2030-01-01T00:00"), ("--after", "nonsense"), ("--limit", "0")])
+def test_ls_refuses_bad_filters(zsched: Zsched, arguments: tuple[str, ...]) -> None:
+    assert USAGE == zsched("ls", *arguments).exit_code
+
+
+def test_show_for_people_tells_the_note_and_hides_terminal_codes(some: Zsched, redis_client: redis.Redis) -> None:
+    run = next(key for key in redis_client.keys("rq:job:stopped-*"))
+    redis_client.hset(run, "description", "red \x1b[31m text")
+
+    shown = some("show", "stopped").output
+
+    assert "a pause" in shown
+    assert "\x1b" not in shown
+
+
+def test_show_tells_people_of_policies_that_are_not_the_default(zsched: Zsched) -> None:
+    zsched("add", "plain", FUNC, "--every", "1h")
+    zsched("add", "beat", FUNC, "--every", "1h", "--catch-up", "all", "--overlap", "queue", "--jitter", "10m")
+    zsched("set", "beat", "--expires-after", "90m", "--catch-up-window", "0", "--overlap-limit", "3")
+
+    plain, told = (zsched("show", id).stdout.splitlines() for id in ("plain", "beat"))
+
+    def policies(lines: list[str]) -> list[list[str]]:
+        words = ("overlap", "catch_up", "jitter", "expires_after")
+        return [line.split() for line in lines if line.lstrip().startswith(words)]
+
+    assert [] == policies(plain)
+    assert [
+        ["overlap", "queue"],
+        ["overlap_limit", "3"],
+        ["catch_up", "all"],
+        ["catch_up_window", "0s"],
+        ["jitter", "10m"],
+        ["expires_after", "1h30m"],
+    ] == policies(told)

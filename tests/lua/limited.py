@@ -1,0 +1,34 @@
+"""A queue with a limit, by a clock that stands still: what is put there, and whose runs it holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.lua.ground import FIELDS, Ground
+
+EMAIL = FIELDS | {"origin": "email"}
+
+
+def now_ms(ground: Ground) -> int:
+    return int(ground.redis.hget(ground.keys.meta(), "frozen_ms"))
+
+
+def pass_on(ground: Ground, ms: int) -> None:
+    ground.redis.hincrby(ground.keys.meta(), "frozen_ms", ms)
+
+
+def put_due(ground: Ground, *ids: str, lane: str = "normal", age_ms: int = 1000, **fields: str) -> None:
+    """One-shots of queue email, unless *fields* say otherwise, that are due now, a millisecond apart."""
+    rows = [(id, now_ms(ground) - age_ms + n) for n, id in enumerate(ids)]
+    ground.put(*rows, lane=lane, allow_past=1, fields=EMAIL | fields)
+
+
+def put_many(ground: Ground, prefix: str, count: int, **options: Any) -> list[str]:
+    ids = [f"{prefix}{n:04}" for n in range(count)]
+    for first in range(0, count, 200):
+        put_due(ground, *ids[first : first + 200], **options)
+    return ids
+
+
+def ids(runs: list[str]) -> list[str]:
+    return [run.rpartition("-")[0] for run in runs]

@@ -1,0 +1,56 @@
+"""Rows of what Redis lost, and the calls of a merge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.lua.ground import FIELDS, LEASE_MS, OWN, TEMPLATE, Ground
+from zsched.core.entries import Restored
+from zsched.core.log import Position
+
+T_US = 1_800_000_000_123_456  # of the lost change
+DUE_MS = 1_900_000_000_000
+JOB = FIELDS | {"data": "call"}
+RULE = OWN | {"trigger": "rule-1", "anchor": "5", "digest": "d", "lane": "low", "nominal": str(DUE_MS), "last": "r-5"}
+
+
+def one_shot(place: str = "due", id: str = "a", lane: str = "low", note: str | None = None, **fields: str) -> Restored:
+    return Restored(id, str(DUE_MS), place, lane, DUE_MS, T_US, note, texts_of(JOB | fields), ())
+
+
+def rule(place: str = "due", id: str = "r", note: str | None = None, **own: str) -> Restored:
+    due_ms = None if place == "ended" else DUE_MS
+    return Restored(id, "", place, "low", due_ms, T_US, note, texts_of(TEMPLATE), texts_of(RULE | own))
+
+
+def run(place: str = "open", id: str = "a", flags: str = "1", queue: str = "default", ms: int = DUE_MS) -> Restored:
+    """A run that was not over."""
+    return Restored(id, str(ms), place, "", ms, T_US, None, texts_of(JOB | {"zs": flags, "origin": queue}), ())
+
+
+def gone(id: str, run: str = "") -> Restored:
+    return Restored(id, run, "gone", "low", DUE_MS, T_US, None, (), ())
+
+
+def restore(ground: Ground, *rows: Restored, **over: Any) -> list[Any]:
+    arguments = seen(ground) | {"hold_for_ms": LEASE_MS, "reason": "lost", "archive": "archive-1"} | over
+    return ground.call("restore", [text for row in rows for text in row.texts()], row_count=len(rows), **arguments)
+
+
+def merged(ground: Ground, *positions: Position, **over: Any) -> list[Any]:
+    lines = "\n".join(map(str, positions))
+    return ground.call("merged", archive="archive-1", positions=lines, **(seen(ground) | over))
+
+
+def seen(ground: Ground) -> dict[str, Any]:
+    """The log's end."""
+    last = ground.entries()[-1:]
+    return {"seen_entry": last[0].id, "seen_t": last[0].t} if last else {"seen_entry": "-", "seen_t": 0}
+
+
+def hold(ground: Ground) -> int:
+    return int(ground.redis.hget(ground.keys.meta(), "hold") or 0)
+
+
+def texts_of(fields: dict[str, str]) -> list[bytes]:
+    return [text.encode() for pair in fields.items() for text in pair]

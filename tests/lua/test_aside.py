@@ -1,0 +1,194 @@
+"""What stands aside for want of room in its queue: how it fires, and what else becomes of it meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
+from tests.lua.limited import EMAIL, ids, now_ms, pass_on, put_due
+from tests.lua.test_pause_resume import UNPLANNED
+
+
+def put_rule(ground: Ground, id: str, **options: Any) -> int:
+    """A recurring schedule of queue email that is due now; its due time."""
+    due_ms = now_ms(ground)
+    ground.put_recurring(id, due_ms, template=TEMPLATE | {"origin": "email"}, **options)
+    return due_ms
+
+
+# -- recurring ones -----------------------------------------------------------------------------------
+
+
+def test_recurring_ones_take_room_when_they_are_answered(still: Ground) -> None:
+    still.limit(email=1)
+    due_ms = put_rule(still, "r")
+    put_rule(still, "s")
+
+    fired = still.fire()
+
+    assert [["r", "normal", str(due_ms)]] == [row[:3] for row in fired.recurring]
+    assert f"normal:email {due_ms}" == still.places()["s"]
+
+
+def test_one_that_stood_aside_advances_back_into_its_lane(still: Ground) -> None:
+    still.limit(email=1)
+    due_ms = put_rule(still, "r", lane="high")
+    put_rule(still, "s", lane="high")
+    still.advance((still.fire().recurring[0], due_ms, due_ms + HOUR_MS))
+    pass_on(still, 1000)
+
+    fired = still.fire()
+    words = still.advance((fired.recurring[0], due_ms, due_ms + HOUR_MS))
+
+    assert [["s", "high:email", str(due_ms)]] == [row[:3] for row in fired.recurring]
+    assert ["fired"] == words
+    assert dict.fromkeys("rs", f"high {due_ms + HOUR_MS}") == still.places()
+    assert ["r", "s"] == ids(still.queue("email"))
+    assert f"s fired {due_ms} {due_ms + HOUR_MS}" == " ".join(still.last.fields["moves"].split()[:4])
+
+
+def test_one_that_stood_aside_can_end_there(still: Ground) -> None:
+    still.limit(email=1)
+    put_due(still, "a")
+    due_ms = put_rule(still, "r")
+    still.fire()
+    pass_on(still, 1000)
+
+    still.advance((still.fire().recurring[0], due_ms, ""))
+
+    assert {} == still.places()
+    assert "ended_at" in still.schedule("r")
+    still.fire()
+    assert [] == still.aside()
+
+
+@pytest.mark.parametrize("script", ["advance", "quarantine"])
+def test_one_that_stood_aside_can_be_quarantined_under_its_lane(still: Ground, script: str) -> None:
+    still.limit(email=1)
+    put_due(still, "a")
+    due_ms = put_rule(still, "r", lane="low")
+    still.fire()
+    pass_on(still, 1000)
+    row = still.fire().recurring[0]
+
+    if script == "advance":
+        still.redis.delete(still.keys.template("r"))
+        still.advance((row, due_ms, due_ms + HOUR_MS))
+    else:
+        still.call("quarantine", [*row[:4], "why"], token=TOKEN, expected_server=SERVER)
+
+    assert {"r": f"quarantine low {due_ms}"} == still.places()
+
+
+# -- what stands aside is a schedule like the others --------------------------------------------------
+
+
+@pytest.fixture
+def late(still: Ground) -> Ground:
+    """Where "b" (one-shot) and "r" (recurring) stand aside."""
+    still.limit(email=1)
+    put_due(still, "a", "b")
+    put_rule(still, "r")
+    still.fire()
+    assert {"b", "r"} == still.places().keys()
+    assert all(place.startswith("normal:email ") for place in still.places().values())
+    return still
+
+
+@pytest.mark.parametrize("id", ["b", "r"])
+def test_it_is_paused_and_resumed_into_its_lane(late: Ground, id: str) -> None:
+    due_ms = late.places()[id].split()[-1]
+
+    late.call("pause", id=id, note="n")
+    assert f"paused normal {due_ms}" == late.places()[id]
+    late.call("resume", id=id, missed="fire", **UNPLANNED)
+
+    assert f"normal {due_ms}" == late.places()[id]
+
+
+@pytest.mark.parametrize("id", ["b", "r"])
+def test_it_is_cancelled(late: Ground, id: str) -> None:
+    late.call("cancel", id=id)
+
+    assert id not in late.places()
+    assert {} == late.schedule(id) | late.template(id)
+
+
+def test_it_is_put_again_with_another_time_queue_and_lane(late: Ground) -> None:
+    due_ms = now_ms(late) + HOUR_MS
+
+    words = late.put(("b", due_ms), lane="high")
+    late.put_recurring("r", due_ms, trigger="rule-2", digest="digest-2")
+
+    assert [("updated", str(due_ms))] == words
+    assert {"b": f"high {due_ms}", "r": f"normal {due_ms}"} == late.places()
+    assert 2 == len(late.redis.keys("rq:job:*"))  # the run of "a", and the one that waits
+
+
+def test_putting_the_same_again_leaves_it_where_it_is(late: Ground) -> None:
+    before = late.places()
+
+    words = late.put(("b", before["b"].split()[-1]), allow_past=1, fields=EMAIL)
+
+    assert "unchanged" == words[0][0]
+    assert before == late.places()
+
+
+def test_it_is_read_as_due_in_its_lane(late: Ground) -> None:
+    due_ms = late.places()["b"].split()[-1]
+
+    row = late.call("get", ["b"])[3]
+
+    assert ["due", "normal", due_ms] == row[:3]
+
+
+def test_an_audit_tells_where_it_is_and_clears_it_from_there(late: Ground) -> None:
+    fence = {"token": TOKEN, "expected_server": SERVER}
+    due_ms = int(late.places()["b"].split()[-1])
+    late.redis.zadd(late.keys.due_high(), {"b": due_ms})
+
+    reply = late.call("audit", ["b", f"{due_ms}", "r", ""], **fence)
+    late.call("clear", ["b", "high"], seen_entry=late.last.id, seen_t=late.last.t, **fence)
+
+    assert ["high normal:email", "scheduled", "normal:email", ""] == reply[4:]
+    assert f"high {due_ms}" == late.places()["b"]
+
+
+def test_a_restore_puts_it_back_into_its_lane_and_nowhere_else(late: Ground) -> None:
+    due_ms = late.places()["b"].split()[-1]
+    job = [text for pair in late.job(f"b-{due_ms}").items() if pair[0] not in ("status", "created_at") for text in pair]
+    row = ["b", due_ms, "due", "normal", due_ms, late.last.t, "", f"{len(job)} 0", *job]
+
+    late.call(
+        "restore", row, seen_entry=late.last.id, seen_t=late.last.t, hold_for_ms=0, reason="audit", archive="x",
+        row_count=1,
+    )  # fmt: skip
+
+    assert f"normal {due_ms}" == late.places()["b"]
+
+
+def test_new_rules_of_its_zone_leave_it_in_one_place(late: Ground) -> None:
+    due_ms, version, new_ms = late.places()["r"].split()[-1], late.schedule("r")["version"], now_ms(late) + HOUR_MS
+    row = ["r", version, due_ms, due_ms, new_ms, new_ms]
+
+    late.call("replan", row, tzdata="2026a", is_done=0, token=TOKEN, expected_server=SERVER)
+    late.call("cancel", id="b")
+
+    assert str(new_ms) == late.places()["r"].split()[-1]
+    assert new_ms == late.fire().next_ms
+    pass_on(late, HOUR_MS)
+    [row] = late.fire().recurring
+    late.advance((row, new_ms, new_ms + HOUR_MS))
+    assert {"r": f"normal {new_ms + HOUR_MS}"} == late.places()
+
+
+def test_what_left_meanwhile_is_noticed_and_forgotten(late: Ground) -> None:
+    late.call("cancel", id="b")
+    late.call("cancel", id="r")
+    assert ["normal:email"] == late.aside()
+
+    fired = late.fire()
+
+    assert ("", []) == (fired.next_ms, late.aside())

@@ -1,0 +1,180 @@
+"""restore.lua, merged.lua and report.lua's hold, as a merge calls them: not past the log's end, under a hold, whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import HOUR_MS, LEASE_MS, Ground
+from tests.lua.restoring import DUE_MS, gone, hold, merged, one_shot, restore, rule, run, seen
+from zsched.core.log import Position
+from zsched.errors import RedisRefused
+from zsched.storage.scripts import load
+
+# -- the log's end --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", [{"seen_entry": "7-99"}, {"seen_t": "5"}, {"seen_entry": "-", "seen_t": 0}])
+@pytest.mark.parametrize("call", [lambda g, **o: restore(g, one_shot(), rule(), **o), merged])
+def test_nothing_is_done_when_the_log_does_not_end_where_it_was_compared(
+    led: Ground, call: Any, other: dict[str, Any]
+) -> None:
+    led.put(("b", "+1000"))
+    before = led.keyspace()
+
+    reply = call(led, **other)
+
+    assert "AGAIN" == reply[0]
+    assert before == led.keyspace()
+
+
+BEHIND: dict[str, tuple[tuple[str, ...], bool]] = {  # texts of an entry, and whether it touches schedule a
+    "another put": (("put", "lane", "low", "fields", "0", "rows", "1", "b", "5", "data", "x"), False),
+    "a put": (("put", "lane", "low", "fields", "0", "rows", "2", "b", "5", "data", "x", "a", "5", "data", "x"), True),
+    "another rule": (("put_recurring", "id", "a-1", "due", "5", "schedule", "0", "template", "0"), False),
+    "a rule": (("put_recurring", "id", "a", "due", "5", "schedule", "0", "template", "0"), True),
+    "another fire": (("fire", "runs", f"a-1-{DUE_MS} ab-{DUE_MS}"), False),
+    "a fire": (("fire", "runs", f"b-{DUE_MS} a-{DUE_MS}"), True),
+    "a fire of a namespace": (("fire", "runs", f"a-{DUE_MS}-nshop"), True),
+    "a skip": (("fire", "skipped", f"a-{DUE_MS}"), True),
+    "a cancelled run": (("fire", "cancelled", f"a-{DUE_MS}=canceled"), True),
+    "a quarantine": (("quarantine", "rows", "b low 5 why\na low 5 why"), True),
+    "a re-planning": (("replan", "old", "", "new", "2026a", "rows", f"b {DUE_MS} 5 5\na {DUE_MS} 5 5"), True),
+    "another re-planning": (("replan", "old", "", "new", "2026a", "rows", f"b {DUE_MS} 5 5"), False),
+    "another advance": (("advance", "rows", f"b fired {DUE_MS} - - - - 0 -"), False),
+    "a backfill": (("backfill", "id", "a", "runs", f"a-{DUE_MS}"), True),
+    "another backfill": (("backfill", "id", "b", "runs", f"b-{DUE_MS}"), False),
+    "an advance": (("advance", "rows", f"b fired {DUE_MS} - - - - 0 -\na fired {DUE_MS} - - - - 0 -"), True),
+    "an enqueue": (("enqueue", "run", f"a-{DUE_MS}-r2", "front", "0", "fields", "0"), True),
+    "an end": (("end", "rows", f"a-{DUE_MS} finished - -"), True),
+    "a term": (("term", "daemon", "d", "server", "s"), False),
+    "another archive's restore": (("restore", "reason", "lost", "archive", "archive-2", "rows", "0"), True),
+    "a merge": (("merged", "archive", "archive-2", "positions", "1-1 5"), True),
+    "something unknown": (("teleport", "to", "b"), True),
+}
+
+
+@pytest.mark.parametrize("what", BEHIND)
+def test_what_came_behind_matters_when_it_touches_a_schedule_that_is_put_back(led: Ground, what: str) -> None:
+    (kind, *texts), touches = BEHIND[what]
+    led.put(("first", "+1000"))
+    compared = seen(led)
+    epoch, seq = led.last.id.split("-")
+    fields = ["kind", kind, "t", str(led.now_ms * 1000), *texts]
+    led.redis.execute_command("XADD", led.keys.log(), f"{epoch}-{int(seq) + 1}", *fields)
+    led.redis.hset(led.keys.meta(), "seq", int(seq) + 1)
+
+    reply = restore(led, one_shot(), **compared)
+
+    assert (touches, not touches) == (reply[0] == "AGAIN", "a" in led.places())
+
+
+@pytest.mark.parametrize(("number", "is_much"), [(20, False), (21, True)])
+def test_when_much_came_behind_it_is_compared_again(led: Ground, number: int, is_much: bool) -> None:
+    led.put(("first", "+1000"))
+    compared = seen(led)
+    for n in range(number):
+        led.put((f"b{n}", "+1000"))
+
+    assert is_much == (restore(led, one_shot(), **compared)[0] == "AGAIN")
+
+
+def test_nothing_is_done_when_the_log_is_empty_and_was_not(led: Ground) -> None:
+    before = led.keyspace()
+
+    assert "AGAIN" == restore(led, one_shot(), seen_entry="7-1", seen_t=5)[0]
+    assert before == led.keyspace()
+
+
+# -- hold and wake --------------------------------------------------------------------------------
+
+
+def test_nothing_fires_while_something_is_put_back(led: Ground) -> None:
+    led.put(("b", 5), allow_past=1)
+
+    restore(led, one_shot())
+
+    assert ["HELD", hold(led)] == led.fire_reply()[::2]
+    led.pass_time(LEASE_MS)
+    assert 1 == led.fire().runs
+
+
+@pytest.mark.parametrize("how", ["restore", "report"])
+def test_a_hold_is_set_and_not_shortened_and_an_absurd_one_replaced(led: Ground, how: str) -> None:
+    def hold_for(ms: int) -> None:
+        restore(led, one_shot(), hold_for_ms=ms) if how == "restore" else led.report(hold_for_ms=ms)
+
+    hold_for(0)
+    assert 0 == hold(led)
+    hold_for(2000)
+    first = hold(led)
+    assert led.now_ms + 1000 < first <= led.now_ms + 2000
+    hold_for(1500)
+    assert first == hold(led)
+    led.redis.hset(led.keys.meta(), "hold", led.now_ms + HOUR_MS)
+    hold_for(2000)
+    assert led.now_ms + 1000 < hold(led) <= led.now_ms + 2000
+
+
+def test_a_daemon_that_sleeps_is_woken_for_what_is_back(led: Ground) -> None:
+    with led.redis.pubsub() as listening:
+        listening.subscribe(led.keys.wake())
+        listening.get_message(timeout=5)
+
+        restore(led, one_shot(id="b")._replace(due_ms=DUE_MS + 5), one_shot(), one_shot("paused", "p", note="5 "))
+
+        message = listening.get_message(timeout=5)
+    assert message is not None
+    assert str(DUE_MS).encode() == message["data"]
+
+
+# -- merged ---------------------------------------------------------------------------------------
+
+
+def test_a_merged_entry_says_which_histories_are_here(led: Ground) -> None:
+    reply = merged(led, Position(1, 2, 3), Position(4, 5, 6))
+
+    assert [led.last.id, led.last.t] == reply[1:]
+    assert {"archive": "archive-1", "positions": "1-2 3\n4-5 6"} == led.last.fields
+    assert 0 == hold(led)
+
+
+def test_an_empty_redis_takes_a_merged_entry(ground: Ground) -> None:
+    merged(ground, Position(1, 2, 3))
+
+    assert ("0-1", "merged") == (ground.last.id, ground.last.kind)
+
+
+# -- out of memory --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", [lambda g: restore(g, gone("b"), one_shot(), rule(), run(id="c")), merged])
+def test_out_of_memory_nothing_is_put_back(led: Ground, call: Any) -> None:
+    led.put(("b", DUE_MS))
+    for name in ("restore", "merged"):
+        led.scripts.ensure(name)
+    before = led.keyspace()
+
+    led.redis.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(RedisRefused, match="maxmemory"):
+            call(led)
+        assert before == led.keyspace()
+    finally:
+        led.redis.config_set("maxmemory", 0)
+    call(led)
+    assert before != led.keyspace()
+
+
+def test_broken_rq_queues_let_nothing_be_put_back(led: Ground) -> None:
+    led.redis.set("rq:queues", "a text")
+    before = led.keyspace()
+
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        restore(led, one_shot(), run(id="c"))
+    assert before == led.keyspace()
+
+
+def test_a_restorer_needs_no_lease() -> None:
+    assert not {"lease"} & {key for name in ("restore", "merged", "report") for key in load(name).keys}

@@ -1,0 +1,36 @@
+"""Rows and entries of a merge, and an archive that takes them."""
+
+from __future__ import annotations
+
+from tests.unit.archive.ground import DUE_MS, T_US, entry
+from zsched.archive import Archive
+from zsched.core.entries import Restored
+from zsched.core.log import Entry
+
+RUN = str(DUE_MS)
+JOB = (b"origin", b"mail", b"data", b"call")
+OWN = (b"trigger", b"every 5", b"lane", b"high", b"nominal", RUN.encode(), b"last", b"r-5")
+OLD_US = T_US - 5  # of a change in the lost history
+
+
+def restore(seq: int, *given: Restored, epoch: int = 1) -> Entry:
+    texts = [text for row in given for text in row.texts()]
+    return entry(seq, "restore", "reason", "lost", "archive", "x", "rows", len(given), *texts, epoch=epoch)
+
+
+def one_shot(place: str = "due", id: str = "a", note: str | None = None, t_us: int = OLD_US) -> Restored:
+    return Restored(id, RUN, place, "low", DUE_MS, t_us, note, JOB, ())
+
+
+def rule(place: str = "due", id: str = "r", note: str | None = None) -> Restored:
+    own = OWN if place != "ended" else (*OWN[:4], *OWN[6:], b"ended_at", b"7")
+    return Restored(id, "", place, "high", None if place == "ended" else DUE_MS, OLD_US, note, JOB, own)
+
+
+def end(seq: int, *run_ids: str) -> Entry:
+    return entry(seq, "end", "rows", "\n".join(f"{run_id} finished - -" for run_id in run_ids))
+
+
+def take(archive: Archive, *entries: Entry) -> None:
+    assert [] == archive.append(entries)
+    archive.commit()

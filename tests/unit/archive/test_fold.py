@@ -1,0 +1,122 @@
+"""How what was put back, and an end, fold into an archive's state."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.unit.archive.ground import DUE_MS, entry, fire, places, put, put_recurring
+from tests.unit.archive.restoring import OLD_US, RUN, end, one_shot, restore, rule, take
+from zsched.archive import Archive
+from zsched.core.log import Entry
+
+FOLDED = {
+    "due": (one_shot(), ("due", DUE_MS, None, None, None, OLD_US)),
+    "paused": (one_shot("paused", note="5 why"), ("paused", DUE_MS, None, None, "5 why", OLD_US)),
+    "quarantine": (one_shot("quarantine", note="5 no"), ("quarantine", DUE_MS, None, None, "5 no", OLD_US)),
+    "open": (one_shot("open"), ("open", DUE_MS, None, None, "uncertain", OLD_US)),
+    "rule": (rule(id="a"), ("due", DUE_MS, DUE_MS, "r-5", None, OLD_US)),
+    "paused rule": (rule("paused", "a", "5 "), ("paused", DUE_MS, DUE_MS, "r-5", "5 ", OLD_US)),
+    "ended rule": (rule("ended", "a"), ("ended", None, None, "r-5", None, OLD_US)),
+    "gone": (one_shot("gone"), None),
+    "skipped": (one_shot("skipped"), None),
+    "refused": (one_shot("refused"), None),
+}
+BEFORE: dict[str, list[Entry]] = {
+    "nothing": [],
+    "an open run": [put(1, "a"), fire(2, f"a-{RUN}")],
+    "another rule": [put_recurring(1, "a", data=b"other")],
+    "another time": [put(1, "a", due_ms=5)],
+    "the same time": [put(1, "a", data=b"other")],
+    "paused": [put(1, "a", due_ms=5), entry(2, "pause", "id", "a", "due", 5, "note", "no")],
+}
+
+
+@pytest.mark.parametrize("name", FOLDED)
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_schedule_is_what_was_put_back_whatever_it_was(
+    archive: Archive, name: str, before: str, is_written: bool
+) -> None:
+    given, expected = FOLDED[name]
+    if is_written:
+        take(archive, *BEFORE[before])
+        take(archive, restore(5, given))
+    else:
+        take(archive, *BEFORE[before], restore(5, given))
+
+    left = {one.key for one, _ in archive.state()}
+    of_row = {("a", given.run)} if expected else set()
+    if given.is_schedule:  # what replaces it: open runs stay
+        run_stays = {("a", RUN)} if before == "an open run" else set()
+        assert of_row | run_stays == left
+    else:
+        schedules = {"another rule": {("a", "")}, "another time": {("a", "5")}, "paused": {("a", "5")}}
+        assert of_row | schedules.get(before, set()) == left
+    if expected:
+        [found] = [one for one, _ in archive.state() if one.key == ("a", given.run)]
+        assert expected == (found.place, found.due, found.nominal, found.last, found.note, found.t)
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_folding_twice_ends_in_the_same_state(archive: Archive, name: str) -> None:
+    given, _ = FOLDED[name]
+    entries = [put(1, "b"), restore(2, given), put(3, "c"), end(4, f"b-{RUN}")]
+    take(archive, *entries)
+    once = [found for found, _ in archive.state()]
+
+    archive.begin_bootstrap()
+    archive.append(entries)
+    archive.append(entries)
+    archive.end_bootstrap("start")
+
+    assert once == [found for found, _ in archive.state()]
+    assert 0 == archive.unknown_entries
+
+
+def test_what_was_put_back_has_the_record_of_its_row(archive: Archive) -> None:
+    take(archive, restore(1, one_shot("open"), rule(), one_shot(id="b")))
+
+    found = {one.id: record for one, record in archive.state()}
+    job = {"origin": b"mail", "data": b"call"}
+    assert [("low", job), ("high", job), ("low", job)] == [(found[id].lane, found[id].fields) for id in "arb"]
+    assert (b"every 5", {}) == (found["r"].schedule["trigger"], found["a"].schedule)
+
+
+def test_what_was_put_back_goes_on(archive: Archive) -> None:
+    advance = f"r fired {RUN} {DUE_MS + 5} {DUE_MS + 5} - - 0 -"
+    take(archive, restore(1, rule(), one_shot(), one_shot(id="b")))
+    take(archive, entry(2, "advance", "rows", advance), fire(3, f"a-{RUN}"), entry(4, "cancel", "id", "b", "due", RUN))
+
+    assert {"r": "due", f"r-{RUN}": "open", f"a-{RUN}": "open"} == places(archive)
+    assert b"call" == next(record for one, record in archive.state() if one.key == ("r", RUN)).fields["data"]
+
+
+def test_a_run_that_ended_is_not_open_and_its_schedule_stays(archive: Archive) -> None:
+    advance = f"r fired {RUN} {DUE_MS + 5} {DUE_MS + 5} - - 0 -"
+    take(archive, put_recurring(1, "r"), put(2, "a"), entry(3, "advance", "rows", advance), fire(4, f"a-{RUN}"))
+
+    take(archive, end(5, f"r-{RUN}", f"a-{RUN}", "unknown-5"))
+
+    assert {"r": "due"} == places(archive)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        entry(2, "restore", "reason", "lost", "archive", "x", "rows", 2, *one_shot(id="b").texts()),
+        entry(2, "restore", "rows", 0),
+        entry(2, "end", "rows", "a"),
+    ],
+    ids=["too few rows", "no head", "end"],
+)
+@pytest.mark.parametrize("keep_args", [True, False])
+def test_a_broken_entry_changes_nothing_and_is_kept(path: Path, broken: Entry, keep_args: bool) -> None:
+    with closing(Archive(path, "default", keep_args=keep_args)) as archive:
+        take(archive, put(1, "a"))
+        assert 1 == len(archive.append([broken]))
+        archive.commit()
+
+        assert ({f"a-{RUN}": "due"}, 1) == (places(archive), archive.unknown_entries)

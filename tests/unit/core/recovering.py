@@ -1,0 +1,46 @@
+"""Entries, rows and what an archive holds, as a merge compares them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from zsched.core.entries import Restored
+from zsched.core.held import Held
+from zsched.core.log import Entry
+
+T_US = 1_800_000_000_123_456
+DUE_MS = 1_800_000_000_000
+SUFFIX = "-nshop"
+RUN = f"{DUE_MS}{SUFFIX}"
+LATER = f"{DUE_MS + 1}{SUFFIX}"
+FIELDS = [b"description", b"app.task", b"origin", b"mail", b"data", b"\x80\n", b"zs", b"1"]
+OWN = [b"schedule:trigger", b"every 60000", b"schedule:lane", b"high", b"schedule:created_at", b"5"]
+PUT = ["lane", "low", "fields", 1, "origin", "mail", "rows", 2]
+PUT += ["a", DUE_MS, "data", b"\x80", "b-1", DUE_MS + 1, "data", b""]
+RULE = ["id", "r", "due", DUE_MS, "schedule", 1, "trigger", "every 5", "template", 1, "data", b"\xff"]
+
+
+def entry(kind: str, *texts: Any, seq: int = 7, t_us: int = T_US) -> Entry:
+    """Entry 3-<seq> as XRANGE gives it."""
+    own = [text if isinstance(text, bytes) else str(text).encode() for text in texts]
+    return Entry.of(b"3-%d" % seq, [b"kind", kind.encode(), b"t", b"%d" % t_us, *own])
+
+
+def one_shot(place: str = "due", run: str = RUN, **more: Any) -> Held:
+    due_ms = int(run.partition("-")[0])
+    return replace(Held("a", run, place, "normal", due_ms, None, None, None, FIELDS), **more)
+
+
+def rule(**more: Any) -> Held:
+    """A recurring schedule."""
+    return replace(Held("a", "", "due", "high", DUE_MS, DUE_MS, "a-5", None, [*FIELDS[:6], *OWN]), **more)
+
+
+def row(place: str = "due", run: str = RUN, t_us: int = 50, id: str = "a") -> Restored:
+    return Restored(id, run, place, "normal", DUE_MS, t_us, None, FIELDS, ())
+
+
+def restore(*rows: Restored, archive: str = "archive-1", seq: int = 7) -> Entry:
+    texts = [text for one in rows for text in one.texts()]
+    return entry("restore", "reason", "lost", "archive", archive, "rows", len(rows), *texts, seq=seq)

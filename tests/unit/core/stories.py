@@ -1,0 +1,44 @@
+"""Changes of schedule a, and its story as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zsched.core.changes import Change, What
+from zsched.core.model import Priority, Schedule, ScheduleState
+from zsched.core.runs import Run
+from zsched.core.story import Chronicle, Source, Story, tell
+
+DUE_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
+DUE = "2026-01-01 00:00:00+00:00"
+MINUTE_MS = 60_000
+RUN = f"a-{DUE_MS}"
+COMPLETE = Source("host:/a.db", None, "1-9")
+PARTIAL = Source("host:/a.db", DUE_MS, "1-9")
+REDIS = Source(None, DUE_MS, "1-9", "no archive answered within 2 s")
+
+
+def change(what: What, at_ms: float = DUE_MS, entry: str = "", **more: Any) -> Change:
+    """A change of schedule a; an entry of its own, unless *entry* says which."""
+    return Change("a", what, int(at_ms * 1000), entry or f"1-{int(at_ms * 1000)}", **more)
+
+
+def put(at_ms: float, due_ms: int | None = DUE_MS, **more: Any) -> Change:
+    return change(What.PUT, at_ms, nominal_ms=due_ms, run_id=RUN, **more)
+
+
+def story(
+    *changes: Change, schedule: Schedule | None = None, tz: str | None = None, runs: Sequence[Run] = (), **known: Any
+) -> Story:
+    return tell(Chronicle("a", known.pop("source", COMPLETE), changes, **known), schedule, DUE_MS, tz, runs)
+
+
+def texts(*changes: Change, **known: Any) -> list[str]:
+    return [text for _, text in story(*changes, **known).lines]
+
+
+def held(state: ScheduleState = ScheduleState.ACTIVE, **more: Any) -> Schedule:
+    """Schedule a as Redis holds it."""
+    given = {"next_ms": DUE_MS + MINUTE_MS, "tz": "UTC"} | more
+    return Schedule("a", state, "once", "app.run", "default", Priority.NORMAL, **given)

@@ -1,0 +1,92 @@
+"""The entries of a merge as texts: read as they were written, told, and explained."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.core.recovering import DUE_MS, FIELDS, RULE, RUN, entry, restore, row
+from zsched.core.changes import changes
+from zsched.core.entries import Restored, merged, restored
+from zsched.core.log import Entry, Position
+from zsched.core.story import Chronicle, Source
+
+ROWS = [
+    row(),
+    Restored("r", "", "ended", "high", None, 5, None, (b"data", b"\xff\x00"), (b"trigger", b"every 5", b"x", b"")),
+    Restored("p", RUN, "paused", "low", DUE_MS, 5, "5 until the sale is over\n", FIELDS, ()),
+    Restored("g", "", "gone", "", None, 1 << 60, None, (), ()),
+    row("refused"),
+]
+
+
+def test_the_rows_of_a_restore_are_read_as_they_were_written() -> None:
+    given = restore(*ROWS)
+
+    read = list(restored(given))
+
+    assert [one.texts() for one in ROWS] == [one.texts() for _, one in read]
+    assert [one._replace(job=list(one.job), own=list(one.own)) for one in ROWS] == [
+        one._replace(job=list(one.job), own=list(one.own)) for _, one in read
+    ]
+    assert [one.id.encode() for one in ROWS] == [given.body[at] for at, _ in read]
+
+
+def test_only_what_says_where_a_schedule_is_is_of_a_schedule() -> None:
+    schedules = ["due", "paused", "quarantine", "ended", "gone"]
+
+    assert schedules == [place for place in [*schedules, "open", "skipped", "refused"] if row(place).is_schedule]
+
+
+@pytest.mark.parametrize("position", [Position(0, 1, 0), Position(7, 1 << 60, 1 << 60)])
+def test_a_position_is_read_as_it_was_written(position: Position) -> None:
+    assert position == Position.parse(str(position))
+
+
+@pytest.mark.parametrize("shown", ["", "1-2", "1 2", "a-b c", "-"])
+def test_what_is_no_position_is_not_read(shown: str) -> None:
+    with pytest.raises(ValueError, match=r"invalid literal"):
+        Position.parse(shown)
+
+
+def test_a_merged_entry_names_the_ends_of_histories() -> None:
+    positions = [Position(1, 2, 3), Position(4, 5, 6)]
+
+    assert positions == merged(entry("merged", "archive", "x", "positions", "1-2 3\n4-5 6"))
+
+
+def test_a_merged_entry_may_name_none() -> None:
+    assert [] == merged(entry("merged", "archive", "x", "positions", ""))
+
+
+@pytest.mark.parametrize("place", ["due", "paused", "quarantine", "ended", "gone", "open", "skipped", "refused"])
+def test_every_place_of_a_restore_is_told(place: str) -> None:
+    [change] = changes(restore(row(place)))
+
+    assert ("a", f"a-{RUN}", DUE_MS) == (change.id, change.run_id, change.nominal_ms)
+    assert change.why
+
+
+def explains_absence(*entries: Entry) -> bool:
+    """Whether who has this past need not be there any more."""
+    told = [change for one in entries for change in changes(one) if change.id == "a"]
+    return Chronicle("a", Source(None, None, None), told).explains_absence
+
+
+PUT_RULE = entry("put_recurring", *RULE[:1], "a", *RULE[2:])
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([restore(row())], False),
+        ([restore(row("gone"))], True),
+        ([PUT_RULE, restore(row()), entry("fire", "runs", f"a-{RUN}")], True),
+        ([restore(row("due", "")), entry("run_now", "id", "a", "run", f"a-{RUN}", "last", 1)], False),
+        ([entry("fire", "runs", f"a-{RUN}"), restore(row("open"))], True),
+        ([entry("fire", "runs", f"a-{RUN}"), restore(row("refused"))], True),
+        ([PUT_RULE, restore(row("refused"))], False),
+        ([PUT_RULE, restore(row("skipped"))], False),
+    ],
+)
+def test_a_past_with_a_restore_says_whether_it_is_there(entries: list[Entry], expected: bool) -> None:
+    assert expected == explains_absence(*entries)

@@ -1,0 +1,215 @@
+"""The last line of a story: where the schedule stands, why it is not there, and what became of its runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.core.stories import (
+    COMPLETE,
+    DUE,
+    DUE_MS,
+    MINUTE_MS,
+    PARTIAL,
+    REDIS,
+    RUN,
+    change,
+    held,
+    put,
+    story,
+    texts,
+)
+from zsched.core.changes import Change, What
+from zsched.core.model import Schedule, ScheduleState
+from zsched.core.runs import GONE, Run, RunStatus, pushed, row_of
+from zsched.core.story import Chronicle, Source
+
+
+def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
+    """A run that waited for 3 ms and took 1.2 s."""
+    return Run(RUN, status, DUE_MS * 1000, DUE_MS, DUE_MS + 3, DUE_MS + 1203, worker="w", **more)
+
+
+def run_ended(run: Run) -> Change:
+    _, status, record = row_of(run).split(" ", 2)
+    return change(What.RUN_ENDED, run_id=run.id, why=status, record=record)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (held(), "active; next 2026-01-01 00:01:00+00:00, in 1 min"),
+        (
+            held(next_ms=DUE_MS - 5000),
+            "active; next 2025-12-31 23:59:55+00:00, overdue by 5.0 s; it waits for a daemon that leads: "
+            "see zsched status",
+        ),
+        (
+            held(ScheduleState.PAUSED, next_ms=DUE_MS, since_ms=DUE_MS - 1000, note="sale"),
+            f'paused since 2025-12-31 23:59:59+00:00: "sale"; it would be due {DUE}; zsched resume a lets it go on',
+        ),
+        (
+            held(ScheduleState.QUARANTINED, since_ms=DUE_MS, note="its hash is gone"),
+            f'quarantined since {DUE}: "its hash is gone"; schedule it again, or cancel it',
+        ),
+        (
+            held(ScheduleState.ENDED, next_ms=None, since_ms=DUE_MS),
+            f"ended since {DUE}: its rule gives no more occurrences",
+        ),
+    ],
+)
+def test_where_it_stands_is_what_redis_says(schedule: Schedule, expected: str) -> None:
+    assert expected == story(schedule=schedule).now
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), "it fired; that its run ended is not recorded yet"),
+        (change(What.FOUND, run_id=RUN, why="open"), "it had fired; that its run ended is not recorded yet"),
+        (change(What.ENQUEUED, run_id=RUN), "it was pushed on request; that its run ended is not recorded yet"),
+        (change(What.CANCELLED), "it was cancelled"),
+        (change(What.SKIPPED, nominal_ms=DUE_MS, why="uncertain"), "its occurrence was skipped"),
+        (change(What.PAUSED), "nothing here says why, so Redis lost it, or a foreign hand removed it"),
+    ],
+)
+def test_what_redis_does_not_hold_any_more_has_a_reason(last: Change, expected: str) -> None:
+    assert f"it is not scheduled any more: {expected}" == story(put(0), last).now
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (ended(), "succeeded after 1.2 s, having waited 3 ms for a worker, by worker w"),
+        (
+            ended(attempt=2, note={"sent": 123, "city": "Séoul"}),
+            "succeeded after 1.2 s, having waited 3 ms for a worker, attempt 2, by worker w; "
+            'it noted sent=123, city="Séoul"',
+        ),
+        (
+            ended(RunStatus.FAILED, error="ZeroDivisionError: division by zero"),
+            "failed after 1.2 s, having waited 3 ms for a worker, by worker w: ZeroDivisionError: division by zero",
+        ),
+        (Run(RUN, RunStatus.FAILED), "failed"),
+        (Run(RUN, RunStatus.CANCELLED, worker="w"), "was cancelled"),
+        (Run(RUN, RunStatus.EXPIRED), "expired in its queue"),
+        (Run(RUN, RunStatus.EXPIRED, ended_ms=DUE_MS, error="too late"), f"expired in its queue at {DUE}: too late"),
+        (ended(RunStatus.LOST, attempt=3, error="worker w died"), "is lost, attempt 3: worker w died"),
+        (ended(RunStatus.LOST, error=GONE), f"is lost: {GONE}"),
+        (Run(RUN, RunStatus.FAILED, error="x" * 300), f"failed: {'x' * 199}…"),
+    ],
+)
+def test_of_a_one_shot_that_fired_it_is_told_how_its_run_ended(run: Run, expected: str) -> None:
+    fired, over = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), run_ended(run)
+
+    told = story(put(0), fired, over)
+
+    assert f"it is not scheduled any more: it fired, and its run {expected}" == told.now
+    assert f"run {RUN} {expected}" == told.lines[-1][1]
+
+
+def test_an_end_of_a_later_version_is_told_as_lost() -> None:
+    over = change(What.RUN_ENDED, run_id=RUN, why="enchanted", record="{}")
+
+    assert [f"run {RUN} is lost: what was recorded of its end cannot be read"] == texts(over)
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (pushed(RUN, DUE_MS * 1000), f"is queued since {DUE}"),
+        (Run(RUN, RunStatus.QUEUED, attempt=2), "is queued, attempt 2"),
+        (Run(RUN, RunStatus.RUNNING, started_ms=DUE_MS, worker="w"), f"is running since {DUE} on worker w"),
+        (Run(RUN, RunStatus.RUNNING, attempt=2), "is running, attempt 2"),
+        (Run(RUN, RunStatus.LOST, error=GONE), f"is lost: {GONE}"),
+    ],
+)
+def test_of_a_run_that_was_not_over_rq_is_asked(run: Run, expected: str) -> None:
+    fired = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS)
+    one_shot, rule = story(put(0), fired, runs=[run]), story(fired, schedule=held(), runs=[run])
+
+    assert f"it is not scheduled any more: it fired, and its run {expected}" == one_shot.now
+    assert f"active; next 2026-01-01 00:01:00+00:00, in 1 min; its run {RUN} {expected}" == rule.now
+
+
+def test_of_several_open_runs_the_last_is_told_and_the_others_are_counted() -> None:
+    runs = [pushed(f"a-{number}", DUE_MS * 1000) for number in (3, 2, 1)]
+
+    two, three = story(schedule=held(), runs=runs[:2]), story(schedule=held(), runs=runs)
+
+    assert two.now.endswith(f"; its run a-3 is queued since {DUE} (1 more of its runs is not over)")
+    assert three.now.endswith(f"; its run a-3 is queued since {DUE} (2 more of its runs are not over)")
+
+
+def test_a_run_whose_worker_died_is_told_to_be_pushed_again() -> None:
+    died = change(What.RUN_AGAIN, run_id=RUN, count=2, why="worker w died")
+    unknown = change(What.RUN_AGAIN, run_id=RUN, count=3)
+
+    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), died, unknown)
+
+    assert [
+        f"run {RUN}: worker w died: pushed again, attempt 2",
+        f"run {RUN}: its worker died: pushed again, attempt 3",
+    ] == [text for _, text in told.lines[2:]]
+    assert "it is not scheduled any more: it fired; that its run ended is not recorded yet" == told.now
+
+
+def test_a_run_that_a_leader_released_is_told_with_the_reason_and_leaves_the_schedule_where_it_was() -> None:
+    released = change(What.RELEASED, run_id=RUN, why=f"a-{DUE_MS - 5} was stopped")
+
+    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), released)
+
+    line = f"run {RUN} waits no more for those before it, and is in its queue: a-{DUE_MS - 5} was stopped"
+    assert line == told.lines[-1][1]
+    assert told.now.startswith("it is not scheduled any more: it fired")
+
+
+def test_of_a_one_shot_that_was_pushed_again_that_is_told() -> None:
+    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), change(What.PUSHED_AGAIN, run_id=RUN))
+
+    assert "it is not scheduled any more: it was pushed again; that its run ended is not recorded yet" == told.now
+
+
+def test_the_end_of_another_run_is_not_that_of_the_last_one() -> None:
+    first, last = change(What.ENQUEUED, run_id="a-1"), change(What.ENQUEUED, run_id="a-2")
+
+    now = story(first, last, run_ended(Run("a-1", RunStatus.SUCCEEDED))).now
+
+    assert now == "it is not scheduled any more: it was pushed on request; that its run ended is not recorded yet"
+
+
+def test_a_rule_was_cancelled_whatever_became_of_its_last_run_then() -> None:
+    fired = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS, next_ms=DUE_MS + MINUTE_MS)
+
+    told = story(fired, change(What.CANCELLED), run_ended(Run(RUN, RunStatus.SUCCEEDED)))
+
+    assert "it is not scheduled any more: it was cancelled" == told.now
+
+
+def test_where_all_but_the_end_is_forgotten_that_is_told() -> None:
+    told = story(run_ended(Run(RUN, RunStatus.FAILED)))
+
+    assert "it is not scheduled any more: it had fired, and its run failed" == told.now
+
+
+def test_a_past_explains_an_absence_or_does_not() -> None:
+    fire = change(What.FIRED, nominal_ms=DUE_MS)
+
+    assert Chronicle("a", COMPLETE, []).explains_absence
+    assert Chronicle("a", COMPLETE, [put(0), fire]).explains_absence
+    assert not Chronicle("a", COMPLETE, [put(0)]).explains_absence
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (COMPLETE, "never heard of it: no schedule of this id was ever put here"),
+        (PARTIAL, f"never heard of it: nothing is known of this id since {DUE}; what was before is not in reach"),
+        (REDIS, f"never heard of it: nothing is known of this id since {DUE}; what was before is not in reach"),
+    ],
+)
+def test_of_an_unknown_id_it_is_said_how_far_that_goes(source: Source, expected: str) -> None:
+    unknown = story(source=source)
+
+    assert (False, expected) == (unknown.is_known, unknown.now)

@@ -1,0 +1,82 @@
+"""Which schedules and runs an entry of the log touches."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.core.recovering import DUE_MS, LATER, PUT, RULE, RUN, SUFFIX, T_US, entry, restore, row
+from zsched.core.log import KINDS, Entry, UnknownEntry
+from zsched.core.touches import Touch, touches
+
+FIRE = [
+    "runs", f"a-{RUN} b-1-{RUN}", "uncertain", f"a-{RUN}", "skipped", f"c-{RUN}", "expired", f"x-{RUN}",
+    "cancelled", f"d-{RUN}=canceled", "quarantined", f"e low {DUE_MS} its hash is gone\ntwo words high 1.5 why not",
+]  # fmt: skip
+ADVANCE = f"r fired {DUE_MS} {DUE_MS + 5} {DUE_MS + 9} - -\ns quarantined {DUE_MS} - - - no queue\n" + (
+    f"m passed - {DUE_MS + 5} {DUE_MS + 9} missed:{DUE_MS - 5}:{DUE_MS}:2 -"
+)
+ADVANCE_BEFORE = f"r fired {DUE_MS} {DUE_MS + 5} {DUE_MS + 5} - - 0 -\ns quarantined {DUE_MS} - - - - 0 no queue"
+REPLAN = f"r {DUE_MS} {DUE_MS + 5} {DUE_MS + 6}\ns-1 {DUE_MS} 5 5"
+END = f"a-{RUN} succeeded {{}}\na-r-{RUN}-r1 failed {{}}"
+AGAIN = f"a-{RUN} 2 its worker died\na-r-{RUN}-r1 3 its worker died"
+
+TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
+    "put": (entry("put", *PUT), [("a", ""), ("a", RUN), ("b-1", ""), ("b-1", LATER)]),
+    "put_recurring": (entry("put_recurring", *RULE), [("r", "")]),
+    "enqueue": (entry("enqueue", "run", f"a-1-{RUN}", "front", 0, "fields", 0), [("a-1", ""), ("a-1", RUN)]),
+    "run_now": (entry("run_now", "id", "r", "run", f"r-{RUN}-r1", "last", 1), [("r", ""), ("r", f"{RUN}-r1")]),
+    "backfill": (entry("backfill", "id", "r", "runs", f"r-{RUN} r-{RUN}-r7"), [("r", RUN), ("r", f"{RUN}-r7")]),
+    "fire": (
+        entry("fire", *FIRE),
+        [(id, run) for id in ("a", "b-1", "c", "x", "d") for run in ("", RUN)] + [("e", ""), ("two words", "")],
+    ),
+    "fire of nothing": (entry("fire"), []),
+    "advance": (entry("advance", "moves", ADVANCE), [("r", ""), ("r", RUN), ("s", ""), ("s", RUN), ("m", "")]),
+    "advance before there were policies": (
+        entry("advance", "rows", ADVANCE_BEFORE),
+        [("r", ""), ("r", RUN), ("s", ""), ("s", RUN)],
+    ),
+    "quarantine": (entry("quarantine", "rows", f"e low {DUE_MS} why"), [("e", "")]),
+    "cancel": (entry("cancel", "id", "a", "due", DUE_MS), [("a", ""), ("a", RUN)]),
+    "cancel of an ended one": (entry("cancel", "id", "a", "due", "-"), [("a", "")]),
+    "pause": (entry("pause", "id", "a", "due", DUE_MS, "note", "why"), [("a", "")]),
+    "resume": (entry("resume", "id", "a", "due", DUE_MS), [("a", "")]),
+    "replan": (entry("replan", "old", "", "new", "2026a", "rows", REPLAN), [("r", ""), ("s-1", "")]),
+    "end": (entry("end", "rows", END), [("a", RUN), ("a-r", f"{RUN}-r1")]),
+    "again": (entry("again", "rows", AGAIN), [("a", RUN), ("a-r", f"{RUN}-r1")]),
+    "unblock": (entry("unblock", "rows", f"a-{RUN} a-1 was stopped"), [("a", RUN)]),
+    "merged": (entry("merged", "archive", "archive-1", "positions", "1-2 3"), []),
+    "term": (entry("term", "daemon", "d", "server", "s"), []),
+}
+
+
+@pytest.mark.parametrize("name", TOUCHED)
+def test_an_entry_touches_what_it_names(name: str) -> None:
+    given, keys = TOUCHED[name]
+
+    assert [Touch(key, T_US) for key in keys] == list(touches(given, SUFFIX))
+
+
+def test_a_restore_touches_with_the_time_of_what_it_repeats() -> None:
+    given = restore(row(t_us=5), row("gone", "", 6, "r"), row("open", t_us=7), row("skipped", t_us=8, id="b"))
+
+    expected = [(("a", ""), 5), (("a", RUN), 5), (("r", ""), 6), (("a", RUN), 7), (("b", RUN), 8)]
+    assert [Touch(key, t_us, True) for key, t_us in expected] == list(touches(given, SUFFIX))
+
+
+def test_every_kind_is_in_the_tables() -> None:
+    assert KINDS == {name.partition(" ")[0] for name in TOUCHED} | {"restore"}
+
+
+BROKEN = [entry("conjure"), entry("put", "lane", "low"), entry("pause"), entry("run_now", "id", "r"),
+          entry("backfill", "runs", "r"),
+          entry("advance", "moves", "r fired"), entry("end", "rows", "r"),
+          entry("again", "rows", "r two w"), entry("quarantine", "rows", "x"),
+          entry("cancel", "id", "a"), entry("enqueue"), entry("replan", "rows", "r 5 6"),
+          entry("restore", "reason", "lost", "archive", "x", "rows", 1, "a")]  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.kind)
+def test_an_entry_of_no_known_form_is_unknown(broken: Entry) -> None:
+    with pytest.raises(UnknownEntry):
+        list(touches(broken, SUFFIX))

@@ -1,0 +1,45 @@
+"""What the tests of RQ's job hash share: calls, all that may stand in JSON, and a hash as RQ reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fakeredis
+from hypothesis import strategies as st
+from rq.job import Job
+from rq.serializers import DefaultSerializer, JSONSerializer
+
+from zsched.core.clock import from_ms
+from zsched.core.model import Definition
+from zsched.core.options import define_now
+from zsched.storage.rqjob import Encoder, flags, labels
+
+SERIALIZERS = {"pickle": DefaultSerializer, "json": JSONSerializer}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def task(*args: Any, **kwargs: Any) -> None: ...
+
+
+def definition_of(**options: Any) -> Definition:
+    return define_now(options.pop("func", "app.task"), options, "id")
+
+
+def restored(fields: dict[str, Any], serializer: str = "pickle") -> Job:
+    job = Job("a-1", connection=fakeredis.FakeRedis(), serializer=SERIALIZERS[serializer])
+    job.restore(
+        {name.encode(): text if isinstance(text, bytes) else str(text).encode() for name, text in fields.items()}
+    )
+    return job
+
+
+def hash_of(encoder: Encoder, definition: Definition, **over: Any) -> dict[str, Any]:
+    """All that put.lua and fire.lua leave at a run's key."""
+    stamp = from_ms(1_795_248_000_123).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    times = {"status": "queued", "created_at": stamp, "enqueued_at": stamp, "zs": "1" + flags(definition)}
+    own = {f"zs_{name}": text for name, text in labels(definition).items()}
+    return encoder.shared(definition) | own | {"data": encoder.data(definition.payload)} | times | over

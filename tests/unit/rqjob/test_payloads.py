@@ -1,0 +1,131 @@
+"""The call in a job's hash: what each serializer takes, refuses, and brings back."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from collections import OrderedDict, defaultdict, namedtuple
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from tests.unit.rqjob.ground import JSON, definition_of
+from zsched.core.model import Payload
+from zsched.errors import InvalidSchedule
+from zsched.storage.rqjob import Encoder
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
+Point = namedtuple("Point", "x y")
+
+
+class _Unpicklable:
+    def __reduce__(self) -> Any:
+        raise RuntimeError("no")
+
+
+BAD_JSON = [
+    ((1, 2),), (Point(1, 2),), {"a": (1,)}, {1: "x"}, {None: 1}, math.nan, math.inf, b"bytes", Colour.RED,
+    datetime(2026, 1, 1, tzinfo=UTC), {1, 2}, OrderedDict(a=1), defaultdict(int), [[{"deep": {"er": (1,)}}]], object(),
+    type("S", (str,), {})("x"), type("L", (list,), {})(), {type("S", (str,), {})("x"): 1}, 1j, timedelta(1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", BAD_JSON, ids=[str(n) for n in range(len(BAD_JSON))])
+def test_json_refuses_what_it_would_reshape(value: Any) -> None:
+    encoder = Encoder("json")
+
+    with pytest.raises(InvalidSchedule, match=r"^args="):
+        encoder.call("app.task", (value,), None)
+    with pytest.raises(InvalidSchedule, match=r"^(kwargs|args)="):
+        encoder.call("app.task", (), {"k": value})
+    with pytest.raises(InvalidSchedule, match=r"^meta="):
+        encoder.shared(definition_of(meta={"k": value}))
+
+
+def test_json_refuses_a_circle() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+
+    with pytest.raises(InvalidSchedule, match=r"^args="):
+        Encoder("json").call("app.task", (circle,), None)
+
+
+def test_json_refuses_what_is_nested_too_deep() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    with pytest.raises(InvalidSchedule, match=r"^args=.*RecursionError"):
+        Encoder("json").call("app.task", (deep,), None)
+
+
+def test_a_tuple_of_arguments_is_no_inner_tuple() -> None:
+    assert ["app.task", None, [1, [2]], {}] == json.loads(Encoder("json").call("app.task", (1, [2]), None))
+
+
+@given(JSON)
+def test_json_brings_back_what_was_given(value: Any) -> None:
+    _, args, kwargs = Encoder("json").open(Encoder("json").call("app.task", (value,), {"k": value}))
+
+    assert ((value,), {"k": value}) == (args, kwargs)
+
+
+@pytest.mark.parametrize(
+    "value", [lambda: None, _Unpicklable(), (n for n in ())], ids=["lambda", "hostile", "generator"]
+)
+def test_pickle_refuses_what_cannot_be_pickled(value: Any) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^args=.*the pickle serializer refuses it"):
+        Encoder().call("app.task", (value,), None)
+
+
+def test_pickle_takes_what_json_would_reshape() -> None:
+    value = (Point(1, 2), {1: b"x"}, Colour.RED)
+
+    assert (value,) == Encoder().open(Encoder().call("app.task", (value,), None))[1]
+
+
+@pytest.mark.parametrize("args", ["text", 5, {"a": 1}, {1, 2}, (n for n in ())])
+def test_arguments_are_a_list(args: Any) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^args="):
+        Encoder().call("app.task", args, None)
+
+
+@pytest.mark.parametrize("kwargs", ["text", [("a", 1)], {1: 2}, {None: 1}])
+def test_named_arguments_have_names(kwargs: Any) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^kwargs="):
+        Encoder().call("app.task", (), kwargs)
+
+
+def test_a_payload_over_the_limit_is_refused() -> None:
+    encoder = Encoder("json", payload_limit=40)
+
+    assert encoder.call("app.task", ("x",), None)
+    with pytest.raises(InvalidSchedule, match=r"^args=.*the limit is 40; pass a reference"):
+        encoder.call("app.task", [str(n) for n in range(40)], None)
+
+
+def test_what_cannot_be_read_with_this_serializer_is_an_error() -> None:
+    data = Encoder().call("app.task", (1,), None)
+
+    with pytest.raises(InvalidSchedule, match=r"^data=.*use the serializer that it was written with, not json"):
+        Encoder("json").open(data)
+    with pytest.raises(InvalidSchedule, match=r"^data="):
+        Encoder().open(pickle.dumps("not a call"))
+
+
+def test_a_stored_payload_is_passed_on_untouched() -> None:
+    assert b"as stored" == Encoder().data(Payload("app.task", args=object(), data=b"as stored"))
+
+
+@pytest.mark.parametrize("serializer", ["yaml", "", None])
+def test_only_two_serializers_are_known(serializer: Any) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^serializer="):
+        Encoder(serializer)

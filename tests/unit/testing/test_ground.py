@@ -1,0 +1,154 @@
+"""Which Redis a scheduler of tests stands on, what it refuses, and that no daemon leads there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime
+from typing import Any
+
+import fakeredis
+import pytest
+import redis
+
+from tests.unit.testing import tasks
+from tests.unit.testing.ground import HOUR, KEYS, NINE
+from zsched import Client, ConfigError
+from zsched.config import Settings
+from zsched.core.clock import SystemClock
+from zsched.daemon.daemon import Daemon
+from zsched.errors import RedisRefused
+from zsched.storage.connection import Link
+from zsched.storage.lease import Lease
+from zsched.storage.server import Server
+from zsched.testing import ManualScheduler
+
+
+def test_each_scheduler_has_a_fakeredis_of_its_own() -> None:
+    with ManualScheduler() as one, ManualScheduler() as other:
+        one.client.schedule(tasks.note, every=HOUR)
+
+        assert [] == list(other.client.list())
+        assert datetime(2026, 1, 1, tzinfo=UTC) == other.now
+
+
+def _schedule(client: redis.Redis) -> None:
+    Client(client).schedule(tasks.note, id="real", every=HOUR)
+
+
+def _lead(client: redis.Redis) -> None:
+    _term(client, "daemon-1")
+
+
+def _queue(client: redis.Redis) -> None:
+    Client(client, "other").enqueue(tasks.note)
+
+
+@pytest.mark.parametrize(
+    ("use", "shown"),
+    [(_schedule, "zsched:{default}:log"), (_lead, "zsched:{default}:lease"), (_queue, "rq:queue:default")],
+)
+def test_a_redis_that_is_in_use_is_refused_and_left_as_it_is(redis_client: redis.Redis, use: Any, shown: str) -> None:
+    use(redis_client)
+    before = {key: redis_client.dump(key) for key in redis_client.scan_iter()}
+
+    with pytest.raises(ConfigError, match=r"in use.*give each test an empty database") as caught:
+        ManualScheduler(redis_client)
+
+    assert shown in str(caught.value)
+    assert before == {key: redis_client.dump(key) for key in redis_client.scan_iter()}
+
+
+def test_a_redis_of_an_earlier_test_is_refused(redis_client: redis.Redis) -> None:
+    with ManualScheduler(redis_client):
+        pass
+
+    with pytest.raises(ConfigError, match="in use"):
+        ManualScheduler(redis_client)
+
+
+def test_a_fakeredis_that_does_not_copy_is_refused() -> None:
+    client = fakeredis.FakeRedis(server=fakeredis.FakeServer())
+
+    with pytest.raises(ConfigError, match=r"COPY.*use the scheduler's redis"):
+        ManualScheduler(client)
+
+    assert [] == client.keys()
+
+
+def test_a_client_that_decodes_its_replies_is_fine(redis_client: redis.Redis) -> None:
+    options = redis_client.connection_pool.connection_kwargs
+    decoding = redis.Redis(
+        connection_pool=redis.ConnectionPool(
+            connection_class=redis_client.connection_pool.connection_class, **(options | {"decode_responses": True})
+        )
+    )
+
+    with decoding, ManualScheduler(decoding) as scheduler:
+        scheduler.client.schedule(tasks.note, after=1)
+        assert 1 == len(scheduler.advance(seconds=1, work=True))
+
+    assert [None] == tasks.CALLS
+    assert 10 == decoding.connection_pool.connection_kwargs["socket_timeout"]  # RQ lengthens its own pool's
+
+
+def test_a_missing_fakeredis_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zsched.testing.ground.find_spec", lambda name: None if name == "lupa" else object())
+
+    with pytest.raises(ConfigError, match=r"lupa not installed; pip install 'zsched\[testing\]'"):
+        ManualScheduler()
+
+
+def _term(client: redis.Redis, daemon: str) -> Any:
+    link = Link.adopt(client)
+    wire = link.open()
+    try:
+        return Lease(wire, KEYS, Server.of(wire), SystemClock(), daemon, 2000).acquire()
+    finally:
+        wire.close()
+        link.pool.disconnect()
+
+
+def test_a_daemon_does_not_lead_where_a_test_turns_the_clock(redis_client: redis.Redis) -> None:
+    with ManualScheduler(redis_client, start=NINE) as scheduler:
+        with pytest.raises(RedisRefused, match="a daemon does not lead there"):
+            _term(redis_client, "daemon-1")
+        scheduler.client.schedule(tasks.note, after=1)
+
+    with pytest.raises(RedisRefused, match="a daemon does not lead there"):  # nor afterwards
+        _term(redis_client, "daemon-1")
+    assert 0 == redis_client.exists("rq:queue:default")
+
+
+def test_a_running_daemon_says_why_it_does_not_lead(
+    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    refused = threading.Event()
+
+    def say(daemon: Daemon, event: str, reason: str) -> None:
+        said.append(f"{event}: {reason}")
+        refused.set()
+
+    monkeypatch.setattr(Daemon, "_say_once", say)
+    with ManualScheduler(redis_client, start=NINE) as scheduler:
+        daemon = Daemon(Settings(), Link.from_url(redis_url, 5.0))
+        thread = threading.Thread(target=daemon.run)
+        thread.start()
+        try:
+            assert refused.wait(20)
+        finally:
+            daemon.stop()
+            thread.join(20)
+        scheduler.client.schedule(tasks.note, after=1)
+        assert 1 == len(scheduler.advance(seconds=1))
+
+    assert "redis_refused" in said[0]
+    assert "clock" in said[0]
+
+
+def test_import_zsched_imports_no_testing() -> None:
+    code = "import sys, zsched; sys.exit(any(name.startswith(('zsched.testing', 'fakeredis')) for name in sys.modules))"
+
+    assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode

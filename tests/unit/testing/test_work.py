@@ -1,0 +1,214 @@
+"""What was fired is executed by RQ's own worker, by the test's clock: failures, retries, deadlines."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from rq import Retry
+
+from tests.unit.testing import tasks
+from tests.unit.testing.ground import HOUR, KEYS, MINUTE, NINE, nominal
+from zsched import RunStatus
+from zsched.core.model import ScheduleState
+from zsched.testing import ManualScheduler
+
+# -- work ---------------------------------------------------------------------------------------------
+
+
+def test_work_executes_what_was_fired(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.tell_when, id="hourly", every=HOUR)
+    scheduler.advance(hours=2)
+
+    runs = scheduler.work()
+
+    assert [(NINE + HOUR, HOUR), (NINE + 2 * HOUR, timedelta(0))] == tasks.CALLS
+    assert [RunStatus.SUCCEEDED] * 2 == [run.status for run in runs]
+    assert [{"seen": 1}, {"seen": 2}] == [run.note for run in runs]
+    assert [] == scheduler.work()
+
+
+def test_runs_of_one_schedule_are_jobs_of_their_own(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.note, id="hourly", every=HOUR)
+    scheduler.advance(HOUR)
+    scheduler.work()
+
+    scheduler.advance(HOUR)
+
+    assert [RunStatus.QUEUED, RunStatus.SUCCEEDED] == [run.status for run in scheduler.client.runs("hourly")]
+
+
+def test_a_tasks_exception_makes_a_failed_run(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.fail, after=1)
+    scheduler.client.schedule(tasks.note, after=2)
+    scheduler.advance(seconds=2)
+
+    failed, succeeded = scheduler.work()
+
+    assert (RunStatus.FAILED, "tests.unit.testing.tasks.Refused: not today") == (failed.status, failed.error)
+    assert RunStatus.SUCCEEDED is succeeded.status
+    assert [failed.id] == [run.id for run in scheduler.client.runs(status="failed")]
+
+
+def test_a_tasks_exception_comes_to_the_test_that_asks_for_it(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.fail, id="bad", after=1)
+    scheduler.client.schedule(tasks.note, after=HOUR)
+
+    with pytest.raises(tasks.Refused, match="not today"):
+        scheduler.advance(hours=2, work=True, raises=True)
+
+    assert NINE + timedelta(seconds=1) == scheduler.now
+    assert [RunStatus.FAILED] == [run.status for run in scheduler.client.runs("bad")]
+    assert ["fail"] == tasks.CALLS
+
+
+def test_ctrl_c_in_a_task_ends_the_test_and_not_the_task_alone(scheduler: ManualScheduler) -> None:
+    scheduler.client.enqueue(tasks.interrupt)
+
+    with pytest.raises(KeyboardInterrupt):
+        scheduler.work()
+
+
+def test_a_task_that_schedules_the_next_one_finds_it_fired_in_time(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.chain, args=(3,), at=NINE + HOUR)
+
+    runs = scheduler.advance(hours=3, work=True)
+
+    assert [NINE + n * HOUR for n in (1, 2, 3)] == tasks.CALLS == nominal(runs)
+    assert [NINE + 4 * HOUR] == nominal(scheduler.advance(hours=1))
+
+
+def test_what_failed_is_tried_again_when_its_interval_has_passed_by_the_tests_clock(
+    scheduler: ManualScheduler,
+) -> None:
+    scheduler.client.schedule(tasks.fail_at_first, id="a", after=60, retry=Retry(max=1, interval=600))
+
+    scheduler.advance(minutes=10, work=True)
+    assert ["try"] == tasks.CALLS
+    scheduler.advance(minutes=1, work=True)
+
+    assert ["try", "try"] == tasks.CALLS
+    [run] = scheduler.client.runs("a")
+    assert (RunStatus.SUCCEEDED, 2) == (run.status, run.attempt)
+    assert (NINE + 11 * MINUTE).timestamp() * 1000 == run.ended_ms
+
+
+def test_rqs_own_delay_in_a_task_is_by_the_tests_clock(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.enqueue_in_a_minute, after=60)
+
+    scheduler.advance(seconds=119, work=True)
+    assert [] == tasks.CALLS
+    scheduler.advance(seconds=1, work=True)
+
+    assert ["later"] == tasks.CALLS
+
+
+def test_a_schedule_whose_runs_keep_failing_is_paused(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.fail, id="a", every=HOUR, pause_after_failures=3)
+
+    assert 3 == len(scheduler.advance(hours=5, work=True))
+    assert ScheduleState.PAUSED is scheduler.client.get("a").state
+
+
+def test_only_the_queues_that_are_named_are_worked_in_their_order(scheduler: ManualScheduler) -> None:
+    for queue in ("slow", "fast", "other"):
+        scheduler.client.enqueue(tasks.note, (queue,), queue=queue)
+
+    scheduler.work("fast", "slow")
+
+    assert ["fast", "slow"] == tasks.CALLS
+    assert 1 == scheduler.redis.llen("rq:queue:other")
+
+
+def test_json_payloads_are_worked_too(ground: Any) -> None:
+    with ManualScheduler(ground, serializer="json") as scheduler:
+        scheduler.client.schedule(tasks.note, args=["x"], after=1)
+
+        [run] = scheduler.advance(seconds=1, work=True)
+
+    assert ["x"] == tasks.CALLS == list(run.args)
+
+
+def test_retries_without_an_interval_happen_at_once(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.fail, id="a", after=1, retry=Retry(max=5))
+
+    scheduler.advance(seconds=1)
+    runs = scheduler.work()
+
+    assert [*[RunStatus.QUEUED] * 5, RunStatus.FAILED] == [run.status for run in runs]
+    assert 6 == len(tasks.CALLS) == scheduler.client.runs("a")[0].attempt
+
+
+def test_work_leaves_no_thread_no_signal_handler_and_rqs_clock_as_it_was(scheduler: ManualScheduler) -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)], threading.enumerate()
+    signal.alarm(300)  # of a test runner
+    scheduler.client.enqueue(tasks.note)
+
+    scheduler.work()
+
+    left_s = signal.alarm(0)
+    assert left_s > 200
+    assert before == (
+        [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)],
+        threading.enumerate(),
+    )
+    assert abs(sys.modules["rq.utils"].now() - datetime.now(UTC)) < MINUTE
+    assert sys.modules["rq.job"].now is sys.modules["rq.utils"].now
+
+
+def test_work_works_in_another_thread(scheduler: ManualScheduler) -> None:
+    scheduler.client.enqueue(tasks.note, ("there",))
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(scheduler.work).result()
+
+    assert ["there"] == tasks.CALLS
+
+
+# -- deadlines ----------------------------------------------------------------------------------------
+
+
+def test_a_run_that_waits_beyond_its_deadline_is_not_executed(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.note, id="a", after=60, expires_after=600)
+    [run] = scheduler.advance(MINUTE)
+
+    scheduler.advance(minutes=10)
+
+    assert 0 == scheduler.redis.exists(KEYS.job(run.id))
+    assert [] == scheduler.work()
+    assert [] == tasks.CALLS
+    assert [RunStatus.EXPIRED] == [one.status for one in scheduler.client.runs("a")]
+
+
+def test_a_run_is_executed_until_its_deadline(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.note, id="a", after=60, expires_after=600)
+    scheduler.advance(MINUTE)
+
+    scheduler.advance(minutes=9, seconds=59)
+
+    assert [RunStatus.SUCCEEDED] == [run.status for run in scheduler.work()]
+    scheduler.advance(HOUR)
+    assert [RunStatus.SUCCEEDED] == [run.status for run in scheduler.client.runs("a")]
+
+
+def test_real_time_expires_no_run(scheduler: ManualScheduler) -> None:
+    enqueued = scheduler.client.enqueue(tasks.note, expires_after=1)
+    scheduler.tick()
+
+    assert scheduler.redis.pttl(KEYS.job(enqueued.run_id or "")) > 86_400_000
+
+
+def test_a_retry_of_a_run_that_began_in_time_has_no_deadline(scheduler: ManualScheduler) -> None:
+    retry = Retry(max=1, interval=30)
+    scheduler.client.schedule(tasks.fail_at_first, id="a", after=60, expires_after=60, retry=retry)
+    scheduler.advance(MINUTE, work=True)
+
+    scheduler.advance(MINUTE)  # queued again half a minute before its deadline, and nobody executes it
+
+    assert [RunStatus.SUCCEEDED] == [run.status for run in scheduler.work()]
+    assert ["try", "try"] == tasks.CALLS
