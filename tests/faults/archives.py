@@ -128,6 +128,8 @@ def is_leader(daemon: DaemonProcess, watch: redis.Redis) -> bool:
 
 def stop_standby_first(daemons: list[DaemonProcess], watch: redis.Redis) -> None:
     """So that nobody takes over, which would be in the log and in one of the archives."""
+    for daemon in daemons:
+        daemon.wait_for("daemon_started")  # by which the leader is known
     stop(*sorted(daemons, key=lambda daemon: is_leader(daemon, watch)))
 
 

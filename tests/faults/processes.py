@@ -52,7 +52,10 @@ class Telling:
             self._changed.notify_all()
 
     def of(self, name: str) -> list[dict[str, Any]]:
-        """The events of that name."""
+        """
+        The events of that name that have arrived. A process's come through a pipe, later maybe than what it did in
+        Redis before it told them: wait for one that must be there, or for the end of the process.
+        """
         return [event for event in list(self.events) if event["event"] == name]
 
     def wait_for(self, name: str, number: int = 1, within_s: float = WITHIN_S) -> dict[str, Any]:

@@ -69,6 +69,7 @@ def test_after_kill_9_of_the_leader_rqs_jobs_go_on(
 
     leader.send(signal.SIGKILL)
 
+    standby.wait_for("term_began")
     eventually(lambda: watch.llen("rq:queue:default") >= len(due), within_s=30)
     runs = queued(watch)
     assert [] == doubles(runs)

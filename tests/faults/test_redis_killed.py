@@ -142,5 +142,6 @@ def test_an_emptied_redis_is_a_new_one(start_daemon: Start) -> None:
 
         eventually(lambda: queued(watch))
         assert ["new"] == [run.rpartition("-")[0] for run in queued(watch)]
+        daemon.wait_for("hold_ended", 2)
         assert 1 == len(daemon.of("term_lost"))
         assert 2 == len(daemon.of("fire_held"))

@@ -42,7 +42,7 @@ class Manager(Telling):
         self.wait_for("WATCHDOG", len(self.of("WATCHDOG")) + number)
 
     def names(self, *of: str) -> list[str]:
-        """Which of these it was told, in order."""
+        """Which of these it was told, in order, as far as they have arrived."""
         return [one["event"] for one in self.events if one["event"] in of]
 
     def close(self) -> None:

@@ -201,6 +201,7 @@ def test_a_list_serves_these_queues_and_no_others(start_daemon: Start, redis_cli
     eventually(lambda: queued(redis_client, "reports") == ["later"])
     assert [] == queued(redis_client)
     assert redis_client.get("rq:scheduler-lock:default") is None
+    daemon.wait_for("native_queue_served", 2)
     assert {"mail", "reports"} == {event["queue"] for event in daemon.of("native_queue_served")}
 
 

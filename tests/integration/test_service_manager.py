@@ -71,6 +71,7 @@ def test_a_daemon_is_ready_when_redis_has_answered_and_not_before(manager: Manag
     manager.wait_for_status("leading in epoch 1")
     end(daemon)
 
+    manager.wait_for("STOPPING")
     assert ["READY", "STOPPING"] == manager.names("READY", "RELOADING", "STOPPING")
 
 
@@ -137,6 +138,7 @@ def test_a_daemon_whose_redis_is_down_lives_on_and_leads_when_it_is_back(
     daemon.wait_for("redis_back")
 
     end(daemon)
+    manager.wait_for("STOPPING")
     assert ["READY", "STOPPING"] == manager.names("READY", "STOPPING")  # one process, ready once
 
 
@@ -198,38 +200,36 @@ def due_now(url: str, client: redis.Redis, count: int) -> None:
     assert count == Client.from_url(url).schedule_many(rows).created
 
 
-def test_after_sighup_the_limits_of_queues_and_the_log_are_what_the_file_says(
-    configured: Configured, redis_url: str, redis_client: redis.Redis
-) -> None:
-    know(redis_client)
-    configured.write("[queues.email]\nmax_per_second = 0.01")
-    daemon = configured.start(redis_url)
-    daemon.wait_for("term_began")
-    due_now(redis_url, redis_client, 500)
-    eventually(lambda: redis_client.llen("rq:queue:email") == 1)  # and the next in a hundred seconds
-
-    configured.write('[queues.email]\nmax_per_second = 1000\n[log]\nlevel = "debug"')
-    configured.reload(daemon)
-
-    eventually(lambda: redis_client.llen("rq:queue:email") == 500)
-    daemon.wait_for("runs_fired")  # told at debug
-    assert ["log.level", "queues"] == daemon.of("settings_reloaded")[0]["changed"]
-    assert [] == daemon.of("restart_needed")
-    assert 1 == len(daemon.of("term_began"))
-
-
-def test_a_limit_is_gone_when_the_file_has_it_no_more(
-    configured: Configured, redis_url: str, redis_client: redis.Redis
-) -> None:
+@pytest.fixture
+def limited(configured: Configured, redis_url: str, redis_client: redis.Redis) -> DaemonProcess:
+    """A daemon that has pushed one of 500 due runs; the next would be in a hundred seconds."""
     know(redis_client)
     configured.write("[queues.email]\nmax_per_second = 0.01")
     daemon = configured.start(redis_url)
     daemon.wait_for("term_began")
     due_now(redis_url, redis_client, 500)
     eventually(lambda: redis_client.llen("rq:queue:email") == 1)
+    return daemon
 
+
+def test_after_sighup_the_limits_of_queues_and_the_log_are_what_the_file_says(
+    configured: Configured, limited: DaemonProcess, redis_client: redis.Redis
+) -> None:
+    configured.write('[queues.email]\nmax_per_second = 1000\n[log]\nlevel = "debug"')
+    configured.reload(limited)
+
+    eventually(lambda: redis_client.llen("rq:queue:email") == 500)
+    limited.wait_for("runs_fired")  # told at debug
+    assert ["log.level", "queues"] == limited.of("settings_reloaded")[0]["changed"]
+    assert [] == limited.of("restart_needed")
+    assert 1 == len(limited.of("term_began"))
+
+
+def test_a_limit_is_gone_when_the_file_has_it_no_more(
+    configured: Configured, limited: DaemonProcess, redis_client: redis.Redis
+) -> None:
     configured.write("")
-    configured.reload(daemon)
+    configured.reload(limited)
 
     eventually(lambda: redis_client.llen("rq:queue:email") == 500)
 

@@ -44,7 +44,7 @@ def test_a_queued_run_leaves_its_queue_and_its_end_is_logged(ground: Ground) -> 
 
     assert ("cancelled", ["before", "behind"]) == (word, ground.queue("mail"))
     job = ground.job(RUN)
-    assert JOB | {"status": "canceled", "ended_at": job["ended_at"]} == job
+    assert JOB | {"status": "canceled", "ended_at": job["ended_at"], "zs_told": job["ended_at"]} == job
     assert now_ms == ms_of(job["ended_at"])
     assert [(RUN.encode(), now_ms // 1000)] == ground.redis.zrange("rq:canceled:mail", 0, -1, withscores=True)
     assert ("0-1", "end", {"rows": ROW}) == (ground.last.id, ground.last.kind, ground.last.fields)

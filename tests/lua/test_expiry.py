@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
-from zsched.core.runs import EXPIRED, RunStatus, of_job
+from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED, RunStatus, of_job
 from zsched.storage.deadlines import Deadlines
 from zsched.storage.jobs import Jobs
 
@@ -248,18 +248,21 @@ def test_a_run_that_was_pushed_long_after_its_time_has_its_whole_life_when_it_is
     assert _has_deadline_at(ground, f"a-{long_ago_ms}", pushed_ms + MINUTE_MS)
 
 
-@pytest.mark.parametrize(("looked_ms_after", "is_sure"), [(0, True), (59_000, True), (61_000, False)])
-def test_that_a_run_had_not_begun_is_said_only_while_rq_would_still_know_of_it(
-    ground: Ground, looked_ms_after: int, is_sure: bool
+@pytest.mark.parametrize(
+    ("watched_since_ms", "expected"), [(59_000, EXPIRED), (61_000, EXPIRED_OR_ENDED), (None, EXPIRED_OR_ENDED)]
+)
+def test_that_a_run_had_not_begun_is_said_only_where_its_end_would_have_been_seen(
+    ground: Ground, watched_since_ms: int | None, expected: str
 ) -> None:
-    run = _enqueue(ground, **EXPIRES)
+    pushed_ms, run = ground.now_ms, _enqueue(ground, **EXPIRES)
     ground.redis.delete(ground.keys.job(run))
-    ground.pass_time(MINUTE_MS + looked_ms_after + 500)
+    ground.pass_time(MINUTE_MS + 500)
+    since_ms = None if watched_since_ms is None else pushed_ms + watched_since_ms
 
     [job] = Jobs(ground.link, ground.keys).look([run])
-    told = of_job(run, job, None)
+    told = of_job(run, job, pushed_ms * 1000, watched_since_ms=since_ms)
 
-    assert (RunStatus.EXPIRED, is_sure) == (told.status, told.error == EXPIRED)
+    assert (RunStatus.EXPIRED, expected) == (told.status, told.error)
 
 
 def test_a_run_that_is_gone_before_its_deadline_did_not_expire(ground: Ground) -> None:
@@ -269,13 +272,15 @@ def test_a_run_that_is_gone_before_its_deadline_did_not_expire(ground: Ground) -
     assert [None] == Jobs(ground.link, ground.keys).look([run])
 
 
-def test_a_run_with_an_execution_is_not_taken_for_expired(ground: Ground) -> None:
+def test_a_run_that_a_worker_has_in_hand_is_running_and_not_expired(ground: Ground) -> None:
     run = _enqueue(ground, **EXPIRES)
     ground.redis.delete(ground.keys.job(run))
     ground.redis.zadd(f"rq:executions:{run}", {"one": 1})
     ground.pass_time(2 * MINUTE_MS)
 
-    assert [None] == Jobs(ground.link, ground.keys).look([run])
+    [job] = Jobs(ground.link, ground.keys).look([run])
+
+    assert RunStatus.RUNNING is of_job(run, job, None).status
 
 
 def test_why_runs_are_gone_is_kept_for_ten_minutes_after_it_was_told(ground: Ground) -> None:

@@ -452,3 +452,15 @@ def test_with_skip_one_that_beats_counts(led: Ground) -> None:
     becomes(led, first, "started", last_heartbeat=rq_time(led.now_ms))
 
     assert ("overlap", [first]) == (advance(led, "skip")[0], told(led))
+
+
+def test_with_skip_one_whose_execution_is_alive_counts_however_long_ago_it_beat(led: Ground) -> None:
+    [first] = fired(led, "skip")
+    becomes(led, first, "started", last_heartbeat=LONG_AGO)  # by a slow clock, or once, as RQ's SimpleWorker does
+    led.redis.zadd(f"rq:executions:{first}", {"one": 1})
+    led.redis.set(f"rq:execution:{first}:one", "")
+    assert ("overlap", [first]) == (advance(led, "skip")[0], told(led))
+
+    led.redis.delete(f"rq:execution:{first}:one")
+
+    assert ("fired", ["previous_worker_silent"]) == (advance(led, "skip")[0], told(led))

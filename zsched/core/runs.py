@@ -41,8 +41,8 @@ OVER: Final = frozenset(RunStatus) - OPEN
 BAD: Final = (RunStatus.FAILED, RunStatus.LOST)
 
 EXPIRED: Final = "it had not begun by its deadline (expires_after)"
-_EXPIRED_LONG_AGO: Final = f"{EXPIRED}, or it ended and was forgotten before anybody looked"
-_SEEN_MS: Final = 60_000  # so long at least RQ keeps what ended (storage.rqjob)
+EXPIRED_OR_ENDED: Final = f"{EXPIRED}, or it ended and was forgotten before anybody looked"
+_KEPT_MS: Final = 60_000  # so long at least RQ keeps what ended (storage.rqjob)
 GONE: Final = "RQ's job is gone: somebody deleted it, or it ended and was forgotten before anybody looked"
 _STATUSES: Final = {
     "created": RunStatus.QUEUED,
@@ -195,15 +195,20 @@ def as_seen(run: Run, job: Job | None) -> Run:
     return run if run.is_over else of_job(run.id, job, run.fired_us, run.is_uncertain)
 
 
-def of_job(run_id: str, job: Job | None, fired_us: int | None, is_uncertain: bool = False) -> Run:
-    """The run that RQ's hash tells of; None: RQ holds nothing of it."""
+def of_job(
+    run_id: str, job: Job | None, fired_us: int | None, is_uncertain: bool = False, watched_since_ms: int | None = None
+) -> Run:
+    """
+    The run that RQ's hash tells of; None: RQ holds nothing of it. *watched_since_ms*: since when whoever asks looks at
+    all that ends, by Redis' clock; None: for the first time now. What ended a minute before is seen, too.
+    """
     status = RunStatus.LOST if job is None else _STATUSES.get(job.status, RunStatus.LOST)
     if job is None:
         return Run(run_id, status, fired_us, error=GONE, is_uncertain=is_uncertain)
     error = job.error if status in BAD else ""
     if status is RunStatus.EXPIRED:
-        looked_after_ms = (ms_of(job.heartbeat_at) or 0) - (ms_of(job.ended_at) or 0)
-        error = EXPIRED if looked_after_ms < _SEEN_MS else _EXPIRED_LONG_AGO
+        since_ms = (ms_of(job.heartbeat_at) or 0) if watched_since_ms is None else watched_since_ms
+        error = EXPIRED if (fired_us or 0) / 1000 > since_ms - _KEPT_MS else EXPIRED_OR_ENDED
     elif status is RunStatus.FAILED and _ABANDONED in error:
         status = RunStatus.LOST
     elif job.status not in _STATUSES:

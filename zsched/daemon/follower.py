@@ -72,6 +72,7 @@ _RETRY_MS: Final = 1000.0  # before trying again what went wrong
 _REFUSED_MS: Final = 10_000.0  # before comparing again with a data set that is another one
 _LOST_MS: Final = 200.0  # between two looks while others may be putting back what Redis lost
 _COVER_MS: Final = 250.0  # between two looks at peers that lost their place
+_STEP_MS: Final = 2000.0  # of a backlog in one step: then it is told how far it came
 _SPAN_MS: Final = 1000.0  # of changes in one transaction, when there is a backlog
 
 
@@ -102,7 +103,8 @@ class Follower:
 
     def step(self) -> bool:
         """
-        Bring the archive to the log's end and commit; False when that has to be tried again.
+        Bring the archive to the log's end, or two seconds closer to it, and commit; False when that has to be tried
+        again.
 
         Raises:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
@@ -165,7 +167,7 @@ class Follower:
     def _follow(self) -> bool:
         """Append what is new; False when the log does not contain the archive's position."""
         try:
-            self._read_on()
+            self._read_on(_STEP_MS)
             self._complete()
         except HistoryChanged:
             return False
@@ -177,9 +179,10 @@ class Follower:
             self._scan_unknown()
             self._read_on()
 
-    def _read_on(self) -> None:
-        """Append everything behind the archive's tail, committing once a second and at the end."""
+    def _read_on(self, within_ms: float = float("inf")) -> None:
+        """Append what is behind the archive's tail, as far as *within_ms* goes; commit once a second and at the end."""
         began_ms = self._clock.monotonic_ms()
+        until_ms = began_ms + within_ms
         while True:
             tail = self._archive.tail
             assert tail is not None  # there is something to go on from
@@ -188,10 +191,11 @@ class Follower:
                 raise HistoryChanged
             self._append(entries[1:], tail)
             now_ms = self._clock.monotonic_ms()
-            if not has_more or now_ms - began_ms > _SPAN_MS:
+            is_end = not has_more or now_ms > until_ms
+            if is_end or now_ms - began_ms > _SPAN_MS:
                 self._archive.commit()
                 began_ms = now_ms
-            if not has_more:
+            if is_end:
                 return
 
     def _read(self, first: str) -> tuple[list[Entry], bool]:

@@ -17,7 +17,9 @@ term's first entry and what was written last before anything more is. What is sa
 the runs were fired: the archive's last entry goes with every write, and Redis answers LOST when its log lacks it.
 That a Redis which lost the runs has no jobs of theirs tells nothing.
 
-Not guaranteed: that a run which RQ forgot (``result_ttl``) before anybody looked is known as more than *lost*.
+Not guaranteed: that a run which RQ forgot (``result_ttl``) before anybody looked is known as more than *lost*; that
+the new end of a run queued again by hand is recorded, when it came between two looks with the one before, or while
+nobody led.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +45,7 @@ from zsched.storage.dispatch import Dispatch, Over
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
+from zsched.storage.log import Log
 from zsched.storage.registries import Registries
 
 log = structlog.get_logger(__name__)
@@ -81,6 +85,7 @@ class Tracker:
         """The same, asking over *wire* from now on."""
         self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
         self._registries, self._deadlines = Registries(wire), Deadlines(wire, self._keys)
+        self._log, self._is_new_wire = Log(wire, self._keys), True
         return self
 
     def take_queued(self) -> list[tuple[OpenRun, Job]]:
@@ -103,6 +108,7 @@ class Tracker:
         path = self._archiver.path
         if path is None:
             return False
+        self._expect_unheard(term)
         is_first = self._of is None or self._of[0] != term.token  # what ended before it led was archived long ago
         self._note(self._endings.look(self._registries), 0 if is_first else _PATIENCE)
         self._note(self._deadlines.passed(), _PATIENCE)
@@ -121,10 +127,12 @@ class Tracker:
             for one in ended:
                 del self._ended[one.id, one.run]
             self._give_up()
-            some = [self._over_before.popleft() for _ in range(min(_REQUEUED, len(self._over_before)))]
+            some = list(islice(self._over_before, _REQUEUED))
             before = [run for key in some if (run := runs.last_end(key)) is not None]
             asked = {run.run_id: run for run in ended} | {run.run_id: run for run in self._go_around(runs, is_round)}
         self._track(term, as_of, [*self._over_of(list(asked.values()), path), *self._requeued(before)])
+        for _ in some:  # now that they were asked about, and Redis answered
+            self._over_before.popleft()
         self._archiver.wait_until(self._written, _CATCH_UP_S)
         return False
 
@@ -141,6 +149,12 @@ class Tracker:
         written = self._written if is_this_term else None
         told = self._told[1] if self._told is not None and self._told[0] == term.token else None
         return as_of.epoch == term.epoch and all(one is None or as_of.order >= one.order for one in (written, told))
+
+    def _expect_unheard(self, term: Term) -> None:
+        """Over a new wire: the reply to what a chore wrote over the one before may be lost, and not the write."""
+        if self._is_new_wire and (last := self._log.last()) is not None:
+            self.wrote(term, last.position)
+        self._is_new_wire = False
 
     def _note(self, ended: Iterable[str], patience: int) -> None:
         """Jobs that ended; only ours count, if they look so."""
@@ -179,7 +193,7 @@ class Tracker:
         over: list[tuple[Run, str]] = []
         forgotten: list[OpenRun] = []
         for one, job in zip(open, self._jobs.look([one.run_id for one in open]), strict=True):
-            run = of_job(one.run_id, job, one.fired_us, one.is_uncertain)
+            run = of_job(one.run_id, job, one.fired_us, one.is_uncertain, self._deadlines.since_ms)
             if run.is_over:
                 seen = "gone" if job is None or run.status is RunStatus.EXPIRED else job.seen
                 over.append((run, seen))

@@ -18,8 +18,8 @@
 -- * A worker. It takes a run out of its list first, and says `started` some ms later; in between nothing can keep it
 --   from running, and it would overwrite what is written here. So a run that is not where it should wait is TAKEN.
 -- * The tracker. It writes down only what is still as it was seen (track.lua), so it cannot have seen this run open
---   and record something else. Until its archive has the entry of this one it may see the run cancelled, and record
---   that a second time, in the same words: so the job stays here for a while, also of a run that is not looked for.
+--   and record something else. Until its archive has the entry of this one it may see the run cancelled: that this is
+--   told stands in its job (lib/waiting.lua). So the job stays here for a while, also of a run that is not looked for.
 -- * Another caller: it finds `canceled`, which is over.
 -- In a queue longer than most_waiting the run stays in the list, and its job loses its data (lib/waiting.lua). Not
 -- guaranteed there: that a worker did not take it in that very moment. Nor of a run that RQ's own scheduler has fetched

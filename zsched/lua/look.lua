@@ -8,7 +8,8 @@
 -- LOGS   nothing
 --
 -- Of a job that is gone since it had not begun by its deadline the status is `expired`, ended_at that deadline and
--- last_heartbeat when it was looked for: RQ may have forgotten it meanwhile.
+-- last_heartbeat when it was looked for: RQ may have forgotten it meanwhile. Where a worker has it in hand it is
+-- `started`: RQ lets go of its deadline a moment after it took it, and writes its hash again when it ends.
 -- A text per run and not a list: Redis before 7 sends a list of lists in pieces, and the reader wakes for each.
 -- RQ keeps a traceback in the stream rq:results:<id>, packed; Lua cannot open it, and does not have to.
 local meta_key, log_key, deadlines_key = unpack(KEYS)
@@ -28,9 +29,11 @@ local function newest_error(run)
   return ''
 end
 
-local function has_expired(run)
+local function of_gone(run)
   local deadline_ms = tonumber(redis.call('ZSCORE', deadlines_key, run) or '')
-  if deadline_ms and deadline_ms <= now_ms and redis.call('EXISTS', 'rq:executions:' .. run) == 0 then
+  if redis.call('EXISTS', 'rq:executions:' .. run) == 1 then
+    return {'started'}
+  elseif deadline_ms and deadline_ms <= now_ms then
     return {'expired', '', '', iso(deadline_ms), iso(now_ms)}
   end
 end
@@ -45,7 +48,7 @@ for i = 1, #ARGV do
     return job  -- not allowed to look, say: that tells nothing of the job
   end
   if not job[1] and not job.err then
-    job = has_expired(run) or job
+    job = of_gone(run) or job
   end
   if not job[1] then
     reply[i + 1] = '-'

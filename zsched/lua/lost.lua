@@ -28,6 +28,8 @@ local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen
 -- include lib/place.lua
 -- include lib/queues.lua
 -- include lib/streaks.lua
+-- include lib/types.lua
+-- include lib/executions.lua
 
 local MOST = 10000  -- runs of a queue that are looked through
 local FAILURE_TTL = '31536000'  -- RQ's own, in seconds
@@ -46,15 +48,6 @@ local function are_of_types(types)
     end
   end
   return true
-end
-
-local function is_alive(one)
-  for _, member in ipairs(one.members) do
-    if redis.call('EXISTS', 'rq:execution:' .. member) == 1 then
-      return true
-    end
-  end
-  return false
 end
 
 -- A worker took it: it is not in its queue. Without an execution it could be on its way to one.
@@ -88,10 +81,10 @@ local function look(run, status, mark, members)
   for member in string.gmatch(members, '%S+') do
     one.members[#one.members + 1] = member
   end
-  for _, execution in ipairs(redis.call('ZRANGE', one.executions_key, 0, -1)) do
-    one.members[#one.members + 1] = run .. ':' .. execution
+  for _, execution in ipairs(executions_of(run)) do
+    one.members[#one.members + 1] = execution
   end
-  if is_alive(one) or status == 'queued' and not is_taken(one) then
+  if is_alive(one.members) or status == 'queued' and not is_taken(one) then
     return nil
   end
   return one

@@ -41,6 +41,7 @@ local NUMBERS = {  -- a worker dies of one that is none
 }
 local OF_RUN = {  -- those of ours that do not say what was asked for
   zs_uncertain = true, zs_note = true, zs_next = true, zs_gone = true, zs_deadline = true, zs_stop = true,
+  zs_told = true,
 }
 
 local texts = redis.pcall('HGETALL', 'rq:job:' .. run)

@@ -13,7 +13,8 @@
 --        pause: as in pause.lua, of a schedule with pause_after failures in a row
 --
 -- LOST: the log does not contain that entry, so this Redis may never have heard of the runs; that their jobs
--- are not here says nothing then. A job that is not as it was seen any more is left for another look.
+-- are not here says nothing then. A job that is not as it was seen any more is left for another look; one that zsched
+-- cancelled is told already (lib/waiting.lua).
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen_entry, seen_t = unpack(ARGV, 1, 7)
@@ -31,11 +32,12 @@ end
 local rows, runs = {}, {}
 for i = 8, #ARGV, 5 do
   local id, run, seen_as, verdict, row = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'ended_at')
+  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'ended_at', 'zs_told')
   if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
     return job
   end
-  if (job[1] and job[1] .. ' ' .. (job[2] or '') or 'gone') == seen_as then
+  local is_told = job[1] == 'canceled' and job[2] and job[2] == job[3]
+  if (job[1] and job[1] .. ' ' .. (job[2] or '') or 'gone') == seen_as and not is_told then
     rows[#rows + 1] = row
     runs[#runs + 1] = run
     count(id, run, verdict)

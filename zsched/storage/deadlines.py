@@ -20,18 +20,20 @@ _KEPT_MS: Final = 600_000
 
 
 class Deadlines:
-    """What passed, look by look, over one wire. Raises RedisUnavailable, RedisRefused."""
+    """
+    What passed, look by look, over one wire; ``since_ms``: when it looked first. Raises RedisUnavailable, RedisRefused.
+    """
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._wire, self._keys = wire, keys
-        self._told_ms = self._first_ms = -1
+        self._told_ms = self.since_ms = -1
 
     def passed(self) -> list[str]:
         """Run ids whose deadlines have passed since the last look, those longest ago first; all at the first."""
         key, now_ms = self._keys.deadlines(), server_now_ms(self._wire, self._keys)
-        if self._first_ms < 0:
-            self._first_ms = now_ms
-        elif now_ms - self._first_ms >= _KEPT_MS:  # all that passed so long ago was told so long ago
+        if self.since_ms < 0:
+            self.since_ms = now_ms
+        elif now_ms - self.since_ms >= _KEPT_MS:  # all that passed so long ago was told so long ago
             self._wire.execute("ZREMRANGEBYSCORE", key, "-inf", min(self._told_ms, now_ms - _KEPT_MS))
         found: list[bytes] = []
         for page in range(_PAGES):

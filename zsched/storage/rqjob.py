@@ -32,7 +32,7 @@ from zsched.storage.unpickling import NotPlain, inflated, read_plain
 
 DEFAULT_TIMEOUT_S = 180  # RQ's own
 _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (measured)
-_SHORTEST_RESULT_TTL_S = 60  # RQ deletes a job of ttl 0 before anybody can see that it finished
+_SHORTEST_TTL_S = 60  # RQ deletes a job of ttl 0 before anybody can see that it ended
 _CALLBACK_TIMEOUT_S = 60  # RQ's own
 _LONGEST_TTL_S = 100 * 366 * 86400
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
@@ -122,8 +122,8 @@ class Encoder:
         }
         if payload.description and payload.description != func:
             pairs["zs_func"] = func
-        pairs |= _ttl("result_ttl", payload.result_ttl, _SHORTEST_RESULT_TTL_S)
-        pairs |= _ttl("failure_ttl", payload.failure_ttl, 0)
+        pairs |= _ttl("result_ttl", payload.result_ttl)
+        pairs |= _ttl("failure_ttl", payload.failure_ttl)
         pairs |= _retry(payload.retry)
         if definition.expires_ms is not None:
             pairs["zs_expires"] = str(definition.expires_ms)
@@ -271,14 +271,14 @@ def timeout_s(timeout: object) -> int:
     return seconds
 
 
-def _ttl(field: str, value: object, least_s: int) -> Pairs:
+def _ttl(field: str, value: object) -> Pairs:
     if value is None:
         return {}
     if isinstance(value, timedelta):
         value = -(-value // timedelta(seconds=1))
     if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= _LONGEST_TTL_S:
         raise InvalidSchedule(field, value, "not a time to live", "give whole seconds, or -1 for ever")
-    return {field: str(value if value == -1 else max(value, least_s))}
+    return {field: str(value if value == -1 else max(value, _SHORTEST_TTL_S))}
 
 
 def _retry(retry: object) -> Pairs:

@@ -18,6 +18,7 @@ from zsched.daemon.recovery import WAIT_MS
 from zsched.errors import RedisUnavailable
 from zsched.storage.archivers import ArchiveState
 from zsched.storage.census import Census
+from zsched.storage.log import Log
 
 
 def states(scene: Scene) -> dict[str, str]:
@@ -159,3 +160,27 @@ def test_a_foreign_schedule_in_a_fire_hides_no_run(scene: Scene) -> None:
     assert "open" == states(scene)["a"]
     assert "quarantine" == states(scene)["half"]
     assert isinstance(scene.archive.position, Position)
+
+
+def test_where_others_write_as_fast_as_it_reads_it_stops_now_and_then_to_tell_how_far_it_came(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert scene.follower.step()
+    clock, read, reads = ManualClock(), Log.read, 0
+    follower = Follower(scene.archive, scene.wire, scene.keys, clock)
+
+    def slowly(self: Log, first: str, most: int) -> list[Entry]:
+        nonlocal reads
+        clock.advance(300)
+        reads += 1
+        for number in range(most if reads < 12 else 0):
+            scene.client.enqueue("app.tasks.run", id=f"s{reads}_{number}")
+        return read(self, first, most)
+
+    monkeypatch.setattr(Log, "read", slowly)
+
+    assert follower.step()
+    assert (7, scene.archive.tail) == (reads, scene.archive.position)
+
+    assert follower.step()
+    assert (scene.log()[-1].position, scene.archive.tail) == (scene.archive.position, scene.archive.position)

@@ -6,13 +6,16 @@
 --        the runs that it waits for | 'free', why the one before does not count | 'broken', what is in the way
 --        and to write: defer(run, queue, before, at_front)
 
+-- include lib/executions.lua
 -- The one judgement of `skip`, which has no leader that looks after it: second value, why a run no longer counts.
+-- A heartbeat is by its worker's clock, and RQ's SimpleWorker beats once: its key of the execution tells it is alive.
 local function still_counts(run)
   local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'last_heartbeat', 'enqueued_at')
   local status = job[1]
   if not is_open(status) then
     return false
-  elseif status == 'started' and job[2] and job[2] ~= '' and job[2] < silent_before then
+  elseif status == 'started' and job[2] and job[2] ~= '' and job[2] < silent_before
+    and not is_alive(executions_of(run)) then
     return false, 'previous_worker_silent'
   elseif status ~= 'started' and job[3] and job[3] ~= '' and job[3] < waits_before then
     return false, 'previous_waits_too_long'

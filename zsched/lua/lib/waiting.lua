@@ -37,11 +37,13 @@ local function depend_no_more(run, dependencies)
   redis.call('DEL', 'rq:job::' .. run .. ':dependencies')
 end
 
--- Cancel it. What is far stays in its list and loses its data: to RQ there is no such job then, so a worker passes it
--- over (measured, RQ 2.8 and 2.12).
+-- Cancel it; who calls this logs it. zs_told is the end that is in the log, which track.lua does not tell again while
+-- the archive is behind. What is far stays in its list and loses its data: to RQ there is no such job then, so a worker
+-- passes it over (measured, RQ 2.8 and 2.12).
 local function take_out(one)
   local place_key, job_key = PLACES[one.status] .. one.queue, 'rq:job:' .. one.run
-  redis.call('HSET', job_key, 'status', 'canceled', 'ended_at', iso(now_ms))
+  local at = iso(now_ms)
+  redis.call('HSET', job_key, 'status', 'canceled', 'ended_at', at, 'zs_told', at)
   depend_no_more(one.run, one.dependencies)  -- or RQ would release it all the same
   if one.is_far then
     redis.call('HSET', job_key, 'zs_gone', '1')

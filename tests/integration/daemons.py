@@ -1,0 +1,17 @@
+"""What the tests of a whole daemon share."""
+
+from __future__ import annotations
+
+import redis
+
+from tests.faults.ledger import queued
+from tests.faults.processes import eventually
+
+NAP_MS = 60_000  # lease and idle time with which nothing but a wake-up ends a sleep
+FUNC = "app.tasks.run"
+
+
+def wait_for_runs(client: redis.Redis, number: int) -> list[str]:
+    """What is in the queue default, as soon as it has so many runs."""
+    eventually(lambda: client.llen("rq:queue:default") >= number)
+    return queued(client)

@@ -1,0 +1,247 @@
+"""A whole daemon whose Redis is in trouble, or refuses it: what it says and does, and that it goes on afterwards."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests.faults.ledger import connect, queued
+from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.threads import STEADY, DaemonThread, know
+from tests.integration.daemons import FUNC, NAP_MS, wait_for_runs
+from zsched import Client
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def own_redis() -> Iterator[EmbeddedRedis]:
+    """A server that the test may restart, mistreat and reconfigure."""
+    with EmbeddedRedis(appendonly=True) as server:
+        yield server
+
+
+def test_redis_restarted_is_said_once_and_everything_goes_on(own_redis: EmbeddedRedis) -> None:
+    client = Client.from_url(own_redis.url)
+    with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
+        know(watch)
+        daemon.wait_for("term_began")
+        before = client.schedule(FUNC, id="before", after=0.01)
+        wait_for_runs(watch, 1)
+        waiting = client.schedule(FUNC, id="waiting", after=1)
+
+        own_redis.stop()
+        daemon.wait_for("redis_lost")
+        own_redis.start()
+        daemon.wait_for("redis_back")
+
+        daemon.wait_for("term_began", 2)
+        after = client.schedule(FUNC, id="after", after=0.01)
+        assert [before.run_id, after.run_id, waiting.run_id] == _by_id(wait_for_runs(watch, 3), "before after waiting")
+    assert 1 == len(daemon.of("redis_lost"))
+    assert 1 == len(daemon.of("redis_back"))
+    assert 1 <= len(daemon.of("fire_held"))
+
+
+def _by_id(runs: list[str], order: str) -> list[str]:
+    return sorted(runs, key=lambda run: order.split().index(run.rpartition("-")[0]))
+
+
+def test_a_redis_that_loads_its_data_is_said_once(own_redis: EmbeddedRedis) -> None:
+    with connect(own_redis.url) as watch:
+        pipe = watch.pipeline(transaction=False)
+        for n in range(6_000):
+            pipe.set(f"k{n}", n)
+        pipe.execute()
+    slow = own_redis.folder / "redis.conf"
+    own_redis._settings["key-load-delay"] = "250"  # µs per key: 1.5 s in all
+    with DaemonThread(own_redis.url) as daemon:
+        daemon.wait_for("term_began")
+        own_redis.stop()
+        own_redis.start()
+        daemon.wait_for("term_began", 2)
+
+    assert "key-load-delay 250" in slow.read_text()
+    assert 1 == len(daemon.of("redis_lost"))
+    assert 1 == len(daemon.of("redis_back"))
+
+
+def test_forgotten_scripts_are_loaded_again(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
+    with DaemonThread(redis_url, **STEADY) as daemon:
+        daemon.wait_for("term_began")
+        client.schedule(FUNC, id="tick", every=0.05)
+        wait_for_runs(redis_client, 1)
+
+        redis_client.script_flush()
+        client.schedule(FUNC, id="one", after=0.01)
+
+        eventually(lambda: [run for run in queued(redis_client) if run.startswith("one-")])
+    assert ["term_began"] == [event["event"] for event in daemon.events if "term" in event["event"]][:1]
+    assert [] == daemon.of("term_lost") + daemon.of("redis_lost")
+
+
+def test_a_leader_whose_server_becomes_a_replica_stops_and_leads_again_when_it_is_a_master(
+    own_redis: EmbeddedRedis,
+) -> None:
+    client = Client.from_url(own_redis.url)
+    with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
+        daemon.wait_for("hold_ended")
+        client.schedule(FUNC, id="one", after=0.3)
+
+        watch.replicaof("127.0.0.1", "1")  # nobody is there, so the data stays
+        refused = daemon.wait_for("leading_refused")
+        for _ in range(3):
+            look_again(watch)
+        watch.replicaof("NO", "ONE")
+        eventually(lambda: watch.publish("zsched:{default}:wake", "lease") and len(daemon.of("term_began")) == 2)
+
+        assert [run.rpartition("-")[0] for run in wait_for_runs(watch, 1)] == ["one"]
+    assert "slave" in refused["reason"]
+    assert 1 == len(daemon.of("leading_refused"))
+    assert 1 == len(daemon.of("redis_lost"))  # READONLY
+
+
+def look_again(watch: redis.Redis) -> None:
+    """End the pause of a daemon that may not lead, and wait until it has connected once more."""
+    before = watch.info("stats")["total_connections_received"]
+    eventually(lambda: watch.publish("zsched:{default}:wake", "lease"))
+    eventually(lambda: watch.info("stats")["total_connections_received"] > before)
+
+
+def test_it_does_not_lead_where_keys_may_be_evicted_until_that_is_mended(own_redis: EmbeddedRedis) -> None:
+    client = Client.from_url(own_redis.url)
+    with connect(own_redis.url) as watch:
+        client.schedule(FUNC, id="one", after=0)
+        watch.config_set("maxmemory", "1gb")
+        watch.config_set("maxmemory-policy", "allkeys-lru")
+        with DaemonThread(own_redis.url) as daemon:
+            refused = daemon.wait_for("leading_refused")
+            for _ in range(3):
+                look_again(watch)
+            assert 0 == watch.exists("zsched:{default}:lease")
+
+            watch.config_set("maxmemory-policy", "noeviction")
+            eventually(lambda: watch.publish("zsched:{default}:wake", "lease") and daemon.of("term_began"))
+            wait_for_runs(watch, 1)
+
+    assert "allkeys-lru" in refused["reason"]
+    assert 1 == len(daemon.of("leading_refused"))
+    assert [] == daemon.of("redis_lost")
+
+
+def test_it_leads_where_keys_may_be_evicted_if_that_is_allowed(own_redis: EmbeddedRedis) -> None:
+    with connect(own_redis.url) as watch:
+        watch.config_set("maxmemory", "1gb")
+        watch.config_set("maxmemory-policy", "allkeys-lru")
+    with DaemonThread(own_redis.url, allow_eviction=True) as daemon:
+        daemon.wait_for("term_began")
+
+
+def test_out_of_memory_nothing_is_half_done_and_it_goes_on_when_there_is_some(own_redis: EmbeddedRedis) -> None:
+    client = Client.from_url(own_redis.url)
+    with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
+        daemon.wait_for("hold_ended")
+        one = client.schedule(FUNC, id="one", after=0.3)
+        watch.config_set("maxmemory", "1")
+
+        daemon.wait_for("redis_refused")
+        assert 1 == watch.zcard("zsched:{default}:due:normal")
+        assert b"scheduled" == watch.hget(f"rq:job:{one.run_id}", "status")
+        assert 0 == watch.llen("rq:queue:default")
+        watch.config_set("maxmemory", "0")
+        daemon.daemon._waker.wake()
+
+        assert [one.run_id] == wait_for_runs(watch, 1)
+    assert 1 == len(daemon.of("redis_refused"))
+
+
+def test_a_redis_that_cannot_save_is_waited_for(own_redis: EmbeddedRedis) -> None:
+    client = Client.from_url(own_redis.url)
+    with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
+        daemon.wait_for("hold_ended")
+        one = client.schedule(FUNC, id="one", after=0.6)
+        (own_redis.folder / "dump.rdb").mkdir()  # a folder: every save fails
+        watch.config_set("save", "3600 1")
+        watch.bgsave()
+        eventually(lambda: watch.info("persistence")["rdb_last_bgsave_status"] == "err")
+
+        daemon.wait_for("redis_refused")
+        watch.config_set("stop-writes-on-bgsave-error", "no")
+        daemon.daemon._waker.wake()
+
+        assert [one.run_id] == wait_for_runs(watch, 1)
+        watch.config_set("save", "")  # else it would not end without having saved
+    assert 1 == len(daemon.of("redis_refused"))
+
+
+def test_a_redis_that_is_busy_with_a_script_is_waited_for(own_redis: EmbeddedRedis) -> None:
+    client = Client.from_url(own_redis.url)
+    with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
+        daemon.wait_for("hold_ended")
+        watch.config_set("lua-time-limit", "20")
+        busy = threading.Thread(target=_run_for_ever, args=(own_redis.url,))
+        busy.start()
+        daemon.wait_for("redis_lost")
+        watch.script_kill()
+        busy.join()
+
+        daemon.wait_for("redis_back")
+        client.schedule(FUNC, id="one", after=0)
+        wait_for_runs(watch, 1)
+    assert 1 == len(daemon.of("redis_lost"))
+
+
+def _run_for_ever(url: str) -> None:
+    with connect(url) as client, pytest.raises(redis.ResponseError, match="killed"):
+        client.eval("while true do end", 0)
+
+
+def test_a_missing_password_is_said_and_ends_the_daemon(own_redis: EmbeddedRedis, guard: Guard) -> None:
+    with connect(own_redis.url) as watch:
+        watch.config_set("requirepass", "secret")
+    daemon = DaemonProcess(guard, own_redis.url)
+
+    assert 1 == daemon.wait()
+    assert "password" in daemon.of("daemon_failed")[0]["reason"]
+
+
+def test_a_lost_connection_does_not_cost_the_leader_its_lease(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    with DaemonThread(redis_url, lease_ms=NAP_MS, renew_ms=NAP_MS // 3, idle_ms=50) as daemon:
+        daemon.wait_for("term_began")
+
+        redis_client.client_kill_filter(_type="normal", skipme=True)
+        daemon.wait_for("redis_lost")
+        client.schedule(FUNC, id="one", after=0)
+
+        wait_for_runs(redis_client, 1)
+    assert 1 == len(daemon.of("redis_back"))
+
+
+def test_another_daemons_lease_is_an_obstacle(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
+    redis_client.config_resetstat()
+    redis_client.set("zsched:{default}:lease", f"other:7:{NAP_MS}:nonce", px=NAP_MS)
+    with DaemonThread(redis_url) as daemon:
+        daemon.wait_for("daemon_started")
+        eventually(lambda: redis_client.info("commandstats").get("cmdstat_evalsha"))
+        assert [] == daemon.of("term_began")
+
+        redis_client.delete("zsched:{default}:lease")
+        eventually(lambda: redis_client.publish("zsched:{default}:wake", "lease") and daemon.of("term_began"))
+
+
+def test_a_signal_ends_a_daemon_without_redis(own_redis: EmbeddedRedis, guard: Guard) -> None:
+    own_redis.stop()
+    daemon = DaemonProcess(guard, own_redis.url)
+    daemon.wait_for("redis_lost")
+
+    daemon.send(signal.SIGTERM)
+
+    assert 0 == daemon.wait()

@@ -1,0 +1,367 @@
+"""The tracker by hand, step by step: which runs have ended, found and recorded once, whatever the archive knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.faults.leader import KEYS, Leader
+from tests.faults.processes import eventually
+from tests.faults.threads import know
+from tests.integration.tracked import FUNC, ends, entries, opened, recorded
+from zsched import Client
+from zsched.archive import Archive
+from zsched.core.clock import SystemClock
+from zsched.core.log import Position
+from zsched.core.runs import Run, RunStatus, row_of, rq_time
+from zsched.daemon import endings, tracker
+from zsched.daemon.follower import Follower
+from zsched.daemon.tracker import Tracker
+from zsched.errors import Stale
+from zsched.storage.connection import Link
+from zsched.storage.dispatch import Over
+from zsched.storage.log import Log
+
+pytestmark = pytest.mark.redis
+
+
+class Tracking:
+    """A leader with a tracker by hand, and the archive that it reads, which follows when it is told."""
+
+    def __init__(self, url: str, path: Path) -> None:
+        self.leader, self.path, self.follows = Leader(url), path, True
+        self.link = Link.from_url(url, 5)
+        self._wire = self.link.open()
+        self._archive = Archive(path, "default")
+        self._follower = Follower(self._archive, self._wire, KEYS, SystemClock())
+        self.tracker = self.another()
+
+    def another(self) -> Tracker:
+        """One that knows nothing."""
+        return Tracker(self, KEYS).over(self._wire)  # type: ignore[arg-type]  # it has what is asked of an archiver
+
+    def wait_until(self, seen: Position | None, within_s: float) -> None:
+        """As the archiver's, but it follows only now."""
+        self.follow()
+
+    def follow(self) -> None:
+        while self.follows and not self._follower.step():
+            pass
+
+    def rebuild(self) -> None:
+        """The archive begins again with what Redis holds."""
+        self._archive.leave_behind()
+
+    def as_of(self) -> Position:
+        position = self._archive.position
+        assert position is not None
+        return position
+
+    def step(self) -> bool:
+        """After the archive followed."""
+        self.follow()
+        return self.tracker.step(self.leader.term)
+
+    def close(self) -> None:
+        self.leader.close()
+        self._wire.close()
+        self._archive.close()
+        self.link.pool.disconnect()
+
+
+@pytest.fixture
+def tracking(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracking]:
+    monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 0.0)
+    with closing(Tracking(redis_url, tmp_path / "archive.db")) as tracking:
+        tracking.follow()
+        yield tracking
+
+
+def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    runs = [client.enqueue(FUNC, id=id).run_id for id in "ab"]
+    tracking.step()
+    tracking.follows = False
+    redis_client.hset(KEYS.job(runs[0]), "status", "finished")
+    tracking.step()
+    redis_client.hset(KEYS.job(runs[1]), "status", "failed")
+    tracking.step()
+    assert [f"{runs[0]} succeeded"] == ends(tracking.link)
+
+    tracking.follows = True
+    tracking.step()
+
+    assert [f"{runs[0]} succeeded", f"{runs[1]} failed"] == ends(tracking.link)
+    assert set() == opened(tracking.path)
+
+
+def test_a_new_leader_waits_until_its_archive_has_what_earlier_ones_recorded(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    run = client.enqueue(FUNC, id="a").run_id
+    tracking.follow()
+    redis_client.hset(KEYS.job(run), "status", "finished")
+    tracking.follows = False
+    redis_client.delete(KEYS.lease())
+    with closing(Leader(redis_url)) as second:
+        tracking.another().step(second.term)
+        assert [] == ends(tracking.link)
+
+        tracking.follows = True
+        tracking.follow()
+        tracking.another().step(second.term)
+
+    assert [f"{run} succeeded"] == ends(tracking.link)
+
+
+def test_a_leader_that_was_replaced_records_nothing(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    run = client.enqueue(FUNC, id="a").run_id
+    redis_client.hset(KEYS.job(run), "status", "finished")
+    redis_client.delete(KEYS.lease())
+
+    with pytest.raises(Stale):
+        tracking.step()
+
+    assert [] == ends(tracking.link)
+
+
+def test_what_is_not_here_is_not_gone_while_the_archive_has_not_noticed_a_loss(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    runs = [client.enqueue(FUNC, id=id).run_id for id in "ab"]
+    tracking.follow()
+    as_of = tracking.as_of()
+    tracking.follows = False
+    redis_client.flushall()
+    know(redis_client)
+    for _ in range(as_of.seq):  # a log with the very same ids
+        client.enqueue(FUNC, id="later")
+
+    with closing(Leader(redis_url)) as again:
+        over = [
+            Over(id, run, "gone", "!", row_of(Run(run, RunStatus.LOST))) for id, run in zip("ab", runs, strict=True)
+        ]
+        assert again.dispatch.track(again.term, as_of, over) is None
+        assert not tracking.another().step(again.term)
+
+    assert [] == entries(tracking.link)
+
+
+def finish(redis_client: redis.Redis, *runs: str, lifetime_s: int = 500, late_s: int = 0) -> None:
+    """As RQ's worker does, *late_s* ago."""
+    now_s = redis_client.time()[0] - late_s
+    with redis_client.pipeline() as pipeline:
+        for run in runs:
+            pipeline.hset(KEYS.job(run), mapping={"status": "finished", "ended_at": rq_time(now_s * 1000)})
+            pipeline.zadd("rq:finished:default", {run: now_s + lifetime_s})
+        pipeline.execute()
+
+
+def ended(tracking: Tracking) -> set[str]:
+    return {line.split(" ")[0] for line in ends(tracking.link)}
+
+
+@pytest.fixture
+def no_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is found by looking through the state."""
+    monkeypatch.setattr(tracker, "_LOOKED_AT", 0)
+    monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 0)
+
+
+@pytest.mark.usefixtures("no_rounds")
+def test_what_ended_is_found_whatever_waits_before_it(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    runs = [client.enqueue(FUNC, id=f"s{number:02}").run_id for number in range(30)]
+    tracking.step()
+    finish(redis_client, *runs[20:])
+
+    tracking.step()
+
+    assert set(runs[20:]) == ended(tracking)
+    assert {f"s{number:02}" for number in range(20)} == opened(tracking.path)
+
+
+@pytest.mark.usefixtures("no_rounds")
+def test_what_ended_before_the_archive_knew_of_it_is_recorded_later(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    tracking.step()
+    tracking.follows = False
+    run = client.enqueue(FUNC, id="a").run_id
+    finish(redis_client, run)
+    for _ in range(5):
+        tracking.step()
+    assert set() == ended(tracking)
+
+    tracking.follows = True
+    tracking.step()
+
+    assert {run} == ended(tracking)
+
+
+@pytest.mark.usefixtures("no_rounds")
+def test_what_is_pushed_of_a_rule_is_noticed_too(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
+    tracking.step()
+    client.schedule(FUNC, id="r", every=0.001)
+    client.schedule(FUNC, id="a", after=0)
+    now = client.run_now("r")
+    fired = eventually(lambda: (fired := tracking.leader.fire()).recurring and fired)
+    tracking.leader.advance(fired.recurring, fired.now_ms)
+    runs = {run.decode() for run in redis_client.lrange("rq:queue:default", 0, -1)}
+    finish(redis_client, *runs)
+
+    tracking.step()
+
+    assert now in runs
+    assert runs == ended(tracking)
+    assert set() == opened(tracking.path)
+
+
+def test_a_run_whose_job_is_gone_is_recorded_with_its_queue(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    client.schedule(FUNC, id="rule", every=0.001, queue="email", expires_after=3600)
+    client.schedule(FUNC, id="once", after=0, queue="email", expires_after=3600)
+    client.enqueue(FUNC, id="asked", queue="email")
+    fired = eventually(lambda: (fired := tracking.leader.fire()).recurring and fired)
+    tracking.leader.advance(fired.recurring, fired.now_ms)
+    runs = [run.decode() for run in redis_client.lrange("rq:queue:email", 0, -1)]
+    redis_client.delete(*map(KEYS.job, runs))
+    passed = {run: 1 for run in runs if not run.startswith("asked-")}
+    redis_client.zadd(KEYS.deadlines(), passed)
+
+    tracking.step()
+
+    told = {run.schedule_id: (run.status.value, run.queue) for run in recorded(tracking.link)}
+    assert {"rule": ("expired", "email"), "once": ("expired", "email"), "asked": ("lost", "email")} == told
+
+
+@pytest.mark.usefixtures("no_rounds")
+@pytest.mark.parametrize("lifetime_s", [1, 60, 86_400])
+def test_lifetimes_that_workers_were_given_are_learnt(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, lifetime_s: int
+) -> None:
+    monkeypatch.setattr(endings, "_LEARN_EVERY", 1)
+    runs = [client.enqueue(FUNC, id=id).run_id for id in "abc"]
+    tracking.step()
+    finish(redis_client, runs[0], lifetime_s=lifetime_s)
+    tracking.step()
+    finish(redis_client, *runs[1:], lifetime_s=lifetime_s)
+
+    tracking.step()
+
+    assert set(runs) == ended(tracking)
+
+
+@pytest.mark.usefixtures("no_rounds")
+@pytest.mark.parametrize("late_s", [-30, -3, 1, 2])
+def test_a_workers_clock_may_be_wrong_by_a_little(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, late_s: int
+) -> None:
+    runs = [client.enqueue(FUNC, id=f"s{number}").run_id for number in range(9)]
+    tracking.step()
+
+    for run in runs:
+        finish(redis_client, run, late_s=late_s)
+        tracking.step()
+
+    assert runs == [line.split(" ")[0] for line in ends(tracking.link)]
+
+
+@pytest.mark.usefixtures("no_rounds")
+def test_jobs_of_others_are_nobodys_runs(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
+    client.enqueue(FUNC, id="a")
+    tracking.step()
+    finish(redis_client, "report-1795277135295", "8b1f7f9a-1c4e-4e0f-9d53-446655440000", "a-1-nother", "x")
+    finish(redis_client, "x-" + "1" * 5000)
+    redis_client.set("rq:failed:default", "not a registry")
+    redis_client.zadd("rq:finished:default", {"never": "-inf", "ever": "+inf"})
+
+    for _ in range(tracker._PATIENCE + 1):
+        tracking.step()
+
+    assert set() == ended(tracking)
+
+
+@pytest.mark.usefixtures("no_rounds")
+def test_a_run_that_somebody_put_into_its_queue_again_is_recorded_again(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    run = client.enqueue(FUNC, id="a").run_id
+    tracking.step()
+    now_s = redis_client.time()[0]
+    redis_client.hset(KEYS.job(run), mapping={"status": "failed", "ended_at": rq_time(now_s * 1000 - 2000)})
+    redis_client.zadd("rq:failed:default", {run: now_s + 31_536_000})
+    tracking.step()
+    redis_client.zrem("rq:failed:default", run)
+    finish(redis_client, run)
+
+    for _ in range(2 * tracker._PATIENCE):
+        tracking.step()
+
+    assert [f"{run} failed", f"{run} succeeded"] == ends(tracking.link)
+    assert [1, 2] == [one.attempt for one in recorded(tracking.link)]
+
+
+def test_what_no_registry_shows_is_found_round_after_round(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 4)
+    monkeypatch.setattr(tracker, "_LOOKED_AT", 3)
+    monkeypatch.setattr(tracker, "_ASKED", 2)
+    runs = [client.enqueue(FUNC, id=f"s{number}").run_id for number in range(20)]
+    client.schedule_many({"func": FUNC, "id": f"waits{number}", "after": 3600} for number in range(20))
+    tracking.follow()
+    end = partial(redis_client.hset, key="status", value="canceled")
+    for run in runs[::2]:
+        end(KEYS.job(run))
+
+    for _ in range(20):
+        tracking.step()
+    assert set(runs[::2]) == ended(tracking)
+
+    for run in runs[1::2]:
+        end(KEYS.job(run))
+    for _ in range(60):
+        tracking.step()
+    assert sorted(f"{run} cancelled" for run in runs) == sorted(ends(tracking.link))
+
+
+def test_a_job_that_changed_after_it_was_looked_at_is_left_alone(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    run = client.enqueue(FUNC, id="a").run_id
+    tracking.follow()
+    finish(redis_client, run)
+    redis_client.hset(KEYS.job(run), "ended_at", rq_time(1_795_277_135_295))
+    stale = Over("a", run, "finished ", "+", row_of(Run(run, RunStatus.SUCCEEDED)))
+
+    told = tracking.leader.dispatch.track(tracking.leader.term, tracking.as_of(), [stale])
+
+    assert told is not None
+    assert 0 == told.ended
+    assert [] == entries(tracking.link)
+
+
+def test_with_a_new_state_it_begins_anew(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
+    tracking.step()
+    run = client.enqueue(FUNC, id="a").run_id
+    tracking.step()
+    last = Log(tracking.link, KEYS).last()
+    assert last is not None
+    redis_client.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
+    tracking.rebuild()
+
+    finish(redis_client, run)
+    tracking.step()
+
+    assert {run} == ended(tracking)

@@ -1,0 +1,22 @@
+-- executions: whether a worker has a run in hand, by RQ's keys of its executions, which lapse by this server's clock
+-- and not by a worker's.
+--
+-- USES   is_a (lib/types.lua)
+-- GIVES  executions_of(run) -> list of '<run>:<execution>', as they stand in rq:wip
+--        is_alive(executions)
+local function executions_of(run)
+  local key, found = 'rq:executions:' .. run, {}
+  for n, execution in ipairs(is_a(key, 'zset') and redis.call('ZRANGE', key, 0, -1) or {}) do
+    found[n] = run .. ':' .. execution
+  end
+  return found
+end
+
+local function is_alive(executions)
+  for _, execution in ipairs(executions) do
+    if redis.call('EXISTS', 'rq:execution:' .. execution) == 1 then
+      return true
+    end
+  end
+  return false
+end
