@@ -6,9 +6,9 @@ was written in its own terms: an entry's id begins with its epoch. It counts whe
 the archiver's thread; what fires computes nothing. What an archive is given a second time, after a loss, counts once.
 
 Not guaranteed: that anybody counts what clients wrote while nobody led, when the leader before that is gone, or in the
-milliseconds before the leader hears that it leads, nor the last entries of a daemon that was killed. While the archive is in trouble the counts stand still; they catch up when
-it reads the log again, but for what was trimmed from it meanwhile. They begin with 0 in each process: ask Prometheus
-for rates and increases.
+milliseconds before the leader hears that it leads, nor the last entries of a daemon that was killed. While the archive
+is in trouble the counts stand still; they catch up when it reads the log again, but for what was trimmed from it
+meanwhile. They begin with 0 in each process: ask Prometheus for rates and increases.
 """
 
 from __future__ import annotations

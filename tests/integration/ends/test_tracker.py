@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 
 import pytest
 import redis
@@ -13,73 +11,23 @@ import redis
 from tests.faults.leader import KEYS, Leader
 from tests.faults.processes import eventually
 from tests.faults.threads import know
-from tests.integration.tracked import FUNC, ends, entries, opened, recorded
+from tests.integration.ends.ground import (
+    FUNC,
+    Tracking,
+    ends,
+    entries,
+    finish,
+    opened,
+    recorded,
+)
 from zsched import Client
-from zsched.archive import Archive
-from zsched.core.clock import SystemClock
-from zsched.core.log import Position
 from zsched.core.runs import Run, RunStatus, row_of, rq_time
 from zsched.daemon import endings, tracker
-from zsched.daemon.follower import Follower
-from zsched.daemon.tracker import Tracker
 from zsched.errors import Stale
-from zsched.storage.connection import Link
 from zsched.storage.dispatch import Over
 from zsched.storage.log import Log
 
 pytestmark = pytest.mark.redis
-
-
-class Tracking:
-    """A leader with a tracker by hand, and the archive that it reads, which follows when it is told."""
-
-    def __init__(self, url: str, path: Path) -> None:
-        self.leader, self.path, self.follows = Leader(url), path, True
-        self.link = Link.from_url(url, 5)
-        self._wire = self.link.open()
-        self._archive = Archive(path, "default")
-        self._follower = Follower(self._archive, self._wire, KEYS, SystemClock())
-        self.tracker = self.another()
-
-    def another(self) -> Tracker:
-        """One that knows nothing."""
-        return Tracker(self, KEYS).over(self._wire)  # type: ignore[arg-type]  # it has what is asked of an archiver
-
-    def wait_until(self, seen: Position | None, within_s: float) -> None:
-        """As the archiver's, but it follows only now."""
-        self.follow()
-
-    def follow(self) -> None:
-        while self.follows and not self._follower.step():
-            pass
-
-    def rebuild(self) -> None:
-        """The archive begins again with what Redis holds."""
-        self._archive.leave_behind()
-
-    def as_of(self) -> Position:
-        position = self._archive.position
-        assert position is not None
-        return position
-
-    def step(self) -> bool:
-        """After the archive followed."""
-        self.follow()
-        return self.tracker.step(self.leader.term)
-
-    def close(self) -> None:
-        self.leader.close()
-        self._wire.close()
-        self._archive.close()
-        self.link.pool.disconnect()
-
-
-@pytest.fixture
-def tracking(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracking]:
-    monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 0.0)
-    with closing(Tracking(redis_url, tmp_path / "archive.db")) as tracking:
-        tracking.follow()
-        yield tracking
 
 
 def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(
@@ -155,25 +103,8 @@ def test_what_is_not_here_is_not_gone_while_the_archive_has_not_noticed_a_loss(
     assert [] == entries(tracking.link)
 
 
-def finish(redis_client: redis.Redis, *runs: str, lifetime_s: int = 500, late_s: int = 0) -> None:
-    """As RQ's worker does, *late_s* ago."""
-    now_s = redis_client.time()[0] - late_s
-    with redis_client.pipeline() as pipeline:
-        for run in runs:
-            pipeline.hset(KEYS.job(run), mapping={"status": "finished", "ended_at": rq_time(now_s * 1000)})
-            pipeline.zadd("rq:finished:default", {run: now_s + lifetime_s})
-        pipeline.execute()
-
-
 def ended(tracking: Tracking) -> set[str]:
     return {line.split(" ")[0] for line in ends(tracking.link)}
-
-
-@pytest.fixture
-def no_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is found by looking through the state."""
-    monkeypatch.setattr(tracker, "_LOOKED_AT", 0)
-    monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 0)
 
 
 @pytest.mark.usefixtures("no_rounds")

@@ -13,7 +13,7 @@ import redis
 from tests.faults.leader import KEYS
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import STEADY, DaemonThread
-from tests.integration.tracked import FUNC, ends, opened, recorded
+from tests.integration.ends.ground import FUNC, ends, opened, recorded
 from zsched import Client
 from zsched.config import ArchiveSettings
 from zsched.core.changes import What

@@ -1,0 +1,41 @@
+"""Leaders with a tracker, and with lost runs, that go by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.integration.ends.ground import (
+    Losing,
+    Tracking,
+)
+from zsched import Client
+from zsched.daemon import tracker
+from zsched.daemon.lost import Patience
+
+
+@pytest.fixture
+def tracking(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracking]:
+    monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 0.0)
+    with closing(Tracking(redis_url, tmp_path / "archive.db")) as tracking:
+        tracking.follow()
+        yield tracking
+
+
+@pytest.fixture
+def losing(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Losing]:
+    """At once, whatever seems lost is."""
+    monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 0.0)
+    with closing(Losing(redis_url, tmp_path / "archive.db", Patience(2, 0, 0))) as losing:
+        losing.follow()
+        yield losing
+
+
+@pytest.fixture
+def no_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is found by looking through the state."""
+    monkeypatch.setattr(tracker, "_LOOKED_AT", 0)
+    monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 0)

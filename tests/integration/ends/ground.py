@@ -1,0 +1,159 @@
+"""A tracker and lost runs by hand, what workers leave behind, and what the log and an archive say of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import redis
+
+from tests.faults.leader import KEYS, Leader
+from zsched.archive import Archive
+from zsched.archive.openruns import OpenRuns
+from zsched.core.clock import SystemClock
+from zsched.core.entries import Again, again, ended
+from zsched.core.log import Entry, Position
+from zsched.core.runs import Run, of_row, rq_time
+from zsched.daemon.follower import Follower
+from zsched.daemon.lost import LostRuns, Patience
+from zsched.daemon.tracker import Tracker
+from zsched.storage.connection import Link
+from zsched.storage.log import Log
+
+FUNC = "app.tasks.run"
+ALL = 1_000_000
+
+
+def opened(path: str | Path) -> set[str]:
+    """Ids of the schedules whose runs the archive has as open."""
+    with OpenRuns(Path(path)) as runs:
+        return {run.id for run in runs.next(None, ALL, ALL)[0]}
+
+
+def ends(link: Link) -> list[str]:
+    """``<run id> <status>`` of every line of every ``end`` entry in the log."""
+    return [f"{run.id} {run.status.value}" for run in recorded(link)]
+
+
+def recorded(link: Link) -> list[Run]:
+    """What every line of every ``end`` entry tells."""
+    return [of_row(*row) for entry in entries(link) for row in ended(entry)]
+
+
+def entries(link: Link, kind: str = "end") -> list[Entry]:
+    """The log's entries of that kind."""
+    return [entry for entry in Log(link, KEYS).entries() if entry.kind == kind]
+
+
+def agains(link: Link) -> list[Again]:
+    """Every line of every ``again`` entry."""
+    return [row for entry in entries(link, "again") for row in again(entry)]
+
+
+class Tracking:
+    """A leader with a tracker by hand, and the archive that it reads, which follows when it is told."""
+
+    def __init__(self, url: str, path: Path) -> None:
+        self.leader, self.path, self.follows = Leader(url), path, True
+        self.link = Link.from_url(url, 5)
+        self.wire = self.link.open()
+        self._archive = Archive(path, "default")
+        self._following = self.link.open()
+        self._follower = Follower(self._archive, self._following, KEYS, SystemClock())
+        self.tracker = self.another()
+
+    def another(self) -> Tracker:
+        """One that knows nothing."""
+        return Tracker(self, KEYS).over(self.wire)  # type: ignore[arg-type]  # it has what is asked of an archiver
+
+    def reconnect(self) -> None:
+        """As the warden does, in the same term."""
+        self.wire.close()
+        self.wire = self.link.open()
+        self.tracker.over(self.wire)
+
+    def wait_until(self, seen: Position | None, within_s: float) -> None:
+        """As the archiver's, but it follows only now."""
+        self.follow()
+
+    def follow(self) -> None:
+        while self.follows and not self._follower.step():
+            pass
+
+    def rebuild(self) -> None:
+        """The archive begins again with what Redis holds."""
+        self._archive.leave_behind()
+
+    def as_of(self) -> Position:
+        position = self._archive.position
+        assert position is not None
+        return position
+
+    def step(self) -> bool:
+        """After the archive followed."""
+        self.follow()
+        return self.tracker.step(self.leader.term)
+
+    def close(self) -> None:
+        self.leader.close()
+        self.wire.close()
+        self._following.close()
+        self._archive.close()
+        self.link.pool.disconnect()
+
+
+class Losing(Tracking):
+    """A leader with a tracker and its lost runs by hand, and the archive that they read."""
+
+    def __init__(self, url: str, path: Path, patience: Patience) -> None:
+        super().__init__(url, path)
+        self.be_patient(patience)
+
+    def be_patient(self, patience: Patience) -> None:
+        """What is missed counts as lost after other times from now on."""
+        self.lost = LostRuns(self, KEYS, self.tracker, patience).over(self.wire)  # type: ignore[arg-type]  # likewise
+
+    def reconnect(self) -> None:
+        """As the warden does, in the same term."""
+        super().reconnect()
+        self.lost.over(self.wire)
+
+    def step(self) -> bool:
+        """Both, after the archive followed."""
+        is_more = super().step()
+        self.lost.step(self.leader.term)
+        return is_more
+
+
+def finish(redis_client: redis.Redis, *runs: str, lifetime_s: int = 500, late_s: int = 0) -> None:
+    """As RQ's worker does, *late_s* ago."""
+    now_s = redis_client.time()[0] - late_s
+    with redis_client.pipeline() as pipeline:
+        for run in runs:
+            pipeline.hset(KEYS.job(run), mapping={"status": "finished", "ended_at": rq_time(now_s * 1000)})
+            pipeline.zadd("rq:finished:default", {run: now_s + lifetime_s})
+        pipeline.execute()
+
+
+def taken(client: redis.Redis, run_id: str | None) -> str:
+    """A worker took *run_id* from its queue and died."""
+    client.lrem("rq:queue:default", 1, run_id or "")
+    return run_id or ""
+
+
+def ago(client: redis.Redis, *run_ids: str | None) -> None:
+    """They were pushed an hour ago, one after the other."""
+    then = datetime.now(UTC) - timedelta(hours=1)
+    for number, run_id in enumerate(run_ids):
+        at = then + timedelta(seconds=number)
+        client.hset(KEYS.job(run_id or ""), "enqueued_at", at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+
+
+def lapse(client: redis.Redis, run_id: str) -> None:
+    """Two minutes pass for what RQ knows of the worker of *run_id*."""
+    for member in client.zrange("rq:wip:default", 0, -1):
+        if member.startswith(run_id.encode()):
+            client.zadd("rq:wip:default", {member: client.time()[0] - 60})
+            client.delete(b"rq:execution:" + member)
+    earlier = datetime.now(UTC) - timedelta(minutes=2)
+    client.hset(KEYS.job(run_id), "last_heartbeat", earlier.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))

@@ -1,0 +1,217 @@
+"""Ends are recorded once and as they were, also where a reply, the archive, a look or a worker is late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import redis
+from rq import SimpleWorker
+
+from tests.faults.leader import KEYS
+from tests.faults.processes import eventually
+from tests.integration.ends.ground import FUNC, Losing, Tracking, ago, ends, finish, recorded, taken
+from zsched import Client
+from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED, rq_time
+from zsched.daemon import tracker
+from zsched.errors import RedisUnavailable
+from zsched.storage.dispatch import Dispatch
+from zsched.storage.jobs import Jobs
+
+pytestmark = pytest.mark.redis
+
+
+def fail(client: redis.Redis, run: str, at_s: int) -> None:
+    """As RQ's worker does."""
+    client.hset(KEYS.job(run), mapping={"status": "failed", "ended_at": rq_time(at_s * 1000)})
+    client.zadd("rq:failed:default", {run: at_s + 31_536_000})
+
+
+def unheard(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Redis does it, and the reply comes too late."""
+
+    def without_reply(*arguments: Any) -> None:
+        call(*arguments)
+        raise RedisUnavailable("no reply in time", may_have_been_applied=True)
+
+    return without_reply
+
+
+# -- a reply ------------------------------------------------------------------------------------------
+
+
+def test_an_end_is_recorded_and_counted_once_when_the_reply_to_that_was_lost(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.schedule(FUNC, id="r", every=3600, pause_after_failures=2)
+    run = client.run_now("r")
+    tracking.step()
+    fail(redis_client, run, redis_client.time()[0])
+    tracking.follows = False
+    with monkeypatch.context() as slow:
+        slow.setattr(Dispatch, "track", unheard(Dispatch.track))
+        with pytest.raises(RedisUnavailable):
+            tracking.step()
+
+    tracking.reconnect()
+    tracking.step()
+    tracking.follows = True
+    tracking.step()
+
+    assert ([f"{run} failed"], "active") == (ends(tracking.link), client.get("r").state.value)
+
+
+def test_that_a_run_is_lost_is_recorded_once_when_the_reply_to_that_was_lost(
+    losing: Losing, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = taken(redis_client, client.enqueue(FUNC, id="a").run_id)
+    ago(redis_client, run)
+    losing.follow()
+    losing.tracker.step(losing.leader.term)
+    losing.follows = False
+    with monkeypatch.context() as slow:
+        slow.setattr(Dispatch, "lose", unheard(Dispatch.lose))
+        with pytest.raises(RedisUnavailable):
+            losing.lost.step(losing.leader.term)
+
+    losing.reconnect()
+    losing.step()
+    losing.follows = True
+    for _ in range(2 * tracker._PATIENCE):
+        losing.step()
+
+    assert [f"{run} lost"] == ends(losing.link)
+
+
+# -- the archive --------------------------------------------------------------------------------------
+
+
+def test_a_run_that_was_cancelled_is_recorded_once_while_the_archive_is_behind(
+    tracking: Tracking, client: Client
+) -> None:
+    run = client.enqueue(FUNC, id="a").run_id
+    tracking.step()
+    tracking.follows = False
+
+    client.cancel_run(run)
+    tracking.step()
+    tracking.follows = True
+    tracking.step()
+
+    assert [f"{run} cancelled"] == ends(tracking.link)
+
+
+def test_a_run_that_the_next_one_replaced_is_recorded_once_with_that_reason(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    def fire() -> None:
+        fired = eventually(lambda: (fired := tracking.leader.fire()).recurring and fired)
+        tracking.leader.advance(fired.recurring, fired.now_ms)
+
+    client.schedule(FUNC, id="r", every=0.001, overlap="cancel_previous")
+    fire()
+    [first] = redis_client.lrange("rq:queue:default", 0, -1)
+    tracking.step()
+    tracking.follows = False
+
+    fire()
+    tracking.step()
+    tracking.follows = True
+    tracking.step()
+
+    told = [(run.id.encode(), run.error) for run in recorded(tracking.link)]
+    assert [(first, "its next occurrence came first (overlap=cancel_previous)")] == told
+
+
+@pytest.mark.usefixtures("no_rounds")
+def test_a_cancelled_run_that_somebody_put_into_its_queue_again_is_recorded_again(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    run = client.enqueue(FUNC, id="a").run_id
+    tracking.step()
+    client.cancel_run(run)
+    tracking.step()
+
+    fail(redis_client, run, redis_client.time()[0] + 2)
+    for _ in range(2 * tracker._PATIENCE):
+        tracking.step()
+
+    assert [f"{run} cancelled", f"{run} failed"] == ends(tracking.link)
+
+
+# -- a look -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("no_rounds")
+def test_a_second_end_is_recorded_also_when_the_first_look_at_it_came_to_nothing(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Jobs, ids: list[str]) -> list[Any]:
+        if ids:
+            monkeypatch.setattr(Jobs, "look", look)
+            raise RedisUnavailable("no reply in time")
+        return look(self, ids)
+
+    run, look = client.enqueue(FUNC, id="a").run_id, Jobs.look
+    tracking.step()
+    finish(redis_client, run)
+    tracking.step()
+    redis_client.zrem("rq:finished:default", run)
+    fail(redis_client, run, redis_client.time()[0] + 2)
+    monkeypatch.setattr(Jobs, "look", interrupted)
+
+    for _ in range(2 * tracker._PATIENCE):
+        with suppress(RedisUnavailable):
+            tracking.step()
+
+    assert look is Jobs.look  # it was interrupted
+    assert [f"{run} succeeded", f"{run} failed"] == ends(tracking.link)
+
+
+@pytest.mark.parametrize(("pushed_s_before", "expected"), [(59, EXPIRED), (61, EXPIRED_OR_ENDED)])
+def test_that_a_run_had_not_begun_is_said_only_by_whom_its_end_would_not_have_escaped(
+    tracking: Tracking,
+    client: Client,
+    redis_client: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    pushed_s_before: int,
+    expected: str,
+) -> None:
+    run = client.enqueue(FUNC, id="a", expires_after=1800).run_id
+    tracking.follow()
+    redis_client.delete(KEYS.job(run), "rq:queue:default")
+    redis_client.zadd(KEYS.deadlines(), {run: 1})
+    looked_ms = redis_client.time()[0] * 1000 + pushed_s_before * 1000
+    monkeypatch.setattr("zsched.storage.deadlines.server_now_ms", lambda *_: looked_ms)
+
+    tracking.step()
+
+    assert [expected] == [one.error for one in recorded(tracking.link)]
+
+
+# -- a worker -----------------------------------------------------------------------------------------
+
+
+def test_a_run_whose_deadline_passes_while_a_worker_begins_it_is_running(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
+    run = client.enqueue("platform.node", id="a", expires_after=1800).run_id
+    tracking.step()
+    worker = SimpleWorker(["default"], connection=redis_client)
+    worker.register_birth()
+    job, queue = worker.dequeue_job_and_maintain_ttl(1)  # type: ignore[misc]  # there is one
+    worker.prepare_execution(job)
+    worker.prepare_job_execution(job)
+    redis_client.delete(KEYS.job(run))  # the deadline: RQ takes it away once the work horse runs
+    redis_client.zadd(KEYS.deadlines(), {run: 1})
+
+    tracking.step()
+    assert [] == ends(tracking.link)
+    worker.perform_job(job, queue)
+    tracking.step()
+
+    assert [(f"{run} succeeded", 1)] == [
+        (f"{one.id} {one.status.value}", one.attempt) for one in recorded(tracking.link)
+    ]

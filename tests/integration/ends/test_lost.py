@@ -1,0 +1,211 @@
+"""Lost runs by hand, step by step: which runs nobody has any more, and what becomes of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import redis
+import structlog.testing
+
+from tests.faults.leader import KEYS
+from tests.integration.ends.ground import (
+    FUNC,
+    Losing,
+    agains,
+    ago,
+    lapse,
+    recorded,
+    taken,
+)
+from zsched import Client
+from zsched.core.entries import Again
+from zsched.daemon import lost, tracker
+from zsched.daemon.lost import Patience
+from zsched.storage import registries
+from zsched.storage.registries import Registries
+
+pytestmark = pytest.mark.redis
+LEFT = "it left its queue and no worker has it"
+
+
+def test_a_lost_run_at_the_head_of_its_queue_keeps_no_other_from_being_recorded(
+    losing: Losing, client: Client, redis_client: redis.Redis
+) -> None:
+    runs = [client.enqueue(FUNC, id=id).run_id or "" for id in "abc"]
+    ago(redis_client, *runs)
+    head = taken(redis_client, runs[0])
+    taken(redis_client, runs[1])
+    redis_client.hset(KEYS.job(runs[1]), "status", "finished")
+
+    losing.step()
+
+    assert [(runs[1], "succeeded", ""), (head, "lost", LEFT)] == [
+        (run.id, run.status.value, run.error) for run in recorded(losing.link)
+    ]
+    assert [runs[2].encode()] == redis_client.lrange("rq:queue:default", 0, -1)
+
+
+def test_a_run_that_left_its_queue_is_pushed_again_while_retries_are_left(
+    losing: Losing, client: Client, redis_client: redis.Redis
+) -> None:
+    runs = [client.enqueue(FUNC, id=id, retry=1).run_id or "" for id in "ab"]
+    ago(redis_client, *runs)
+    taken(redis_client, runs[0])
+
+    losing.step()
+    assert [Again(runs[0], 2, LEFT)] == agains(losing.link)
+    assert [runs[1].encode(), runs[0].encode()] == redis_client.lrange("rq:queue:default", 0, -1)
+
+    ago(redis_client, *runs)
+    taken(redis_client, runs[0])
+    losing.step()
+    assert [(runs[0], "lost", 2)] == [(run.id, run.status.value, run.attempt) for run in recorded(losing.link)]
+
+
+@pytest.mark.parametrize("why_not", ["in the queue", "on its way", "begun", "behind the head", "pushed just now"])
+def test_a_run_that_may_still_be_run_is_left_alone(
+    losing: Losing, client: Client, redis_client: redis.Redis, why_not: str, tmp_path: Path
+) -> None:
+    first, second = (client.enqueue(FUNC, id=id, retry=1).run_id or "" for id in "ab")
+    ago(redis_client, first, second)
+    if why_not == "on its way":
+        redis_client.rpush("rq:queue:default:intermediate", taken(redis_client, first))
+    elif why_not == "begun":
+        redis_client.zadd(f"rq:executions:{taken(redis_client, first)}", {"x": 1})
+    elif why_not == "behind the head":
+        taken(redis_client, second)
+    elif why_not == "pushed just now":
+        losing.be_patient(Patience(2, 4000, 0))
+        taken(redis_client, first)
+
+    losing.step()
+
+    assert ([], []) == (agains(losing.link), recorded(losing.link))
+
+
+def test_it_is_missed_for_a_while_before_it_counts_as_lost(
+    losing: Losing, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losing.be_patient(Patience(2, 60, 5))
+    now_s = redis_client.time()[0]
+    runs = [client.enqueue(FUNC, id=id).run_id or "" for id in "ab"]
+    ago(redis_client, *runs)
+    for run_id in runs:
+        taken(redis_client, run_id)
+
+    for passed_s in (0, 4):
+        monkeypatch.setattr(Registries, "now_s", lambda self, passed_s=passed_s: now_s + passed_s)
+        losing.step()
+    redis_client.rpush("rq:queue:default:intermediate", runs[1])  # a worker has it after all
+    assert [] == recorded(losing.link)
+    monkeypatch.setattr(Registries, "now_s", lambda self: now_s + 5)
+    losing.step()
+
+    assert [(runs[0], LEFT)] == [(run.id, run.error) for run in recorded(losing.link)]
+
+
+def test_of_a_queue_that_is_too_long_to_look_through_only_what_must_have_been_taken_is_lost(
+    losing: Losing, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registries, "_LINE", 4)
+    early, *waiting = (client.enqueue(FUNC, id=f"s{number}").run_id or "" for number in range(8))
+    ago(redis_client, early, *waiting)
+    front = [client.enqueue(FUNC, id=f"f{number}", at_front=True).run_id or "" for number in range(5)]
+    taken(redis_client, early)
+
+    losing.step()
+    assert [] == recorded(losing.link)  # five are in front, newest first: the others cannot be seen
+
+    for run_id in front:
+        taken(redis_client, run_id)
+        redis_client.delete(KEYS.job(run_id))
+    losing.tracker.step(losing.leader.term)
+    losing.step()
+
+    assert early in {run.id for run in recorded(losing.link)}
+    assert not {run.id for run in recorded(losing.link)} & set(waiting)
+
+
+def test_a_worker_whose_clock_is_behind_is_not_dead(losing: Losing, client: Client, redis_client: redis.Redis) -> None:
+    run_id = taken(redis_client, client.enqueue(FUNC, id="a", retry=1).run_id)
+    redis_client.hset(KEYS.job(run_id), "status", "started")
+    redis_client.zadd("rq:wip:default", {f"{run_id}:x": redis_client.time()[0]})
+    lapse(redis_client, run_id)
+    redis_client.set(f"rq:execution:{run_id}:x", "lives", ex=60)
+
+    losing.step()
+    assert ([], []) == (agains(losing.link), recorded(losing.link))
+
+    redis_client.delete(f"rq:execution:{run_id}:x")
+    losing.step()
+    assert [run_id] == [row.run_id for row in agains(losing.link)]
+
+
+def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(
+    losing: Losing, client: Client, redis_client: redis.Redis
+) -> None:
+    run_id = taken(redis_client, client.enqueue(FUNC, id="a").run_id)
+    ago(redis_client, run_id)
+    losing.follow()
+    losing.tracker.step(losing.leader.term)
+    losing.follows = False
+
+    losing.lost.step(losing.leader.term)
+    for _ in range(3):
+        losing.step()
+    losing.follows = True
+    for _ in range(2 * tracker._PATIENCE):
+        losing.tracker.step(losing.leader.term)
+        losing.step()
+
+    assert [run_id] == [run.id for run in recorded(losing.link)]
+
+
+def test_an_end_is_recorded_once_also_by_a_leader_that_was_slow(
+    losing: Losing, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = taken(redis_client, client.enqueue(FUNC, id="a").run_id)
+    ago(redis_client, run_id)
+    losing.follow()
+    losing.tracker.step(losing.leader.term)
+    now_s = Registries.now_s
+
+    with monkeypatch.context() as slow:  # it looked three seconds before it writes
+        slow.setattr(Registries, "now_s", lambda self: now_s(self) - 3)
+        losing.lost.step(losing.leader.term)
+    for _ in range(2 * tracker._PATIENCE):
+        losing.follow()
+        losing.tracker.step(losing.leader.term)
+
+    assert [run_id] == [run.id for run in recorded(losing.link)]
+
+
+def test_a_number_of_retries_that_is_none_keeps_nobody_else_from_being_found(
+    losing: Losing, client: Client, redis_client: redis.Redis
+) -> None:
+    odd, good = (taken(redis_client, client.enqueue(FUNC, id=id, retry=1).run_id) for id in ("odd", "good"))
+    redis_client.hset(KEYS.job(odd), "retries_left", "²")
+    for run_id in (odd, good):
+        redis_client.hset(KEYS.job(run_id), "status", "started")
+        redis_client.zadd("rq:wip:default", {f"{run_id}:x": redis_client.time()[0]})
+        lapse(redis_client, run_id)
+
+    losing.step()
+
+    assert ([good], [odd]) == ([row.run_id for row in agains(losing.link)], [run.id for run in recorded(losing.link)])
+
+
+def test_others_jobs_that_lapsed_are_left_to_rq(losing: Losing, redis_client: redis.Redis) -> None:
+    members = {f"{uuid}:x": 1 for uuid in ("1c4e", "mail-1767225600000", "1c4e-1767225600000-nother")}
+    redis_client.zadd("rq:wip:default", members)
+    redis_client.sadd("rq:queues", "rq:queue:default")
+
+    with structlog.testing.capture_logs() as events:
+        losing.step()
+
+    assert ([], 3) == (events, redis_client.zcard("rq:wip:default"))
+
+
+def test_the_usual_patience_is_longer_than_a_worker_needs_to_begin() -> None:
+    assert Patience(grace_s=2, queued_s=60, missing_s=5) == lost.USUAL
