@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import redis
 
+from zsched import Client
+from zsched.storage import reruns
 from zsched.storage.census import Census
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -35,3 +37,18 @@ def test_a_run_that_waits_anywhere_or_is_executed_is_found_without_what_only_its
 
     assert [RUN] == found
     assert {name: value.encode() for name, value in asked_for.items()} == held.asked_for()[0]
+
+
+def test_a_run_that_was_cancelled_in_a_long_queue_is_over_though_it_stands_there(
+    client: Client, redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reruns, "MOST_WAITING", 1)
+    runs = [client.enqueue("app.task", id=id).run_id for id in "ab"]
+    assert "cancelled" == client.cancel_run(runs[0])
+    assert 2 == redis_client.llen("rq:queue:default")
+
+    with Link.from_url(redis_url, 5.0).wire() as wire:
+        census = Census(wire, KEYS)
+        [(_, held)] = census.runs([*census.run_ids()], None)
+
+    assert ["b"] == [one.id for one in held]

@@ -74,7 +74,10 @@ class Census:
             yield from self._ours(text(member).partition(":")[0] for member in self._started(name))
 
     def runs(self, run_ids: Iterable[str], at: Position | None) -> Iterator[Page]:
-        """Those of *run_ids* whose jobs exist, in pages, as when the log ended with *at* or later."""
+        """
+        Those of *run_ids* whose jobs exist, in pages, as when the log ended with *at* or later; without those that were
+        cancelled in a long queue and stand there still.
+        """
         for page in _pages(run_ids):
             for run_id in page:
                 self._wire.send("HGETALL", self._keys.job(run_id))
@@ -82,7 +85,7 @@ class Census:
             for run_id in page:
                 record = self._received(run_id, odd)
                 parts = RunId.parse(run_id)
-                if record and parts is not None:
+                if record and parts is not None and b"zs_gone" not in record[::2]:
                     id, note = parts.schedule_id, "uncertain" if b"zs_uncertain" in record[::2] else None
                     run = run_id[len(id) + 1 :]
                     found.append(Held(id, run, "open", "", parts.nominal_ms, None, None, note, record))
