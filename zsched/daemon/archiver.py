@@ -40,6 +40,7 @@ from zsched.storage.keys import Keys
 log = structlog.get_logger(__name__)
 
 _FEW: Final = 2  # entries of a pass: what comes one by one is archived at once
+_STEP_MS: Final = 2000.0  # of a backlog: then it is reported how far it came
 _GATHER_MS: Final = 25.0  # from one pass to the next otherwise: what comes in a stream shares a commit
 _RETRY_S: Final = 1.0  # before trying again what went wrong
 _PRUNE_EVERY_MS: Final = 3_600_000.0
@@ -185,7 +186,7 @@ class Archiver:
         told_ms = 0.0
         while True:
             began_ms = self._clock.monotonic_ms()
-            is_following = follower.step()
+            is_following = follower.step(_STEP_MS)
             self._tell(follower)
             may_not_lead = self.may_not_lead
             is_news = (archive.position, follower.state, may_not_lead) != told or follower.hold_for_ms > 0

@@ -72,7 +72,6 @@ _RETRY_MS: Final = 1000.0  # before trying again what went wrong
 _REFUSED_MS: Final = 10_000.0  # before comparing again with a data set that is another one
 _LOST_MS: Final = 200.0  # between two looks while others may be putting back what Redis lost
 _COVER_MS: Final = 250.0  # between two looks at peers that lost their place
-_STEP_MS: Final = 2000.0  # of a backlog in one step: then it is told how far it came
 _SPAN_MS: Final = 1000.0  # of changes in one transaction, when there is a backlog
 
 
@@ -101,10 +100,10 @@ class Follower:
         self.came = 0  # entries that the last step brought
         self.refusal: NewerFormat | None = None  # why it is outdated
 
-    def step(self) -> bool:
+    def step(self, within_ms: float = float("inf")) -> bool:
         """
-        Bring the archive to the log's end, or two seconds closer to it, and commit; False when that has to be tried
-        again.
+        Bring the archive to the log's end, or as far towards it as *within_ms* goes, and commit; False when that has to
+        be tried again.
 
         Raises:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
@@ -113,14 +112,14 @@ class Follower:
         if self._archive.is_bootstrapping:  # the connection broke in it: what was read may be of another history
             self._archive.abandon_bootstrap()
         try:
-            return self._step()
+            return self._step(within_ms)
         except NewerFormat as error:
             self.state, self.refusal = ArchiveState.OUTDATED, error
             self._recovery.forget()
             return False
 
-    def _step(self) -> bool:
-        if self._archive.position is not None and self._follow():
+    def _step(self, within_ms: float) -> bool:
+        if self._archive.position is not None and self._follow(within_ms):
             self.state = ArchiveState.FOLLOWING
             self._recovery.forget()
             self._cover()
@@ -164,10 +163,10 @@ class Follower:
 
     # -- following --------------------------------------------------------------------------------
 
-    def _follow(self) -> bool:
+    def _follow(self, within_ms: float) -> bool:
         """Append what is new; False when the log does not contain the archive's position."""
         try:
-            self._read_on(_STEP_MS)
+            self._read_on(within_ms)
             self._complete()
         except HistoryChanged:
             return False

@@ -14,7 +14,7 @@ from zsched import Client
 from zsched.config import ArchiveSettings
 from zsched.daemon.follower import Follower
 from zsched.errors import ArchiveCorrupt
-from zsched.storage.archivers import Archivers, ArchiveState, Report
+from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
@@ -28,31 +28,31 @@ def test_an_archive_found_damaged_at_run_time_is_kept_and_what_it_reported_taken
     path = Path(archive_of_its_own())
     archivers = Archivers(Link.from_url(redis_url, 5.0), Keys("default"))
     with DaemonThread(redis_url, archive=ArchiveSettings(path=str(path))) as daemon:
-        before = eventually(lambda: next((one for one in archivers.reports() if following(one)), None))
+        before = eventually(lambda: following(archivers))
 
         monkeypatch.setattr(Follower, "step", damaged_once(Follower.step))
         Client.from_url(redis_url).schedule("app.tasks.run", id="a", after=3600)
         told = daemon.wait_for("archive_corrupt")
-        after = eventually(lambda: next((one for one in archivers.reports() if following(one)), None))
+        [after] = eventually(lambda: following(archivers) - before)
+        assert {after} == {one.archive for one in archivers.reports()}
 
-    assert before.archive != after.archive
-    assert [after.archive] == [one.archive for one in archivers.reports()]
     assert Path(told["kept"]).exists()
     assert path.exists()
 
 
-def following(report: Report) -> bool:
-    return report.state is ArchiveState.FOLLOWING
+def following(archivers: Archivers) -> set[str]:
+    """The archives that are told to follow."""
+    return {one.archive for one in archivers.reports() if one.state is ArchiveState.FOLLOWING}
 
 
-def damaged_once(step: Callable[[Follower], bool]) -> Callable[[Follower], bool]:
+def damaged_once(step: Callable[..., bool]) -> Callable[..., bool]:
     """*step*, but the first time it finds the file damaged."""
     steps = []
 
-    def instead(follower: Follower) -> bool:
+    def instead(follower: Follower, *arguments: float) -> bool:
         steps.append(follower)
         if len(steps) == 1:
             raise ArchiveCorrupt("history entry 1 is not what was written")
-        return step(follower)
+        return step(follower, *arguments)
 
     return instead
