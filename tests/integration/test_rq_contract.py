@@ -142,7 +142,7 @@ def test_calls_of_every_way_arrive_byte_for_byte(led: Bench) -> None:
     options = {"func": record, "args": ODD_ARGS, "kwargs": ODD_KWARGS, "result_ttl": 600}
     soon = datetime.now(UTC) + timedelta(milliseconds=20)
     queued = led.client.enqueue(record, ODD_ARGS, ODD_KWARGS)
-    at = led.client.schedule(**options, at=soon)
+    at = led.client.schedule(**options, at=soon, allow_past=True)  # on a slow machine it is
     after = led.client.schedule(**options, after=0.01)
     front = led.client.schedule(**options, after=0, at_front=True, description="Say hello", tags=["t"], priority="high")
     many = led.client.schedule_many([options | {"id": "many", "after": 0}])
@@ -210,7 +210,7 @@ def test_what_becomes_of_a_run_is_as_the_options_say(bench: Bench) -> None:
     retried = enqueue(fail, ("again",), retry=2, on_failure=Callback(failed, timeout=5)).run_id
     at_front = enqueue(fail, ("front",), retry=Retry(max=1, enqueue_at_front=True)).run_id
     pleased = enqueue(record, on_success=succeeded, meta={"trace": [1]}, description="Say hello").run_id
-    hanging = enqueue(hang, timeout=1).run_id
+    hanging = enqueue(hang, timeout=5).run_id  # which a slow machine's worker needs to begin
 
     receipts = bench.work()
 
