@@ -18,6 +18,7 @@ from zsched.embedded import EmbeddedRedis
 
 RUNS = 20_000 if os.environ.get("ZSCHED_TEST_LONG") == "1" else 2_000
 FUNC = "app.run"
+LEASE = {"DAEMON_LEASE_MS": "2000", "DAEMON_RENEW_MS": "200"}  # longer than a slow disk takes for an fsync
 
 
 @contextmanager
@@ -110,7 +111,7 @@ def test_a_restart_is_not_waited_out_with_the_own_old_lease(start_daemon: Start)
 
 def test_a_server_that_changed_under_an_open_connection_is_acquired_again(start_daemon: Start) -> None:
     with redis_with_aof("always") as server, connect(server.url) as watch:
-        daemon = start_daemon(server.url, **SHORT)
+        daemon = start_daemon(server.url, **LEASE)
         daemon.wait_for("hold_ended")
         client = Client.from_url(server.url)
         due = from_ms(now_ms(watch) + 150)
@@ -132,7 +133,7 @@ def test_a_server_that_changed_under_an_open_connection_is_acquired_again(start_
 
 def test_an_emptied_redis_is_a_new_one(start_daemon: Start) -> None:
     with redis_with_aof("always") as server, connect(server.url) as watch:
-        daemon = start_daemon(server.url, **SHORT)
+        daemon = start_daemon(server.url, **LEASE)
         daemon.wait_for("hold_ended")
         client = Client.from_url(server.url)
         client.schedule(FUNC, id="lost", after=3600)
