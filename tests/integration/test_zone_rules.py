@@ -212,10 +212,10 @@ class Leading:
 
 
 def put(scene: Scene, *ids: str, off_ms: int = HOUR_MS, **more: Any) -> dict[str, int]:
-    """Rules in Berlin that wait *off_ms* from where they should; where that is."""
-    should_ms = {}
+    """Daily rules in Berlin, half a day away, that wait *off_ms* from where they should; where that is."""
+    should_ms, hour = {}, (from_ms(scene.now_ms).astimezone(ZoneInfo(TZ)).hour + 12) % 24
     for id in ids:
-        next_at = scene.client.schedule(FUNC, id=id, **({"cron": "0 9 * * *", "tz": TZ} | more)).next_at
+        next_at = scene.client.schedule(FUNC, id=id, **({"cron": f"0 {hour} * * *", "tz": TZ} | more)).next_at
         assert next_at is not None
         should_ms[id] = to_ms(next_at)
         plan_otherwise(scene, id, should_ms[id] + off_ms)
