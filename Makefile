@@ -22,6 +22,8 @@ UNITS      := zsched.service zsched@.service
 PAGES      := README.md SECURITY.md CHANGELOG.md $(wildcard docs/* config/* deploy/*.* deploy/*/*)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Where this is set (many containers do), each of the tests' hundreds of processes would compile all of zsched anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint bench faults install uninstall clean

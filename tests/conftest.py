@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 import redis
+import structlog
 from hypothesis import settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -52,6 +53,13 @@ def redis_server() -> Iterator[EmbeddedRedis]:
     """The session's own redis-server, on a unix socket (``url``) and a loopback port (``tcp_url``)."""
     with EmbeddedRedis(tcp=True) as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def events_as_nobody_set_them_up() -> Iterator[None]:
+    """What a test set up of structlog (capture_logs leaves something, too) ends with it."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

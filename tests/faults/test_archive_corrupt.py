@@ -15,6 +15,8 @@ from tests.faults.threads import know
 from zsched import Client
 from zsched.daemon.process import UNUSABLE
 
+pytestmark = pytest.mark.once
+
 
 def flip(path: Path, at: int, number: int = 64) -> None:
     """Turn *number* bytes from *at* on to others."""

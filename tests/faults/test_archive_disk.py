@@ -33,6 +33,8 @@ from zsched.core.log import Position
 from zsched.errors import NotArchived
 from zsched.storage.archivers import ArchiveState
 
+pytestmark = pytest.mark.once
+
 MUCH = [{"func": "app.task", "id": f"much{n}", "after": 3600, "args": ("x" * 100_000,)} for n in range(40)]
 NOTHING = Position(-1, 0, 0)
 

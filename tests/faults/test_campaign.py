@@ -18,6 +18,8 @@ from tests.faults.campaign.verdict import Verdict, judge
 from tests.faults.campaign.witnesses import Loss, Place, Window, Witnesses
 from zsched.core.log import Entry, Position
 
+pytestmark = pytest.mark.once
+
 SHORT = ("older-aof-election", "flushall-burst")  # Redis and leader killed, gone back, emptied
 DUE_MS = 1_800_000_000_000
 DUE_US = DUE_MS * 1000

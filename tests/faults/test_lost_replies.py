@@ -16,6 +16,8 @@ from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import RedisUnavailable
 
+pytestmark = pytest.mark.once
+
 ONE_IN_FIVE = 0.2
 FUNC = "app.run"
 

@@ -24,6 +24,8 @@ from zsched.cli.exits import USAGE
 from zsched.embedded import EmbeddedRedis
 from zsched.storage.archivers import ArchiveState, Report
 
+pytestmark = pytest.mark.once
+
 
 def another_version(folder: Path, format: int) -> Path:
     """A copy of zsched in *folder* whose scripts have other texts and keep *format*."""

@@ -23,6 +23,8 @@ from zsched.bench.results import Absent, Broken, Result, percentile
 from zsched.bench.rows import archive
 from zsched.embedded.guard import Guard
 
+pytestmark = pytest.mark.once
+
 PACKAGE = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 ABOUT = {

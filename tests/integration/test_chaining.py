@@ -31,7 +31,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.tasks.chaining import Turn
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
 KEYS = Keys("default")
 SERIALIZERS = {"pickle": DefaultSerializer, "json": JSONSerializer}

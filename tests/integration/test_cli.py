@@ -21,6 +21,8 @@ from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
+pytestmark = pytest.mark.once
+
 DEADLINE_S = 30.0
 FUNC = "zsched.demo.tasks.heartbeat"
 COMMANDS = sorted(program.commands)

@@ -19,6 +19,8 @@ from tests.integration import command_line
 from zsched.cli.exits import DONE, FAILED, USAGE
 from zsched.client import Client
 
+pytestmark = pytest.mark.once
+
 DIGEST = '[schedules.digest]\nfunc = "app.tasks.digest"\ncron = "0 9 * * *"\ntz = "Asia/Seoul"\n'
 BEAT = '[schedules.beat]\nfunc = "app.tasks.beat"\nevery = "30s"\nstarts = 2030-01-01T00:00:00Z\n'
 NOTE = (

@@ -24,7 +24,7 @@ from zsched.cli.exits import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE
 from zsched.core.clock import to_ms
 from zsched.storage.keys import Keys
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 KEYS = Keys("default")
 IMPATIENT = {"ZSCHED_REDIS_TIMEOUT_S": "0.5"}  # 0.25 s for an archive to answer, where there is none
 HOUR = timedelta(hours=1)

@@ -12,6 +12,8 @@ from tests.integration.command_line import Zsched
 from zsched.cli import program
 from zsched.cli.exits import DONE, NOT_FOUND, USAGE
 
+pytestmark = pytest.mark.once
+
 FUNC = "zsched.demo.tasks.heartbeat"
 NEW_YORK = ("--tz", "America/New_York")
 

@@ -24,6 +24,8 @@ from zsched.core.runs import Run, RunStatus, row_of
 from zsched.embedded.guard import Guard
 from zsched.storage.questions import Questions
 
+pytestmark = pytest.mark.once
+
 
 def test_daemons_are_listed_with_what_they_told(zsched: Zsched, led: redis.Redis) -> None:
     started = now_ms(led) - 7_200_500

@@ -18,6 +18,8 @@ from zsched.cli.exits import DONE, UNHEALTHY
 from zsched.config import ArchiveSettings
 from zsched.core.model import iso
 
+pytestmark = pytest.mark.once
+
 
 def archives(result: Result) -> list[str]:
     """What the lines of archives say."""

@@ -17,6 +17,8 @@ from zsched.cli.exits import DONE, UNHEALTHY
 from zsched.core.model import iso
 from zsched.storage.connection import Wire
 
+pytestmark = pytest.mark.once
+
 HOUR = 3600
 
 

@@ -16,6 +16,8 @@ from zsched.cli.exits import DONE, UNHEALTHY
 from zsched.core.clock import from_ms
 from zsched.core.runs import Run, RunStatus, row_of
 
+pytestmark = pytest.mark.once
+
 
 def test_the_first_line_says_that_all_is_well(zsched: Zsched, led: redis.Redis) -> None:
     report(led, daemon="somebody")

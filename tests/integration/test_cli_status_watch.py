@@ -76,7 +76,6 @@ class Terminal:
                 self._changed.notify_all()
 
 
-@pytest.mark.redis
 @pytest.mark.parametrize(("columns", "rows"), [(120, 50), (30, 8)])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_shows_what_changes_and_gives_the_terminal_back(

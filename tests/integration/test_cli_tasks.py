@@ -17,6 +17,8 @@ from zsched.cli import program
 from zsched.cli.exits import DONE, USAGE
 from zsched.client import Client
 
+pytestmark = pytest.mark.once
+
 TASKS = '''
 """A product's tasks, in a folder that nobody put on the path."""
 from datetime import timedelta

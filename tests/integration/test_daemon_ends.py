@@ -20,7 +20,7 @@ from zsched.cli.exits import FAILED, USAGE
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 WITHOUT_METRICS = "import sys; sys.modules['prometheus_client'] = None; "
 MAIN = "import sys; from zsched.cli import main; sys.exit(main())"
 SECRET = "t0p-Secret"

@@ -18,7 +18,7 @@ from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage.daemons import DaemonRole, DaemonSeen
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 META = "zsched:{default}:meta"
 
 

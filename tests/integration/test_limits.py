@@ -30,7 +30,7 @@ from zsched.embedded.guard import Guard
 from zsched.storage.overview import Overview
 from zsched.storage.scripts import load
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 FUNC = "app.tasks.run"
 HASTY = {"DAEMON_LEASE_MS": "400", "DAEMON_RENEW_MS": "100"}  # a standby takes over soon
 

@@ -25,7 +25,7 @@ from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.metrics.labels import MOST
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 FUNC, FAILS = "builtins.len", "builtins.int"
 PATHS = ("/metrics", "/healthz", "/readyz", "/elsewhere")
 SECRET = "t0p-Secret"

@@ -20,7 +20,7 @@ from tests.faults.threads import DaemonThread, know
 from zsched import Client
 from zsched.embedded.guard import Guard
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 OURS = b"zsched:default"
 
 TASKS = """

@@ -24,7 +24,7 @@ from zsched.daemon import daemon
 from zsched.daemon.chains import ChainKeeper, Patience
 from zsched.embedded.guard import Guard
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 SOON_S = 5.0  # within which the next one begins
 long = pytest.mark.skipif(os.environ.get("ZSCHED_TEST_LONG") != "1", reason="set ZSCHED_TEST_LONG=1: seven minutes")
 

@@ -17,7 +17,7 @@ from zsched.core.clock import from_ms
 from zsched.core.jitter import due_of
 from zsched.core.triggers import build
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 FUNC = "app.tasks.run"
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 AGO_MS = HOUR_MS + 90_000  # when rules were put: of every minute the last one passed half a minute ago

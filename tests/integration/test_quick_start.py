@@ -15,7 +15,7 @@ from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
 from zsched import Client
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 QUEUE = "rq:queue:email"
 
 

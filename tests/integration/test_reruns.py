@@ -33,7 +33,7 @@ from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
 TASKS = "tests.integration.reruns"
 BURST_S = 60

@@ -28,6 +28,8 @@ from zsched.daemon.daemon import Daemon
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 20.0
 THIS = "tests.integration.test_rq_contract"

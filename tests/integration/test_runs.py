@@ -23,7 +23,7 @@ from zsched.cli.exits import DONE, USAGE
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 KEYS = Keys("default")
 BURST_S = 60
 IMPATIENT_S = 0.5  # of a client that waits 0.25 s for an archive

@@ -19,6 +19,8 @@ from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
+pytestmark = pytest.mark.once
+
 WATCHDOG_S = 2.0
 NAPS = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000", "DAEMON_IDLE_MS": "60000"}  # far above WATCHDOG_S
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 DEADLINE_S = 120.0  # the demo's thousand jobs take some seconds of two cores, and CI may have less
 ENDS = ("SIGINT", "SIGTERM", "SIGKILL")
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import redis
-import structlog
 from structlog.testing import capture_logs
 
 from tests.faults.leader import Leader
@@ -195,7 +194,6 @@ def test_a_lost_connection_is_opened_anew_and_the_main_loop_says_so(warden: Obse
 def test_what_goes_wrong_is_said_once_and_when_it_is_well_again(
     warden: Observed, chore: Chore, term: Term, error: Exception
 ) -> None:
-    structlog.reset_defaults()
     chore.raises = [error] * 3
     with capture_logs() as told, warden.serving(term):
         eventually(chore.is_done_again())

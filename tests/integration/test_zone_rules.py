@@ -18,7 +18,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import redis
-import structlog
 from structlog.testing import capture_logs
 
 from tests.faults.clocks import now_ms, set_back
@@ -199,7 +198,6 @@ class Leading:
 
     def settle(self) -> list[dict[str, Any]]:
         """Steps until all is planned by its rules; what was said."""
-        structlog.reset_defaults()
         with capture_logs() as said:
             while self.step():
                 pass

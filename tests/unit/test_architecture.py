@@ -12,6 +12,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -92,11 +93,15 @@ CLOCK_READS = {
 
 @dataclass(frozen=True)
 class Module:
-    """One file: its name without the leading ``zsched.``, its row of the table, its syntax tree."""
+    """One file: its name without the leading ``zsched.``, its row of the table, its source."""
 
     name: str
     row: str | None
-    tree: ast.Module
+    source: bytes
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source, self.name)
 
     def imports(self) -> Iterator[str]:
         """Full names of what it imports, also inside functions and under TYPE_CHECKING."""
@@ -130,11 +135,14 @@ def modules() -> list[Module]:
     for file in sorted(PACKAGE.rglob("*.py")):
         parts = file.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(part for part in parts if part != "__init__")
-        found.append(Module(name, row_of(name), ast.parse(file.read_bytes(), file)))
+        found.append(Module(name, row_of(name), file.read_bytes()))
     return found
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.name or "zsched")
+MODULES = modules()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name or "zsched")
 def test_a_module_imports_only_what_its_layer_may(module: Module) -> None:
     assert module.row is not None, f"zsched.{module.name} has no row in MAY_IMPORT: which layer is it?"
     ours, outside = MAY_IMPORT[module.row]
@@ -156,7 +164,7 @@ def test_a_module_imports_only_what_its_layer_may(module: Module) -> None:
     assert wrong == [], f"zsched.{module.name} (layer {module.row!r}) must not import these"
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.name or "zsched")
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name or "zsched")
 def test_only_the_clock_module_reads_a_clock(module: Module) -> None:
     reads = [] if module.name == CLOCK else module.clock_reads()
 
@@ -189,6 +197,6 @@ def test_no_two_layers_import_each_other(row: str) -> None:
     ],
 )
 def test_the_clock_rule_sees_a_clock_read(source: str, is_read: bool) -> None:
-    module = Module("daemon.x", "daemon", ast.parse(source))
+    module = Module("daemon.x", "daemon", source.encode())
 
     assert is_read == bool(module.clock_reads())

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -18,12 +17,6 @@ from zsched.errors import ConfigError
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture(autouse=True)
-def restored_structlog() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
 
 
 def lines_of(stream: io.StringIO) -> list[dict[str, object]]:

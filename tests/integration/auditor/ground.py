@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from tests.integration.archive.ground import HOUR_MS, SOON, Scene, State, Storm
@@ -56,7 +55,6 @@ class Auditing:
     def run(self) -> list[dict[str, Any]]:
         """A pass of an archive that has the whole log; what was said."""
         assert self.scene.follower.step()
-        structlog.reset_defaults()
         with capture_logs() as told:
             self.steps()
         assert self.audit is not None

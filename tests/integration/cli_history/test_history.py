@@ -6,11 +6,14 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 import redis
 
 from tests.integration.cli_history.ground import FUNC, Leading, Zsched, queued
 from zsched import Client
 from zsched.cli.exits import USAGE
+
+pytestmark = pytest.mark.once
 
 
 def test_history_is_a_table_of_what_became_of_occurrences(

@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 import redis
 from click.testing import Result
 
@@ -14,6 +15,8 @@ from tests.faults.processes import eventually
 from tests.integration.cli_history.ground import ALONE, FUNC, IMPATIENT, KEYS, NO_ANSWER, Leading, Zsched, queued
 from zsched import Client
 from zsched.cli.exits import DONE, USAGE
+
+pytestmark = pytest.mark.once
 
 
 def texts(result: Result) -> list[str]:

@@ -18,7 +18,7 @@ from zsched.cli.exits import DONE
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.once
 
 
 def start(guard: Guard, url: str, *arguments: str, stdout: Any = subprocess.PIPE) -> subprocess.Popen[bytes]:

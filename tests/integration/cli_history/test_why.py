@@ -11,6 +11,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 import redis
 
 from tests.faults.processes import eventually
@@ -18,6 +19,8 @@ from tests.integration.cli_history.ground import ALONE, DEADLINE_S, FUNC, IMPATI
 from zsched import Client
 from zsched.cli.exits import DONE, NOT_FOUND, USAGE
 from zsched.embedded.guard import Guard
+
+pytestmark = pytest.mark.once
 
 # A command line for which there is no archive: neither its code nor SQLite can be imported.
 BLIND = (

@@ -28,6 +28,8 @@ from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.restoring import Restoring
 
+pytestmark = pytest.mark.once
+
 # -- while a daemon leads -----------------------------------------------------------------------------
 
 

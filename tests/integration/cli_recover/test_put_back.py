@@ -9,6 +9,8 @@ from tests.integration.cli_recover.ground import HOUR_S, Zsched, dump, listed, p
 from zsched.cli.exits import DONE, USAGE
 from zsched.cli.recovering import difference
 
+pytestmark = pytest.mark.once
+
 # -- nothing to do ------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,8 @@ from zsched.cli.exits import DONE, NOT_FOUND
 from zsched.core.log import Position
 from zsched.storage.keys import Keys
 
+pytestmark = pytest.mark.once
+
 KEYS = Keys("default")
 
 # -- which file ---------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ import redis
 from tests.integration.cli_schedules.ground import FUNC, LATER, Zsched
 from zsched.cli.exits import DONE, FAILED, USAGE
 
+pytestmark = pytest.mark.once
+
 
 def is_empty(redis_client: redis.Redis) -> bool:
     """Whether no schedule was written; the serializer's name may be."""

@@ -10,6 +10,8 @@ import redis
 from tests.integration.cli_schedules.ground import FUNC, Zsched
 from zsched.cli.exits import DONE, FAILED, NOT_FOUND
 
+pytestmark = pytest.mark.once
+
 
 def test_cancel_tells_per_id_and_not_found_is_the_exit_code(some: Zsched) -> None:
     result = some("cancel", "party", "nobody", "beat", "--json")

@@ -8,6 +8,8 @@ import redis
 from tests.integration.cli_schedules.ground import FUNC, Zsched
 from zsched.cli.exits import USAGE
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize(
     ("filters", "ids"),

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.integration.cli_schedules.ground import FUNC, LATER, Zsched
 from zsched.cli.exits import NOT_FOUND, USAGE
+
+pytestmark = pytest.mark.once
 
 
 def test_set_changes_what_was_given_and_keeps_the_rest(zsched: Zsched) -> None:

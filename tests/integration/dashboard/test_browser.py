@@ -18,6 +18,8 @@ pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
 from tests.integration.dashboard import tasks
 from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, Dashboard, dashboard, fill
 
+pytestmark = pytest.mark.once
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 BOLD = "<b>The</b>"
 _PAGE_S = 60.0  # for a browser to start and end

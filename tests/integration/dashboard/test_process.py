@@ -24,6 +24,8 @@ from zsched.cli.exits import USAGE
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
+pytestmark = pytest.mark.once
+
 PASSWORD = "hidden@from:all"
 
 

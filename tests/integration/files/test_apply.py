@@ -16,6 +16,8 @@ from zsched.core.model import Priority
 from zsched.errors import InvalidFile
 from zsched.files.difference import changes
 
+pytestmark = pytest.mark.once
+
 
 def test_a_file_creates_its_schedules_and_owns_them(ground: Ground) -> None:
     applied = ground.apply(DIGEST + BEAT)

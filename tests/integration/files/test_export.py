@@ -19,6 +19,8 @@ from zsched.core.options import SCHEDULE_OPTIONS
 from zsched.files import write
 from zsched.files.options import REFUSED
 
+pytestmark = pytest.mark.once
+
 LETTERS = string.ascii_letters + "\"'\\\n\t\r\x7f\x00#=[]{} é한🎉\u2028"
 
 

@@ -13,6 +13,8 @@ from zsched.client.keeper import Keeper
 from zsched.core.model import Scheduled
 from zsched.errors import RedisUnavailable
 
+pytestmark = pytest.mark.once
+
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do *act* right before the first put."""

@@ -9,6 +9,8 @@ from tests.integration.files.ground import BEAT, DIGEST, Ground, log_length, tex
 from zsched.client import Client
 from zsched.errors import InvalidFile, InvalidSchedule
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize(("owner", "told"), [("terraform", "'terraform'"), (None, "nobody")])
 def test_what_somebody_else_owns_stops_the_whole_file(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,11 +56,10 @@ class _Jobs:
 
 
 @pytest.fixture(autouse=True)
-def events() -> Iterator[list[MutableMapping[str, Any]]]:
+def events() -> list[MutableMapping[str, Any]]:
     capture = LogCapture()
     structlog.configure(processors=[capture], cache_logger_on_first_use=False)
-    yield capture.entries
-    structlog.reset_defaults()
+    return capture.entries
 
 
 def _native(jobs: _Jobs, chosen: bool | tuple[str, ...] = True, clock: ManualClock | None = None) -> Native:
