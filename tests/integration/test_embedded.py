@@ -197,6 +197,19 @@ def test_the_variable_chooses_the_server(tmp_path: Path) -> None:
     assert ServerBinary(named, "7.2.4", "ZSCHED_REDIS_SERVER") == find_server({"ZSCHED_REDIS_SERVER": str(named)})
 
 
+@pytest.mark.parametrize("named", ["bin/mine", "./bin/mine", "mine"])
+def test_the_variable_may_name_it_from_here_or_as_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    (tmp_path / "bin").mkdir()
+    mine = script(tmp_path / "bin", "mine", "echo 'Redis server v=7.2.4 sha=0'")
+    monkeypatch.chdir(tmp_path)
+
+    found = find_server({"ZSCHED_REDIS_SERVER": named, "PATH": str(mine.parent)})
+
+    assert mine == found.path  # absolute: a server runs in a folder of its own
+
+
 @pytest.mark.parametrize(
     ("says", "problem"),
     [("echo hello", "is not a redis-server"), ("echo 'Redis server v=6.0.16'", "is 6.0.16, older than 6.2")],

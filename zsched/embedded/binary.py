@@ -17,13 +17,13 @@ from pathlib import Path
 
 from zsched.errors import ConfigError, ZschedError
 
-SERVER_VARIABLE = "ZSCHED_REDIS_SERVER"  # path of the binary to use instead of looking for one
+SERVER_VARIABLE = "ZSCHED_REDIS_SERVER"  # path or command of the binary to use instead of looking for one
 OLDEST = (6, 2)  # COPY, which recurring schedules fire by, came with Redis 6.2
 
 
 @dataclass(frozen=True, slots=True)
 class ServerBinary:
-    """A redis-server that can be run: where, which version, and how it was found."""
+    """A redis-server that can be run: where (an absolute path), which version, and how it was found."""
 
     path: Path
     version: str
@@ -46,7 +46,7 @@ def find_server(env: Mapping[str, str] = os.environ) -> ServerBinary:
         ZschedError: there is none; the message says where it looked and how to get one.
     """
     if named := env.get(SERVER_VARIABLE):
-        found = _inspect(Path(named), SERVER_VARIABLE)
+        found = _inspect(Path(shutil.which(named, path=env.get("PATH", os.defpath)) or named), SERVER_VARIABLE)
         if isinstance(found, str):
             raise ConfigError(f"{SERVER_VARIABLE}={named}: {found}; name a redis-server, or unset it")
         return found
@@ -87,5 +87,5 @@ def _inspect(path: Path, origin: str) -> ServerBinary | str:
     version = re.search(r"\bv=(\d+(?:\.\d+)+)", told)
     if version is None:
         return "is not a redis-server"
-    binary = ServerBinary(path, version[1], origin)
+    binary = ServerBinary(path.absolute(), version[1], origin)
     return binary if binary.release >= OLDEST else f"is {binary.version}, older than {OLDEST[0]}.{OLDEST[1]}"
