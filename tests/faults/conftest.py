@@ -1,4 +1,4 @@
-"""A server of the test's own and daemons as processes; every test of this folder is run again with each Redis."""
+"""A server of the test's own and daemons as processes; all of this folder not marked once is run with each Redis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zsched.embedded.guard import Guard
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "tests/faults" in item.path.as_posix():
+        if "tests/faults" in item.path.as_posix() and not item.get_closest_marker("once"):
             item.add_marker("redis")
 
 
