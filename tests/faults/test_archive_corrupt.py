@@ -102,7 +102,7 @@ def test_an_empty_file_is_an_archive_that_begins(
 ) -> None:
     know(redis_client)
     path = tmp_path / "archive.db"
-    path.touch()
+    path.touch(0o600)
 
     daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
 
@@ -121,6 +121,7 @@ def test_two_corrupt_files_in_a_row_are_both_kept(
     kept = []
     for text in ("one", "two"):
         path.write_text(text * 1000)
+        path.chmod(0o600)
         daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
         kept.append(daemon.wait_for("archive_corrupt")["kept"])
         daemon.wait_for("archive_bootstrapped")
