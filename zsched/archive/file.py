@@ -22,7 +22,6 @@ from typing import Final
 from zsched.archive.schema import APPLICATION_ID, VERSION, create, migrate
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
 
-_INSTANCES: Final = 16  # daemons of one namespace and user on one machine that find a file by themselves
 _PAGE_BYTES: Final = 8192
 _CACHE_KIB: Final = 131_072  # at most; of pages that were used
 _CHECKPOINT_PAGES: Final = 8000  # of the write-ahead log, before it is moved into the file: 64 MiB
@@ -30,17 +29,6 @@ _CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE
 # While a file is opened or checked, these too: SQLite does not know its format, or what should be in it is not.
 CORRUPT_AT_OPEN: Final = (*_CORRUPT, sqlite3.SQLITE_ERROR)
 _PARTS: Final = ("", "-wal", "-shm")  # of one database
-
-
-def default_paths(namespace: str, environment: dict[str, str]) -> list[Path]:
-    """
-    Where a daemon looks for its archive when none is configured: ``<namespace>-<instance>.db``, the first that no
-    other process uses, in systemd's STATE_DIRECTORY, else in ``$XDG_STATE_HOME/zsched`` (``~/.local/state``).
-    """
-    state = environment.get("STATE_DIRECTORY", "").split(":")[0]
-    home = environment.get("XDG_STATE_HOME") or Path(environment.get("HOME") or Path.home(), ".local/state")
-    folder = Path(state) if state else Path(home, "zsched")
-    return [folder / f"{namespace}-{instance + 1}.db" for instance in range(_INSTANCES)]
 
 
 class Lock:

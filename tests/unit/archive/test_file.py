@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.archive.ground import archived, put
-from zsched.archive import Archive, default_paths
+from zsched.archive import Archive
 from zsched.archive.file import connect_to_read, set_aside
 from zsched.archive.schema import APPLICATION_ID, VERSION
 from zsched.errors import ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
@@ -224,20 +224,3 @@ def test_what_is_set_aside_can_be_opened_as_it_was(tmp_path: Path) -> None:
 
     with closing(Archive(kept, "default")) as old, closing(Archive(path, "default")) as new:
         assert (1, 0) == (len(list(old.state())), len(list(new.state())))
-
-
-@pytest.mark.parametrize(
-    ("environment", "first"),
-    [
-        ({"STATE_DIRECTORY": "/var/lib/zsched", "XDG_STATE_HOME": "/x", "HOME": "/h"}, "/var/lib/zsched/shop-1.db"),
-        ({"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"}, "/var/lib/a/shop-1.db"),
-        ({"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x/zsched/shop-1.db"),
-        ({"HOME": "/h"}, "/h/.local/state/zsched/shop-1.db"),
-        ({"STATE_DIRECTORY": "", "XDG_STATE_HOME": "", "HOME": "/h"}, "/h/.local/state/zsched/shop-1.db"),
-    ],
-)
-def test_a_daemon_looks_where_its_environment_says(environment: dict[str, str], first: str) -> None:
-    paths = default_paths("shop", environment)
-
-    assert Path(first) == paths[0]
-    assert [f"shop-{number}.db" for number in range(1, 17)] == [path.name for path in paths]
