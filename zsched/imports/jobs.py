@@ -65,8 +65,8 @@ class Jobs:
         """
         _refuse(fields)
         try:
-            func, args, kwargs = self._encoder.open(fields["data"])
-            options = self._encoder.options({name: fields[name] for name in _READ if name in fields})
+            func, args, kwargs = self._encoder.open(fields["data"], runs=True)
+            options = self._encoder.options({name: fields[name] for name in _READ if name in fields}, runs=True)
         except InvalidSchedule as error:
             cause = f" ({error.__cause__})" if error.__cause__ else ""
             remedy = "run this where its modules are, with the workers' [rq] serializer"
