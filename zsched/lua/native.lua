@@ -6,9 +6,9 @@
 --        lock_s                       how long they hold from now on, in seconds; 0: give them up, move nothing
 --        limit                        most jobs looked at
 --        ...                          names of RQ queues; the first are served first
--- RETURNS  OK, now ms, next due ms or '' (now when there are more), number looked at, number pushed, and three lists:
---          queues that others serve (name, lock's value), queues with a key of a wrong type (name, key), and odd
---          jobs (name, id, word): taken out without a push because they are gone, have "no status", or have
+-- RETURNS  OK, now ms, ms of the next look or '' (now when there are more), number looked at, number pushed, and three
+--          lists: queues that others serve (name, lock's value), queues with a key of a wrong type (name, key), and
+--          odd jobs (name, id, word): taken out without a push because they are gone, have "no status", or have
 --          another status than scheduled; or left because WRONGTYPE is at their key
 --          |  STALE  |  SERVER
 -- LOGS   nothing: they are RQ's jobs, neither in the log nor recovered
