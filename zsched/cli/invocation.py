@@ -58,7 +58,6 @@ def connect(settings: Settings) -> Client:
         serializer=settings.rq.serializer,
         payload_limit=settings.limits.payload_bytes,
         urgencies=settings.urgencies,
-        runs_pickles=False,
     )
 
 

@@ -28,7 +28,7 @@ from zsched.core.recent import Recent
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
 from zsched.core.urgency import Presets, merged
-from zsched.errors import InvalidSchedule, RedisUnavailable
+from zsched.errors import NOT_GIVEN, InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
 from zsched.storage.inquiry import Inquiry
@@ -48,7 +48,8 @@ class Client(Lives):
     *redis* is a ``redis.Redis``, also ``Sentinel.master_for(…)`` (its settings are used, not its retries), or a Link.
     *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers.
     *durable_timeout_s*: how long a ``durable=True`` waits for an archive. *urgencies* change the presets of
-    ``core.urgency``, or add to them. *runs_pickles* False: ``update`` opens only plain values of what Redis holds.
+    ``core.urgency``, or add to them. *runs_pickles*: ``update`` opens what Redis holds as a worker does, which runs
+    code that any writer of rq:job:* may have put there; else it opens plain values only.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Client(Lives):
         durable_timeout_s: float = 5.0,
         urgencies: Presets | None = None,
         clock: Clock | None = None,
-        runs_pickles: bool = True,
+        runs_pickles: bool = False,
     ) -> None:
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
         self._clock, self._urgencies = clock or SystemClock(), merged(urgencies or {})
@@ -140,7 +141,8 @@ class Client(Lives):
 
         Raises:
             ScheduleNotFound: no such schedule.
-            InvalidSchedule: a change is bad, or would make a one-shot of a recurring schedule or back.
+            InvalidSchedule: a change is bad, or would make a one-shot of a recurring schedule or back; or args or
+                kwargs are to stay and are not plain values (``runs_pickles``).
         """
         check_id(id)
         for _ in range(REPLANS):
@@ -302,12 +304,22 @@ class Client(Lives):
         data = bytes(fields.get("data", b""))  # type: ignore[arg-type]  # bytes
         stored = self._encoder.options(fields, runs=self._runs_pickles)
         if any(name in changes for name in PAYLOAD) and not changes.keys() >= {"args", "kwargs"}:
-            _, stored["args"], stored["kwargs"] = self._encoder.open(data, runs=self._runs_pickles)
+            stored["args"], stored["kwargs"] = self._opened(found.schedule.id, data, changes)
         func = changes.get("func")
         if isinstance(func, Typed):
             given = {**stored, **changes}
             func.checked_id(found.schedule.id, given.get("args"), given.get("kwargs"))
         return revise(found.schedule, stored, data, changes, self._urgencies)
+
+    def _opened(self, id: str, data: bytes, changes: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the args and kwargs of a stored payload, one of which is to stay. Raises InvalidSchedule."""
+        try:
+            _, args, kwargs = self._encoder.open(data, runs=self._runs_pickles)
+        except InvalidSchedule as error:
+            kept = " and ".join(name for name in ("args", "kwargs") if name not in changes)
+            problem = f"those of schedule {id!r} cannot be read ({error.__cause__})"
+            raise InvalidSchedule(kept, NOT_GIVEN, problem, error.remedy) from error
+        return args, kwargs
 
     def _scheduled(self, definition: Definition, answer: Answer) -> Scheduled:
         when, due_ms = definition.when, None if answer.detail is None else int(answer.detail)
