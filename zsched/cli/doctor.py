@@ -35,8 +35,8 @@ _HEADER = ("VERDICT", "CHECK", "FOUND")
 def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> int:
     """
     Look at everything that zsched stands on: Redis (version, role, eviction, memory, persistence, clock, the rights of
-    its users), the namespace (key types, format, daemons, archives, zone rules, leftovers) and RQ (workers, the queues
-    in use, other schedulers). Each check says ok, warning, problem or skipped, and what to do.
+    its users, the Lua sandbox), the namespace (key types, format, daemons, archives, zone rules, leftovers) and RQ
+    (workers, the queues in use, other schedulers). Each check says ok, warning, problem or skipped, and what to do.
 
     It writes nothing, needs no daemon, and no right but to read: what it may not ask is skipped, with the reason.
     Exit code 4 when there is a problem, 1 when Redis cannot be asked.

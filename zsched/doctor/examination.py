@@ -18,6 +18,7 @@ from zsched.doctor import (
     persistence,
     rights,
     rivals,
+    sandbox,
     server,
     workers,
 )
@@ -43,6 +44,7 @@ CHECKS: Final[dict[str, Check]] = {
     "test clock": clocks.look_at_test_clock,
     "tzdata": clocks.look_at_zone_rules,
     "rights": rights.look_at_rights,
+    "sandbox": sandbox.look_at_sandbox,
     "key types": keyspace.look_at_types,
     "meta": namespace.look_at_meta,
     "format": namespace.look_at_format,

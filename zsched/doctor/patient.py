@@ -48,6 +48,12 @@ class Patient:
         return self.info.get("role", "master") != "master"
 
     @property
+    def product(self) -> str:
+        """Name and version of the server: "Redis 7.0.15", "Valkey 8.1.4"."""
+        valkey = self.info.get("valkey_version")
+        return f"Valkey {valkey}" if valkey else f"Redis {self.info.get('redis_version', 'of an unknown version')}"
+
+    @property
     def release(self) -> tuple[int, ...]:
         """The server's version as numbers; a Valkey's is that of the Redis that it is compatible with."""
         parts = self.info.get("redis_version", "").split(".")[:3]
@@ -107,6 +113,11 @@ class Patient:
         """The daemons that run."""
         seen = daemons_of(self.reports(), self.leader(), self.now_ms())
         return [daemon for daemon in seen if daemon.is_running]
+
+
+def user_of(patient: Patient) -> str:
+    """The name of the user whose connection this is."""
+    return patient.link.pool.connection_kwargs.get("username") or "default"
 
 
 def info_of(wire: Wire) -> dict[str, str]:

@@ -1,0 +1,156 @@
+"""What the doctor says of the Lua sandbox: it is the wall between the users of deploy/redis/users.acl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests.integration.doctor.ground import KEYS, examined, only
+from zsched.config import Settings
+from zsched.core.clock import SystemClock
+from zsched.doctor.finding import Finding, Verdict
+from zsched.doctor.patient import Patient
+from zsched.doctor.sandbox import look_at_sandbox
+from zsched.embedded import EmbeddedRedis, find_server, packaged_server
+from zsched.storage.connection import Link
+from zsched.storage.rights import Role, rights_of
+
+OK, WARNING, PROBLEM = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM
+PASSWORD = "secret"
+ATTACK = "getmetatable('').__index = function(text, name) redis.call('SET', 'other', 'by ' .. name) end"
+VICTIM = "return tostring(('x').whatever)"
+
+
+@pytest.fixture(scope="module")
+def unpatched() -> Iterator[EmbeddedRedis]:
+    """The server of the extra ``embedded``: Redis 6.2.14."""
+    binary = packaged_server()
+    assert binary is not None
+    with EmbeddedRedis(tcp=True, server=binary) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def patched() -> Iterator[EmbeddedRedis]:
+    """A server whose sandbox holds."""
+    binary = find_server()
+    with EmbeddedRedis(tcp=True, server=binary) as server:
+        if is_open(server):
+            pytest.skip(f"the sandbox of {binary.path} does not hold")
+        yield server
+
+
+def is_open(server: EmbeddedRedis) -> bool:
+    """Whether a script of one user runs code in a script of another one: CVE-2025-46818."""
+    with redis.Redis.from_url(server.url, protocol=2) as admin:
+        admin.execute_command("ACL", "SETUSER", "thief", "reset", "on", f">{PASSWORD}", "~mine", "+eval")
+        with redis.Redis.from_url(server.url, username="thief", password=PASSWORD, protocol=2) as thief:
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                thief.set("other", "by hand")
+            try:
+                thief.eval(ATTACK, 0)
+            except redis.ResponseError:
+                return False
+            finally:
+                admin.acl_deluser("thief")
+        admin.eval(VICTIM, 0)
+        wrote = admin.get("other")
+        admin.script_flush()  # 6.2 makes a new interpreter
+        admin.flushall()
+        return wrote is not None
+
+
+def as_user(server: EmbeddedRedis, role: Role) -> str:
+    """The URL of a user with the rights of *role*."""
+    with redis.Redis.from_url(server.url, protocol=2) as admin:
+        words = rights_of([role], KEYS).rule.split()
+        admin.execute_command("ACL", "SETUSER", "somebody", "reset", "on", f">{PASSWORD}", *words)
+    return server.tcp_url.replace("redis://", f"redis://somebody:{PASSWORD}@")
+
+
+def looked_at(url: str, **info: str) -> Finding:
+    """What is found at *url*, had that server said *info* of itself."""
+    link = Link.from_url(url, 5.0)
+    try:
+        with link.wire() as wire:
+            [finding] = look_at_sandbox(Patient(Settings(), link, wire, KEYS, SystemClock(), info))
+    finally:
+        link.pool.disconnect()
+    return finding
+
+
+def test_on_an_unpatched_redis_a_script_of_one_user_runs_as_another(unpatched: EmbeddedRedis) -> None:
+    assert is_open(unpatched)
+
+
+def test_a_sandbox_that_does_not_hold_is_a_problem_where_there_are_users(unpatched: EmbeddedRedis) -> None:
+    for role in (Role.CLIENT, Role.DAEMON, Role.WORKER):
+        finding = only(examined(as_user(unpatched, role), roles=(role,))["sandbox"], PROBLEM)
+
+        assert f"Redis {unpatched.server.version} lets a script change what other users' scripts do" in finding.said
+        assert "6.2.20, 7.2.11, 7.4.6, 8.0.4, 8.2.2" in finding.remedy
+
+
+def test_a_sandbox_that_does_not_hold_is_a_warning_where_everybody_may_do_everything(unpatched: EmbeddedRedis) -> None:
+    finding = only(examined(unpatched.url)["sandbox"], WARNING)
+
+    assert "CVE-2025-46818" in finding.said
+
+
+def test_trying_the_sandbox_changes_nothing_in_it(unpatched: EmbeddedRedis) -> None:
+    examined(unpatched.url)
+
+    with redis.Redis.from_url(unpatched.url, protocol=2) as admin:
+        assert 1 == admin.eval("return getmetatable('').__index == string and ('x'):len()", 0)
+        assert b"nil" == admin.eval(VICTIM, 0)
+        assert [] == admin.keys("*")
+
+
+def test_a_sandbox_that_holds_is_well_whoever_asks(patched: EmbeddedRedis) -> None:
+    urls = [patched.url, *(as_user(patched, role) for role in (Role.CLIENT, Role.DAEMON, Role.WORKER))]
+
+    for url in urls:
+        assert "scripts cannot change" in only(examined(url)["sandbox"], OK).said
+
+
+def test_an_older_version_whose_sandbox_holds_is_called_a_backport(patched: EmbeddedRedis) -> None:
+    assert "has the fixes by a backport" in looked_at(patched.url, redis_version="7.0.15").said
+    assert "backport" not in looked_at(patched.url, redis_version="7.2.11").said
+
+
+@pytest.mark.parametrize(
+    ("info", "is_patched"),
+    [
+        ({"redis_version": "6.2.19"}, False),
+        ({"redis_version": "6.2.20"}, True),
+        ({"redis_version": "6.2.22"}, True),
+        ({"redis_version": "7.0.15"}, False),
+        ({"redis_version": "7.2.10"}, False),
+        ({"redis_version": "7.2.11"}, True),
+        ({"redis_version": "7.4.5"}, False),
+        ({"redis_version": "7.4.6"}, True),
+        ({"redis_version": "8.0.3"}, False),
+        ({"redis_version": "8.0.4"}, True),
+        ({"redis_version": "8.2.1"}, False),
+        ({"redis_version": "8.2.2"}, True),
+        ({"redis_version": "8.4.0"}, True),
+        ({"redis_version": "10.0.0"}, True),
+        ({"redis_version": "7.2.4", "valkey_version": "7.2.10"}, False),
+        ({"redis_version": "7.2.4", "valkey_version": "7.2.11"}, True),
+        ({"redis_version": "7.2.4", "valkey_version": "8.0.5"}, False),
+        ({"redis_version": "7.2.4", "valkey_version": "8.0.6"}, True),
+        ({"redis_version": "7.2.4", "valkey_version": "8.1.3"}, False),
+        ({"redis_version": "7.2.4", "valkey_version": "8.1.4"}, True),
+        ({"redis_version": "7.2.4", "valkey_version": "9.0.0"}, True),
+        ({}, False),
+    ],
+)
+def test_where_no_script_may_be_run_the_version_decides(
+    patched: EmbeddedRedis, info: dict[str, str], is_patched: bool
+) -> None:
+    finding = looked_at(as_user(patched, Role.DASHBOARD), **info)
+
+    assert (OK if is_patched else WARNING) is finding.verdict
+    assert is_patched or "ask as a user who may run scripts" in finding.remedy
