@@ -18,8 +18,8 @@ from zsched.doctor import (
     persistence,
     rights,
     rivals,
-    sandbox,
     server,
+    walls,
     workers,
 )
 from zsched.doctor.finding import Finding, skipped
@@ -44,7 +44,8 @@ CHECKS: Final[dict[str, Check]] = {
     "test clock": clocks.look_at_test_clock,
     "tzdata": clocks.look_at_zone_rules,
     "rights": rights.look_at_rights,
-    "sandbox": sandbox.look_at_sandbox,
+    "sandbox": walls.look_at_sandbox,
+    "databases": walls.look_at_databases,
     "key types": keyspace.look_at_types,
     "meta": namespace.look_at_meta,
     "format": namespace.look_at_format,

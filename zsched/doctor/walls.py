@@ -1,5 +1,5 @@
 """
-Does Redis' Lua sandbox keep the scripts of its users apart?
+Do the walls between the users of one Redis stand: its Lua sandbox, and its databases?
 
 Redis holds a script to the rights of its caller, and ``deploy/redis/users.acl`` relies on that. But one Lua interpreter
 runs the scripts of all users. If a script can change a table that all of them share, it puts its own code into the
@@ -9,23 +9,32 @@ The sandbox itself is tried first: a script sets a shared field to the value tha
 refuses that. So a distribution's backport (Debian 12's 7.0.15) is judged by what it does. The version decides only
 where the user may not run scripts.
 
+Databases are no wall: an ACL knows keys and commands, and holds in each database alike.
+
 Not guaranteed: that a server whose sandbox holds is safe from scripts. Nobody can see CVE-2025-49844, a use after free
-that lets a script run code in the server. The same releases fixed both.
+that lets a script run code in the server. The same releases fixed both. Databases are looked at for the namespace's own
+keys and RQ's, which the same users may write, and for no others.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Final
 
-from zsched.doctor.finding import Finding, fine, problem, warning
+from zsched.core.wording import some
+from zsched.doctor.finding import Finding, fine, problem, skipped, warning
 from zsched.doctor.patient import Patient, user_of
 from zsched.errors import RedisRefused
+from zsched.storage.replies import replies
 
 # The first patched release of each series (Redis of 3 October 2025; Valkey of the same day). A series that is missing
 # has none (Redis 7.0), unless it is later than the last one here.
 _REDIS: Final = {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2}
 _VALKEY: Final = {(7, 2): 11, (8, 0): 6, (8, 1): 4}
+
+_DATABASES: Final = 100  # that are looked into
 
 # Each field belongs to a table that all scripts share; it gets the value that it has.
 _TRIES: Final = """
@@ -59,6 +68,34 @@ def look_at_sandbox(patient: Patient) -> Iterator[Finding]:
     else:
         how = "" if is_patched else f"; {patient.product} has the fixes by a backport"
         yield fine(f"scripts cannot change what other users' scripts do{how}")
+
+
+def look_at_databases(patient: Patient) -> Iterator[Finding]:
+    """Look in the other databases for what users of this one may write there."""
+    if user_of(patient) == "default":
+        yield fine("without users of their own all clients may write in every database")
+        return
+    mine = int(patient.link.pool.connection_kwargs.get("db") or 0)
+    others = sorted(n for n in map(int, re.findall(r"(?m)^db(\d+)$", "\n".join(patient.info))) if n != mine)
+    told_by = (patient.keys.meta(), patient.keys.rq_queues())
+    shared, unknown = list[str](), list[str]()
+    with closing(patient.link.open()) as wire:
+        for number in others[:_DATABASES]:
+            told = replies(wire, [("SELECT", number), *(("EXISTS", key) for key in told_by)])
+            if 1 in told:
+                shared.append(str(number))
+            elif any(isinstance(reply, RedisRefused) for reply in told):
+                unknown.append(str(number))
+    if shared:
+        yield warning(
+            f"RQ or this namespace is also in database {some(shared)}, and users are not held to one: "
+            f"who may write in database {mine} may write there",
+            "give each its own Redis; databases keep apart who connects by mistake, not who wants to",
+        )
+    elif unknown:
+        yield skipped(f"this user may not look into database {some(unknown)}", "ask as the operator of users.acl")
+    else:
+        yield fine("no other database has RQ or this namespace in it")
 
 
 def _holds(patient: Patient) -> bool | None:

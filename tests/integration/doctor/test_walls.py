@@ -1,4 +1,4 @@
-"""What the doctor says of the Lua sandbox: it is the wall between the users of deploy/redis/users.acl."""
+"""What the doctor says of the walls between the users of deploy/redis/users.acl: Redis' Lua sandbox, its databases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zsched.config import Settings
 from zsched.core.clock import SystemClock
 from zsched.doctor.finding import Finding, Verdict
 from zsched.doctor.patient import Patient
-from zsched.doctor.sandbox import look_at_sandbox
+from zsched.doctor.walls import look_at_sandbox
 from zsched.embedded import EmbeddedRedis, find_server, packaged_server
 from zsched.storage.connection import Link
 from zsched.storage.rights import Role, rights_of
@@ -79,6 +79,9 @@ def looked_at(url: str, **info: str) -> Finding:
     finally:
         link.pool.disconnect()
     return finding
+
+
+# -- the sandbox --------------------------------------------------------------------------------------
 
 
 def test_on_an_unpatched_redis_a_script_of_one_user_runs_as_another(unpatched: EmbeddedRedis) -> None:
@@ -154,3 +157,59 @@ def test_where_no_script_may_be_run_the_version_decides(
 
     assert (OK if is_patched else WARNING) is finding.verdict
     assert is_patched or "ask as a user who may run scripts" in finding.remedy
+
+
+# -- databases ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def empty(redis_server: EmbeddedRedis) -> Iterator[EmbeddedRedis]:
+    """The session's server, empty and without users before and after."""
+    with redis.Redis.from_url(redis_server.url, protocol=2) as admin:
+        admin.flushall()
+        yield redis_server
+        admin.flushall()
+        admin.acl_deluser("somebody")
+
+
+def put(server: EmbeddedRedis, database: int, key: str) -> None:
+    with redis.Redis.from_url(server.url.replace("db=0", f"db={database}"), protocol=2) as admin:
+        admin.sadd(key, "x")
+
+
+@pytest.mark.parametrize("role", [Role.CLIENT, Role.DAEMON])
+@pytest.mark.parametrize("key", [KEYS.meta(), "rq:queues"])
+def test_a_namespace_or_rq_in_another_database_is_a_warning(empty: EmbeddedRedis, key: str, role: Role) -> None:
+    put(empty, 0, "rq:queues")
+    put(empty, 3, key)
+
+    finding = only(examined(as_user(empty, role), roles=(role,))["databases"], WARNING)
+
+    assert "in database 3, and users are not held to one" in finding.said
+
+
+def test_what_is_in_another_database_is_the_users_to_write(empty: EmbeddedRedis) -> None:
+    put(empty, 3, KEYS.meta())
+
+    with redis.Redis.from_url(as_user(empty, Role.CLIENT).replace("/0", "/3"), protocol=2) as client:
+        assert 1 == client.delete(KEYS.meta())
+
+
+def test_other_things_in_another_database_are_fine(empty: EmbeddedRedis) -> None:
+    put(empty, 3, "zsched:{mail}:meta")
+
+    assert "no other database" in only(examined(as_user(empty, Role.CLIENT))["databases"], OK).said
+
+
+def test_a_user_who_may_not_look_into_a_database_is_told_so(empty: EmbeddedRedis) -> None:
+    put(empty, 3, "another")
+
+    found = examined(as_user(empty, Role.WORKER), roles=(Role.WORKER,))["databases"]
+
+    assert "may not look into database 3" in only(found, Verdict.SKIPPED).said
+
+
+def test_databases_of_a_redis_without_users_are_no_warning(empty: EmbeddedRedis) -> None:
+    put(empty, 3, KEYS.meta())
+
+    assert OK is only(examined(empty.url)["databases"], OK).verdict
