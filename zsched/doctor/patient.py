@@ -24,6 +24,7 @@ class Patient:
     """
     ``info``: the server's INFO at the beginning. ``roles`` and ``user``: what a user's rights are compared
     with, and whose they are; None: the connection's. ``link`` is for a check that needs a connection of its own.
+    ``config_file``: where settings were read from, if from a file.
 
     What asks Redis raises RedisRefused and RedisUnavailable.
     """
@@ -36,6 +37,7 @@ class Patient:
     info: Mapping[str, str]
     roles: tuple[Role, ...] = (Role.DAEMON,)
     user: str | None = None
+    config_file: str | None = None
 
     @property
     def is_cluster(self) -> bool:
