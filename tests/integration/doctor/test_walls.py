@@ -151,9 +151,9 @@ def test_an_older_version_whose_sandbox_holds_is_called_a_backport(patched: Embe
     ],
 )
 def test_where_no_script_may_be_run_the_version_decides(
-    patched: EmbeddedRedis, info: dict[str, str], is_patched: bool
+    unpatched: EmbeddedRedis, info: dict[str, str], is_patched: bool
 ) -> None:
-    finding = looked_at(as_user(patched, Role.DASHBOARD), **info)
+    finding = looked_at(as_user(unpatched, Role.DASHBOARD), **info)
 
     assert (OK if is_patched else WARNING) is finding.verdict
     assert is_patched or "ask as a user who may run scripts" in finding.remedy
