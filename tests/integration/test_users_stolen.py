@@ -139,11 +139,10 @@ def test_a_client_stops_workers_as_a_worker_does(
     with guarded.connect("operator") as operator:
         eventually(lambda: operator.pubsub_numsub("rq:pubsub:victim")[0][1])
 
-        with guarded.connect(user) as thief:
-            send_shutdown_command(thief, "victim")
-        worker.wait(WITHIN_S)
+    with guarded.connect(user) as thief:
+        send_shutdown_command(thief, "victim")
 
-        assert not operator.sismember("rq:workers", "rq:worker:victim")
+    assert worker.wait(WITHIN_S) is not None  # RQ's exit code depends on where the signal reaches it
 
 
 @pytest.mark.parametrize("user", ["zsched-client", "zsched-worker"])
