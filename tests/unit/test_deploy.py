@@ -145,6 +145,16 @@ def test_a_daemon_is_started_again_unless_its_settings_are_wrong() -> None:
     assert str(USAGE) == settings["RestartPreventExitStatus"]
 
 
+def test_a_daemon_has_no_privileges_and_sees_no_home_and_writes_to_its_state_alone() -> None:
+    lines = set(unit(UNITS[0]).splitlines())
+
+    assert {
+        "DynamicUser=yes", "User=zsched", "CapabilityBoundingSet=", "AmbientCapabilities=", "NoNewPrivileges=yes",
+        "ProtectHome=yes", "ProtectSystem=strict", "StateDirectory=zsched", "StateDirectoryMode=0700", "UMask=0077",
+    } <= lines  # fmt: skip
+    assert not [line for line in lines if line.startswith(("ReadWritePaths", "BindPaths", "SupplementaryGroups"))]
+
+
 def test_a_unit_bounds_files_threads_and_memory_above_what_a_daemon_needs() -> None:
     limits = dict(re.findall(r"(?m)^(LimitNOFILE|TasksMax|MemoryMax)=(.+)$", unit(UNITS[0])))
 
