@@ -19,7 +19,7 @@ keys and RQ's, which the same users may write, and for no others.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Final
 
@@ -31,8 +31,8 @@ from zsched.storage.replies import replies
 
 # The first patched release of each series (Redis of 3 October 2025; Valkey of the same day). A series that is missing
 # has none (Redis 7.0), unless it is later than the last one here.
-_REDIS: Final = {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2}
-_VALKEY: Final = {(7, 2): 11, (8, 0): 6, (8, 1): 4}
+PATCHED_REDIS: Final = {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2}
+PATCHED_VALKEY: Final = {(7, 2): 11, (8, 0): 6, (8, 1): 4}
 
 _DATABASES: Final = 100  # that are looked into
 
@@ -54,7 +54,7 @@ def look_at_sandbox(patient: Patient) -> Iterator[Finding]:
         told = problem if user_of(patient) != "default" else warning
         yield told(
             f"{patient.product} lets a script change what other users' scripts do (CVE-2025-46818): "
-            "users.acl holds nobody back who may run scripts",
+            "users.acl does not hold back a user who may run scripts",
             _remedy(),
         )
     elif holds is None and not is_patched:
@@ -110,7 +110,7 @@ def _holds(patient: Patient) -> bool | None:
 def _is_patched(patient: Patient) -> bool:
     """Compare the version with the first patched release of its series."""
     valkey = patient.info.get("valkey_version")
-    told, first = (valkey, _VALKEY) if valkey else (patient.info.get("redis_version", ""), _REDIS)
+    told, first = (valkey, PATCHED_VALKEY) if valkey else (patient.info.get("redis_version", ""), PATCHED_REDIS)
     parts = told.split(".")[:3]
     if len(parts) < 3 or not all(map(str.isdecimal, parts)):
         return False
@@ -121,10 +121,13 @@ def _is_patched(patient: Patient) -> bool:
 
 
 def _remedy() -> str:
-    redis, valkey = (
-        ", ".join(f"{major}.{minor}.{patch}" for (major, minor), patch in first.items()) for first in (_REDIS, _VALKEY)
-    )
+    redis, valkey = map(releases, (PATCHED_REDIS, PATCHED_VALKEY))
     return (
-        f"upgrade to Redis {redis} or later, Valkey {valkey} or later, or to your distribution's security update; "
-        "7.0 has none but a distribution's"
+        f"upgrade to Redis {redis} or later, to Valkey {valkey} or later, or to your distribution's security update "
+        "(7.0 has no other)"
     )
+
+
+def releases(first: Mapping[tuple[int, int], int]) -> str:
+    """Write the first patched releases as people do: "7.2.11, 8.0.6, 8.1.4"."""
+    return ", ".join(f"{major}.{minor}.{patch}" for (major, minor), patch in first.items())
