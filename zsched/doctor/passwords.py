@@ -1,4 +1,4 @@
-"""May other users of this machine read the files that these settings take passwords from?"""
+"""A check of files with passwords: other users of this machine must not read them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _sentinels_file(url: str) -> str | None:
 
 
 def _has_password(file: Path) -> bool:
-    """Whether the URL in a configuration file, which was read just now, has a password."""
+    """Return True if the URL in a configuration file has a password."""
     return has_password(str(tomllib.loads(file.read_text("utf-8")).get("redis", {}).get("url", "")))
 
 

@@ -1,5 +1,5 @@
 """
-Do the walls between the users of one Redis stand: its Lua sandbox, and its databases?
+Checks of the walls between the users of one Redis: its Lua sandbox, and its databases.
 
 Redis holds a script to the rights of its caller, and ``deploy/redis/users.acl`` relies on that. But one Lua interpreter
 runs the scripts of all users. If a script can change a table that all of them share, it puts its own code into the

@@ -68,7 +68,7 @@ def served(
 
 
 class _Application:
-    """All of it for WSGI. *names*: hosts that a request may name beside addresses; None: any."""
+    """The WSGI application. *names*: hosts that a request may name beside addresses; None: any."""
 
     def __init__(
         self, metrics: Callable[[], bytes], pages: Mapping[str, Page], names: frozenset[str] | None = None
@@ -84,7 +84,7 @@ class _Application:
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
     def _is_for_us(self, named: str | None) -> bool:
-        """Whether the Host header is a name of ours, an address or missing: a browser always sends the page's name."""
+        """Return True if the Host header is an address, a name of ours or missing; a browser sends its page's name."""
         if self._names is None or named is None:
             return True
         try:
@@ -137,7 +137,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         return frozenset({"localhost", self._host.lower().rstrip(".")}) if is_local else None
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept; without a file to do that with, wait instead of trying again at once."""
+        """Accept a connection. Without a free file, wait: the next try at once would fail as well, and so on."""
         try:
             return super().get_request()
         except OSError as error:

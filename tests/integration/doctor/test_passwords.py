@@ -102,7 +102,7 @@ def test_a_configuration_file_without_a_password_may_be_read_by_all(look: Look, 
 
 
 def test_a_file_in_a_folder_that_keeps_others_out_is_fine(look: Look, user_url: str, tmp_path: Path) -> None:
-    """As the folder is in which systemd hands over credentials."""
+    """Systemd hands over credentials in such a folder."""
     tmp_path.chmod(0o500)
     file = write(tmp_path / "redis-password", SECRET, 0o440)
 

@@ -43,7 +43,7 @@ def patched() -> Iterator[EmbeddedRedis]:
 
 
 def is_open(server: EmbeddedRedis) -> bool:
-    """Whether a script of one user runs code in a script of another one: CVE-2025-46818."""
+    """Try CVE-2025-46818: True if a script of one user runs code in a script of another one."""
     with redis.Redis.from_url(server.url, protocol=2) as admin:
         admin.execute_command("ACL", "SETUSER", "thief", "reset", "on", f">{PASSWORD}", "~mine", "+eval")
         with redis.Redis.from_url(server.url, username="thief", password=PASSWORD, protocol=2) as thief:
