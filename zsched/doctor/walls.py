@@ -73,7 +73,7 @@ def look_at_sandbox(patient: Patient) -> Iterator[Finding]:
 def look_at_databases(patient: Patient) -> Iterator[Finding]:
     """Look in the other databases for what users of this one may write there."""
     if user_of(patient) == "default":
-        yield fine("without users of their own all clients may write in every database")
+        yield fine("the connection has no user of its own: every such client may write in every database")
         return
     mine = int(patient.link.pool.connection_kwargs.get("db") or 0)
     others = sorted(n for n in map(int, re.findall(r"(?m)^db(\d+)$", "\n".join(patient.info))) if n != mine)
