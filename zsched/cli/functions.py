@@ -42,7 +42,7 @@ def importing() -> Iterator[None]:
     away from results. A module of this folder cannot take the place of an installed one.
 
     For root, a module of a folder that others may write to is Forbidden, unless ``sys.path`` names that folder
-    already.
+    already. Folders below it are not looked at.
     """
     here = os.getcwd()
     with contextlib.ExitStack() as after, contextlib.redirect_stdout(sys.stderr):
