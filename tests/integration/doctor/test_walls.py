@@ -17,6 +17,7 @@ from zsched.embedded import EmbeddedRedis, find_server, packaged_server
 from zsched.storage.connection import Link
 from zsched.storage.rights import Role, rights_of
 
+pytestmark = pytest.mark.redis
 OK, WARNING, PROBLEM = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM
 PASSWORD = "secret"
 ATTACK = "getmetatable('').__index = function(text, name) redis.call('SET', 'other', 'by ' .. name) end"
