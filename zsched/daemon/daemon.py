@@ -82,15 +82,21 @@ class Daemon:
         self._reload, self._must_reload = reload, False
         self._keys = Keys(settings.namespace)
         self._zone_rules = installed()  # at the start: what a process has read of a zone it keeps
-        self._waker = Waker(link, self._keys, self._clock)
-        self._archiver = Archiver(settings, link, self._clock, self.id, self._meter)
-        self._answerer = Answerer(self._archiver, link, self._keys)
+        failures = self._health.failures
+        self._waker = Waker(link, self._keys, self._clock, failures)
+        self._archiver = Archiver(settings, link, self._clock, self.id, self._meter, failures)
+        self._answerer = Answerer(self._archiver, link, self._keys, failures)
         tracker = Tracker(self._archiver, self._keys)
         lost = LostRuns(self._archiver, self._keys, tracker)
         auditor = Auditor(self._archiver, self._keys, self._clock)
         chains = ChainKeeper(self._keys, self._clock)
         self._warden = Warden(
-            link, self._archiver, self._clock, [tracker.over, lost.over, auditor.over], without_archive=[chains.over]
+            link,
+            self._archiver,
+            self._clock,
+            [tracker.over, lost.over, auditor.over],
+            without_archive=[chains.over],
+            failures=failures,
         )
         self._is_stopping = False
         self._said: str | None = None  # the event that told of trouble, until all is well
