@@ -13,6 +13,7 @@ log = structlog.get_logger(__name__)
 
 # Of Redis, that one pass may take: for a connection to one address and to another, for a reply, and what else it does.
 TIMEOUTS: Final = 5
+_SHOWN: Final = 200  # characters of a reason in reports: an error may repeat what it could not read
 _FORESEEN: Final = (
     RedisRefused,
     ArchiveError,
@@ -30,8 +31,8 @@ class Failures:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """What fails now, by ``<kind> <name>``."""
-        return {" ".join(key): reason for key, reason in self._reasons.copy().items()}
+        """What fails now, by ``<kind> <name>``; each reason in a line that others can print."""
+        return {" ".join(key): _line(reason) for key, reason in self._reasons.copy().items()}
 
     def begin(self, kind: str, name: str, error: Exception) -> None:
         """The *kind* (thread, chore, question) called *name* failed by *error*."""
@@ -52,6 +53,10 @@ class Failures:
         for key in self._reasons.copy():
             if key[0] == kind:
                 self._reasons.pop(key, None)
+
+
+def _line(reason: str) -> str:
+    return "".join(filter(str.isprintable, " ".join(reason.split())))[:_SHOWN]
 
 
 class Health:
