@@ -87,7 +87,7 @@ def test_the_waker_hears_what_is_due_after_a_bug(
     eventually(lambda: not buggy.left and dict(redis_client.pubsub_numsub(channel))[channel.encode()] == 1)
 
     assert ["waker"] == failures(daemon)
-    assert {"thread waker": "'a bug'"} == dict(daemon.daemon._health.failures.reasons)
+    assert {"thread waker": "'a bug'"} == daemon.daemon._health.failing
 
 
 def test_the_archiver_follows_after_a_bug(
@@ -189,4 +189,4 @@ def test_the_status_line_is_told_after_a_bug() -> None:
     eventually(lambda: told.said == ["gone"])
     line.stop()
 
-    assert {"thread status": "'a bug'"} == health.failures.reasons
+    assert {"thread status": "'a bug'"} == health.failing

@@ -25,7 +25,7 @@ from zsched.core.lateness import waited_since_us
 from zsched.core.log import Entry, Position
 from zsched.core.lookback import Wanted
 from zsched.daemon.archiver import Archiver
-from zsched.daemon.health import Failures
+from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.errors import ArchiveError, show
 from zsched.storage.connection import Link

@@ -23,8 +23,8 @@ from zsched.core.clock import Clock, from_ms
 from zsched.core.log import Position
 from zsched.daemon.about import facts
 from zsched.daemon.bell import Bell
+from zsched.daemon.failures import Failures
 from zsched.daemon.follower import Follower
-from zsched.daemon.health import Failures
 from zsched.daemon.loop import Loop
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.errors import (
@@ -282,7 +282,7 @@ class Archiver:
             about["audit"] = audit
         if (may_not_lead := self.may_not_lead) is not None:
             about["may_not_lead"] = may_not_lead
-        if failing := self._failures.reasons:
+        if failing := self._failures.shown:
             about["failing"] = failing
         return archivers.report(*self._known_as, state, about, hold_for_ms)
 

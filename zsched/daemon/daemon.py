@@ -22,6 +22,7 @@ from zsched.daemon.archiver import Archiver
 from zsched.daemon.auditor import Auditor
 from zsched.daemon.chains import ChainKeeper
 from zsched.daemon.elector import Elector
+from zsched.daemon.failures import Failures
 from zsched.daemon.health import Health
 from zsched.daemon.lost import LostRuns
 from zsched.daemon.meter import Meter, NoMeter
@@ -82,7 +83,7 @@ class Daemon:
         self._reload, self._must_reload = reload, False
         self._keys = Keys(settings.namespace)
         self._zone_rules = installed()  # at the start: what a process has read of a zone it keeps
-        failures = self._health.failures
+        failures = Failures(self._health.failing)
         self._waker = Waker(link, self._keys, self._clock, failures)
         self._archiver = Archiver(settings, link, self._clock, self.id, self._meter, failures)
         self._answerer = Answerer(self._archiver, link, self._keys, failures)

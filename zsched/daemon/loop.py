@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from zsched.core.clock import Clock, SystemClock
-from zsched.daemon.health import Failures
+from zsched.daemon.failures import Failures
 from zsched.errors import RedisUnavailable
 
 _LONGEST_S: Final = 30.0  # between two attempts at what goes on failing

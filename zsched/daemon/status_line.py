@@ -8,6 +8,7 @@ Without a service manager there is no thread.
 from __future__ import annotations
 
 from zsched.core.durations import duration_text
+from zsched.daemon.failures import Failures
 from zsched.daemon.health import Health
 from zsched.daemon.loop import Loop
 from zsched.daemon.supervisor import Supervisor
@@ -23,7 +24,7 @@ class StatusLine:
 
     def __init__(self, supervisor: Supervisor, reader: Reader, health: Health, id: str) -> None:
         self._supervisor, self._reader, self._health, self._id = supervisor, reader, health, id
-        self._loop = Loop("status", self._tell, health.failures)
+        self._loop = Loop("status", self._tell, Failures(health.failing))
 
     def start(self) -> None:
         """Begin to tell, if somebody listens."""

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from zsched.core.clock import ManualClock
 from zsched.daemon import loop as module
-from zsched.daemon.health import Failures
+from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.errors import RedisRefused, RedisUnavailable
 
@@ -87,14 +87,14 @@ def test_a_thread_is_known_to_fail_until_it_was_well_for_a_while(
     with capture_logs() as told:
         loop = run(step)
         assert step.is_done.wait(WITHIN_S)
-        assert {"thread worker": "'a bug'"} == failures.reasons
+        assert {"thread worker": "'a bug'"} == failures.shown
 
         clock.advance(module._STEADY_MS)
         loop.stop()
         loop.well()
 
     assert ["thread_failed", "thread_back"] == events(told)
-    assert {} == failures.reasons
+    assert {} == failures.shown
 
 
 def test_a_thread_that_fails_now_and_then_is_not_said_each_time(run: Run) -> None:
@@ -118,7 +118,7 @@ def test_a_lost_redis_is_no_failure_of_the_thread(run: Run, failures: Failures) 
         run(step)
         assert step.is_done.wait(WITHIN_S)
 
-    assert ([], {}) == (told, failures.reasons)
+    assert ([], {}) == (told, failures.shown)
 
 
 def test_what_redis_refuses_is_said_without_a_traceback(run: Run) -> None:

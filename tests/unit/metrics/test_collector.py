@@ -69,8 +69,7 @@ def test_nothing_is_late_before_it_is_due() -> None:
 
 def test_a_daemon_tells_how_many_of_its_threads_and_chores_fail() -> None:
     health = Health(ManualClock())
-    health.failures.begin("thread", "waker", KeyError("a bug"))
-    health.failures.begin("chore", "auditor", KeyError("a bug"))
+    health.failing |= {"thread waker": "'a bug'", "chore auditor": "'a bug'"}
     meter = DaemonMeter(LogTally("", Names()), health)
 
     families = DaemonCollector(meter, Seen(NOBODY), Names(), {}).collect()
