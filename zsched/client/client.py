@@ -28,7 +28,7 @@ from zsched.core.recent import Recent
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
 from zsched.core.urgency import Presets, merged
-from zsched.errors import InvalidSchedule, RedisUnavailable
+from zsched.errors import Contended, InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
 from zsched.storage.inquiry import Inquiry
@@ -141,6 +141,7 @@ class Client(Lives):
         Raises:
             ScheduleNotFound: no such schedule.
             InvalidSchedule: a change is bad, or would make a one-shot of a recurring schedule or back.
+            Contended: others changed it at every attempt.
         """
         check_id(id)
         for _ in range(REPLANS):
@@ -156,7 +157,7 @@ class Client(Lives):
                     answer = self._durably(definition, put)
             if answer.word != "CHANGED":
                 return self._scheduled(definition, answer)
-        raise RedisUnavailable(f"schedule {id!r} was changed by others at every attempt; try again")
+        raise Contended(f"schedule {id!r} was changed by others at every attempt; nothing was written: call again")
 
     # -- reading ------------------------------------------------------------------------------------
 

@@ -128,7 +128,8 @@ class Lives(Past):
         Raises:
             ScheduleNotFound. InvalidSchedule: it is not recurring, or quarantined; *start* or *end* is bad, or in the
             future; more than 100,000 occurrences. ArchiveError: what ran before some time is not known, without
-            *again*. RedisUnavailable, RedisRefused: what was pushed until then stays.
+            *again*. Contended: others changed it again and again. RedisUnavailable, RedisRefused. What was pushed until
+            then stays.
         """
         filling = Filling(self._store, self._inquiry, self._find, check_id(id), flag("again", again))
         return filling.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))

@@ -12,10 +12,13 @@ import redis
 from tests.integration.client.ground import HOUR, KEYS, pass_time, payload
 from zsched import (
     Client,
+    Contended,
     InvalidSchedule,
+    RedisUnavailable,
     ScheduleInPast,
     ScheduleNotFound,
 )
+from zsched.client.lives import Lives
 from zsched.core.clock import to_ms
 from zsched.core.model import Priority, ScheduleState
 
@@ -157,3 +160,24 @@ def test_concurrent_updates_are_all_applied(redis_url: str, client: Client, soon
 
     told = client.get("a")
     assert ([], 7, ("t",), "me") == (failed, told.timeout_s, told.tags, told.created_by)
+
+
+@pytest.mark.parametrize("trigger", [{"after": 3600}, {"every": 3600}])
+def test_an_update_that_others_forestall_at_every_attempt_is_contended_and_writes_nothing(
+    redis_url: str, client: Client, monkeypatch: pytest.MonkeyPatch, trigger: dict[str, Any]
+) -> None:
+    other, find, numbers = Client.from_url(redis_url), Lives._find, iter(range(100))
+    client.schedule("app.task", id="a", **trigger)
+
+    def find_and_forestall(self: Lives, id: str) -> Any:
+        found = find(self, id)
+        if self is client:
+            other.update(id, args=(next(numbers),))
+        return found
+
+    monkeypatch.setattr(Lives, "_find", find_and_forestall)
+
+    with pytest.raises(Contended, match="schedule 'a' was changed by others at every attempt") as caught:
+        client.update("a", queue="sms")
+    assert not isinstance(caught.value, RedisUnavailable)
+    assert "default" == other.get("a").queue
