@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from tests.faults.processes import Start, eventually
 from tests.faults.proxy import Proxy
 from tests.faults.threads import know
 from zsched import Client
-from zsched.embedded import EmbeddedRedis
 from zsched.errors import RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.options import our_options
@@ -24,19 +22,6 @@ pytestmark = pytest.mark.once
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 GARBAGE = [HTTP, b"\x15\x03\x01\x00\x02\x02\x50\r\n", b"$many\r\n", b"*x\r\n", b"*1\r\n" * 5000]
-
-
-@pytest.fixture
-def proxy(server: EmbeddedRedis) -> Iterator[Proxy]:
-    assert server.port is not None
-    with Proxy(server.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def watch(watch: redis.Redis) -> redis.Redis:
-    know(watch)
-    return watch
 
 
 def link_by(parser: Any, proxy: Proxy) -> Link:
@@ -89,6 +74,7 @@ def test_a_call_of_the_client_that_is_answered_with_garbage_says_that_it_may_hav
 def test_a_daemon_that_is_answered_with_garbage_says_so_once_and_goes_on_afterwards(
     proxy: Proxy, watch: redis.Redis, start_daemon: Start
 ) -> None:
+    know(watch)
     daemon = start_daemon(proxy.url, DAEMON_LEASE_MS="1000", DAEMON_RENEW_MS="100")
     daemon.wait_for("term_began")
 
