@@ -28,7 +28,7 @@ from zsched.core.recent import Recent
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
 from zsched.core.urgency import Presets, merged
-from zsched.errors import Contended, InvalidSchedule, RedisUnavailable
+from zsched.errors import Contended, Garbled, InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
 from zsched.storage.inquiry import Inquiry
@@ -141,11 +141,15 @@ class Client(Lives):
         Raises:
             ScheduleNotFound: no such schedule.
             InvalidSchedule: a change is bad, or would make a one-shot of a recurring schedule or back.
-            Contended: others changed it at every attempt.
+            Contended: others changed it at every attempt. Garbled: another program broke its rule.
         """
         check_id(id)
         for _ in range(REPLANS):
             found = self._find(id)
+            if found.schedule.kind != "once" and found.schedule.trigger is None:
+                raise Garbled(
+                    f"the rule of schedule {id!r} cannot be read", "schedule it again by its id, or cancel it"
+                )
             self._store.check_serializer()  # before its payload is opened
             definition, op = self._revised(found, changes), new_id()
             if isinstance(definition.when, TriggerSpec):
