@@ -17,13 +17,15 @@ class Proxy:
 
     ``cut_replies``: the chance that a reply is thrown away, after the server did what it was asked for, and
     the connection closed. ``cut_requests``: the same with a request, which the server never sees.
-    ``delay_s``: how long each reply is kept. ``half_open``: nothing is forwarded and nothing closed, as when
-    a firewall forgot the connection. A *seed* makes the chances repeatable per connection.
+    ``delay_s``: how long each reply is kept. ``garbage``: bytes that are forwarded instead of each reply.
+    ``half_open``: nothing is forwarded and nothing closed, as when a firewall forgot the connection. A *seed* makes
+    the chances repeatable per connection.
     """
 
     def __init__(self, target_port: int, seed: int = 1) -> None:
         self.cut_replies = self.cut_requests = 0.0
         self.delay_s = 0.0
+        self.garbage = b""
         self.half_open = False
         self.cuts = 0
         self._target = ("127.0.0.1", target_port)
@@ -49,6 +51,7 @@ class Proxy:
     def mend(self) -> None:
         """Do nothing more to anybody; what was half-open is closed."""
         self.cut_replies = self.cut_requests = self.delay_s = 0.0
+        self.garbage = b""
         if self.half_open:
             self.half_open = False
             self.cut_all()
@@ -117,7 +120,7 @@ class Proxy:
                     self._closing.wait(self.delay_s)
                 if self._is_cut(self.cut_replies if are_replies else self.cut_requests):
                     break
-                target.sendall(data)
+                target.sendall((are_replies and self.garbage) or data)
         _shut(source)
         _shut(target)
 

@@ -60,6 +60,15 @@ def test_a_daemon_that_may_not_lead_does_not_stand_by(
     assert ["leader", "barred"] == [line.split()[0] for line in section(result, "DAEMON")]
 
 
+def test_a_daemon_with_a_failing_thread_is_a_warning_that_names_it(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, daemon="somebody", failing={"thread waker": "'a bug'"})
+
+    result, warning = zsched("status"), said(zsched, "daemon_failing")
+
+    assert DONE == result.exit_code
+    assert "fails in part: thread waker: 'a bug'" in warning["problem"]
+
+
 def test_what_is_wrong_comes_first_the_worst_before_all_each_with_a_remedy(
     redis_url: str, zsched: Zsched, led: redis.Redis
 ) -> None:

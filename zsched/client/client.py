@@ -28,7 +28,7 @@ from zsched.core.recent import Recent
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
 from zsched.core.urgency import Presets, merged
-from zsched.errors import NOT_GIVEN, InvalidSchedule, RedisUnavailable
+from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
 from zsched.storage.inquiry import Inquiry
@@ -143,10 +143,15 @@ class Client(Lives):
             ScheduleNotFound: no such schedule.
             InvalidSchedule: a change is bad, or would make a one-shot of a recurring schedule or back; or args or
                 kwargs are to stay and are not plain values (``runs_pickles``).
+            Contended: others changed it at every attempt. Garbled: another program broke its rule.
         """
         check_id(id)
         for _ in range(REPLANS):
             found = self._find(id)
+            if found.schedule.kind != "once" and found.schedule.trigger is None:
+                raise Garbled(
+                    f"the rule of schedule {id!r} cannot be read", "schedule it again by its id, or cancel it"
+                )
             self._store.check_serializer()  # before its payload is opened
             definition, op = self._revised(found, changes), new_id()
             if isinstance(definition.when, TriggerSpec):
@@ -158,7 +163,7 @@ class Client(Lives):
                     answer = self._durably(definition, put)
             if answer.word != "CHANGED":
                 return self._scheduled(definition, answer)
-        raise RedisUnavailable(f"schedule {id!r} was changed by others at every attempt; try again")
+        raise Contended(f"schedule {id!r} was changed by others at every attempt; nothing was written: call again")
 
     # -- reading ------------------------------------------------------------------------------------
 

@@ -93,6 +93,11 @@ class Entry(NamedTuple):
         return [b"kind", self.kind.encode(), b"t", b"%d" % self.position.t_us, *self.body]
 
     @property
+    def size(self) -> int:
+        """Bytes of its body."""
+        return sum(map(len, self.body))
+
+    @property
     def format(self) -> int:
         """The format that it notes for what follows; 1 where it notes none."""
         if self.kind not in _NOTING or len(self.body) < 2 or self.body[-2] != b"format":

@@ -114,8 +114,8 @@ class Merge:
 
     def comparing(self) -> Iterator[None]:
         """``compare`` in parts: back through the log to an entry that the archive has; what is before it, both have."""
-        start, last_n = "+", -1
-        while self.common is None and (entries := self._log.read_back(start, _BACK)):
+        last_n = -1
+        for entries in self._log.pages_back():
             self.seen = self.seen or entries[0].position
             for entry in entries:
                 number = self._recall.number_of(entry.position)
@@ -123,8 +123,9 @@ class Merge:
                     self.common, last_n = entry.position, number
                     break
                 self._add(entry)
-            start = f"({entries[-1].position.id}"
             yield
+            if self.common is not None:
+                break
         last_n = max([last_n, *(self._recall.number_of(position) or -1 for position in self.branch.merged)])
         self.is_known = last_n >= 0
         if self.is_known:

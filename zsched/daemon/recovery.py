@@ -37,6 +37,7 @@ log = structlog.get_logger(__name__)
 WAIT_MS: Final = 1500.0  # for others' word: an idle archiver looks at the log once a second
 _AWAITED_MS: Final = 3000.0  # before looking whether somebody ran `zsched recover`
 _NEWEST: Final = 20  # log entries, in which a ``merged`` one is looked for
+_NEWEST_BYTES: Final = 1_048_576  # of them, at most
 _SLICE_MS: Final = 200.0  # of work, between two reports
 
 
@@ -135,7 +136,7 @@ class Recovery:
 
     def _last_merged(self) -> Position | None:
         """The last ``merged`` entry, if it is among the log's newest."""
-        newest = self._log.read_back("+", _NEWEST)
+        newest = self._log.back(_NEWEST, most_bytes=_NEWEST_BYTES)
         return next((entry.position for entry in newest if entry.kind == "merged"), None)
 
     def _say_awaited(self) -> None:

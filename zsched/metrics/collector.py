@@ -75,6 +75,8 @@ def _of_log(tally: LogTally) -> Iterator[Metric]:
 
 def _of_daemon(meter: DaemonMeter) -> Iterator[Metric]:
     yield _gauge("leader", "1: this daemon leads; 0: it stands by.", meter.health.leads)
+    help = "Threads, chores and kinds of questions of this daemon that fail at present; its log says why."
+    yield _gauge("failing", help, len(meter.health.failing))
     yield CounterMetricFamily("zsched_terms", "Terms that this daemon began.", meter.terms)
     yield _histogram("fired_per_tick", "Runs that one fire or advance queued, of those that did.", meter.fired_per_tick)
     help = "Round trips that renewed the lease."

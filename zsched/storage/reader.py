@@ -11,6 +11,7 @@ from typing import Any
 
 from zsched.core.clock import Clock
 from zsched.core.jitter import delay_of
+from zsched.core.log import text
 from zsched.core.model import OnLost, OnUncertain, Priority, Schedule, ScheduleState
 from zsched.core.policy import USUAL, Policy
 from zsched.core.recent import Recent
@@ -30,7 +31,8 @@ from zsched.storage.store import Record
 from zsched.storage.time import due_of, server_now_ms
 
 _PAGE = 200  # schedules read by one script
-_LOG_PAGE, _LOG_PAGES = 200, 10  # entries of the log that `has_fired` looks at: pages, newest first
+# Of the log's newest entries, that `has_fired` looks at: how many, bytes, and for how long.
+_LOOKED_AT, _BYTES, _LOOKED_FOR_MS = 2000, 4 * 1_048_576, 250.0
 _PLACES = {
     b"due": ScheduleState.ACTIVE,
     b"paused": ScheduleState.PAUSED,
@@ -116,20 +118,14 @@ class Reader:
 
     def has_fired(self, id: str) -> str | None:
         """
-        The run id of a run of *id* that the newest entries of the log show, or None. Bounded: an older one
-        is not found.
+        The run id of a run of *id* that the newest entries of the log show, or None. Bounded in entries, bytes and
+        time: an older run is not found.
         """
-        newest = "+"
-        for _ in range(_LOG_PAGES):
-            entries = self._link.execute("XREVRANGE", self._keys.log(), newest, "-", "COUNT", _LOG_PAGE)
-            for _, texts in entries:
-                fields = dict(zip(texts[::2], texts[1::2], strict=True))
-                for run in (fields.get(b"runs") or fields.get(b"run") or b"").decode().split():
-                    if run.startswith(id) and (parts := RunId.parse(run)) and parts.schedule_id == id:
-                        return run
-            if len(entries) < _LOG_PAGE:
-                return None
-            newest = "(" + entries[-1][0].decode()
+        for entry in Log(self._link, self._keys).back(_LOOKED_AT, most_bytes=_BYTES, for_ms=_LOOKED_FOR_MS):
+            fields = entry.fields()
+            for run in text(fields.get(b"runs") or fields.get(b"run") or b"").split():
+                if run.startswith(id) and (parts := RunId.parse(run)) and parts.schedule_id == id:
+                    return run
         return None
 
     def overview(self) -> Overview:

@@ -85,6 +85,7 @@ def warnings(standing: Standing) -> list[Problem]:
         *_nobody_takes_yet(standing.attendance),
         *_quarantined(overview),
         *_ailing(overview, ArchiveState.OUTDATED),
+        *_failing_inside(overview.daemons),
         *_differing(overview.daemons),
     ]
 
@@ -244,6 +245,16 @@ def _quarantined(overview: Overview) -> Iterator[Problem]:
         text = f"{plural(overview.quarantined, 'schedule')} in quarantine: broken, and not fired"
         remedy = "zsched ls --state quarantined lists them, zsched why ID says why; schedule them again, or cancel them"
         yield Problem("quarantined", text, remedy)
+
+
+def _failing_inside(daemons: list[DaemonSeen]) -> Iterator[Problem]:
+    """Threads and chores of daemons that run: what they do rests meanwhile, and nothing else tells."""
+    for daemon in (one for one in daemons if one.is_running and one.failing):
+        which = "; ".join(f"{part}: {reason}" for part, reason in daemon.failing.items())
+        remedy = (
+            "its log has thread_failed, chore_failed or question_failed with the cause; it is tried again and again"
+        )
+        yield Problem("daemon_failing", f"daemon {daemon.place} fails in part: {which}", remedy)
 
 
 def _differing(daemons: list[DaemonSeen]) -> Iterator[Problem]:
