@@ -52,6 +52,7 @@ class Fire:
     quarantined: list[str]
     uncertain: int
     recurring: list[list[str]]
+    wrong: list[str]
 
 
 class Ground:

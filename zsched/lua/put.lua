@@ -10,12 +10,14 @@
 --        field_size      number of field/value texts that all rows share
 --        ...             the seen texts, the shared texts, then per row: id, due ms or +ms, data
 -- RETURNS  OK, now ms, version, then per row: word, due ms
---        words: created updated unchanged kept EXISTS PAST CHANGED WRONGTYPE; due ms is - where there is none
+--        words: created updated unchanged kept already_fired EXISTS PAST CHANGED TAKEN WRONGTYPE; due ms is - where
+--        there is none
 -- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (data, bytes); then, if
 --        there are such, the ids by spaces that were there (replaced) and that stay paused (paused)
 --
--- A row that says what is waiting already is `unchanged`, and so is one whose run RQ has already: so a
--- call that is sent again because its reply was lost does nothing. A put never resumes a paused schedule.
+-- A row that says what is waiting already is `unchanged`; one whose run RQ has already is `already_fired`, and nothing
+-- waits: so a call that is sent again because its reply was lost does nothing. Each one-shot that zsched makes has `zs`
+-- in its job; a job of RQ's that has none stands in the way (TAKEN). A put never resumes a paused schedule.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, op_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, lane, if_exists, allow_past, keep_op_ms,
@@ -26,6 +28,7 @@ keep_op_ms, seen_size, field_size = tonumber(keep_op_ms), tonumber(seen_size), t
 -- include lib/iso.lua
 -- include lib/find.lua
 -- include lib/place.lua
+-- include lib/pushed.lua
 
 local first_field = 10 + math.max(seen_size, 0)
 local first_row = first_field + field_size
@@ -60,6 +63,9 @@ local function is_seen(pairs_now)
   return true
 end
 
+local looked_at = {unpack(OF_RUN)}
+looked_at[#looked_at + 1] = 'zs'
+
 local ids = {}
 for i = first_row, #ARGV, 3 do
   ids[#ids + 1] = ARGV[i]
@@ -77,8 +83,7 @@ for n, id in ipairs(ids) do
   end
   local run, word = run_key(id, due_ms), nil
   local pending = at and not at.recurring
-  local job = redis.pcall('HMGET', run, 'status', 'enqueued_at')
-  local status, is_rqs = job[1], job[2] or job[1] and job[1] ~= 'scheduled'
+  local job = redis.pcall('HMGET', run, unpack(looked_at))
   if job.err then
     word = 'WRONGTYPE'
   elseif at and if_exists ~= 'replace' then
@@ -88,8 +93,8 @@ for n, id in ipairs(ids) do
     word = 'CHANGED'
   elseif seen_size >= 0 and not pending then
     word = 'CHANGED'
-  elseif is_rqs then
-    word = 'unchanged'  -- the run was pushed or taken; RQ may have it waiting for a retry
+  elseif is_pushed(job) then
+    word = job[#looked_at] and 'already_fired' or 'TAKEN'  -- pushed, or taken over; RQ may have it waiting for a retry
   elseif pending and at.place ~= 'quarantine' and at.lane == lane and at.due_ms == due_ms
     and is_same(redis.call('HGETALL', run), data) then
     word = 'unchanged'
@@ -103,7 +108,7 @@ for n, id in ipairs(ids) do
       replaced[#replaced + 1] = id
       staying[#staying + 1] = at.place == 'paused' and id or nil
     end
-    writes[#writes + 1] = {id = id, due_ms = due_ms, data = data, run = run, at = at, is_there = status}
+    writes[#writes + 1] = {id = id, due_ms = due_ms, data = data, run = run, at = at}
     logged[#logged + 1] = id
     logged[#logged + 1] = due_ms
     logged[#logged + 1] = 'data'
@@ -141,9 +146,7 @@ if #writes > 0 then
       remove(write.id, write.at)
     end
     job[2], job[4] = write.run, write.data
-    if write.is_there then
-      redis.call('DEL', write.run)  -- a waiting hash without a place would leave fields of its own
-    end
+    redis.call('DEL', write.run)  -- a waiting hash without a place would leave fields of its own
     redis.call(unpack(job))
     if write.at and write.at.place == 'paused' then
       redis.call('HSET', paused_key, write.id,

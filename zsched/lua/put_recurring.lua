@@ -33,8 +33,6 @@ keep_op_ms, schedule_size = tonumber(keep_op_ms), tonumber(schedule_size)
 -- include lib/place.lua
 
 local at = find({id})[1]
-local old = at and at.recurring and redis.pcall('HMGET', schedule_key, 'version', 'trigger', 'digest',
-  'anchor', 'nominal', 'last', 'created_at', 'ended_at', 'pause_after', 'failures') or {}
 for _, key in ipairs({schedule_key, template_key}) do
   local held = redis.call('TYPE', key).ok
   if held ~= 'hash' and held ~= 'none' then
@@ -44,10 +42,42 @@ end
 if at and if_exists ~= 'replace' then
   return answer({'OK', if_exists == 'keep' and 'kept' or 'EXISTS', now_ms, version(), at.due_ms or '-'})
 end
+local old = {}  -- as the hash has it; what zsched counts or reckons with, only where that is what zsched writes
+if at and at.recurring then
+  old = redis.call('HMGET', schedule_key, 'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at',
+    'ended_at', 'pause_after', 'failures')
+  for _, n in ipairs({4, 5, 7, 8, 10}) do
+    old[n] = is_ms(old[n]) and old[n]
+  end
+  old[6] = old[6] and string.match(old[6], '^[%w_-]+$')
+end
+local has_ended = at and at.place == 'ended' and old[8] and not old[5]
+local has_time = has_ended or old[5] and (at.place == 'ended' or is_ms(at.due_ms))  -- that this put may keep
+
+-- Whether the hash at *key* holds all the texts from *first* to *last*. Somebody else may have changed one of them, and
+-- this put is how to put that right.
+local function holds(key, first, last)
+  local held = {}
+  local texts = redis.call('HGETALL', key)
+  for i = 1, #texts, 2 do
+    held[texts[i]] = texts[i + 1]
+  end
+  for i = first, last, 2 do
+    if held[ARGV[i]] ~= ARGV[i + 1] then return false end
+  end
+  return true
+end
+
+local function is_same()
+  return old[3] == digest and old[2] == trigger and old[4] and has_time
+    and (has_ended or at.lane == lane and at.place ~= 'quarantine')
+    and holds(schedule_key, 17, 16 + schedule_size) and holds(template_key, 17 + schedule_size, #ARGV)
+end
+
 if seen_version ~= '' and old[1] ~= seen_version then
   return answer({'OK', 'CHANGED', now_ms, version(), '-'})
 end
-if old[3] == digest and at.place ~= 'quarantine' then
+if is_same() then
   return answer({'OK', 'unchanged', now_ms, old[1], at.due_ms or '-'})
 end
 
@@ -58,7 +88,7 @@ end
 local function without_jitter(rule)
   return rule and (string.gsub(rule, '"jitter_ms":%d+,', ''))
 end
-if without_jitter(old[2]) == without_jitter(trigger) and old[4] and (old[5] or at.place == 'ended') then
+if old[4] and has_time and without_jitter(old[2]) == without_jitter(trigger) then
   anchor_ms, nominal_ms, due_ms = old[4], old[5], at.due_ms
 elseif now_ms < tonumber(from_ms) or now_ms >= tonumber(until_ms) then
   return {'AGAIN', now_ms}
@@ -105,6 +135,7 @@ if at then
   remove(id, at)
 end
 redis.call('SADD', recurring_key, id)
+redis.call('DEL', schedule_key, template_key)
 redis.call('HSET', schedule_key, unpack(schedule))
 redis.call('HSET', template_key, unpack(template))
 if pause_after and pause_after == old[9] and old[10] then
