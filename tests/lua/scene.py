@@ -41,7 +41,7 @@ def furnish(ground: Ground) -> None:
     for run in WORKED:
         job(ground, run)
         execution(ground, run)
-    client.hset(keys.job(WORKED[0]), mapping={"status": "finished", "ended_at": "then"})
+    client.hset(keys.job(WORKED[0]), mapping={"status": "finished", "ended_at": "then", "zs_expires": EXPIRES})
     client.hset(keys.job(WORKED[1]), "retries_left", "1")
     _chain(ground)
     client.hset(keys.job("delayed"), mapping={"status": "scheduled", "origin": "default", "timeout": "180"})
