@@ -185,7 +185,8 @@ def _audit(overview: Overview) -> Iterator[Problem]:
     audit = last_audit(overview.archives, overview.now_ms)
     if audit is not None and audit.alarms > audit.repaired:
         text = f"the last audit: {audit_text(audit, overview.now_ms)}; the daemon's log says what"
-        remedy = "there are schedule_missing, occurrence_missing, occurrence_overdue; zsched why ID tells more"
+        events = "schedule_missing, occurrence_missing, occurrence_overdue, run_suppressed"
+        remedy = f"there are {events}; zsched why ID tells more"
         yield Problem("audit", text, remedy)
 
 

@@ -1,0 +1,114 @@
+"""Values of another program, seen through a client and a bootstrap: they hide no other schedule, and break no call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from tests.lua.ground import Ground
+from tests.lua.scene import DUE_MS, furnish, kept, set_back
+from tests.lua.test_wrong_values import SPOILS
+from zsched import Client
+from zsched.core.clock import from_ms
+from zsched.errors import InvalidSchedule, ZschedError
+from zsched.storage.census import Census
+
+
+@pytest.fixture
+def ground(redis_client: redis.Redis, redis_url: str) -> Iterator[Ground]:
+    ground = Ground(redis_client, redis_url)
+    ground.lead()
+    furnish(ground)
+    ground.limit()
+    yield ground
+    ground.close()
+
+
+@pytest.mark.parametrize("kind", SPOILS)
+def test_a_value_of_another_program_hides_no_schedule_from_a_client_or_a_bootstrap(ground: Ground, kind: str) -> None:
+    at_first, client = kept(ground), Client(ground.redis)
+
+    for name, id, spoil in SPOILS[kind]:
+        set_back(ground, at_first)
+        spoil(ground)
+        listed = {one.id: one for one in client.list()}
+        with ground.link.wire() as wire:
+            census = Census(wire, ground.keys)
+            held = {one.id for _, page in census.schedules(census.ids()) for one in page}
+
+        assert json.dumps([one.to_dict() for one in listed.values()])
+        is_listed = "score" not in name  # one below 0 is not listed: fire takes it at once
+        assert {"missed", "due-rule", *([id] if is_listed else [])} <= listed.keys() & held, name
+        assert client.get(id).id == id
+
+
+CALLS: dict[str, Callable[[Client, str], Any]] = {
+    "update": lambda client, id: client.update(id, timeout="5m"),
+    "preview": lambda client, id: client.preview(id),
+    "pause": lambda client, id: client.pause(id),
+    "resume": lambda client, id: client.resume(id, missed="skip"),
+    "run_now": lambda client, id: client.run_now(id),
+    "cancel": lambda client, id: client.cancel(id),
+}
+
+
+@pytest.mark.parametrize("kind", SPOILS)
+def test_a_call_about_a_value_of_another_program_works_or_says_why_not(ground: Ground, kind: str) -> None:
+    at_first, client = kept(ground), Client(ground.redis)
+
+    for _, id, spoil in SPOILS[kind]:
+        for call in CALLS.values():
+            set_back(ground, at_first)
+            spoil(ground)
+            told = len(ground.link.execute("XRANGE", ground.keys.log(), "-", "+"))
+            try:
+                call(client, id)
+            except ZschedError:
+                assert told == len(ground.link.execute("XRANGE", ground.keys.log(), "-", "+"))
+
+
+@pytest.mark.parametrize("place", ["paused", "quarantine"])
+def test_a_schedule_whose_place_nobody_can_read_is_shown_as_quarantined(ground: Ground, place: str) -> None:
+    client = Client(ground.redis)
+    ground.redis.hset(f"{ground.keys.prefix}{place}", "odd", "nonsense")
+
+    odd = client.get("odd")
+
+    assert ("quarantined", None, "its value in paused or quarantine is broken") == (
+        odd.state.value, odd.next_at, odd.note,
+    )  # fmt: skip
+    assert "created" != client.schedule("app.task", id="odd", after=60).outcome
+    assert "active" == client.get("odd").state.value
+
+
+# -- hashes that come first -----------------------------------------------------------------------
+
+
+def test_a_job_that_zsched_pushed_is_told_apart_from_a_schedule_that_waits(ground: Ground) -> None:
+    client, at = Client(ground.redis), from_ms(DUE_MS * 2)
+    first = client.schedule("app.task", id="invoice", at=at)
+    ground.redis.zrem(ground.keys.due_normal(), "invoice")
+    ground.redis.hset(ground.keys.job(str(first.run_id)), mapping={"status": "finished", "enqueued_at": "then"})
+
+    again = client.schedule("app.task", id="invoice", at=at)
+    many = client.schedule_many([{"func": "app.task", "id": "invoice", "at": at}])
+
+    assert ("already_fired", None, first.run_id) == (again.outcome, again.next_at, again.run_id)
+    assert (1, 0, []) == (many.already_fired, many.unchanged, many.errors)
+
+
+def test_a_job_of_another_program_is_not_taken_for_a_schedule(ground: Ground) -> None:
+    client, at = Client(ground.redis), from_ms(DUE_MS * 2)
+    run = ground.keys.run_id("invoice", round(at.timestamp() * 1000))
+    ground.redis.hset(ground.keys.job(run), "status", "finished")
+
+    with pytest.raises(InvalidSchedule, match="zsched did not make it"):
+        client.schedule("app.task", id="invoice", at=at)
+    ground.redis.delete(ground.keys.job(run))
+    ground.redis.hset(ground.keys.job(run), "x", "1")
+
+    assert "created" == client.schedule("app.task", id="invoice", at=at).outcome
