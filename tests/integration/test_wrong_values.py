@@ -8,14 +8,22 @@ from typing import Any
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
-from tests.lua.ground import Ground
-from tests.lua.scene import DUE_MS, furnish, kept, set_back
+from tests.integration.command_line import Zsched
+from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
+from tests.lua.scene import DUE_MS, furnish, kept, set_back, spoil
 from tests.lua.test_wrong_values import SPOILS
 from zsched import Client
-from zsched.core.clock import from_ms
+from zsched.config import DaemonSettings
+from zsched.core.clock import SystemClock, from_ms
+from zsched.daemon.native import Native
+from zsched.daemon.tick import Ticker
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.census import Census
+from zsched.storage.dispatch import Dispatch
+from zsched.storage.lease import Term
+from zsched.storage.native import NativeJobs
 
 
 @pytest.fixture
@@ -32,9 +40,9 @@ def ground(redis_client: redis.Redis, redis_url: str) -> Iterator[Ground]:
 def test_a_value_of_another_program_hides_no_schedule_from_a_client_or_a_bootstrap(ground: Ground, kind: str) -> None:
     at_first, client = kept(ground), Client(ground.redis)
 
-    for name, id, spoil in SPOILS[kind]:
+    for name, id, write in SPOILS[kind]:
         set_back(ground, at_first)
-        spoil(ground)
+        write(ground)
         listed = {one.id: one for one in client.list()}
         with ground.link.wire() as wire:
             census = Census(wire, ground.keys)
@@ -60,10 +68,10 @@ CALLS: dict[str, Callable[[Client, str], Any]] = {
 def test_a_call_about_a_value_of_another_program_works_or_says_why_not(ground: Ground, kind: str) -> None:
     at_first, client = kept(ground), Client(ground.redis)
 
-    for _, id, spoil in SPOILS[kind]:
+    for _, id, write in SPOILS[kind]:
         for call in CALLS.values():
             set_back(ground, at_first)
-            spoil(ground)
+            write(ground)
             told = len(ground.link.execute("XRANGE", ground.keys.log(), "-", "+"))
             try:
                 call(client, id)
@@ -112,3 +120,57 @@ def test_a_job_of_another_program_is_not_taken_for_a_schedule(ground: Ground) ->
     ground.redis.hset(ground.keys.job(run), "x", "1")
 
     assert "created" == client.schedule("app.task", id="invoice", at=at).outcome
+
+
+# -- keys of a wrong type ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ticker(ground: Ground) -> Iterator[Ticker]:
+    with ground.link.wire() as wire:
+        native = Native(NativeJobs(wire, ground.keys), False, SystemClock())
+        yield Ticker(Dispatch(wire, ground.keys), native, DaemonSettings(), SystemClock())
+
+
+def test_a_leader_fires_without_a_set_of_queues_and_says_so_once_in_a_term(ground: Ground, ticker: Ticker) -> None:
+    ground.redis.hdel(ground.keys.meta(), "frozen_ms", "frozen_by")
+    ground.redis.delete("rq:queues")
+    ground.redis.set("rq:queues", "x")
+    term = Term(TOKEN, EPOCH, SERVER, LEASE_MS, SystemClock().monotonic_ms() + LEASE_MS, ground.now_ms, 0)
+
+    with capture_logs() as told:
+        for _ in range(3):
+            ticker.tick(term)
+        ticker.begin(term)
+        ticker.tick(term)
+
+    said = [one for one in told if one["event"] == "key_of_wrong_type"]
+    assert ["rq:queues"] * 2 == [one["key"] for one in said]
+    assert "RENAME rq:queues" in said[0]["remedy"]
+    assert f"due-{DUE_MS}" in ground.queue()
+
+
+def test_what_cannot_go_into_quarantine_does_not_keep_the_leader_busy(ground: Ground, ticker: Ticker) -> None:
+    ground.redis.hdel(ground.keys.meta(), "frozen_ms", "frozen_by")
+    ground.redis.hset(ground.keys.schedule("due-rule"), "trigger", "nonsense")
+    ground.redis.delete(ground.keys.quarantine())
+    ground.redis.set(ground.keys.quarantine(), "x")
+    term = Term(TOKEN, EPOCH, SERVER, LEASE_MS, SystemClock().monotonic_ms() + LEASE_MS, ground.now_ms, 0)
+
+    with capture_logs() as told:
+        ticks = [ticker.tick(term) for _ in range(5)]
+
+    assert not ticks[-1].has_more
+    assert not any(one["event"] == "schedule_quarantined" for one in told)
+    assert 1 == sum(one["event"] == "key_of_wrong_type" for one in told)
+
+
+@pytest.mark.parametrize("key", ["rq:queues", "zsched:{default}:deadlines"])
+def test_status_names_a_key_of_a_wrong_type(zsched: Zsched, ground: Ground, key: str) -> None:
+    spoil(ground, key)
+
+    told = json.loads(zsched("status", "--json").stdout)
+
+    [alarm] = [one for one in told["alarms"] if one["name"] == "wrong_type"]
+    assert key in alarm["problem"]
+    assert f"RENAME {key}" in alarm["remedy"]
