@@ -63,9 +63,6 @@ local function is_seen(pairs_now)
   return true
 end
 
-local looked_at = {unpack(OF_RUN)}
-looked_at[#looked_at + 1] = 'zs'
-
 local ids = {}
 for i = first_row, #ARGV, 3 do
   ids[#ids + 1] = ARGV[i]
@@ -74,7 +71,7 @@ local found = find(ids)
 
 -- Read and decide.
 local reply, writes, logged = {'OK', now_ms, version()}, {}, {}
-local replaced, staying = {}, {}
+local replaced, staying, runs = {}, {}, {}
 for n, id in ipairs(ids) do
   local at, row = found[n], first_row + 3 * (n - 1)
   local due_ms, data = ARGV[row + 1], ARGV[row + 2]
@@ -83,7 +80,7 @@ for n, id in ipairs(ids) do
   end
   local run, word = run_key(id, due_ms), nil
   local pending = at and not at.recurring
-  local job = redis.pcall('HMGET', run, unpack(looked_at))
+  local job = redis.pcall('HMGET', run, 'status', 'enqueued_at')
   if job.err then
     word = 'WRONGTYPE'
   elseif at and if_exists ~= 'replace' then
@@ -93,8 +90,9 @@ for n, id in ipairs(ids) do
     word = 'CHANGED'
   elseif seen_size >= 0 and not pending then
     word = 'CHANGED'
-  elseif is_pushed(job) then
-    word = job[#looked_at] and 'already_fired' or 'TAKEN'  -- pushed, or taken over; RQ may have it waiting for a retry
+  elseif (job[1] or job[2]) and is_pushed(redis.call('HMGET', run, unpack(OF_RUN))) then
+    -- Pushed, or taken over; RQ may have it waiting for a retry.
+    word = redis.call('HGET', run, 'zs') and 'already_fired' or 'TAKEN'
   elseif pending and at.place ~= 'quarantine' and at.lane == lane and at.due_ms == due_ms
     and is_same(redis.call('HGETALL', run), data) then
     word = 'unchanged'
@@ -109,6 +107,7 @@ for n, id in ipairs(ids) do
       staying[#staying + 1] = at.place == 'paused' and id or nil
     end
     writes[#writes + 1] = {id = id, due_ms = due_ms, data = data, run = run, at = at}
+    runs[#runs + 1] = run
     logged[#logged + 1] = id
     logged[#logged + 1] = due_ms
     logged[#logged + 1] = 'data'
@@ -141,12 +140,12 @@ if #writes > 0 then
     job[#job + 1] = ARGV[i]
   end
   local members, earliest = {}, nil
+  redis.call('DEL', unpack(runs))  -- a hash without a place would leave fields of its own
   for _, write in ipairs(writes) do
     if write.at then
       remove(write.id, write.at)
     end
     job[2], job[4] = write.run, write.data
-    redis.call('DEL', write.run)  -- a waiting hash without a place would leave fields of its own
     redis.call(unpack(job))
     if write.at and write.at.place == 'paused' then
       redis.call('HSET', paused_key, write.id,
