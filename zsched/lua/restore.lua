@@ -36,13 +36,16 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
 
--- Whether a run's job is there to stay: not one that waits, if its schedule, a row before this one, is replaced here;
--- nor one that nobody pushed.
+-- Whether a run's job is there to stay: it was pushed, or it waits for its time and no row before this one replaces its
+-- schedule.
 local replaced = {}
 local function stays(row)
-  local job_key = 'rq:job:' .. row.run_id
-  return redis.call('EXISTS', job_key) == 1
-    and (redis.pcall('HGET', job_key, 'status') == 'scheduled' and not replaced[row.id] or not make_way(row.run_id))
+  if not make_way(row.run_id) then
+    return true
+  end
+  local at = not replaced[row.id] and find({row.id})[1]
+  return at and not at.recurring and run_key(row.id, at.due_ms) == 'rq:job:' .. row.run_id
+    and redis.call('EXISTS', 'rq:job:' .. row.run_id) == 1
 end
 
 local rows, ids, at = {}, {}, 10
