@@ -52,6 +52,7 @@ class Fire:
     quarantined: list[str]
     uncertain: int
     recurring: list[list[str]]
+    wrong: list[str]
 
 
 class Ground:
@@ -267,4 +268,4 @@ def _texts(fields: dict[bytes, bytes]) -> dict[str, str]:
 def _decoded(value: Any) -> Any:
     if isinstance(value, list):
         return [_decoded(one) for one in value]
-    return value.decode() if isinstance(value, bytes) else value
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value

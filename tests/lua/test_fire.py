@@ -8,7 +8,7 @@ from rq.job import Job
 
 from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
 from zsched.core.clock import from_ms
-from zsched.errors import RedisRefused, ServerChanged, Stale
+from zsched.errors import ServerChanged, Stale
 from zsched.storage.connection import Link
 from zsched.storage.scripts import Scripts
 
@@ -166,14 +166,15 @@ def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Gro
     assert fired.quarantined[0].endswith("wrong type at its key")
 
 
-def test_a_broken_set_of_queues_stops_fire_before_it_writes(led: Ground) -> None:
-    _put_due(led, "a")
+def test_what_is_due_is_pushed_without_a_set_of_queues_and_fire_says_so(led: Ground) -> None:
+    [run] = _put_due(led, "a")
     led.redis.set("rq:queues", "not a set")
-    before = led.keyspace()
 
-    with pytest.raises(RedisRefused, match="WRONGTYPE rq:queues is a string"):
-        led.fire()
-    assert before == led.keyspace()
+    fired = led.fire()
+
+    assert (1, ["rq:queues"]) == (fired.runs, fired.wrong)
+    assert ([run], b"not a set") == (led.queue(), led.redis.get("rq:queues"))
+    assert ["rq:queues"] == led.fire().wrong  # also where nothing is due
 
 
 def test_due_recurring_schedules_are_answered_and_stay(led: Ground) -> None:

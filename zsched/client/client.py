@@ -275,7 +275,7 @@ class Client(Lives):
         if answer.entry is not None:
             is_repeatable = definition.has_own_id and isinstance(definition.when, At | TriggerSpec)
             self._durability.wait_for(answer.entry, answer.now_ms, what, is_repeatable)
-        elif answer.word in ("unchanged", "kept"):  # written by an earlier call
+        elif answer.word in ("unchanged", "kept", "already_fired"):  # written by an earlier call
             self._durability.wait_for_all(what)
         return answer
 
@@ -331,7 +331,8 @@ class Client(Lives):
         self._expect(answer.word, definition.id, due_ms, answer.now_ms)
         is_one_shot = due_ms is not None and not isinstance(when, TriggerSpec)
         run_id = self._keys.run_id(definition.id, due_ms or 0) if is_one_shot else None
-        return Scheduled(definition.id, answer.word, None if due_ms is None else from_ms(due_ms), run_id)
+        next_ms = None if answer.word == "already_fired" else due_ms
+        return Scheduled(definition.id, answer.word, None if next_ms is None else from_ms(next_ms), run_id)
 
 
 class _Noted:

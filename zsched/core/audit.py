@@ -43,6 +43,7 @@ class Event(Enum):
     UNKNOWN = "schedule_unknown"  # Redis has it, the log never had it
     OVERDUE = "occurrence_overdue"  # it is where it should be, its time has passed, and it does not fire
     SKIPPED = "occurrence_missing"  # its rule has an occurrence of which there is no record
+    SUPPRESSED = "run_suppressed"  # a job that zsched never pushed stood where the run should be
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,13 @@ def _is_as(held: Held, there: Held) -> bool:
 def unknown(id: str, places: Sequence[str]) -> Alarm:
     """What is in Redis, and the log never had: a foreign hand's. ``fire`` quarantines it when it is due."""
     return Alarm(Event.UNKNOWN, id, "nothing", "in " + " and ".join(places))
+
+
+def suppressed(id: str, run_id: str, nominal_ms: int | None) -> Alarm:
+    """An occurrence that was not pushed, since RQ had a job of its run, which the history never pushed."""
+    return Alarm(
+        Event.SUPPRESSED, id, f"run {run_id}, {iso(nominal_ms)}", "a job of that id, and no push of it is known"
+    )
 
 
 def is_overdue(held: Held, since_ms: int, now_ms: int) -> bool:

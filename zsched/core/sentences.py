@@ -189,7 +189,9 @@ def _coalesced(change: Change, tz: str, context: str) -> str:
     return f"left out {_range(change, tz)} in favour of {favour}: {context or 'all had passed by then'}"
 
 
-def _duplicate(change: Change, tz: str, _: str) -> str:
+def _duplicate(change: Change, tz: str, context: str) -> str:
+    if context:
+        return f"not pushed for {_at(change.nominal_ms, tz)}: {context}"
     return f"not pushed again for {_at(change.nominal_ms, tz)}: run {change.run_id} was there already"
 
 

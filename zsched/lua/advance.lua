@@ -15,7 +15,8 @@
 --        end: rows, of runs that overlap=cancel_previous cancelled before they began
 --
 -- A schedule whose version or due time is not what was planned is left alone (changed): the score alone
--- would let a plan of the old rule through when only the rule changed. An exhausted one is marked ended.
+-- would let a plan of the old rule through when only the rule changed. An exhausted one is marked ended. So is left
+-- alone what cannot go where it should, since a key of a wrong type is there.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
   rq_queues_key, chains_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, lease_ms, clock_from_ms,
@@ -35,13 +36,14 @@ local silent_before, waits_before = iso(now_ms - HEARTBEAT_MS), iso(now_ms - pat
 -- include lib/chain.lua
 -- include lib/withdraw.lua
 -- include lib/overlap.lua
+-- include lib/pushed.lua
 
 local IS_PUSHED = {fired = true, uncertain = true, deferred = true}
 local PLANNED = '^' .. string.rep('([^ ]+) ', 10) .. '([^ ]+)$'  -- [^ ] takes half as long as %S
 
 -- What becomes of an occurrence whose run is new: the word, why, and the deadline of its run.
 local function decide(one, template, schedule)
-  local flags, expires_ms = schedule[3] or '', tonumber(template[2] or '')
+  local flags, expires_ms = schedule[3] or '', expiry_of(template[2])
   local deadline_ms = expires_ms and tonumber(one.run_due_ms) + expires_ms
   if deadline_ms and deadline_ms <= now_ms then
     return 'expired'
@@ -69,7 +71,8 @@ for i = 10, #ARGV do
   local schedule = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'last', 'flags')
   local template = redis.pcall('HMGET', template_prefix .. id, 'origin', 'zs_expires')
   local queue, score = template[1], redis.call('ZSCORE', one.key, id)
-  if score ~= due_ms or schedule[1] ~= planned_version then
+  local is_there = score == due_ms and schedule[1] == planned_version
+  if not is_there or word ~= one.lane and not is_a(lane_keys[one.lane], 'zset') then
     one.word = 'changed'
   elseif type(queue) ~= 'string' then
     one.word, one.why = 'quarantined', 'its template is gone or of the wrong type'
@@ -77,7 +80,7 @@ for i = 10, #ARGV do
     one.word, one.why = 'quarantined', 'wrong type at rq:queue:' .. queue
   elseif nominal_ms == '-' then
     one.word = 'passed'
-  elseif redis.call('EXISTS', 'rq:job:' .. one.run) == 1 then
+  elseif not make_way(one.run) then
     one.word = 'duplicate'
   else
     one.queue, one.at_front = queue, schedule[3] and string.find(schedule[3], 'f', 1, true)
@@ -85,6 +88,9 @@ for i = 10, #ARGV do
     if IS_PUSHED[one.word] and not one.before then
       push(queue, one.run, one.at_front)
     end
+  end
+  if one.word == 'quarantined' and not is_a(quarantine_key, 'hash') then
+    one.word = 'changed'
   end
   reply[#reply + 1] = one.word
   if one.word == 'quarantined' then
@@ -114,7 +120,7 @@ local function start(one)
   if chains[one.id] then  -- first: this may sweep what an earlier history left of the same run
     follow(one.id, one.mode, one.run, one.queue)
   end
-  redis.call('COPY', template_prefix .. one.id, job_key)
+  redis.call('COPY', template_prefix .. one.id, job_key, 'REPLACE')  -- see lib/pushed.lua
   if one.before then
     redis.call('HSET', job_key, 'created_at', now_iso)
     defer(one.run, one.queue, one.before, one.at_front)

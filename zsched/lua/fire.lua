@@ -7,8 +7,9 @@
 --        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
 --        limit                        most schedules looked at
 -- RETURNS  OK, now ms, next due ms after this batch or '', number looked at, number pushed, lists of
---          skipped, expired, cancelled and quarantined as in LOGS, number uncertain, and the due recurring
---          schedules, each a list: id, word of lib/lanes, due ms, version, trigger, anchor, nominal, policy
+--          skipped, expired, cancelled and quarantined as in LOGS, number uncertain, the due recurring
+--          schedules, each a list: id, word of lib/lanes, due ms, version, trigger, anchor, nominal, policy, and the
+--          keys of a wrong type that it met and left alone
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   fire: runs = run ids pushed · uncertain = those of them that a lost history may have pushed ·
 --        skipped = uncertain and on_uncertain=skip · expired = later than their deadlines ·
@@ -19,6 +20,9 @@
 --
 -- What is due and finds no room in its queue (lib/room.lua) stands aside, so that it is never in front of others, and
 -- is looked at before its lane when there is room again. That is no change of the schedule, so nothing is logged.
+--
+-- A key of a wrong type stops as little as can be. rq:queues: runs are pushed without it. deadlines: see lib/deadline.
+-- A queue's, or the ZSET aside: its schedules are quarantined. quarantine: what should go there stays in its lane.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
   rq_queues_key, deadlines_key, limits_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, lease_ms, clock_from_ms, clock_until_ms,
@@ -39,6 +43,7 @@ local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of a f
 local runs, job_keys = {}, {}  -- what is pushed, and where its hash is
 local uncertain, skipped, expired, cancelled, quarantined, recurring = {}, {}, {}, {}, {}, {}
 local marked, deadlines, dropped, bad, leaving, stepping = {}, {}, {}, {}, {}, {}
+local wrong, is_noted = {}, {}  -- keys of a wrong type, which were left alone
 local pcall = redis.pcall
 
 local function take(run, job_key, queue, at_front)
@@ -47,16 +52,29 @@ local function take(run, job_key, queue, at_front)
   push(queue, run, at_front)
 end
 
--- Its queue has no room: it waits aside. True when it is not there yet.
+local function note_wrong(key)
+  if not is_noted[key] then
+    is_noted[key] = true
+    wrong[#wrong + 1] = key
+  end
+end
+
+-- Its queue has no room: it waits aside. True when it leaves the ZSET that *word* names; second value as take_special.
 local function step_aside(id, word, due_ms, queue)
   local to = lane_of(word) .. ':' .. queue
-  local members = stepping[to] or {}
-  if to ~= word then
-    stepping[to] = members
-    members[#members + 1] = due_ms
-    members[#members + 1] = id
+  if to == word then
+    return false
+  elseif not stepping[to] then
+    if not is_a(key_of(to), 'zset') then
+      note_wrong(key_of(to))
+      return true, 'wrong type at due:' .. lane_of(word) .. ':<its queue>'
+    end
+    stepping[to] = {}
   end
-  return to ~= word
+  local members = stepping[to]
+  members[#members + 1] = due_ms
+  members[#members + 1] = id
+  return true
 end
 
 -- What is not a plain waiting one-shot of an unlimited queue. True when it leaves the ZSET that *word* names; second
@@ -86,7 +104,7 @@ local function take_special(id, word, due_ms, run, job_key, job)
   elseif not queue_accepts(queue) then
     return true, 'wrong type at rq:queue:' .. tostring(queue)
   end
-  local expires_ms = string.find(flags, 'e', 1, true) and tonumber(redis.call('HGET', job_key, 'zs_expires') or '')
+  local expires_ms = string.find(flags, 'e', 1, true) and expiry_of(redis.call('HGET', job_key, 'zs_expires'))
   local deadline_ms = expires_ms and tonumber(due_ms) + expires_ms
   if deadline_ms and deadline_ms <= now_ms then
     expired[#expired + 1] = run
@@ -130,6 +148,10 @@ local function look_at(word, most, passed)
       gone[#gone + 1] = id
     else
       local leaves, problem = take_special(id, word, due_ms, run, job_key, job)
+      if problem and not is_a(quarantine_key, 'hash') then
+        note_wrong(quarantine_key)
+        leaves, problem = false, nil
+      end
       if leaves then
         gone[#gone + 1] = id
       end
@@ -204,6 +226,9 @@ if #fields > 0 then
   for run, deadline_ms in pairs(deadlines) do
     set_deadline(run, deadline_ms)
   end
+  if can_note_deadlines == false then
+    note_wrong(deadlines_key)
+  end
   push_all()
   if #dropped > 0 then
     redis.call('DEL', unpack(dropped))
@@ -241,4 +266,14 @@ for _, lane in ipairs(next_ms == now_ms and {} or lanes) do
     note_next(tonumber(head[2]))
   end
 end
-return {'OK', now_ms, next_ms, looked, #runs, skipped, expired, cancelled, quarantined, #uncertain, recurring}
+if not is_listed then
+  note_wrong(rq_queues_key)
+end
+if looked == 0 then  -- there is time
+  for key, kind in pairs({[deadlines_key] = 'zset', [quarantine_key] = 'hash'}) do
+    if not is_a(key, kind) then
+      note_wrong(key)
+    end
+  end
+end
+return {'OK', now_ms, next_ms, looked, #runs, skipped, expired, cancelled, quarantined, #uncertain, recurring, wrong}

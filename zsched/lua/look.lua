@@ -30,7 +30,7 @@ local function newest_error(run)
 end
 
 local function of_gone(run)
-  local deadline_ms = tonumber(redis.call('ZSCORE', deadlines_key, run) or '')
+  local deadline_ms = is_a(deadlines_key, 'zset') and tonumber(redis.call('ZSCORE', deadlines_key, run) or '')
   if redis.call('EXISTS', 'rq:executions:' .. run) == 1 then
     return {'started'}
   elseif deadline_ms and deadline_ms <= now_ms then

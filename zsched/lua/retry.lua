@@ -112,7 +112,7 @@ append('enqueue', fields)
 local now_iso = iso(now_ms)
 redis.call('HSET', 'rq:job:' .. again, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso,
   unpack(its_texts))
-local expires_ms = tonumber(job.zs_expires or '')
+local expires_ms = expiry_of(job.zs_expires)
 if expires_ms then
   set_deadline(again, now_ms + expires_ms)
 end

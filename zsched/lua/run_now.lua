@@ -46,6 +46,7 @@ if not queue_accepts(job[2]) then
   return answer({'OK', 'WRONGTYPE', now_ms, '-'})
 end
 
+local expires_ms = expiry_of(job[5])
 append('run_now', {'id', id, 'run', run, 'last', at.recurring and '1' or '0'})
 local now_iso = iso(now_ms)
 if at.recurring then
@@ -56,7 +57,6 @@ else
   leave(id, at)
   redis.call('HSET', source, 'status', 'queued', 'enqueued_at', now_iso)
 end
-local expires_ms = tonumber(job[5] or '')
 if expires_ms then
   set_deadline(run, now_ms + expires_ms)
 end

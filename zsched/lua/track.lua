@@ -48,5 +48,7 @@ if #rows == 0 then
 end
 decide_pauses()
 local entry = append('end', {'rows', table.concat(rows, '\n')})
-redis.call('ZREM', deadlines_key, unpack(runs))
+if is_a(deadlines_key, 'zset') then
+  redis.call('ZREM', deadlines_key, unpack(runs))
+end
 return {'OK', now_ms, entry, t, #rows, pause_failing()}

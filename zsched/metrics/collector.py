@@ -106,6 +106,8 @@ def _of_redis(seen: Overview) -> Iterator[Metric]:
     help = "Schedules; recurring ones are of one of the other states too, held_back ones are among the waiting."
     yield _gauges("schedules", help, ["state"], [([state], number) for state, number in states.items()])
     yield _gauge("epoch", "The number of the latest term, whoever leads.", seen.epoch)
+    help = "Keys of a wrong type, without which firing goes on; status names them."
+    yield _gauge("keys_of_wrong_type", help, len(seen.wrong_types))
     yield _gauge("log_entries", "Entries of the log that Redis holds.", seen.log_length)
 
 

@@ -26,6 +26,7 @@ from typing import Any
 from rq import Callback, Retry
 from rq.utils import parse_timeout
 
+from zsched.core.log import text as shown
 from zsched.core.model import Definition, OnLost, OnUncertain, Payload
 from zsched.errors import InvalidSchedule, NotImportable
 from zsched.storage.unpickling import NotPlain, inflated, read_plain
@@ -149,7 +150,7 @@ class Encoder:
         plain is ``Unopened``, unless *runs*.
         """
         text = {
-            name: value.decode() if isinstance(value, bytes) else value
+            name: shown(value) if isinstance(value, bytes) else value
             for name, value in job.items()
             if name not in ("data", "meta")
         }

@@ -71,7 +71,8 @@ def problems(standing: Standing) -> list[Problem]:
     lost = _ailing(overview, ArchiveState.LOST)
     others = _ailing(overview, ArchiveState.FAILED, ArchiveState.REFUSED)
     late = [*_late(overview), *_nobody_takes(standing.attendance)]
-    return [*_nobody_leads(overview), *lost, *late, *others, *_no_archive(overview), *_audit(overview)]
+    found = [*_nobody_leads(overview), *lost, *late, *others, *_no_archive(overview), *_audit(overview)]
+    return [*found, *_wrong_types(overview)]
 
 
 def warnings(standing: Standing) -> list[Problem]:
@@ -186,8 +187,15 @@ def _audit(overview: Overview) -> Iterator[Problem]:
     audit = last_audit(overview.archives, overview.now_ms)
     if audit is not None and audit.alarms > audit.repaired:
         text = f"the last audit: {audit_text(audit, overview.now_ms)}; the daemon's log says what"
-        remedy = "there are schedule_missing, occurrence_missing, occurrence_overdue; zsched why ID tells more"
+        events = "schedule_missing, occurrence_missing, occurrence_overdue, run_suppressed"
+        remedy = f"there are {events}; zsched why ID tells more"
         yield Problem("audit", text, remedy)
+
+
+def _wrong_types(overview: Overview) -> Iterator[Problem]:
+    for key in overview.wrong_types:
+        text = f"{key} is of a wrong type: another program wrote it; firing goes on without it"
+        yield Problem("wrong_type", text, f"find out who did, then: redis-cli RENAME {key} wrong:{key}")
 
 
 def _rebuilt(recent: Recent) -> Iterator[Problem]:
