@@ -74,7 +74,7 @@ for i = 10, #ARGV do
   elseif type(queue) ~= 'string' then
     one.word, one.why = 'quarantined', 'its template is gone or of the wrong type'
   elseif not queue_accepts(queue) then
-    one.word, one.why = 'quarantined', 'wrong type at rq:queue:' .. queue
+    one.word, one.why = 'quarantined', 'wrong type at rq:queue:' .. name_of(queue)
   elseif nominal_ms == '-' then
     one.word = 'passed'
   elseif redis.call('EXISTS', 'rq:job:' .. one.run) == 1 then

@@ -22,6 +22,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/place.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/clean.lua
 
 local at = find({id})[1]
 if not at then
@@ -56,7 +57,7 @@ else
   leave(id, at)
   redis.call('HSET', source, 'status', 'queued', 'enqueued_at', now_iso)
 end
-local expires_ms = tonumber(job[5] or '')
+local expires_ms = whole_of(job[5])
 if expires_ms then
   set_deadline(run, now_ms + expires_ms)
 end
