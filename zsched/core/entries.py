@@ -286,8 +286,9 @@ def again(entry: Entry, dropped: Dropped | None = None) -> Iterator[Again]:
     with reading(entry):
         for line in text(entry.fields()[b"rows"]).split("\n"):
             run_id, attempt, why = line.split(" ", 2)
+            row = Again(run_id, int(attempt), why)
             if _is_run(run_id, dropped):
-                yield Again(run_id, int(attempt), why)
+                yield row
 
 
 def released(entry: Entry, dropped: Dropped | None = None) -> Iterator[Released]:
@@ -304,8 +305,9 @@ def replanned(entry: Entry, dropped: Dropped | None = None) -> Iterator[Replanne
     with reading(entry):
         for line in text(entry.fields()[b"rows"]).split("\n"):
             id, nominal, new_nominal, new_due = line.split(" ")
+            row = Replanned(id, int(nominal), int(new_nominal), int(new_due))
             if _is_id(id, dropped):
-                yield Replanned(id, int(nominal), int(new_nominal), int(new_due))
+                yield row
 
 
 def advanced(entry: Entry, dropped: Dropped | None = None) -> Iterator[Advanced]:
