@@ -37,7 +37,7 @@ local function look(id, chain)
     told[#told + 1] = line_of(job[2]) or ''
     if mode == 'queue' and job[1] == 'deferred' then
       waits = true
-      told[#told] = job[3] and line_of(job[3]) .. ' ' .. status_of(job[3]) or ''
+      told[#told] = job[3] and name_of(job[3]) .. ' ' .. status_of(job[3]) or ''
       break
     end
     if is_open(job[1]) then
