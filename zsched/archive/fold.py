@@ -199,6 +199,7 @@ class Fold:
         run_id = f"{row.id}-{row.nominal_ms}{self._suffix}"
         schedule.nominal, schedule.due = row.next_nominal_ms, row.next_due_ms
         schedule.place = ENDED if row.next_due_ms is None else DUE
+        schedule.note = None  # of a pause that a foreign hand ended
         if row.is_pushed:
             schedule.last = run_id
             self._push(schedule, run_id, "uncertain" if row.word == "uncertain" else None, schedule.t)
