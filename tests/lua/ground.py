@@ -255,7 +255,7 @@ class Ground:
 
 
 def _split(texts: list[bytes]) -> tuple[str, str, list[str]]:
-    decoded = [text.decode() for text in texts]
+    decoded = [text.decode(errors="backslashreplace") for text in texts]
     assert ["kind", "t"] == decoded[0:4:2]
     return decoded[1], decoded[3], decoded[4:]
 
@@ -267,4 +267,4 @@ def _texts(fields: dict[bytes, bytes]) -> dict[str, str]:
 def _decoded(value: Any) -> Any:
     if isinstance(value, list):
         return [_decoded(one) for one in value]
-    return value.decode() if isinstance(value, bytes) else value
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
