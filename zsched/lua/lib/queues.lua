@@ -4,6 +4,7 @@
 -- GIVES  queue_accepts(queue), push(queue, run, at_front), push_all()
 --
 -- RQ's own shape: rq:queues is a SET of full keys, a worker takes from the left, RPUSH is the back.
+local LONGEST_NAME = 1000  -- bytes; RQ's names are key names, and a writer of jobs may choose any
 local queues, queue_types = {}, {}
 
 local queues_type = redis.call('TYPE', rq_queues_key).ok
@@ -16,7 +17,7 @@ local function queue_accepts(queue)
     return false
   end
   if not queue_types[queue] then
-    queue_types[queue] = redis.call('TYPE', 'rq:queue:' .. queue).ok
+    queue_types[queue] = #queue <= LONGEST_NAME and redis.call('TYPE', 'rq:queue:' .. queue).ok or 'no name'
   end
   return queue_types[queue] == 'list' or queue_types[queue] == 'none'
 end
