@@ -51,7 +51,7 @@ from zsched.core.clock import Clock
 from zsched.core.held import Held
 from zsched.core.log import FORMAT, Entry, Position, readable
 from zsched.core.recovery import Verdict
-from zsched.daemon.batch import Batch
+from zsched.daemon.batch import Batch, Pages
 from zsched.daemon.bell import Bell
 from zsched.daemon.merge import HistoryChanged
 from zsched.daemon.meter import Meter, NoMeter
@@ -100,7 +100,7 @@ class Follower:
         self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
         self._covered: set[Position] = set()  # lost positions of peers that a ``merged`` entry of ours names
         self._next_cover_ms = self._next_heal_ms = 0.0
-        self._batch = Batch(_PAGE, _READ_MS, least=5)
+        self._batch, self._pages = Batch(_PAGE, _READ_MS, least=5), Pages(_PAGE)
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
         self.came = 0  # entries that the last step brought
         self.refusal: NewerFormat | None = None  # why it is outdated
@@ -205,9 +205,10 @@ class Follower:
 
     def _read(self, first: str) -> tuple[list[Entry], bool]:
         """Entries from *first* on, and whether there are more; sized so that nobody else's call waits long."""
-        size, sent_ms = self._batch.size, self._clock.monotonic_ms()
+        size, sent_ms = 1 + min(self._batch.size, self._pages.size), self._clock.monotonic_ms()  # the first is known
         entries = self._log.read(first, size)
         self._batch.learn(self._clock.monotonic_ms() - sent_ms, len(entries))
+        self._pages.learn(entries)
         return entries, len(entries) == size
 
     def _append(self, entries: Sequence[Entry], tail: Position | None) -> None:
