@@ -146,6 +146,21 @@ def test_an_archive_that_stands_back_from_a_newer_format_is_a_warning(zsched: Zs
     assert "upgrade its daemon" in warning["remedy"]
 
 
+@pytest.mark.parametrize(
+    ("unreadable", "remedy"), [(2, "it reads from Redis what they did, within a minute"), (0, "upgrade its daemon")]
+)
+def test_an_archive_that_cannot_read_an_entry_is_a_warning(
+    zsched: Zsched, led: redis.Redis, unreadable: int, remedy: str
+) -> None:
+    report(led, "well", unknown_entries=2, unreadable_entries=unreadable)
+
+    told = json.loads(zsched("status", "--json").stdout)
+
+    [warning] = [one for one in told["warnings"] if one["name"] == "archive_unknown"]
+    assert "cannot read 2 entries of the log" in warning["problem"]
+    assert warning["remedy"].startswith(remedy)
+
+
 @pytest.mark.parametrize(("failed", "well", "warned"), [(3, 26, True), (3, 27, False), (2, 0, False)])
 def test_when_a_tenth_of_the_runs_fail_there_is_a_warning(
     zsched: Zsched, led: redis.Redis, failed: int, well: int, warned: bool

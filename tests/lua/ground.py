@@ -256,7 +256,7 @@ class Ground:
 
 
 def _split(texts: list[bytes]) -> tuple[str, str, list[str]]:
-    decoded = [text.decode() for text in texts]
+    decoded = [text.decode(errors="backslashreplace") for text in texts]
     assert ["kind", "t"] == decoded[0:4:2]
     return decoded[1], decoded[3], decoded[4:]
 

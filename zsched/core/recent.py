@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zsched.core.changes import OUTCOMES, What, changes, outcomes
+from zsched.core.entries import quarantined
 from zsched.core.log import Entry, UnknownEntry, reading, text
 from zsched.core.lookback import only_ends, run_that_ended
 from zsched.core.model import iso
@@ -171,7 +172,7 @@ class Counting:
         self._happened[What.FIRED] += len(runs)
         for what, name in ((What.SKIPPED, b"skipped"), (What.EXPIRED, b"expired"), (What.CANCELLED, b"cancelled")):
             self._happened[what] += len(fields.get(name, b"").split())
-        self._happened[What.QUARANTINED] += len(fields.get(b"quarantined", b"").splitlines())
+        self._happened[What.QUARANTINED] += sum(1 for _ in quarantined(fields.get(b"quarantined")))
         if runs:
             suffix = self._run_suffix.encode()
             due_ms = min(int(run.removesuffix(suffix).rpartition(b"-")[2]) for run in runs)

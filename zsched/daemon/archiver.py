@@ -274,6 +274,7 @@ class Archiver:
         if archive is not None:
             self._known_as = archive.id, archive.position
             about |= {"complete_since": archive.complete_since, "unknown_entries": archive.unknown_entries}
+            about["unreadable_entries"] = archive.unreadable_entries
         if self._trouble is not None:
             about["trouble"] = self._trouble
         if self._follower is not None and self._follower.awaits_people:

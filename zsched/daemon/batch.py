@@ -1,12 +1,16 @@
-"""How many schedules one script may take, so that nobody else's call to this Redis waits long."""
+"""How much one call may take: schedules of a script by time, entries of the log by weight."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
+
+from zsched.core.log import Entry
 
 _FIRST: Final = 500
 _WINDOW: Final = 100  # scripts; for what is older the network may have become another
 _SMALL: Final = 20  # a script that does no more than this part of a batch takes about a round trip
+_PAGE_BYTES: Final = 4 << 20  # of a page of the log, about
 
 
 class Batch:
@@ -57,3 +61,20 @@ class Batch:
         if self._seen == _WINDOW:
             self._least_ms_before, self._least_ms = self._least_ms, float("inf")
             self._seen, self._has_small = 0, False
+
+
+class Pages:
+    """
+    How many entries one read of the log may bring: one, then twice as many each time, as long as they are light.
+
+    XRANGE counts entries and not bytes, so what comes next may be heavier than all before it; then the page after it is
+    short.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.size, self._most = 1, most
+
+    def learn(self, entries: Iterable[Entry]) -> None:
+        """*entries* were read."""
+        heaviest = max((sum(map(len, entry.body)) for entry in entries), default=0)
+        self.size = max(min(2 * self.size, self._most, _PAGE_BYTES // max(heaviest, 1)), 1)

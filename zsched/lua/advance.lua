@@ -43,7 +43,7 @@ local PLANNED = '^' .. string.rep('([^ ]+) ', 10) .. '([^ ]+)$'  -- [^ ] takes h
 
 -- What becomes of an occurrence whose run is new: the word, why, and the deadline of its run.
 local function decide(one, template, schedule)
-  local flags, expires_ms = schedule[3] or '', expiry_of(template[2])
+  local flags, expires_ms = schedule[3] or '', whole_of(template[2])
   local deadline_ms = expires_ms and tonumber(one.run_due_ms) + expires_ms
   if deadline_ms and deadline_ms <= now_ms then
     return 'expired'
@@ -77,7 +77,7 @@ for i = 10, #ARGV do
   elseif type(queue) ~= 'string' then
     one.word, one.why = 'quarantined', 'its template is gone or of the wrong type'
   elseif not queue_accepts(queue) then
-    one.word, one.why = 'quarantined', 'wrong type at rq:queue:' .. queue
+    one.word, one.why = 'quarantined', 'wrong type at rq:queue:' .. name_of(queue)
   elseif nominal_ms == '-' then
     one.word = 'passed'
   elseif not make_way(one.run) then

@@ -44,7 +44,7 @@ local template = redis.pcall('HMGET', template_key, 'data', 'origin', 'zs_expire
 if at.place == 'quarantine' or template.err or not template[1] then
   return answer({'OK', 'QUARANTINED', now_ms})
 end
-local queue, expires_ms = template[2], expiry_of(template[3])
+local queue, expires_ms = template[2], whole_of(template[3])
 if not queue_accepts(queue) then
   return answer({'OK', 'WRONGTYPE', now_ms})
 end

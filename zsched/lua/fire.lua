@@ -33,6 +33,7 @@ lease_ms, clock_from_ms, clock_until_ms, limit = tonumber(lease_ms), tonumber(cl
 -- include lib/fence.lua
 -- include lib/hold.lua
 -- include lib/iso.lua
+-- include lib/clean.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
 -- include lib/lanes.lua
@@ -82,7 +83,7 @@ end
 local function take_special(id, word, due_ms, run, job_key, job)
   local queue, status, flags = job[1], job[2], job[3]
   if job.err or not flags or status ~= 'scheduled' then
-    if not string.find(id, '^[%w_-]+$') then  -- of a foreign hand; rows of advance are split at spaces
+    if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- of a foreign hand; rows of advance are split at spaces
       return true, 'its id is none'
     end
     local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal', 'policy')
@@ -95,16 +96,16 @@ local function take_special(id, word, due_ms, run, job_key, job)
       recurring[#recurring + 1] = {id, word, due_ms, unpack(schedule, 1, 5)}
       return false
     elseif flags and not job.err then
-      cancelled[#cancelled + 1] = run .. '=' .. tostring(status)
+      cancelled[#cancelled + 1] = run .. '=' .. (word_of(status) or 'none')
       return true
     elseif schedule.err or job.err then
       return true, 'wrong type at its key'
     end
     return true, schedule[1] and 'its version is broken' or 'its hash is gone'
   elseif not queue_accepts(queue) then
-    return true, 'wrong type at rq:queue:' .. tostring(queue)
+    return true, queue and 'wrong type at rq:queue:' .. name_of(queue) or 'its job names no queue'
   end
-  local expires_ms = string.find(flags, 'e', 1, true) and expiry_of(redis.call('HGET', job_key, 'zs_expires'))
+  local expires_ms = string.find(flags, 'e', 1, true) and whole_of(redis.call('HGET', job_key, 'zs_expires'))
   local deadline_ms = expires_ms and tonumber(due_ms) + expires_ms
   if deadline_ms and deadline_ms <= now_ms then
     expired[#expired + 1] = run
@@ -157,7 +158,7 @@ local function look_at(word, most, passed)
       end
       if problem then
         bad[#bad + 1] = {id, name .. ' ' .. due_ms .. ' ' .. string.format('%.0f', now_ms) .. ' ' .. problem}
-        quarantined[#quarantined + 1] = id .. ' ' .. name .. ' ' .. due_ms .. ' ' .. problem
+        quarantined[#quarantined + 1] = name_of(id) .. ' ' .. name .. ' ' .. due_ms .. ' ' .. problem
       end
     end
   end

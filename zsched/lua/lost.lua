@@ -29,6 +29,7 @@ local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen
 -- include lib/queues.lua
 -- include lib/streaks.lua
 -- include lib/executions.lua
+-- include lib/clean.lua
 
 local MOST = 10000  -- runs of a queue that are looked through
 local FAILURE_TTL = '31536000'  -- RQ's own, in seconds
@@ -65,7 +66,8 @@ local function look(run, status, mark, members)
   local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'last_heartbeat', 'enqueued_at', 'origin',
     'retries_left', 'enqueue_at_front_on_retry', 'failure_ttl')
   local queue = job[4]
-  if job.err or job[1] ~= status or (job[status == 'queued' and 3 or 2] or '') ~= mark or not queue_accepts(queue) then
+  local told_mark = not job.err and time_of(job[status == 'queued' and 3 or 2]) or ''
+  if job.err or job[1] ~= status or told_mark ~= mark or not queue_accepts(queue) then
     return nil
   end
   local one = {run = run, queue = queue, members = {}, has_lapsed = members ~= '',

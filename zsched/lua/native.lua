@@ -28,6 +28,7 @@ lock_s, limit = tonumber(lock_s), tonumber(limit)
 -- include lib/fence.lua
 -- include lib/iso.lua
 -- include lib/queues.lua
+-- include lib/clean.lua
 
 local PATIENCE_S = 5
 local LAST_S = '253402300799'  -- the year 9999
@@ -103,7 +104,7 @@ local function take(queue, id, score_s)
   if taken[job_key] then
     return 'scheduled for ' .. taken[job_key] .. ' too'
   elseif status ~= 'scheduled' then
-    return status or redis.call('EXISTS', job_key) == 1 and 'no status' or 'gone'
+    return word_of(status) or redis.call('EXISTS', job_key) == 1 and 'no status' or 'gone'
   end
   local from_ms = score_s and earliest(job_key, score_s, ended_at) or now_ms
   if from_ms > now_ms then
@@ -156,7 +157,7 @@ for i = 6, #ARGV do
   elseif wrong then
     add(broken, queue, wrong)
   elseif holder and holder ~= owner then
-    add(others, queue, holder)
+    add(others, queue, line_of(holder))
   else
     look(queue, lock_key, registry_key)
   end

@@ -33,6 +33,7 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/queues.lua
 -- include lib/deadline.lua
 -- include lib/pushed.lua
+-- include lib/clean.lua
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
 
@@ -63,7 +64,7 @@ for n = 1, row_count do
       elseif ARGV[i] == 'zs' or ARGV[i] == 'flags' then
         row.at_front = string.find(ARGV[i + 1], 'f', 1, true)
       elseif ARGV[i] == 'zs_expires' then
-        row.expires_ms = expiry_of(ARGV[i + 1])
+        row.expires_ms = whole_of(ARGV[i + 1])
       end
     end
     row.run_id = id .. '-' .. run

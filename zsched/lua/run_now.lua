@@ -22,6 +22,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/place.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/clean.lua
 
 local at = find({id})[1]
 if not at then
@@ -46,7 +47,7 @@ if not queue_accepts(job[2]) then
   return answer({'OK', 'WRONGTYPE', now_ms, '-'})
 end
 
-local expires_ms = expiry_of(job[5])
+local expires_ms = whole_of(job[5])
 append('run_now', {'id', id, 'run', run, 'last', at.recurring and '1' or '0'})
 local now_iso = iso(now_ms)
 if at.recurring then

@@ -123,6 +123,8 @@ def _of_archives(seen: Overview) -> Iterator[Metric]:
     yield _gauges("archive_following", "Whether an archive says that it follows the log.", ["archive"], rows)
     ages = [([place], max(seen.now_ms - each.told_ms, 0) / 1000) for place, each in lately.items()]
     yield _gauges("archive_seconds_since_report", "Since an archive was heard of.", ["archive"], ages)
+    unknown = [([place], each.unknown_entries) for place, each in lately.items()]
+    yield _gauges("archive_unknown_entries", "Entries of the log that an archive could not read.", ["archive"], unknown)
     last = last_audit(seen.archives, seen.now_ms)
     if last is not None:
         yield _gauge("audit_alarms", "What the last audit found wrong, also what it put right.", last.alarms)

@@ -84,6 +84,20 @@ class Report:
         is_good = all(type(number) is int for number in numbers) and 0 <= numbers[0] <= LAST_MS
         return Audited(*numbers) if is_good else None
 
+    @property
+    def unknown_entries(self) -> int:
+        """How many entries of the log its state lacks, as its zsched cannot read them: nothing is audited by it."""
+        return self._count("unknown_entries")
+
+    @property
+    def unreadable_entries(self) -> int:
+        """Those of them that are of a known kind: it reads from Redis what they did."""
+        return self._count("unreadable_entries")
+
+    def _count(self, name: str) -> int:
+        told = self.about.get(name)
+        return told if type(told) is int and 0 <= told <= LAST_MS else 0
+
     def is_alive(self, now_ms: int) -> bool:
         """Whether it follows, and was heard of within ALIVE_MS."""
         return self.state is ArchiveState.FOLLOWING and self.is_recent(now_ms)

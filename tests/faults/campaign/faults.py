@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.faults.campaign import clocks, crowds, losing, plain
+from tests.faults.campaign import clocks, crowds, hostile, losing, plain
 from tests.faults.campaign.stage import Stage
 
 Strike = Callable[[Stage, random.Random], None]
@@ -46,6 +46,7 @@ FAULTS = [
     Fault("malformed", crowds.malformed, "one of 1,000 due one-shots has its hash broken by a foreign hand"),
     Fault("queue-wrong-type", crowds.wrong_queue, "an RQ queue's key is a string for a while"),
     Fault("rules-churned", crowds.churn_rules, "rules change between fire and advance, on a slow network"),
+    Fault("hostile-jobs", hostile.write_jobs, "a worker's user writes hostile texts into waiting jobs"),
     Fault("aof-cut", losing.cut_aof, "kill -9 of Redis, up to 200 bytes of its AOF's end missing", loses=True),
     Fault("older-aof", losing.older_aof, "an AOF of some seconds ago is put back", loses=True),
     Fault("older-rdb", losing.older_rdb, "an RDB of some seconds ago is put back", loses=True),

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from zsched.cli.status.copies import audit_text, shown, trouble_of
+from zsched.cli.status.copies import audit_text, entries_text, shown, trouble_of
 from zsched.cli.status.standing import Standing
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
@@ -87,6 +87,7 @@ def warnings(standing: Standing) -> list[Problem]:
         *_quarantined(overview),
         *_ailing(overview, ArchiveState.OUTDATED),
         *_failing_inside(overview.daemons),
+        *_unknown(overview),
         *_differing(overview.daemons),
     ]
 
@@ -263,6 +264,20 @@ def _failing_inside(daemons: list[DaemonSeen]) -> Iterator[Problem]:
             "its log has thread_failed, chore_failed or question_failed with the cause; it is tried again and again"
         )
         yield Problem("daemon_failing", f"daemon {daemon.place} fails in part: {which}", remedy)
+
+
+def _unknown(overview: Overview) -> Iterator[Problem]:
+    for report in shown(overview):
+        if report.unknown_entries and report.is_recent(overview.now_ms) and not report.is_stopped:
+            number = entries_text(report.unknown_entries)
+            text = f"archive {report.place} cannot read {number} of the log; by it nothing is audited"
+            is_healing = report.unreadable_entries == report.unknown_entries
+            remedy = (
+                "it reads from Redis what they did, within a minute; find who writes to the log by hand"
+                if is_healing
+                else "upgrade its daemon: a newer zsched led; zsched doctor has it in full"
+            )
+            yield Problem("archive_unknown", text, remedy)
 
 
 def _differing(daemons: list[DaemonSeen]) -> Iterator[Problem]:

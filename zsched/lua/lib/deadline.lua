@@ -1,17 +1,13 @@
 -- deadline: a run that has not begun by then does not run.
 --
--- USES   now_ms deadlines_key is_a() is_ms()
--- GIVES  expiry_of(text), nil of what is no time; set_deadline(run, deadline_ms)
+-- USES   now_ms deadlines_key is_a()
+-- GIVES  set_deadline(run, deadline_ms)
 --
 -- RQ's worker passes over a job whose hash is gone, and takes the time to live away when it begins with one
 -- (Job.perform, PERSIST). The time is relative, so that it is this server's and not a test's. Where the hash was, the
 -- ZSET of deadlines says why it is gone, until the run's end is recorded. Where that key is of another type the run
 -- expires all the same, and is recorded as lost.
 local can_note_deadlines
-
-local function expiry_of(text)
-  return is_ms(text) and tonumber(text) or nil
-end
 
 local function set_deadline(run, deadline_ms)
   local deadline = string.format('%.0f', deadline_ms)

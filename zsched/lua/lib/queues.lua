@@ -5,6 +5,7 @@
 --
 -- RQ's own shape: rq:queues is a SET of full keys, a worker takes from the left, RPUSH is the back. Workers do not need
 -- rq:queues: where anybody made it another type, is_listed is false, and runs are pushed without it.
+local LONGEST_NAME = 1000  -- bytes; RQ's names are key names, and a writer of jobs may choose any
 local queues, queue_types = {}, {}
 local is_listed = is_a(rq_queues_key, 'set')
 
@@ -13,7 +14,7 @@ local function queue_accepts(queue)
     return false
   end
   if not queue_types[queue] then
-    queue_types[queue] = redis.call('TYPE', 'rq:queue:' .. queue).ok
+    queue_types[queue] = #queue <= LONGEST_NAME and redis.call('TYPE', 'rq:queue:' .. queue).ok or 'no name'
   end
   return queue_types[queue] == 'list' or queue_types[queue] == 'none'
 end
