@@ -62,7 +62,7 @@ class Answerer:
         self._loop.stop()
 
     def _serve_all(self) -> None:
-        """Over one connection, until stopped or until it breaks."""
+        """Answer over one connection, until stopped or until it breaks."""
         with closing(self._link.open()) as wire:
             inbox = Inbox(wire, self._keys)
             while not self._loop.is_stopping:

@@ -1,4 +1,4 @@
-"""What fails in a daemon beside its main loop: each is said once, and known until it ends."""
+"""Failures in a daemon beside its main loop: each is said once, and known until it ends."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Failures:
 
     @property
     def shown(self) -> dict[str, str]:
-        """What fails now, by ``<kind> <name>``."""
+        """The failures of this moment, by ``<kind> <name>``."""
         return self._shown.copy()
 
     def begin(self, kind: str, name: str, error: Exception) -> None:
-        """The *kind* (thread, chore, question) called *name* failed by *error*."""
+        """Note that the *kind* (thread, chore, question) called *name* failed by *error*."""
         reason = str(error) or repr(error)
         if self._reasons.get((kind, name)) == reason:
             return
@@ -41,12 +41,12 @@ class Failures:
         log.error(f"{kind}_failed", **{kind: name}, reason=reason, exc_info=None if is_foreseen else error)
 
     def end(self, kind: str, name: str) -> None:
-        """It works."""
+        """Note that it works again."""
         if (reason := self._drop(kind, name)) is not None:
             log.info(f"{kind}_back", **{kind: name}, after=reason)
 
     def forget(self, kind: str) -> None:
-        """Nothing of that *kind* is done any more."""
+        """Forget all failures of *kind*: nothing of that kind is done any more."""
         for each, name in self._reasons.copy():
             if each == kind:
                 self._drop(kind, name)

@@ -16,7 +16,7 @@ class Health:
 
     ``last_pass_ms``: when a pass ended, by the monotonic clock, led or not, with Redis or without. ``leads``: whether
     its term is on. ``trouble``: why it does not do what it is for, lead or stand by; None when it does.
-    ``failing``: of what is done beside it, what fails at present, with the reasons (``daemon.failures``).
+    ``failing``: the threads and chores beside the main loop that fail at present, with reasons (``daemon.failures``).
     """
 
     def __init__(self, clock: Clock) -> None:

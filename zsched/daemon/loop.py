@@ -1,9 +1,9 @@
 """
-The one thread that the daemon's threads are: it does a step again and again, and outlives what goes wrong in it.
+A background thread of the daemon: it does a step again and again, and survives every exception in it.
 
-Waker, archiver, warden, answerer and status line each have one. A step that raises is said once, with its traceback
-where nobody foresaw the error, and tried again after a growing pause; meanwhile ``Failures`` has it, which the daemon
-reports. RedisUnavailable is no failure of a thread: the main loop says that Redis is gone.
+Waker, archiver, warden, answerer and status line each have one. An exception is logged once, with its traceback unless
+it was foreseen. The step is tried again after a pause, which grows. Meanwhile ``Failures`` holds the reason, which the
+daemon reports. RedisUnavailable is no failure of a thread: the main loop says that Redis is gone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STEADY_MS: Final = 10_000.0  # without a failure: it is well; else a bug in eve
 
 class Loop:
     """
-    Does *step* in a thread called *name*, from ``start`` to ``stop``. The step returns for how many seconds to pause,
+    A thread called *name* that does *step* from ``start`` to ``stop``. The step returns for how many seconds to pause,
     None for none. A step that goes on until the end, over a connection, asks ``is_stopping`` and tells ``well`` that
     it got on. *finishes*: one more step is done after ``stop``.
     """

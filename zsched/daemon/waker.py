@@ -78,7 +78,7 @@ class Waker:
         return left_ms <= 0
 
     def _listen(self) -> None:
-        """Over one connection, until stopped or until it breaks."""
+        """Listen over one connection, until stopped or until it breaks."""
         with closing(self._link.open()) as wire:
             wire.send("SUBSCRIBE", self._channel)
             self._hear_all(wire)

@@ -98,7 +98,7 @@ class Warden:
     # -- the thread -------------------------------------------------------------------------------
 
     def _serve_once(self) -> None:
-        """Over one connection, until the term is over or it breaks; without a term wait for one."""
+        """Serve over one connection, until the term is over or it breaks; without a term, wait for one."""
         term = self._term
         if term is None:
             self._failures.forget("chore")
