@@ -96,6 +96,7 @@ def test_slow_connections_are_given_few_threads_and_a_deadline() -> None:
             clock.advance(1)
             eventually(lambda: slow.drip() == 0)
 
+        eventually(lambda: handlers() == 0)  # each ends a moment after its client sees that it does
         assert 200 == ask(where, "/metrics").status
         eventually(lambda: handlers() == 0 and files() <= before)
 
