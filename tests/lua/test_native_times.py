@@ -191,15 +191,22 @@ def test_without_doubt_the_attempt_of_the_next_test_is_queued_within_its_second(
     [
         pytest.param({"ended_at": ""}, id="abandoned in its first attempt"),
         pytest.param({"started_at": "2027-01-15T07:59:58.900000Z"}, id="abandoned in its second attempt"),
+        pytest.param({"started_at": None}, id="no start"),
         pytest.param({"ended_at": "2027-01-15T07:59:59.300000Z"}, id="an end that gives a later second"),
         pytest.param({"ended_at": "2027-01-15T07:59:51.300000Z"}, id="an end that gives a far earlier second"),
         pytest.param({"number_of_retries": "1"}, id="the interval was the task's answer"),
         pytest.param({"repeats_left": "1"}, id="the interval was of a repetition"),
-        pytest.param({"retry_intervals": ""}, id="no intervals"),
+        pytest.param({"retry_intervals": None}, id="no intervals"),
+        pytest.param({"retry_intervals": ""}, id="empty intervals"),
+        pytest.param({"retry_intervals": '["x"]'}, id="a text as interval"),
         pytest.param({"retry_intervals": "[1.5]"}, id="a fraction of a second"),
-        pytest.param({"retry_intervals": '["x"]'}, id="no number"),
+        pytest.param(
+            {"retry_intervals": '["x"]', "ended_at": "2027-01-15T08:00:00.300000Z"},
+            id="a text as interval, and an end within the second",
+        ),
         pytest.param({"retry_intervals": "[-2]"}, id="less than nothing"),
         pytest.param({"retry_intervals": "[1e999]"}, id="endless"),
+        pytest.param({"retry_intervals": "[1e300]"}, id="longer than time"),
         pytest.param({"retries_left": ""}, id="no number of retries"),
         pytest.param({"retries_left": "nan"}, id="a number of retries that is none"),
         pytest.param({"ended_at": "yesterday"}, id="an end that is no time"),
@@ -207,9 +214,10 @@ def test_without_doubt_the_attempt_of_the_next_test_is_queued_within_its_second(
     ],
 )
 def test_an_attempt_whose_end_or_interval_is_not_known_waits_for_the_end_of_its_second(
-    at_second: Ground, other: Mapping[str, str]
+    at_second: Ground, other: Mapping[str, str | None]
 ) -> None:
-    at_second.redis.hset("rq:job:a", mapping=FAILED | dict(other))
+    fields = {**FAILED, **other}
+    at_second.redis.hset("rq:job:a", mapping={name: text for name, text in fields.items() if text is not None})
     at_second.redis.zadd("rq:scheduled:default", {"a": SECOND_MS // 1000})
 
     _run_all(at_second, SECOND + 60 * S)
