@@ -71,8 +71,9 @@ for i = 10, #ARGV do
   local schedule = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'last', 'flags')
   local template = redis.pcall('HMGET', template_prefix .. id, 'origin', 'zs_expires')
   local queue, score = template[1], redis.call('ZSCORE', one.key, id)
-  local is_there = score == due_ms and schedule[1] == planned_version
-  if not is_there or word ~= one.lane and not is_a(lane_keys[one.lane], 'zset') then
+  if score ~= due_ms or schedule[1] ~= planned_version then
+    one.word = 'changed'
+  elseif word ~= one.lane and not is_a(lane_keys[one.lane], 'zset') then
     one.word = 'changed'
   elseif type(queue) ~= 'string' then
     one.word, one.why = 'quarantined', 'its template is gone or of the wrong type'
