@@ -183,13 +183,15 @@ class Daemon:
     def _is_awaited(self, position: Position, at_most: int) -> bool:
         """Whether an archive that follows this log, and was heard of lately, has not looked at *position* yet."""
         redis = self.redis
-        followers = [
-            report
+        is_silent = any(
+            name != self.name
+            and redis.now - report.told <= ALIVE
+            and redis.contains(report.position)
+            and report.looked_at is not None
+            and position not in report.looked_at
             for name, report in redis.data.reports.items()
-            if name != self.name and report.looked_at is not None and redis.contains(report.position)
-        ]
-        has_all = all(position in report.looked_at for report in followers if redis.now - report.told <= ALIVE)
-        return redis.keeps(Rule.WAIT) and redis.now < at_most and not has_all
+        )
+        return redis.keeps(Rule.WAIT) and redis.now < at_most and is_silent
 
     def _must_yield(self, seen: Position) -> bool:
         """Whether another has restored since *seen* and has not said that it is done."""

@@ -47,8 +47,8 @@ class Entry(NamedTuple):
 
     Absolute: *record* is what the one-shot *id* is afterwards, so that replaying over a later scan converges.
     *changed_t* is when a client or the leader made it so: the entry's own t, but for a restore the old one.
-    *covers* are the positions that a merged entry names; *by* is whose knowledge a restore is. *previous_t*, the entry before it in truth, is for the
-    checks only: the protocol cannot know it.
+    *covers* are the positions that a merged entry names; *by* is whose knowledge a restore is. *previous_t*, the
+    entry before it in truth, is for the checks only: the protocol cannot know it.
     """
 
     position: Position

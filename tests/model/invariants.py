@@ -36,8 +36,9 @@ class Broken(Exception):
 class Witness:
     """
     Sees every history. ``pushes`` are the histories in which a run was pushed, ``changes`` the t of the last
-    acknowledged put or cancel. ``pushed_again``, ``pushed_in_vain`` (a worker had it already) and ``refused`` (calls
-    of restore and merged that came too late) and ``corrections`` measure what some rules are for that no promise depends on.
+    acknowledged put or cancel. ``pushed_again``, ``pushed_in_vain`` (a worker had it already), ``refused`` (calls of
+    restore and merged that came too late) and ``corrections`` measure what some rules are for that no promise depends
+    on.
     """
 
     def __init__(self) -> None:

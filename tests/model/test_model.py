@@ -69,8 +69,8 @@ CASES = [
     Case(
         Rule.BRANCH,
         Invariant.I2,
-        "acquire B · put 0 2 · tick ×2 · fire B · tick · follow A ×2 · fire B · follow A ×2 · flush · follow A · tick · "
-        "follow A ×2 · work · acquire B · track B",
+        "acquire B · put 0 2 · tick ×2 · fire B · tick · follow A ×2 · fire B · follow A ×2 · flush · follow A · "
+        "tick · follow A ×2 · work · acquire B · track B",
     ),
     Case(
         Rule.GONE_TOO,

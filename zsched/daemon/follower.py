@@ -37,7 +37,7 @@ what a newer archive puts back later counts instead, and from its first ``restor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -49,6 +49,7 @@ from zsched.core.log import FORMAT, Entry, Position, readable
 from zsched.core.recovery import Verdict
 from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
+from zsched.daemon.correction import Correction
 from zsched.daemon.merge import HistoryChanged
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.recovery import Recovery
@@ -93,6 +94,7 @@ class Follower:
         self._archive, self._log, self._census, self._clock = archive, Log(wire, keys), Census(wire, keys), clock
         self._wire, self._keys, self._lease_ms = wire, keys, lease_ms
         self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
+        self._correction = Correction(archive, wire, keys, hold_for_ms=lease_ms)
         self._covered: set[Position] = set()  # lost positions of peers that a ``merged`` entry of ours names
         self._next_cover_ms = 0.0
         self._batch = Batch(_PAGE, _READ_MS, least=5)
@@ -209,10 +211,21 @@ class Follower:
         self._check_dense(entries, tail)
         known = readable(entries)
         self.came += len(known)
-        for problem in self._archive.append(known) if known else ():
-            log.error("log_entry_unknown", reason=str(problem), archive=str(self._archive.path))
+        for part in self._corrected(known):
+            for problem in self._archive.append(part):
+                log.error("log_entry_unknown", reason=str(problem), archive=str(self._archive.path))
         self._meter.archived(known)
         self._demand_all(known, entries)
+
+    def _corrected(self, entries: list[Entry]) -> Iterator[list[Entry]]:
+        """*entries* in parts, each to be taken in at once: what is known better is said before (rule: CORRECTS)."""
+        at = next((at for at, entry in enumerate(entries) if self._correction.concerns(entry)), None)
+        if at:
+            yield entries[:at]
+        if at is not None:
+            self._correction.answer(entries[at:])
+        if entries[at or 0 :]:
+            yield entries[at or 0 :]
 
     def _demand_all(self, known: Sequence[Entry], entries: Sequence[Entry]) -> None:
         """Raises NewerFormat, with *known* made durable, where that is not all of *entries*."""
@@ -345,7 +358,8 @@ class Follower:
         """*entries* into the history. Raises NewerFormat."""
         known = readable(entries)
         self._demand_all(known, entries)
-        self._archive.copy(known)
+        for part in self._corrected(known):
+            self._archive.copy(part)
         self._meter.archived(known)
 
     def _scan(self, pages: Iterable[tuple[Position | None, list[Held]]], base: Position) -> None:
