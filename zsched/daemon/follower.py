@@ -97,6 +97,7 @@ class Follower:
         self._correction = Correction(archive, wire, keys, hold_for_ms=lease_ms)
         self._covered: set[Position] = set()  # lost positions of peers that a ``merged`` entry of ours names
         self._next_cover_ms = 0.0
+        self.looked_at: frozenset[Position] = frozenset()  # lost positions of peers: what is of them here is covered
         self._batch = Batch(_PAGE, _READ_MS, least=5)
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
         self.came = 0  # entries that the last step brought
@@ -246,6 +247,8 @@ class Follower:
     def _find_history(self) -> bool:
         """Find out why the log does not go on from here, and go on with it where that is right."""
         archive, merged = self._archive, None
+        self._covered.clear()  # in a log that is no more, perhaps
+        self.looked_at = frozenset()
         self._demand_known_format()
         if archive.position is not None:
             merged = self._recovery.step(archive.position, self._gen())
@@ -272,7 +275,8 @@ class Follower:
     def _cover(self) -> None:
         """
         Say what of peers' lost histories is in this one: a peer that reports a place which this log does not have, and
-        which this archive had before, lacks nothing here (rule: MERGED_COVERS).
+        which this archive had before, lacks nothing here (rule: MERGED_COVERS). ``looked_at`` tells the others that
+        this one need not be waited for (WAIT).
         """
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_cover_ms:
@@ -280,6 +284,9 @@ class Follower:
         self._next_cover_ms = now_ms + _COVER_MS
         reports = Archivers(self._wire, self._keys).reports()
         lost = {report.position for report in reports if report.state is ArchiveState.LOST and report.position}
+        if not lost:
+            self.looked_at = frozenset()
+            return
         recall = self._archive.recall()
         mine = [
             one
@@ -290,6 +297,7 @@ class Follower:
             restoring = Restoring(self._wire, self._keys, self._archive.id, "lost", 0)
             if restoring.merged(mine, self._archive.position):
                 self._covered |= set(mine)
+        self.looked_at = frozenset(lost.difference(mine) | self._covered.intersection(mine))
 
     def _demand_known_format(self) -> int:
         """The format that is noted in Redis. Raises NewerFormat, Garbled."""
