@@ -11,7 +11,6 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,14 +31,13 @@ PAUSED_TOO_LONG_S = PATIENCE_MS / 1000 + 3
 CANCELLED, ENDED, OPEN = ["X0", "X1", "X2"], ["E0", "E1", "E2"], ["O0", "O1"]
 RULE = "cancelled-rule"
 
-again = pytest.mark.parametrize("_number", range(REPEAT))
-
 
 class Scene:
     """Daemon A behind *proxy*, alone, with a Redis that was flushed and has again what A knows; B may return."""
 
     def __init__(self, start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, proxy: Proxy, tmp: Path) -> None:
         self.watch, self.proxy, self.server = watch, proxy, server
+        self.came_back: set[str] = set()  # with B, before A goes on
         self.paths = [tmp / "a.db", tmp / "b.db"]
         self._start = start_daemon
         self.a = start_daemon(proxy.url, ARCHIVE_PATH=str(self.paths[0]))
@@ -79,9 +77,19 @@ class Scene:
         """What is in Redis now: schedules, and runs that are not over."""
         return {id for id, _ in held_in(self.server.url)}
 
-    def b_returns(self) -> DaemonProcess:
+    def b_returns(self, a_pauses_s: float = 0) -> DaemonProcess:
+        """B follows; A gets no time from before B's start until *a_pauses_s* after B saw the loss."""
+        if a_pauses_s:
+            self.a.send(signal.SIGSTOP)
         b = self._start_b()
-        eventually(lambda: has_caught_up(self.server.url, self.paths[1]), 60)
+        b.wait_for("redis_history_lost")
+        timer = threading.Timer(a_pauses_s, self.a.send, [signal.SIGCONT])
+        timer.start()
+        try:
+            eventually(lambda: has_caught_up(self.server.url, self.paths[1]), 60)
+            self.came_back = self.ids - {"kept"}
+        finally:
+            timer.join()
         return b
 
     def restored(self) -> list[str]:
@@ -101,29 +109,14 @@ class Scene:
         assert [] == [entry for entry in entries(self.watch, "advance") if RULE in entry.fields["moves"]]
 
 
-@pytest.fixture
+@pytest.fixture(params=range(REPEAT))
 def scene(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_path: Path) -> Iterator[Scene]:
     with Proxy(int(server.port or 0)) as proxy:
         yield Scene(start_daemon, server, watch, proxy, tmp_path)
 
 
-@contextmanager
-def paused(daemon: DaemonProcess, for_s: float) -> Iterator[None]:
-    """The process gets no time from the start of the block, and goes on after *for_s*."""
-    daemon.send(signal.SIGSTOP)
-    timer = threading.Timer(for_s, daemon.send, [signal.SIGCONT])
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.join()
-
-
-@again
 @pytest.mark.parametrize("slow_s", SLOW_S)
-def test_what_is_over_stays_over_when_a_daemon_returns_while_the_other_is_slow(
-    scene: Scene, slow_s: float, _number: int
-) -> None:
+def test_what_is_over_stays_over_when_a_daemon_returns_while_the_other_is_slow(scene: Scene, slow_s: float) -> None:
     scene.proxy.delay_s = slow_s
     b = scene.b_returns()
     scene.proxy.mend()
@@ -131,23 +124,17 @@ def test_what_is_over_stays_over_when_a_daemon_returns_while_the_other_is_slow(
     scene.assert_nothing_came_back(b)
 
 
-@again
 @pytest.mark.parametrize("for_s", PAUSED_S)
-def test_what_is_over_stays_over_when_a_daemon_returns_while_the_other_is_paused(
-    scene: Scene, for_s: float, _number: int
-) -> None:
-    with paused(scene.a, for_s):
-        b = scene.b_returns()
+def test_what_is_over_stays_over_when_a_daemon_returns_while_the_other_is_paused(scene: Scene, for_s: float) -> None:
+    b = scene.b_returns(a_pauses_s=for_s)
 
     scene.assert_nothing_came_back(b)
 
 
-@again
-def test_what_came_back_while_the_other_was_paused_for_too_long_is_taken_out_again(scene: Scene, _number: int) -> None:
-    with paused(scene.a, PAUSED_TOO_LONG_S):
-        scene.b_returns()
-        assert {*CANCELLED, RULE} <= scene.ids
+def test_what_came_back_while_the_other_was_paused_for_too_long_is_taken_out_again(scene: Scene) -> None:
+    scene.b_returns(a_pauses_s=PAUSED_TOO_LONG_S)
 
+    assert {*CANCELLED, RULE} <= scene.came_back
     scene.a.wait_for("restore_corrected")
     await_caught_up(scene.server.url, *scene.paths)
     assert {"kept"} == {id for (id, _), (place, *_) in held_in(scene.server.url).items() if place != "open"}

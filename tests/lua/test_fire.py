@@ -7,6 +7,7 @@ import redis
 from rq.job import Job
 
 from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
+from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.clock import from_ms
 from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage.connection import Link
@@ -248,11 +249,55 @@ def test_nothing_fires_during_a_hold(led: Ground) -> None:
     assert 1 == led.fire().runs
 
 
-def test_a_hold_further_away_than_two_leases_is_a_clock_jump_and_ignored(led: Ground) -> None:
+def test_a_hold_longer_than_the_leaders_lease_is_kept(led: Ground) -> None:
     _put_due(led, "a")
-    led.redis.hset(led.keys.meta(), "hold", led.now_ms + 2 * LEASE_MS + 5000)
+    led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS - 5000)
+
+    assert "HELD" == led.fire_reply()[0]
+
+
+def test_a_hold_further_away_than_the_longest_lease_is_a_clock_jump_and_forgotten(led: Ground) -> None:
+    _put_due(led, "a")
+    led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS + 5000)
 
     assert 1 == led.fire().runs
+    led.pass_time(10_000)
+    _put_due(led, "b")
+    assert 1 == led.fire().runs
+
+
+def test_a_doubt_later_than_time_was_cast_before_the_clock_jumped_back_and_becomes_time(led: Ground) -> None:
+    [before] = _put_due(led, "before", zs="1s")
+    led.redis.hset(led.keys.meta(), "doubt", led.now_ms + HOUR_MS)
+
+    fired = led.fire()
+    led.pass_time(1000)
+    [after] = _put_due(led, "after", zs="1s")
+    again = led.fire()
+
+    assert [before] == fired.skipped
+    assert {"skipped": before, "doubt": str(fired.now_ms)} == led.entries()[-3].fields
+    assert (1, 0, []) == (again.runs, again.uncertain, again.skipped)
+    assert [after] == led.queue()
+
+
+def test_a_doubt_later_than_time_is_told_though_nothing_is_due(led: Ground) -> None:
+    led.redis.hset(led.keys.meta(), "doubt", led.now_ms + HOUR_MS)
+
+    fired = led.fire()
+    led.fire()
+
+    assert [("fire", {"doubt": str(fired.now_ms)})] == [(one.kind, one.fields) for one in led.entries()]
+    assert str(fired.now_ms).encode() == led.redis.hget(led.keys.meta(), "doubt")
+
+
+def test_a_hold_keeps_a_doubt_later_than_time_as_it_is(led: Ground) -> None:
+    doubt_ms = led.now_ms + HOUR_MS
+    led.redis.hset(led.keys.meta(), mapping={"doubt": doubt_ms, "hold": led.now_ms + LEASE_MS})
+
+    led.fire_reply()
+
+    assert str(doubt_ms).encode() == led.redis.hget(led.keys.meta(), "doubt")
 
 
 @pytest.mark.parametrize("away_ms", [-5000, 5000])
@@ -332,7 +377,7 @@ def test_a_script_that_the_server_forgot_is_loaded_again(led: Ground) -> None:
     _put_due(led, "a")
     link = Link.from_url(led.link.where, 5.0)
     scripts = Scripts(link, led.keys)
-    guard = {"token": TOKEN, "expected_server": SERVER, "lease_ms": LEASE_MS, "clock_from_ms": 0}
+    guard = {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0}
     scripts.call("fire", limit=0, clock_until_ms=10**15, **guard)
     led.redis.script_flush()
 
