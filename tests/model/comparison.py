@@ -68,7 +68,7 @@ def find_missing(archive: Archive, data: Dataset, left_out: LeftOut) -> list[tup
                 changed_here[entry.id] = max(entry.changed_t, changed_here.get(entry.id, 0))
     missing = []
     for id in sorted(_touched_since(archive, common.order, left_out)):
-        known = archive.state.get(id)
+        known = archive.known(id)
         if known and changed_here.get(id, 0) < known.changed_t and _is_missing(known.record, data.records.get(id)):
             missing.append((id, known))
     return missing
@@ -102,7 +102,7 @@ def _touched_since(archive: Archive, order: int, left_out: LeftOut) -> set[int]:
     if order < 0:
         is_gone_too = Rule.GONE_TOO not in left_out
         return {id for id, known in archive.state.items() if is_gone_too or known.record.state is not State.GONE}
-    return {entry.id for entry in archive.entries if entry.id is not None and archive.order[entry.position] > order}
+    return {id for place, id in archive.touched if place > order}
 
 
 def _is_missing(known: Record, here: Record | None) -> bool:
