@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.log import Entry, Position, text
 from zsched.core.model import Priority
 from zsched.storage.archivers import Report, reports_of
@@ -42,6 +43,7 @@ class Overview:
     hold_ms: int
     archives: list[Report]
     held_back: list[HeldBack]
+    doubt_ms: int = 0
 
     def behind(self, report: Report) -> int | None:
         """How many entries of the log an archive lacks; None if it has none, or some that this log has not."""
@@ -54,6 +56,12 @@ class Overview:
     def late_ms(self) -> int:
         """How late the oldest waiting schedule is; 0 when none is."""
         return 0 if self.oldest_due_ms is None else max(self.now_ms - self.oldest_due_ms, 0)
+
+    @property
+    def held_ms(self) -> int:
+        """For how long nothing fires; a hold further away was written before the clock jumped (lib/hold.lua)."""
+        held_ms = self.hold_ms - self.now_ms
+        return held_ms if 0 < held_ms <= LONGEST_LEASE_MS else 0
 
     @property
     def daemons(self) -> list[DaemonSeen]:
@@ -105,6 +113,7 @@ def look(link: Link, keys: Keys) -> Overview:
         hold_ms=told["hold"],
         archives=reports_of(reports),
         held_back=held_back(counts, limits),
+        doubt_ms=told["doubt"],
     )
 
 
