@@ -249,10 +249,7 @@ class Ground:
         return forgotten
 
     def _guard(self) -> dict[str, Any]:
-        return {
-            "token": TOKEN, "expected_server": SERVER, "lease_ms": LEASE_MS, "clock_from_ms": 0,
-            "clock_until_ms": LAST_MS,
-        }  # fmt: skip
+        return {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0, "clock_until_ms": LAST_MS}
 
 
 def _split(texts: list[bytes]) -> tuple[str, str, list[str]]:

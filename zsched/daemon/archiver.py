@@ -188,7 +188,7 @@ class Archiver:
         self._follower = follower = Follower(
             archive, wire, self._keys, self._clock, lease_ms=lease_ms, is_manual=is_manual, meter=self._meter
         )
-        told: tuple[Position | None, ArchiveState, str | None] | None = None
+        told: tuple[object, ...] | None = None
         told_ms = 0.0
         while True:
             began_ms = self._clock.monotonic_ms()
@@ -196,12 +196,13 @@ class Archiver:
             self._tell(follower)
             self._loop.well()
             may_not_lead = self.may_not_lead
-            is_news = (archive.position, follower.state, may_not_lead) != told or follower.hold_for_ms > 0
+            news = archive.position, follower.state, may_not_lead, follower.looked_at
+            is_news = news != told or follower.hold_for_ms > 0
             if is_news or began_ms - told_ms > REPORT_EVERY_MS:
                 if told is None or began_ms - told_ms > REPORT_EVERY_MS:
                     follower.note_gen()
                 now_ms = self._report(archivers, follower.state, follower.hold_for_ms)
-                told, told_ms = (archive.position, follower.state, may_not_lead), began_ms
+                told, told_ms = news, began_ms
                 with self.moved:
                     self.moved.notify_all()
                 self._prune(archive, now_ms)
@@ -279,6 +280,8 @@ class Archiver:
             about["trouble"] = self._trouble
         if self._follower is not None and self._follower.awaits_people:
             about["awaits_people"] = True
+        if self._follower is not None and self._follower.looked_at:
+            about["looked_at"] = sorted(map(str, self._follower.looked_at))
         if (audit := self.audit) is not None:
             about["audit"] = audit
         if (may_not_lead := self.may_not_lead) is not None:

@@ -148,8 +148,8 @@ class Auditor:
     def _begin(self, term: Term) -> Pass | None:
         """Choose what to look at; None when nothing can be concluded now."""
         path, look = self._archiver.path, self._audit.look(term, [])
-        self._note_clock(look, is_held=look.is_held(term))
-        if path is None or look.is_held(term) or self._is_something_lost(look):
+        self._note_clock(look, is_held=look.is_held())
+        if path is None or look.is_held() or self._is_something_lost(look):
             return None
         with recalling_beside(path) as (recall, position):
             if position is None:
@@ -223,9 +223,9 @@ class Auditor:
             there = {held.id: held for _, page in self._census.schedules(ids) for held in page}
             runs = [(id, one.held.run if (one := known[id]) is not None else "") for id in ids]
             look = self._audit.look(term, runs)
-            self._note_clock(look, is_held=look.is_held(term))
+            self._note_clock(look, is_held=look.is_held())
             read = self._read_on(position, look.tail)
-            if look.is_held(term) or read is None:
+            if look.is_held() or read is None:
                 return False
             touched, end = read
             quiet = [id for id in ids if id not in touched]

@@ -41,7 +41,7 @@ what a newer archive puts back later counts instead, and from its first ``restor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -53,6 +53,7 @@ from zsched.core.log import FORMAT, Entry, Position, readable
 from zsched.core.recovery import Verdict
 from zsched.daemon.batch import Batch, Pages
 from zsched.daemon.bell import Bell
+from zsched.daemon.correction import Correction
 from zsched.daemon.merge import HistoryChanged
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.recovery import Recovery
@@ -98,8 +99,10 @@ class Follower:
         self._archive, self._log, self._census, self._clock = archive, Log(wire, keys), Census(wire, keys), clock
         self._wire, self._keys, self._lease_ms = wire, keys, lease_ms
         self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
+        self._correction = Correction(archive, wire, keys, hold_for_ms=lease_ms)
         self._covered: set[Position] = set()  # lost positions of peers that a ``merged`` entry of ours names
         self._next_cover_ms = self._next_heal_ms = 0.0
+        self.looked_at: frozenset[Position] = frozenset()  # lost positions of peers: what is of them here is covered
         self._batch, self._pages = Batch(_PAGE, _READ_MS, least=5), Pages(_PAGE)
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
         self.came = 0  # entries that the last step brought
@@ -216,13 +219,24 @@ class Follower:
         self._check_dense(entries, tail)
         known, path, dropped = readable(entries), str(self._archive.path), self._archive.dropped
         self.came += len(known)
-        for problem in self._archive.append(known) if known else ():
-            log.error("log_entry_unknown", reason=str(problem), archive=path)
+        for part in self._corrected(known):
+            for problem in self._archive.append(part):
+                log.error("log_entry_unknown", reason=str(problem), archive=path)
         if self._archive.dropped > dropped:
             last = known[-1].position.id
             log.warning("log_ids_dropped", number=self._archive.dropped - dropped, up_to=last, archive=path)
         self._meter.archived(known)
         self._demand_all(known, entries)
+
+    def _corrected(self, entries: list[Entry]) -> Iterator[list[Entry]]:
+        """*entries* in parts, each to be taken in at once: what is known better is said before (rule: CORRECTS)."""
+        at = next((at for at, entry in enumerate(entries) if self._correction.concerns(entry)), None)
+        if at:
+            yield entries[:at]
+        if at is not None:
+            self._correction.answer(entries[at:])
+        if entries[at or 0 :]:
+            yield entries[at or 0 :]
 
     def _demand_all(self, known: Sequence[Entry], entries: Sequence[Entry]) -> None:
         """Raises NewerFormat, with *known* made durable, where that is not all of *entries*."""
@@ -243,6 +257,8 @@ class Follower:
     def _find_history(self) -> bool:
         """Find out why the log does not go on from here, and go on with it where that is right."""
         archive, merged = self._archive, None
+        self._covered.clear()  # in a log that is no more, perhaps
+        self.looked_at = frozenset()
         self._demand_known_format()
         if archive.position is not None:
             merged = self._recovery.step(archive.position, self._gen())
@@ -269,7 +285,8 @@ class Follower:
     def _cover(self) -> None:
         """
         Say what of peers' lost histories is in this one: a peer that reports a place which this log does not have, and
-        which this archive had before, lacks nothing here (rule: MERGED_COVERS).
+        which this archive had before, lacks nothing here (rule: MERGED_COVERS). ``looked_at`` tells the others that
+        this one need not be waited for (WAIT).
         """
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_cover_ms:
@@ -277,6 +294,9 @@ class Follower:
         self._next_cover_ms = now_ms + _COVER_MS
         reports = Archivers(self._wire, self._keys).reports()
         lost = {report.position for report in reports if report.state is ArchiveState.LOST and report.position}
+        if not lost:
+            self.looked_at = frozenset()
+            return
         recall = self._archive.recall()
         mine = [
             one
@@ -287,6 +307,7 @@ class Follower:
             restoring = Restoring(self._wire, self._keys, self._archive.id, "lost", 0)
             if restoring.merged(mine, self._archive.position):
                 self._covered |= set(mine)
+        self.looked_at = frozenset(lost.difference(mine) | self._covered.intersection(mine))
 
     def _demand_known_format(self) -> int:
         """The format that is noted in Redis. Raises NewerFormat, Garbled."""
@@ -371,7 +392,8 @@ class Follower:
         """*entries* into the history. Raises NewerFormat."""
         known = readable(entries)
         self._demand_all(known, entries)
-        self._archive.copy(known)
+        for part in self._corrected(known):
+            self._archive.copy(part)
         self._meter.archived(known)
 
     def _scan(self, pages: Iterable[tuple[Position | None, list[Held]]], base: Position) -> None:

@@ -56,8 +56,7 @@ def text_of(overview: Overview, id: str, trouble: str | None) -> str:
         role = "nobody leads"
     else:
         role = f"standing by for {overview.leader}"
-    held_ms = overview.hold_ms - overview.now_ms
-    held = f", held for {duration_text(held_ms)}" if held_ms > 0 else ""
+    held = f", held for {duration_text(overview.held_ms)}" if overview.held_ms else ""
     due, waiting = sum(overview.overdue.values()), sum(overview.waiting.values())
     late = f", the oldest {duration_text(overview.late_ms)} late" if due else ""
     return f"{role}{held}; {due:,} due{late}; {waiting:,} waiting"

@@ -3,7 +3,7 @@
 -- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues chains deadlines
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        token expected_server        this term's
---        lease_ms clock_from_ms clock_until_ms   as in fire
+--        clock_from_ms clock_until_ms   as in fire
 --        patience_ms                  a run that waits longer than this no longer counts for overlap
 --        ...   a text per schedule, words by single spaces: id, word of lib/lanes, due ms, version, nominal ms or -
 --              (none fires), when that is due, overlap policy, most runs that wait, next nominal ms or -, when that is
@@ -19,10 +19,9 @@
 -- alone what cannot go where it should, since a key of a wrong type is there.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
   rq_queues_key, chains_key, deadlines_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, token, expected_server, lease_ms, clock_from_ms,
-  clock_until_ms, patience_ms = unpack(ARGV, 1, 9)
-lease_ms, clock_from_ms, clock_until_ms, patience_ms = tonumber(lease_ms), tonumber(clock_from_ms),
-  tonumber(clock_until_ms), tonumber(patience_ms)
+local schedule_prefix, template_prefix, run_suffix, token, expected_server, clock_from_ms, clock_until_ms,
+  patience_ms = unpack(ARGV, 1, 8)
+clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(patience_ms)
 -- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/hold.lua
@@ -62,7 +61,7 @@ local function decide(one, template, schedule)
 end
 
 local reply, moves, lines, bad = {'OK', now_ms}, {}, {}, {}
-for i = 10, #ARGV do
+for i = 9, #ARGV do
   local id, word, due_ms, planned_version, nominal_ms, run_due_ms, mode, limit, next_nominal_ms, next_due_ms, passed =
     string.match(ARGV[i], PLANNED)
   local one = {id = id, lane = lane_of(word), key = key_of(word), due_ms = due_ms, nominal_ms = nominal_ms,

@@ -3,7 +3,6 @@
 -- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues deadlines limits
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        token expected_server        this term's
---        lease_ms                     the lease's length
 --        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
 --        limit                        most schedules looked at
 -- RETURNS  OK, now ms, next due ms after this batch or '', number looked at, number pushed, lists of
@@ -13,7 +12,11 @@
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   fire: runs = run ids pushed · uncertain = those of them that a lost history may have pushed ·
 --        skipped = uncertain and on_uncertain=skip · expired = later than their deadlines ·
---        cancelled = <run id>=<RQ status> · quarantined = lines "<id> <lane> <due ms> <reason>". Absent: empty.
+--        cancelled = <run id>=<RQ status> · quarantined = lines "<id> <lane> <due ms> <reason>" ·
+--        doubt = what it was set to, in ms. Absent: empty.
+--
+-- A doubt later than TIME was cast before the clock jumped back (rule: CLAMP): it becomes TIME. What is due until then
+-- stays doubtful, and what comes later is not. A hold so far away is forgotten, lest it hold when its time is near.
 --
 -- Leaving the ZSET is the exactly-once; no payload is read. A waiting one-shot's `zs` says all that
 -- is special about it: "1" nothing, f = at the front, s = skip when uncertain, e = it has a deadline.
@@ -25,10 +28,9 @@
 -- A queue's, or the ZSET aside: its schedules are quarantined. quarantine: what should go there stays in its lane.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
   rq_queues_key, deadlines_key, limits_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, token, expected_server, lease_ms, clock_from_ms, clock_until_ms,
+local schedule_prefix, template_prefix, run_suffix, token, expected_server, clock_from_ms, clock_until_ms,
   limit = unpack(ARGV)
-lease_ms, clock_from_ms, clock_until_ms, limit = tonumber(lease_ms), tonumber(clock_from_ms),
-  tonumber(clock_until_ms), tonumber(limit)
+clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
 -- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/hold.lua
@@ -38,6 +40,11 @@ lease_ms, clock_from_ms, clock_until_ms, limit = tonumber(lease_ms), tonumber(cl
 -- include lib/deadline.lua
 -- include lib/lanes.lua
 -- include lib/room.lua
+
+local is_doubt_ahead = doubt_ms > now_ms
+if is_doubt_ahead then
+  doubt_ms = now_ms
+end
 
 local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of a foreign hand, and no integer
 
@@ -201,8 +208,16 @@ field('skipped', skipped, ' ')
 field('expired', expired, ' ')
 field('cancelled', cancelled, ' ')
 field('quarantined', quarantined, '\n')
+field('doubt', is_doubt_ahead and {string.format('%.0f', doubt_ms)} or {}, '')
 if #fields > 0 then
   append('fire', fields)
+end
+
+if is_doubt_ahead then
+  redis.call('HSET', meta_key, 'doubt', string.format('%.0f', doubt_ms))
+end
+if hold_ms > now_ms then
+  redis.call('HSET', meta_key, 'hold', '0')
 end
 
 local AT_ONCE = 4000  -- texts of one command; unpack fails near 8,000

@@ -4,7 +4,7 @@
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
 --        hold_for_ms     > 0: nothing fires for so long, the restorer is not done yet
---        reason          lost | audit
+--        reason          lost | audit | corrected
 --        archive         whose knowledge it is: id of the archive
 --        row_count
 --        ...             per row: id, run (what follows the id in the run id, '' of a recurring schedule), place,

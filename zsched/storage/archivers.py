@@ -75,6 +75,12 @@ class Report:
         return self.state is ArchiveState.LOST and self.about.get("awaits_people") is True
 
     @property
+    def looked_at(self) -> frozenset[str]:
+        """The lost positions of others that it looked at: a ``merged`` entry names those that its history has."""
+        told = self.about.get("looked_at")
+        return frozenset(str(each) for each in told) if isinstance(told, list) else frozenset()
+
+    @property
     def audit(self) -> Audited | None:
         """What the last audit found that its daemon made as the leader; None when it made none."""
         told = self.about.get("audit")

@@ -245,7 +245,7 @@ def _fence(term: Term) -> dict[str, Any]:
 
 
 def _guard(term: Term, window: Window) -> dict[str, Any]:
-    timing = {"lease_ms": term.lease_ms, "clock_from_ms": window.from_ms, "clock_until_ms": window.until_ms}
+    timing = {"clock_from_ms": window.from_ms, "clock_until_ms": window.until_ms}
     return _fence(term) | timing
 
 

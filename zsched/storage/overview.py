@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.log import Entry, Position, text
 from zsched.core.model import Priority
 from zsched.storage.archivers import Report, reports_of
@@ -44,6 +45,7 @@ class Overview:
     archives: list[Report]
     held_back: list[HeldBack]
     wrong_types: list[str] = field(default_factory=list)
+    doubt_ms: int = 0
 
     def behind(self, report: Report) -> int | None:
         """How many entries of the log an archive lacks; None if it has none, or some that this log has not."""
@@ -56,6 +58,12 @@ class Overview:
     def late_ms(self) -> int:
         """How late the oldest waiting schedule is; 0 when none is."""
         return 0 if self.oldest_due_ms is None else max(self.now_ms - self.oldest_due_ms, 0)
+
+    @property
+    def held_ms(self) -> int:
+        """For how long nothing fires; a hold further away was written before the clock jumped (lib/hold.lua)."""
+        held_ms = self.hold_ms - self.now_ms
+        return held_ms if 0 < held_ms <= LONGEST_LEASE_MS else 0
 
     @property
     def daemons(self) -> list[DaemonSeen]:
@@ -111,6 +119,7 @@ def look(link: Link, keys: Keys) -> Overview:
         archives=reports_of(reports),
         held_back=held_back(counts, limits),
         wrong_types=[key for key, type in zip(types, told_types, strict=True) if type not in (types[key], b"none")],
+        doubt_ms=told["doubt"],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -14,7 +14,7 @@ from zsched.core.jitter import delay_of
 from zsched.core.log import text as shown
 from zsched.core.model import OnLost, OnUncertain, Priority, Schedule, ScheduleState
 from zsched.core.policy import USUAL, Policy
-from zsched.core.recent import Recent
+from zsched.core.recent import Ahead, Recent
 from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec
 from zsched.errors import InvalidSchedule
@@ -23,6 +23,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.limits import asides
 from zsched.storage.listeners import Attendance, attendance
 from zsched.storage.log import Log
+from zsched.storage.meta import asking
 from zsched.storage.overview import Overview, look
 from zsched.storage.recent import recent
 from zsched.storage.rqjob import Encoder
@@ -141,7 +142,17 @@ class Reader:
 
     def recent(self, clock: Clock) -> Recent:
         """What happened in the last minutes, as far as the log can be read quickly; *clock* says how long it takes."""
-        return recent(Log(self._link, self._keys), self.now_ms(), self._keys.run_suffix, clock)
+        found = recent(Log(self._link, self._keys), self.now_ms(), self._keys.run_suffix, clock)
+        return replace(found, ahead=self._still_silent(found.ahead)) if found.ahead is not None else found
+
+    def _still_silent(self, ahead: Ahead) -> Ahead:
+        """Those schedules of *ahead* that nobody changed since."""
+        with self._link.wire() as wire, asking(self._keys.recurring()):
+            for id in ahead.times:
+                wire.send("HGET", self._keys.schedule(id), "nominal")
+            nominals = {id: wire.receive() for id in ahead.times}
+        times = {id: nominal_ms for id, nominal_ms in ahead.times.items() if nominals[id] == b"%d" % nominal_ms}
+        return replace(ahead, times=times)
 
     def _lane(
         self, key: str, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None

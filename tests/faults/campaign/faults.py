@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.faults.campaign import clocks, crowds, hostile, losing, plain
+from tests.faults.campaign import clocks, crowds, hostile, losing, plain, returning
 from tests.faults.campaign.stage import Stage
 
 Strike = Callable[[Stage, random.Random], None]
@@ -57,6 +57,10 @@ FAULTS = [
     Fault("flushall-alone", losing.flush_alone, "the same with one daemon, which must notice itself", loses=True),
     Fault("replica-promoted", losing.promote, "a replica behind a cut link is promoted, all move to it", loses=True),
     Fault("empty-archive-first", losing.empty_first, "FLUSHALL, and a daemon with an empty archive leads", loses=True),
+    Fault("returns-while-slow", returning.return_while_slow, "a daemon returns, the other is slow", loses=True),
+    Fault("leader-paused-flushall", returning.pause_over_flush, "FLUSHALL while the leader is paused", loses=True),
+    Fault("older-rdb-cancelled", returning.cancelled_before_older_rdb, "an RDB has what was cancelled", loses=True),
+    Fault("fire-on-its-way", returning.fire_on_its_way, "a fire arrives after FLUSHALL and a restore", loses=True),
     Fault("clock-forth", clocks.forth, "Redis's clock jumps an hour forth, and back after 1.5 s", is_extra=True),
     Fault("clock-back", clocks.back, "Redis's clock jumps an hour back, and forth after 1.5 s", is_extra=True),
 ]  # fmt: skip

@@ -80,6 +80,7 @@ def warnings(standing: Standing) -> list[Problem]:
     overview, recent = standing.overview, standing.recent
     return [
         *_rebuilt(recent),
+        *_clock_was_ahead(overview, recent),
         *_failing(recent),
         *_too_late(recent),
         *_no_standby(standing),
@@ -111,9 +112,8 @@ def _late(overview: Overview) -> Iterator[Problem]:
         return
     if overview.leader is None:
         remedy = "it fires when a daemon leads"
-    elif overview.hold_ms > overview.now_ms:
-        hold_ms = overview.hold_ms - overview.now_ms
-        remedy = f"nothing fires for {duration_text(hold_ms)} more, after a loss or a restart of Redis"
+    elif overview.held_ms:
+        remedy = f"nothing fires for {duration_text(overview.held_ms)} more, after a loss or a restart of Redis"
     else:
         remedy = "look for redis_refused and clock_jumped in the leader's log, and how busy it and Redis are"
     yield Problem("late", f"the oldest due schedule is {rough_text(overview.late_ms)} late", remedy)
@@ -210,6 +210,25 @@ def _rebuilt(recent: Recent) -> Iterator[Problem]:
             "zsched doctor says whether Redis keeps its data on a disk"
         )
         yield Problem("rebuilt", text, remedy)
+
+
+def _clock_was_ahead(overview: Overview, recent: Recent) -> Iterator[Problem]:
+    """What is left of a time when the clock of Redis was ahead: silent schedules, and a doubt in the future."""
+    ahead = recent.ahead
+    if ahead is not None and ahead.times:
+        names, until = sorted(ahead.times), _clock(max(ahead.times.values()))
+        some = ", ".join(names[:_QUEUES]) + (", …" if len(names) > _QUEUES else "")
+        who = f"{len(names):,} recurring schedules went on by it and are silent until {until} at the latest: {some}"
+        text = f"the clock of Redis was ahead, came to {_clock(ahead.until_ms)}, and is right again; {who}"
+        remedy = "give each another rule and then its own again: zsched set ID --every 2, zsched set ID --every 1"
+        yield Problem("clock_was_ahead", text, remedy)
+    if overview.doubt_ms > overview.now_ms:
+        text = f"the clock of Redis was ahead: all that is due until {_clock(overview.doubt_ms)} counts as uncertain"
+        yield Problem("doubt_ahead", text, "start a daemon: its first pass as the leader sets that right")
+
+
+def _clock(at_ms: int) -> str:
+    return f"{from_ms(at_ms):%H:%M:%S} UTC"
 
 
 def _lately(recent: Recent) -> Stretch:
