@@ -46,6 +46,9 @@ class Rule(Enum):
     ONE_HISTORY = "All pages of a bootstrap, and what follows them, are read from one history."
     KEEP_OLD = "The old state and position stay, and count, until the bootstrap that replaces them is complete."
     MERGED_STAYS = "The bootstrap after a merge goes on only while the log still has the merged entry."
+    NAME = "A data set with a name that an archive never followed is another one: it puts nothing in there."
+    ASK = "Who leads a data set without a name asks the archives that are there for one before it makes one up."
+    NEW = "A data set that is named anew is without doubt only where no archive that is there has anything else."
 
     @property
     def sentence(self) -> str:
