@@ -9,7 +9,8 @@ it was last. What Redis holds counts as in a merge (``core.recovery.lacking``), 
 waits and is marked by fire, and a run that is in its queue again stays there, marked.
 
 It answers only while the restore is the newest entry of that schedule (NEWEST_ONLY, by lib/behind.lua): what a client
-or the leader did since stands. And never by what a restore in this log already told (TOLD_ONCE): a schedule was changed
+did since stands, and where the leader went on with it, it is left where it is, unless it is over: a cancelled rule must
+not fire for ever. And never by what a restore in this log already told (TOLD_ONCE): a schedule was changed
 so many times and no more, so corrections end, however the clocks of histories disagree.
 
 Nothing is noted on disk: until the answer is in the log the archive's position stays before the restore, and who comes
@@ -41,6 +42,7 @@ from zsched.storage.time import doubted_until_ms
 
 log = structlog.get_logger(__name__)
 
+_OF_LEADER: Final = frozenset("fire advance quarantine replan end again unblock".split())
 _READ: Final = 100  # log entries at a time
 _PAGE: Final = 200  # schedules compared at a time
 _LEAST: Final = 10  # schedules compared at a time, however quickly the log goes on
@@ -52,6 +54,7 @@ class Correction:
     def __init__(self, archive: Archive, wire: Wire, keys: Keys, *, hold_for_ms: int) -> None:
         self._archive, self._wire, self._keys = archive, wire, keys
         self._log, self._census = Log(wire, keys), Census(wire, keys)
+        self._went_on: set[str] = set()  # schedules with which the leader went on since the restore
         self._restoring = Restoring(wire, keys, archive.id, "corrected", hold_for_ms)
 
     def concerns(self, entry: Entry) -> bool:
@@ -69,9 +72,9 @@ class Correction:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
         recall, better = self._archive.recall(), dict[str, int]()
+        self._went_on.clear()
         for entry in entries:
-            for id in self._touched(entry):
-                better.pop(id, None)
+            self._leave_touched(entry, better)
             if self.concerns(entry):
                 better |= recall.better(_rows_of(entry))
         seen, corrected, size = entries[-1].position, 0, _PAGE
@@ -79,7 +82,7 @@ class Correction:
             seen = self._read_on(seen, better)
             page = {id: better[id] for id in islice(better, size)}
             new = {id: t_us for id, t_us in page.items() if not self._was_told(recall, id, t_us)}
-            rows = self._lacking(recall, new)
+            rows = [row for row in self._lacking(recall, new) if row.place == "gone" or row.id not in self._went_on]
             portion = next(portions(rows), [])
             if portion and self._restoring.restore(portion, seen, lambda: None) is None:
                 size = max(size // 4, _LEAST)  # the log goes on quickly: less time from reading it to writing
@@ -98,17 +101,20 @@ class Correction:
             if not entries or entries[0].position != seen:
                 raise HistoryChanged
             for entry in entries[1:]:
-                for id in self._touched(entry):
-                    better.pop(id, None)
+                self._leave_touched(entry, better)
             seen = entries[-1].position
             if len(entries) < _READ:
                 return seen
 
-    def _touched(self, entry: Entry) -> set[str]:
-        """The schedules that *entry* touched."""
+    def _leave_touched(self, entry: Entry, better: dict[str, int]) -> None:
+        """Leave out of *better* what *entry* changed; of what the leader went on with, note that."""
         with suppress(UnknownEntry):  # a newer version's: what it touched is not known here
-            return {touch.key[0] for touch in touches(entry, self._keys.run_suffix)}
-        return set()
+            for id in {touch.key[0] for touch in touches(entry, self._keys.run_suffix)}:
+                if entry.kind in _OF_LEADER:
+                    self._went_on.add(id)
+                else:
+                    better.pop(id, None)
+                    self._went_on.discard(id)
 
     def _was_told(self, recall: Recall, id: str, t_us: int) -> bool:
         """Whether a restore in this log told that change of *id* before."""
