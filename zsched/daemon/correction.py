@@ -13,6 +13,9 @@ did since stands, and where the leader went on with it, it is left where it is, 
 not fire for ever. And never by what a restore in this log already told (TOLD_ONCE): a schedule was changed
 so many times and no more, so corrections end, however the clocks of histories disagree.
 
+Only what this log does not tell counts: who restored has read the log, and a cancelled rule that fired in it once more
+is not better known to be there.
+
 Nothing is noted on disk: until the answer is in the log the archive's position stays before the restore, and who comes
 back from a crash reads it again.
 """
@@ -76,7 +79,7 @@ class Correction:
         for entry in entries:
             self._leave_touched(entry, better)
             if self.concerns(entry):
-                better |= recall.better(_rows_of(entry))
+                better |= self._lost_here(recall, recall.better(_rows_of(entry)))
         seen, corrected, size = entries[-1].position, 0, _PAGE
         while better:
             seen = self._read_on(seen, better)
@@ -93,6 +96,11 @@ class Correction:
                 del better[id]
         if corrected:
             log.warning("restore_corrected", archive=str(self._archive.path), schedules=corrected)
+
+    def _lost_here(self, recall: Recall, better: dict[str, int]) -> dict[str, int]:
+        """Those of *better* that this log does not tell: what it tells, who restored has read (COMPARE_AND_SET)."""
+        last = {id: recall.last_entry(id) for id in better}
+        return {id: t_us for id, t_us in better.items() if (at := last[id]) and not self._log.contains(at)}
 
     def _read_on(self, seen: Position, better: dict[str, int]) -> Position:
         """Leave out of *better* what the log touched behind *seen*; its end. Raises HistoryChanged."""
