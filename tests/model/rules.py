@@ -35,7 +35,10 @@ class Rule(Enum):
         "but not for ever: one who knows more can be first."
     )
     CORRECTS = "An archive that reads a restore of what its own history knows better answers with what it knows."
-    NEWEST_ONLY = "It corrects only while the newest entry of that id is the restore: a later change stands."
+    NEWEST_ONLY = (
+        "It corrects only while the newest entry of that id is the restore: a later change stands; that the leader "
+        "went on with it saves nothing that is gone."
+    )
     BY_ORDER = "Of two changes in one's own history the order counts, not t: clocks jump."
     TOLD_ONCE = "What a restore in this log already told is not told again, so corrections end."
     YIELD = "Whoever sees the restore entries of another lets it finish before it compares again."
