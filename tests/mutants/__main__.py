@@ -1,0 +1,89 @@
+"""The command: ``python -m tests.mutants``."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from tests.mutants import of_lua, of_python
+from tests.mutants.change import Mutant, mutants
+from tests.mutants.copy_of_tree import CopyOfTree
+from tests.mutants.trial import Court, Verdict
+
+LAYERS = ("zsched/core", "zsched/daemon", "zsched/lua")
+EQUIVALENT = Path(__file__).with_name("equivalent.toml")
+ALIVE = (Verdict.SURVIVED, Verdict.UNCLEAR)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--sample", default=200, show_default=True, help="How many mutants, of all that there are.")
+@click.option("--seed", default=1, show_default=True, help="The same seed and the same text: the same mutants.")
+@click.option("--only", multiple=True, metavar="PATH", help="A layer or file, as zsched/core/policy.py; repeatable.")
+@click.option("--since", metavar="COMMIT", help="Only files that have changed since then.")
+@click.option("--list", "is_list", is_flag=True, help="List the sample and end.")
+def main(sample: int, seed: int, only: tuple[str, ...], since: str | None, is_list: bool) -> None:
+    """
+    Change one thing at a time in zsched/core, daemon and lua, and run the tests that belong to it.
+
+    Exit code 0: every mutant was killed, or stands in equivalent.toml; 1: not.
+    """
+    everyone = [mutant for file in _files(only, since) for mutant in _of_file(file)]
+    reasons = _reasons()
+    drawn = random.Random(seed).sample(everyone, min(sample, len(everyone)))
+    click.echo(f"{len(drawn)} of {len(everyone)} mutants, seed {seed}")
+    if is_list:
+        for mutant in drawn:
+            click.echo(f"{mutant}{'  (equivalent)' if mutant.key in reasons else ''}")
+        return
+    count: Counter[tuple[str, str]] = Counter()
+    with tempfile.TemporaryDirectory(prefix="zsched-mutants-") as folder:
+        court = Court(CopyOfTree(Path(folder)))
+        for mutant in drawn:
+            layer = next(layer for layer in LAYERS if mutant.file.startswith(layer))
+            if mutant.key in reasons:
+                count[layer, "equivalent"] += 1
+                continue
+            trial = court.judge(mutant)
+            count[layer, trial.verdict.value] += 1
+            click.echo(f"{trial.took_s:5.0f} s  {trial.verdict.value}: {mutant}")
+            if trial.witness:
+                click.echo(f"    by {trial.witness}")
+    click.echo("")
+    for (layer, verdict), number in sorted(count.items()):
+        click.echo(f"{layer:<14} {number:4}  {verdict}")
+    sys.exit(any(count[layer, verdict.value] for layer in LAYERS for verdict in ALIVE))
+
+
+def _files(only: tuple[str, ...], since: str | None) -> list[str]:
+    found = sorted(str(path) for layer in LAYERS for kind in ("*.py", "*.lua") for path in Path(layer).rglob(kind))
+    if since:
+        changed = subprocess.run(["git", "diff", "--name-only", since], check=True, capture_output=True, text=True)
+        found = [file for file in found if file in changed.stdout.splitlines()]
+    return [file for file in found if not only or any(file.startswith(path) for path in only)]
+
+
+def _of_file(file: str) -> list[Mutant]:
+    text = Path(file).read_bytes()
+    return mutants(file, text, (of_python if file.endswith(".py") else of_lua).changes(text))
+
+
+def _reasons() -> dict[tuple[str, str, str], str]:
+    """The equivalent mutants and why; each must be one that there is."""
+    listed = tomllib.loads(EQUIVALENT.read_text()).get("equivalent", [])
+    reasons = {(one["file"], one["line"], one["mutant"]): one["reason"] for one in listed}
+    there = {mutant.key for file in {key[0] for key in reasons} for mutant in _of_file(file)}
+    for key in reasons:
+        if key not in there:
+            raise click.ClickException(f"{EQUIVALENT.name} has a mutant that there is no more: {key}")
+    return reasons
+
+
+if __name__ == "__main__":
+    main()
