@@ -1,4 +1,9 @@
-"""A copy of the project in which mutants are tried, so that no editor and no other test sees one."""
+"""
+A copy of the project in which mutants are tried, so that no editor and no other test sees one.
+
+Each run of tests is a fork of this process, which has what the tests import from elsewhere already: that takes longer
+than most of them do. Of zsched it has nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,20 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
-from tests.mutants.witness import WHERE
+import pytest
 
 _LONG_AGO_S = 1_000_000_000  # each text of a file gets a time of its own, or Python would take another one's bytecode
+_OFTEN_S = 0.02  # the end of a run is seen so late
+_OPTIONS = "-x -q --no-header --tb=no -p no:cacheprovider -p no:xdist".split()
+_FROM_ELSEWHERE = "click croniter dateutil.rrule redis rq sqlite3 structlog".split()  # no plugins of pytest
+_TEST, _TESTED = "tests/unit/core/test_durations.py", "zsched/core/durations.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +34,28 @@ class Ran:
 
     failed: str | None
     is_over: bool
+    took_s: float
+
+
+class _Witness:
+    """A plugin of pytest: writes down the first test that failed, or the file that could not be imported."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._tell(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._tell(report)
+
+    def _tell(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.failed and not self._path.exists():
+            self._path.write_text(report.nodeid)
 
 
 class CopyOfTree:
-    """All files that git knows, at *folder*; ``run`` runs tests there with the interpreter that runs this."""
+    """All files that git knows, at *folder*; ``run`` runs tests there."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._writes = folder / "tree", 0
@@ -36,6 +65,9 @@ class CopyOfTree:
             if Path(name).is_file():
                 (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(name, self._folder / name)
+        for module in _FROM_ELSEWHERE:
+            import_module(module)
+        self._prove_itself()
 
     @contextmanager
     def holding(self, file: str, text: bytes) -> Iterator[None]:
@@ -50,28 +82,49 @@ class CopyOfTree:
     def run(self, tests: Sequence[str], limit_s: float) -> Ran:
         """Run *tests*, files or single ones, until the first failure."""
         self._witness.unlink(missing_ok=True)
-        environment = {**os.environ, "PYTHONPATH": str(self._folder), WHERE: str(self._witness)}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        options = "-x -q --no-header --tb=no -p no:cacheprovider -p no:xdist -p tests.mutants.witness".split()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *options, *tests],
-            cwd=self._folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        begun = time.monotonic()
+        child = os.fork()
+        if not child:
+            self._be_pytest(tests)
         try:
-            process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            return Ran(None, False)
+            code = _exit_code(child, begun + limit_s)
         finally:
-            self._end(process)
-        if process.returncode == 0:
-            return Ran(None, True)
-        failed = self._witness.read_text() if self._witness.exists() else ""
-        return Ran(failed or f"pytest itself ({process.returncode})", True)
+            with suppress(ProcessLookupError):  # the tests' own processes end with it
+                os.killpg(child, signal.SIGKILL)
+        took_s = time.monotonic() - begun
+        if code is None:
+            os.waitpid(child, 0)
+            return Ran(None, False, took_s)
+        if code == pytest.ExitCode.USAGE_ERROR:
+            return Ran("conftest.py", True, took_s)
+        if code and not self._witness.exists():
+            raise RuntimeError(f"pytest ended with {code} and names no test that failed: {' '.join(tests)}")
+        return Ran(self._witness.read_text() if code else None, True, took_s)
+
+    def _prove_itself(self) -> None:
+        """The copy passes a test, and what is changed in it is what is tested."""
+        if self.run([_TEST], 60).failed:
+            raise RuntimeError(f"{_TEST} fails without any mutant")
+        with self.holding(_TESTED, b"raise LookupError"):
+            if not self.run([_TEST], 60).failed:
+                raise RuntimeError(f"{_TEST} does not test the copy")
+
+    def _be_pytest(self, tests: Sequence[str]) -> None:
+        """The forked process; it does not return."""
+        try:
+            os.setsid()
+            os.chdir(self._folder)
+            ours = str(Path(__file__).parents[2])
+            sys.path[:] = [str(self._folder), *(path for path in sys.path if path not in ("", ours))]
+            os.environ["PYTHONPATH"] = str(self._folder)  # of the tests' own processes
+            os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+            sys.dont_write_bytecode = False
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for stream in range(3):
+                os.dup2(nothing, stream)
+            os._exit(pytest.main([*_OPTIONS, *tests], [_Witness(self._witness)]))
+        finally:
+            os._exit(70)
 
     def _write(self, file: str, text: bytes) -> None:
         path = self._folder / file
@@ -79,9 +132,12 @@ class CopyOfTree:
         path.write_bytes(text)
         os.utime(path, (_LONG_AGO_S + self._writes, _LONG_AGO_S + self._writes))
 
-    @staticmethod
-    def _end(process: subprocess.Popen[bytes]) -> None:
-        """The tests' own processes end with it: they are of its session."""
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+
+def _exit_code(child: int, until_s: float) -> int | None:
+    """None: it had not ended then."""
+    while time.monotonic() < until_s:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(_OFTEN_S)
+    return None

@@ -15,8 +15,9 @@ from tests.mutants.belonging import steps
 from tests.mutants.change import Mutant
 from tests.mutants.copy_of_tree import CopyOfTree
 
-_PATIENCE = 5  # times as long as the tests take without a mutant, and
-_PATIENCE_S = 30
+_SOON_S = 150.0  # most steps are over then; only of others is it asked how long they take without a mutant
+_PATIENCE = 4  # times as long as that, and they hang
+_LONG_S = 900.0
 
 
 class Verdict(Enum):
@@ -57,31 +58,32 @@ class Court:
         return Trial(mutant, Verdict.SURVIVED, "", time.monotonic() - begun)
 
     def _asked(self, mutant: Mutant, step: tuple[str, ...]) -> tuple[Verdict, str]:
-        limit_s = self._limit_s(step)
         with self._tree.holding(mutant.file, mutant.text):
-            ran = self._tree.run(step, limit_s)
+            ran = self._tree.run(step, _SOON_S)
+        if not ran.is_over:
+            limit_s = self._limit_s(step)
+            with self._tree.holding(mutant.file, mutant.text):
+                ran = self._tree.run(step, limit_s)
             if not ran.is_over:
                 return Verdict.HUNG, " ".join(step)
-            if ran.failed is None:
-                return Verdict.SURVIVED, ""
-            if "::" not in ran.failed:
-                return Verdict.NOT_IMPORTED, ran.failed
-            again = self._tree.run([ran.failed], limit_s)
-        if (again.is_over and again.failed is None) or not self._is_honest(ran.failed, limit_s):
-            return Verdict.UNCLEAR, ran.failed
-        return Verdict.KILLED, ran.failed
+        if ran.failed is None:
+            self._usual_s[step] = ran.took_s
+            return Verdict.SURVIVED, ""
+        if "::" not in ran.failed:
+            return Verdict.NOT_IMPORTED, ran.failed
+        with self._tree.holding(mutant.file, mutant.text):
+            again = self._tree.run([ran.failed], _LONG_S)
+        is_steady = again.failed is not None or not again.is_over
+        return (Verdict.KILLED if is_steady and self._is_honest(ran.failed) else Verdict.UNCLEAR), ran.failed
 
     def _limit_s(self, step: tuple[str, ...]) -> float:
-        """Runs *step* without a mutant, once, for its time."""
+        """When *step* is said to hang; it is run without a mutant, once."""
         if step not in self._usual_s:
-            begun = time.monotonic()
-            ran = self._tree.run(step, 1200)
-            if ran.failed:
-                raise RuntimeError(f"{ran.failed} fails without any mutant")
-            self._usual_s[step] = time.monotonic() - begun
-        return self._usual_s[step] * _PATIENCE + _PATIENCE_S
+            self._usual_s[step] = self._tree.run(step, _LONG_S).took_s
+        return self._usual_s[step] * _PATIENCE + _SOON_S
 
-    def _is_honest(self, test: str, limit_s: float) -> bool:
+    def _is_honest(self, test: str) -> bool:
         if test not in self._honest:
-            self._honest[test] = self._tree.run([test], limit_s).failed is None
+            ran = self._tree.run([test], _LONG_S)
+            self._honest[test] = ran.is_over and ran.failed is None
         return self._honest[test]

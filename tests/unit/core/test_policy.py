@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core.jitter import due_of
-from zsched.core.policy import ON_TIME_MS, USUAL, CatchUp, Overlap, Passed, Plan, Policy, Range, Why, plan
+from zsched.core.policy import ON_TIME_MS, USUAL, CatchUp, Overlap, Passed, Plan, Policy, Range, Why, latest_due, plan
 from zsched.core.triggers import Trigger, TriggerKind, TriggerSpec, build
 from zsched.errors import TriggerError
 
@@ -151,6 +151,16 @@ def test_an_occurrence_is_late_from_when_it_was_due_and_not_before(catch_up: Cat
     on_time = Plan(T0 + HOUR, due_ms, (), T0 + 2 * HOUR, next_due_ms)
     missed = Plan(None, None, (Passed(M, Range(T0 + HOUR, T0 + HOUR, 1)),), T0 + 2 * HOUR, next_due_ms)
     assert [on_time, on_time, missed] == found
+
+
+@pytest.mark.parametrize(
+    ("past_ms", "expected"),
+    [(-1, T0 + HOUR), (0, T0 + 2 * HOUR), (HOUR + MINUTE, T0 + 3 * HOUR), (-2 * HOUR, T0 + HOUR)],
+)
+def test_the_latest_due_occurrence_is_the_last_whose_jitter_has_passed(past_ms: int, expected: int) -> None:
+    trigger, _ = _jittered("a", MINUTE)
+
+    assert expected == latest_due(trigger, T0 + HOUR, due_of(trigger, "a", T0 + 2 * HOUR) + past_ms, "a")
 
 
 @pytest.mark.parametrize("catch_up", CatchUp)
