@@ -218,4 +218,6 @@ def test_as_json_every_key_is_there() -> None:
 
     assert {what.value for what in HAPPENED} == set(stretch["happened"])
     assert {"succeeded", "failed", "cancelled", "expired", "lost"} == set(stretch["ended"])
+    assert {0} == set(stretch["ended"].values())
+    assert {What.FIRED.value: 1} == {what: count for what, count in stretch["happened"].items() if count}
     assert (60.0, 5.0) == (stretch["span_s"], stretch["late_ms"])
