@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 from lupa.lua51 import LuaRuntime, LuaSyntaxError
 
@@ -64,9 +63,9 @@ def _compiles(text: bytes) -> bool:
 
 def _of_words(text: bytes) -> Iterator[Change]:
     words = [found for found in _WORD.finditer(text) if not found[0].startswith(b"--")]
-    for before, found in pairwise(words):
+    for before, found in zip([None, *words], words, strict=False):
         word = found[0]
-        is_a_sign = word == b"-" and _LEADS_AN_OPERAND.fullmatch(before[0])
+        is_a_sign = word == b"-" and before is not None and _LEADS_AN_OPERAND.fullmatch(before[0])
         if is_a_sign:
             yield Change(found.start(), found.end(), b"")
         elif _IS_PLAIN_SEARCH.search(text[: found.start()]):
