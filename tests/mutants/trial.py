@@ -13,11 +13,12 @@ from enum import Enum
 
 from tests.mutants.belonging import steps
 from tests.mutants.change import Mutant
-from tests.mutants.copy_of_tree import CopyOfTree
+from tests.mutants.copy_of_tree import CopyOfTree, Ran
 
 _SOON_S = 150.0  # most steps are over then; only of others is it asked how long they take without a mutant
 _PATIENCE = 4  # times as long as that, and they hang
 _LONG_S = 900.0
+_DOUBTFUL = 3  # so many witnesses that fail now and then leave a mutant unclear
 
 
 class Verdict(Enum):
@@ -27,7 +28,7 @@ class Verdict(Enum):
     HUNG = "killed: the tests did not end"
     NOT_IMPORTED = "killed: it could not be imported"
     SURVIVED = "survived"
-    UNCLEAR = "unclear: its witness fails now and then"
+    UNCLEAR = "unclear: its witnesses fail now and then"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +59,34 @@ class Court:
         return Trial(mutant, Verdict.SURVIVED, "", time.monotonic() - begun)
 
     def _asked(self, mutant: Mutant, step: tuple[str, ...]) -> tuple[Verdict, str]:
-        with self._tree.holding(mutant.file, mutant.text):
-            ran = self._tree.run(step, _SOON_S)
-        if not ran.is_over:
-            limit_s = self._limit_s(step)
-            with self._tree.holding(mutant.file, mutant.text):
-                ran = self._tree.run(step, limit_s)
+        doubtful: list[str] = []  # witnesses that are not asked again
+        while len(doubtful) < _DOUBTFUL:
+            ran = self._run(mutant, step, doubtful)
             if not ran.is_over:
                 return Verdict.HUNG, " ".join(step)
-        if ran.failed is None:
-            self._usual_s[step] = ran.took_s
-            return Verdict.SURVIVED, ""
-        if "::" not in ran.failed:
-            return Verdict.NOT_IMPORTED, ran.failed
+            if ran.failed is None:
+                if not doubtful:
+                    self._usual_s[step] = ran.took_s
+                    return Verdict.SURVIVED, ""
+                break
+            if "::" not in ran.failed:
+                return Verdict.NOT_IMPORTED, ran.failed
+            with self._tree.holding(mutant.file, mutant.text):
+                again = self._tree.run([ran.failed], _LONG_S)
+            if (again.failed is not None or not again.is_over) and self._is_honest(ran.failed):
+                return Verdict.KILLED, ran.failed
+            doubtful.append(ran.failed)
+        return Verdict.UNCLEAR, " ".join(doubtful)
+
+    def _run(self, mutant: Mutant, step: tuple[str, ...], doubtful: list[str]) -> Ran:
+        asked = [*step, *(f"--deselect={test}" for test in doubtful)]
         with self._tree.holding(mutant.file, mutant.text):
-            again = self._tree.run([ran.failed], _LONG_S)
-        is_steady = again.failed is not None or not again.is_over
-        return (Verdict.KILLED if is_steady and self._is_honest(ran.failed) else Verdict.UNCLEAR), ran.failed
+            ran = self._tree.run(asked, _SOON_S)
+        if ran.is_over:
+            return ran
+        limit_s = self._limit_s(step)
+        with self._tree.holding(mutant.file, mutant.text):
+            return self._tree.run(asked, limit_s)
 
     def _limit_s(self, step: tuple[str, ...]) -> float:
         """When *step* is said to hang; it is run without a mutant, once."""

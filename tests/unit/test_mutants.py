@@ -25,7 +25,7 @@ PYTHON = [
 ]
 LUA = [
     ("local a = b ~= c -- d == e\n", {"local a = b == c -- d == e"}),
-    ("local a = b < -1\n", {"local a = b <= -1", "local a = b >= -1", "local a = b < 1", "local a = b < -2", "local a = b < -0"}),
+    ("a = b < -1\n", {"a = b <= -1", "a = b >= -1", "a = b < 1", "a = b < -2", "a = b < -0", ""}),
     ("local a = not b or 'c and d'\n", {"local a = b or 'c and d'", "local a = not b and 'c and d'"}),
     ("local a = KEYS[1]\n", set()),
     ("local PAGE = 3\n", {"local PAGE = 6"}),
