@@ -35,19 +35,19 @@ def main(sample: int, seed: int, only: tuple[str, ...], since: str | None, is_li
     Exit code 0: every mutant was killed, or stands in equivalent.toml; 1: not.
     """
     everyone = [mutant for file in _files(only, since) for mutant in _of_file(file)]
-    reasons = _reasons()
+    equivalent = _equivalent(everyone)
     drawn = random.Random(seed).sample(everyone, min(sample, len(everyone)))
     click.echo(f"{len(drawn)} of {len(everyone)} mutants, seed {seed}")
     if is_list:
         for mutant in drawn:
-            click.echo(f"{mutant}{'  (equivalent)' if mutant.key in reasons else ''}")
+            click.echo(f"{mutant}{'  (equivalent)' if mutant in equivalent else ''}")
         return
     count: Counter[tuple[str, str]] = Counter()
     with tempfile.TemporaryDirectory(prefix="zsched-mutants-") as folder:
         court = Court(CopyOfTree(Path(folder)))
         for mutant in drawn:
             layer = next(layer for layer in LAYERS if mutant.file.startswith(layer))
-            if mutant.key in reasons:
+            if mutant in equivalent:
                 count[layer, "equivalent"] += 1
                 continue
             trial = court.judge(mutant)
@@ -74,15 +74,25 @@ def _of_file(file: str) -> list[Mutant]:
     return mutants(file, text, (of_python if file.endswith(".py") else of_lua).changes(text))
 
 
-def _reasons() -> dict[tuple[str, str, str], str]:
-    """The equivalent mutants and why; each must be one that there is."""
-    listed = tomllib.loads(EQUIVALENT.read_text()).get("equivalent", [])
-    reasons = {(one["file"], one["line"], one["mutant"]): one["reason"] for one in listed}
-    there = {mutant.key for file in {key[0] for key in reasons} for mutant in _of_file(file)}
-    for key in reasons:
-        if key not in there:
-            raise click.ClickException(f"{EQUIVALENT.name} has a mutant that there is no more: {key}")
-    return reasons
+def _equivalent(everyone: list[Mutant]) -> set[Mutant]:
+    """Those of *everyone* that stand in the list. One that is not there any more is an error."""
+    found: set[Mutant] = set()
+    for one in tomllib.loads(EQUIVALENT.read_text())["equivalent"]:
+        if not Path(one["file"]).exists() or not one["reason"]:
+            raise click.ClickException(f"{EQUIVALENT.name}: no such file, or no reason: {one}")
+        those = {mutant for mutant in everyone if mutant.file == one["file"]}
+        if not those:
+            continue  # of another layer
+        named = {
+            mutant
+            for mutant in those
+            if (mutant.line, mutant.mutated) == (one["line"], one["mutant"])
+            and mutant.before == one.get("below", mutant.before)
+        }
+        if not named:
+            raise click.ClickException(f"{EQUIVALENT.name} has a mutant that there is no more: {one}")
+        found |= named
+    return found
 
 
 if __name__ == "__main__":

@@ -33,14 +33,10 @@ class Mutant:
 
     file: str
     number: int  # of the first line
+    before: str  # the line above
     line: str
     mutated: str
     text: bytes  # of the whole file
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """By this ``equivalent.toml`` names it; the same line at two places is one."""
-        return self.file, self.line, self.mutated
 
     def __str__(self) -> str:
         return f"{self.file}:{self.number}\n    - {self.line}\n    + {self.mutated or '(nothing)'}"
@@ -56,7 +52,8 @@ def mutants(file: str, text: bytes, changes: Iterable[Change]) -> list[Mutant]:
         mutated = change.applied(text)
         line, after = text[begin:end], mutated[begin : end + len(mutated) - len(text)]
         number = text.count(b"\n", 0, begin) + 1
-        made.setdefault(mutated, Mutant(file, number, _one_line(line), _one_line(after), mutated))
+        above = text[text.rfind(b"\n", 0, max(begin - 1, 0)) + 1 : begin]
+        made.setdefault(mutated, Mutant(file, number, _one_line(above), _one_line(line), _one_line(after), mutated))
     return list(made.values())
 
 
