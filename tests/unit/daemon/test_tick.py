@@ -58,8 +58,9 @@ class _Scripts:
         self.clock.advance(self.takes_ms)
         return self.stops or [self.word for _ in part]
 
-    def quarantine(self, term: Term, bad: Sequence[tuple[DueRecurring, bytes]]) -> None:
+    def quarantine(self, term: Term, bad: Sequence[tuple[DueRecurring, bytes]]) -> int:
         self.bad += [one.id for one, _ in bad]
+        return len(bad)
 
 
 @dataclass
