@@ -213,6 +213,13 @@ def test_an_entry_that_nobody_understands_counts_for_nothing_and_hides_no_other(
     assert ["a-5"] == [failure.run.id for failure in found.failures]
 
 
+def test_a_failure_as_json_is_its_run_and_how_often() -> None:
+    run = Run("a-5", RunStatus.LOST)
+
+    assert run.to_dict() | {"times": 3} == Failure(run, 3).to_dict()
+    assert 1 == Failure(run).to_dict()["times"]
+
+
 def test_as_json_every_key_is_there() -> None:
     [stretch, *_] = json.loads(json.dumps(recent(fire(0, f"a-{NOW_MS - 5}")).to_dict()))["stretches"]
 
