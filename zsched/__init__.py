@@ -8,6 +8,7 @@ from zsched.current import CurrentRun, current_run
 from zsched.errors import (
     ArchiveError,
     ConfigError,
+    Contended,
     InvalidFile,
     InvalidSchedule,
     InvalidTask,
@@ -35,6 +36,7 @@ __all__ = [
     "Backfill",
     "Client",
     "ConfigError",
+    "Contended",
     "CurrentRun",
     "InvalidFile",
     "InvalidSchedule",

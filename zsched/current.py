@@ -53,7 +53,7 @@ class CurrentRun:
 
         Raises:
             InvalidSchedule: a value is none of JSON's, or there is too much; nothing was written.
-            RedisUnavailable, RedisRefused.
+            Contended: other threads or processes note something all the time. RedisUnavailable, RedisRefused.
         """
         _text_of(counters, counters)
         self._notes.change(_FIELD, lambda there: _text_of(_noted(there) | counters, counters))

@@ -105,6 +105,14 @@ class RedisUnavailable(ZschedError):
         super().__init__(message)
 
 
+class Contended(ZschedError):
+    """
+    Others changed the schedule, or the run's notes, at every attempt of the call.
+
+    Call again: this is no matter of Redis, and of no version that the caller named.
+    """
+
+
 class RedisRefused(ZschedError):
     """Redis is there and refuses: out of memory, read-only, no permission, wrong type, cluster mode."""
 

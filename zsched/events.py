@@ -6,7 +6,8 @@ a program calls :func:`configure` once. On a terminal people read lines, elsewhe
 JSON object a line: ``timestamp`` (ISO 8601, UTC), ``level``, ``event``, the fields, and ``exception``
 with its traceback.
 
-Telling never fails: if nobody reads any more, an event is lost and the program goes on.
+Telling never fails: if nobody reads any more, an event is lost and the program goes on. A long value is cut: names
+and errors come from other programs, and a line of a journal is for people.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ import contextlib
 import os
 import sys
 import threading
-from typing import TextIO
+from itertools import islice
+from typing import Final, TextIO
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
+from zsched.core.foreign import shortened
 from zsched.errors import ConfigError
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("auto", "console", "json")
+_MOST: Final = 100  # elements of a list
+_LONGEST_TRACEBACK: Final = 20_000  # characters
 
 
 def configure(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:
@@ -46,6 +51,7 @@ def configure(level: str = "info", format: str = "auto", stream: TextIO | None =
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _cut,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
@@ -61,7 +67,31 @@ def _rendering(console: bool, *, colors: bool) -> list[Processor]:
     if console:
         plain = structlog.dev.plain_traceback  # not rich's, whatever is installed: the same text everywhere
         return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    return [structlog.processors.format_exc_info, _cut_exception, structlog.processors.JSONRenderer()]
+
+
+def _cut(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Leave long texts and lists as their beginnings."""
+    return {name: _short(value) for name, value in event.items()}
+
+
+def _cut_exception(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Leave a traceback, of which the message may be long, as its beginning."""
+    if isinstance(told := event.get("exception"), str):
+        event["exception"] = shortened(told, _LONGEST_TRACEBACK)
+    return event
+
+
+def _short(value: object) -> object:
+    if isinstance(value, str):
+        return shortened(value)
+    if isinstance(value, bytes):
+        return shortened(repr(value[:_LONGEST_TRACEBACK]))
+    if isinstance(value, dict):
+        return {_short(name): _short(value[name]) for name in islice(value, _MOST)}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_short(each) for each in islice(value, _MOST)]
+    return value
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -9,6 +9,7 @@ import redis
 
 from tests.faults.ledger import connect
 from tests.faults.processes import DaemonProcess, Start
+from tests.faults.proxy import Proxy
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
@@ -31,6 +32,14 @@ def watch(server: EmbeddedRedis) -> Iterator[redis.Redis]:
     """A client of that server, for what the test looks at."""
     with connect(server.url) as client:
         yield client
+
+
+@pytest.fixture
+def proxy(server: EmbeddedRedis) -> Iterator[Proxy]:
+    """A way to that server on which something may happen."""
+    assert server.port is not None
+    with Proxy(server.port) as proxy:
+        yield proxy
 
 
 @pytest.fixture

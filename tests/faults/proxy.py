@@ -6,6 +6,7 @@ import contextlib
 import random
 import socket
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
 _CHUNK = 262_144
@@ -17,15 +18,19 @@ class Proxy:
 
     ``cut_replies``: the chance that a reply is thrown away, after the server did what it was asked for, and
     the connection closed. ``cut_requests``: the same with a request, which the server never sees.
-    ``delay_s``: how long each reply is kept. ``half_open``: nothing is forwarded and nothing closed, as when
-    a firewall forgot the connection. A *seed* makes the chances repeatable per connection.
+    ``delay_s``: how long each reply is kept. ``garbage``: bytes that are forwarded instead of each reply.
+    ``half_open``: nothing is forwarded and nothing closed, as when a firewall forgot the connection. ``keeps``:
+    requests of which it is true stay on their way until nothing ``keeps`` them any more, and arrive though their sender
+    is gone; ``kept`` counts them. A *seed* makes the chances repeatable per connection.
     """
 
     def __init__(self, target_port: int, seed: int = 1) -> None:
         self.cut_replies = self.cut_requests = 0.0
         self.delay_s = 0.0
+        self.garbage = b""
         self.half_open = False
-        self.cuts = 0
+        self.keeps: Callable[[bytes], bool] | None = None
+        self.cuts = self.kept = 0
         self._target = ("127.0.0.1", target_port)
         self._random = random.Random(seed)
         self._lock = threading.Lock()
@@ -49,6 +54,8 @@ class Proxy:
     def mend(self) -> None:
         """Do nothing more to anybody; what was half-open is closed."""
         self.cut_replies = self.cut_requests = self.delay_s = 0.0
+        self.garbage = b""
+        self.keeps, self.kept = None, 0
         if self.half_open:
             self.half_open = False
             self.cut_all()
@@ -113,11 +120,15 @@ class Proxy:
             while data := source.recv(_CHUNK):
                 if self.half_open:
                     continue
+                if not are_replies and self.keeps is not None and self.keeps(data):
+                    self.kept += 1
+                    while self.keeps is not None and not self._closing.wait(0.002):
+                        pass
                 if are_replies and self.delay_s:
                     self._closing.wait(self.delay_s)
                 if self._is_cut(self.cut_replies if are_replies else self.cut_requests):
                     break
-                target.sendall(data)
+                target.sendall((are_replies and self.garbage) or data)
         _shut(source)
         _shut(target)
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.ledger import assert_dense, connect, queued
+from tests.faults.clocks import now_ms
+from tests.faults.ledger import assert_dense, connect, entries, queued
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
 from zsched import Client
@@ -122,4 +123,37 @@ def test_a_jump_back_blocks_neither_election_nor_dispatch(skewed: SkewedRedis) -
         client.schedule("app.run", id="tick", every=0.5)
 
         eventually(lambda: len(queued(watch)) >= 2)
+        assert_dense(watch)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["at-the-first-acquire", "at-a-restart"])
+def test_a_clock_that_was_ahead_makes_nothing_uncertain_that_is_put_when_it_is_right(
+    skewed: SkewedRedis, is_restarted: bool
+) -> None:
+    if not is_restarted:
+        skewed.skew(HOUR_MS)
+    with connect(skewed.url) as watch, DaemonThread(skewed.url) as daemon:
+        if is_restarted:
+            know(watch)
+            daemon.wait_for("term_began")
+            skewed.skew(HOUR_MS)
+            watch.hset("zsched:{default}:meta", "server", "another, before the restart")
+            daemon.wait_for("term_began", 2)
+        else:
+            daemon.wait_for("term_began")
+        assert int(watch.hget("zsched:{default}:meta", "doubt") or 0) > now_ms(watch) - 60_000
+        skewed.skew(0)
+        daemon.wait_for("clock_jumped", 1 + is_restarted)
+        eventually(lambda: entries(watch, "fire"))  # the first pass of a leader by the right clock
+        client = Client.from_url(skewed.url)
+
+        for id in ("one", "two"):
+            client.schedule("app.run", id=id, after=1, on_uncertain="skip")
+        client.schedule("app.run", id="tick", every=1, overlap="allow", on_uncertain="skip")
+
+        eventually(lambda: len(queued(watch)) >= 4)
+        assert {"one", "two", "tick"} == {run.rpartition("-")[0] for run in queued(watch)}
+        assert not any(watch.hget(f"rq:job:{run}", "zs_uncertain") for run in queued(watch))
+        assert [] == [entry for entry in entries(watch, "fire") if "skipped" in entry.fields]
+        assert 1 == len([entry for entry in entries(watch, "fire") if "doubt" in entry.fields])
         assert_dense(watch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import redis
@@ -20,13 +20,6 @@ pytestmark = pytest.mark.once
 
 ONE_IN_FIVE = 0.2
 FUNC = "app.run"
-
-
-@pytest.fixture
-def proxy(server: EmbeddedRedis) -> Iterator[Proxy]:
-    assert server.port is not None
-    with Proxy(server.port) as proxy:
-        yield proxy
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_after_kill_9_of_the_leader_rqs_jobs_go_on(
     assert set(due) == set(runs)
     late_ms = [late for id, at in due.items() for late in lateness_ms(watch, at, {id})]
     assert 0 <= min(late_ms)
-    assert max(late_ms) <= 2_500 or not IS_LONG
+    assert max(late_ms) <= 3_500 or not IS_LONG  # a second of RQ, the lease, a second between two looks
     tell(f"latest of {len(due)} RQ jobs around a kill -9: {max(late_ms):.0f} ms")
     assert 1 == len(standby.of("term_began"))
 

@@ -1,7 +1,8 @@
 """
 Take one safeguard out of a script, and a check of this suite must report what it prevents.
 
-Each check below passes with the scripts as they are, and fails with the one line gone.
+Each check below passes with the scripts as they are, and fails with the one line gone. So does each script test that is
+named beside a line of the fence, of the hold or of the doubt.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from tests.faults.leader import KEYS, Leader
 from tests.faults.ledger import doubles, queued
 from tests.faults.overdue import put_due
 from tests.faults.threads import know
+from tests.lua import test_advance, test_fire
+from tests.lua.ground import Ground
 from zsched import Client
-from zsched.errors import ServerChanged, Stale
+from zsched.embedded import EmbeddedRedis
+from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage import scripts
 from zsched.storage.dispatch import DueRecurring
 
@@ -95,6 +99,71 @@ SAFEGUARDS: dict[str, tuple[Callable[[Case], None], str, str, str]] = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Mutant:
+    """*line* of the script *file* is *instead*: *test* of tests/lua must fail."""
+
+    file: str
+    line: str
+    instead: str
+    test: Callable[..., None]
+    arguments: tuple[object, ...] = ()
+
+    def run(self, led: Ground) -> None:
+        """The script test."""
+        self.test(led, *self.arguments)
+
+    def __str__(self) -> str:
+        """Where and what, as pytest shows it."""
+        return f"{self.file}: {self.line} -> {self.instead or 'nothing'}"
+
+
+_FENCE, _HOLD, _FIRE, _ADVANCE = "lib/fence.lua", "lib/hold.lua", "fire.lua", "advance.lua"
+_ELSEWHERE = test_fire.test_a_leader_on_another_server_can_do_nothing
+_DUE, _OLDEST, _RUN_DUE = "tonumber(due_ms) <= doubt_ms", "tonumber(due[2]) <= doubt_ms", "one.run_due_ms) <= doubt_ms"
+_JUMPS = test_fire.test_nothing_fires_when_time_is_not_where_it_was
+_HELD, _FORGOTTEN = (
+    test_fire.test_nothing_fires_during_a_hold,
+    test_fire.test_a_hold_of_before_a_clock_jump_is_forgotten,
+)
+_MARKED, _CLAMPED = (
+    test_fire.test_runs_due_before_the_doubt_are_marked,
+    test_fire.test_a_doubt_in_the_future_becomes_time,
+)
+_SKIPPED = test_fire.test_uncertain_runs_that_must_not_run_twice_are_skipped
+_OCCURRENCE = test_advance.test_an_occurrence_before_the_doubt_is_pushed_marked
+MUTANTS = [
+    Mutant(_FENCE, "redis.call('GET', lease_key) ~= token", "false", test_fire.test_a_lapsed_lease_is_stale),
+    Mutant(_FENCE, "return {'STALE'}", "", test_fire.test_a_leader_without_the_lease_can_do_nothing),
+    Mutant(_FENCE, "server ~= expected_server", "false", _ELSEWHERE, ("",)),
+    Mutant(_FENCE, "return {'SERVER'}", "", test_fire.test_a_leader_on_a_server_without_meta_can_do_nothing),
+    Mutant(_FIRE, "-- include lib/fence.lua", "", test_fire.test_a_leader_without_the_lease_can_do_nothing),
+    Mutant(_ADVANCE, "-- include lib/fence.lua", "", test_advance.test_the_fence_holds_for_advance_too),
+    Mutant(_HOLD, "now_ms < clock_from_ms or ", "", _JUMPS, (5000,)),
+    Mutant(_HOLD, " or now_ms > clock_until_ms", "", _JUMPS, (-5000,)),
+    Mutant(_HOLD, "return {'JUMPED', now_ms}", "", _JUMPS, (5000,)),
+    Mutant(_HOLD, "now_ms < hold_ms and ", "", test_fire.test_a_due_one_shot_leaves_its_lane_for_its_queue),
+    Mutant(_HOLD, "hold_ms <= now_ms + LONGEST_HOLD", "false", _HELD),
+    Mutant(_HOLD, " + LONGEST_HOLD", " + 4000", test_fire.test_a_hold_longer_than_the_leaders_lease_is_kept),
+    Mutant(_HOLD, " and hold_ms <= now_ms + LONGEST_HOLD", "", _FORGOTTEN),
+    Mutant(_HOLD, "return {'HELD', now_ms, hold_ms}", "", _HELD),
+    Mutant(_FIRE, "-- include lib/hold.lua", "", _HELD),
+    Mutant(_ADVANCE, "-- include lib/hold.lua", "", test_advance.test_hold_and_jump_hold_for_advance_too),
+    Mutant(_FIRE, _OLDEST, "false", _MARKED),
+    Mutant(_FIRE, _OLDEST, "tonumber(due[2]) < doubt_ms", _MARKED),
+    Mutant(_FIRE, _DUE, "true", _MARKED),
+    Mutant(_FIRE, _DUE, "false", _SKIPPED),
+    Mutant(_FIRE, _DUE, "tonumber(due_ms) < doubt_ms", _MARKED),
+    Mutant(_FIRE, "is_doubt_ahead = doubt_ms > now_ms", "is_doubt_ahead = false", _CLAMPED),
+    Mutant(_FIRE, "'doubt', string.format('%.0f', doubt_ms))", "'x', 1)", _CLAMPED),
+    Mutant(_FIRE, "  doubt_ms = now_ms\n", "", _CLAMPED),
+    Mutant(_FIRE, "if hold_ms > now_ms then", "if false then", _FORGOTTEN),
+    Mutant(_ADVANCE, f"tonumber({_RUN_DUE}", "false", _OCCURRENCE),
+    Mutant(_ADVANCE, _RUN_DUE, "one.run_due_ms) < doubt_ms", _OCCURRENCE),
+    Mutant(_ADVANCE, f"tonumber({_RUN_DUE}", "true", test_advance.test_doubt_looks_at_the_nominal_time_that_is_fired),
+]  # fmt: skip
+
+
 @pytest.fixture
 def fresh_scripts() -> Iterator[None]:
     scripts.load.cache_clear()
@@ -118,15 +187,40 @@ def test_with_the_safeguard_the_check_passes(case: Case, name: str) -> None:
 @pytest.mark.parametrize("name", SAFEGUARDS)
 def test_without_the_safeguard_the_check_fails(case: Case, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check, file, line, without = SAFEGUARDS[name]
+    mutate(monkeypatch, file, line, without)
+
+    with pytest.raises(AssertionError, match=r"pushed|fired"):
+        check(case)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+def test_the_script_test_beside_a_line_fails_without_it(
+    redis_server: EmbeddedRedis,
+    redis_client: redis.Redis,
+    fresh_scripts: None,
+    mutant: Mutant,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ground = Ground(redis_client, redis_server.url)
+    ground.lead()
+    mutant.run(ground)
+    redis_client.flushall()
+    ground.lead()
+    mutate(monkeypatch, mutant.file, mutant.line, mutant.instead)
+    ground = Ground(redis_client, redis_server.url)
+
+    with pytest.raises((AssertionError, pytest.fail.Exception, RedisRefused, ValueError, TypeError)):
+        mutant.run(ground)
+
+
+def mutate(monkeypatch: pytest.MonkeyPatch, file: str, line: str, instead: str) -> None:
+    """From now on *line* of the script *file* is another one."""
     read = scripts._read
 
     def read_without(path: str) -> str:
         text = read(path)
         assert path != file or line in text, f"{file} has no such line any more: change this test with it"
-        return text.replace(line, without) if path == file else text
+        return text.replace(line, instead, 1) if path == file else text
 
     monkeypatch.setattr(scripts, "_read", read_without)
     scripts.load.cache_clear()
-
-    with pytest.raises(AssertionError, match=r"pushed|fired"):
-        check(case)

@@ -28,8 +28,8 @@ class Answer(NamedTuple):
     text: str
 
 
-def ask(where: str, path: str, method: str = "GET") -> Answer:
-    request = urllib.request.Request(f"http://{where}{path}", method=method)
+def ask(where: str, path: str, method: str = "GET", **headers: str) -> Answer:
+    request = urllib.request.Request(f"http://{where}{path}", method=method, headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=WITHIN_S) as reply:
             return Answer(reply.status, reply.read().decode())

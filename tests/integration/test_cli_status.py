@@ -174,7 +174,7 @@ def test_the_keys_for_programs_stay(zsched: Zsched, led: redis.Redis) -> None:
     new = {"alarms", "warnings", "daemons", "recent", "failures", "next", "led_since", "unheard", "suspended"}
     assert KEPT | new == set(told)
     facts = {"id", "role", "host", "pid", "started_at", "told_at", "version", "python", "redis_py", "rq", "tzdata"}
-    assert facts | {"may_not_lead"} == set(told["daemons"][0])
+    assert facts | {"may_not_lead", "failing"} == set(told["daemons"][0])
 
 
 def test_with_redis_gone_it_fails_and_says_so(zsched: Zsched) -> None:

@@ -60,6 +60,15 @@ def test_a_daemon_that_may_not_lead_does_not_stand_by(
     assert ["leader", "barred"] == [line.split()[0] for line in section(result, "DAEMON")]
 
 
+def test_a_daemon_with_a_failing_thread_is_a_warning_that_names_it(zsched: Zsched, led: redis.Redis) -> None:
+    report(led, daemon="somebody", failing={"thread waker": "'a bug'"})
+
+    result, warning = zsched("status"), said(zsched, "daemon_failing")
+
+    assert DONE == result.exit_code
+    assert "fails in part: thread waker: 'a bug'" in warning["problem"]
+
+
 def test_what_is_wrong_comes_first_the_worst_before_all_each_with_a_remedy(
     redis_url: str, zsched: Zsched, led: redis.Redis
 ) -> None:
@@ -135,6 +144,21 @@ def test_an_archive_that_stands_back_from_a_newer_format_is_a_warning(zsched: Zs
     [warning] = told["warnings"]
     assert ("archive_outdated", True) == (warning["name"], told["healthy"])
     assert "upgrade its daemon" in warning["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "remedy"), [(2, "it reads from Redis what they did, within a minute"), (0, "upgrade its daemon")]
+)
+def test_an_archive_that_cannot_read_an_entry_is_a_warning(
+    zsched: Zsched, led: redis.Redis, unreadable: int, remedy: str
+) -> None:
+    report(led, "well", unknown_entries=2, unreadable_entries=unreadable)
+
+    told = json.loads(zsched("status", "--json").stdout)
+
+    [warning] = [one for one in told["warnings"] if one["name"] == "archive_unknown"]
+    assert "cannot read 2 entries of the log" in warning["problem"]
+    assert warning["remedy"].startswith(remedy)
 
 
 @pytest.mark.parametrize(("failed", "well", "warned"), [(3, 26, True), (3, 27, False), (2, 0, False)])
@@ -218,3 +242,37 @@ def test_a_redis_that_lost_nothing_lately_has_nothing_to_say_of_it(zsched: Zsche
 
     assert ([], None) == (told["warnings"], told["recent"]["rebuilt"])
     assert all(stretch["is_whole"] for stretch in told["recent"]["stretches"])
+
+
+def test_rules_that_are_silent_since_the_clock_was_ahead_are_named_until_they_have_another_rule(
+    redis_url: str, zsched: Zsched, led: redis.Redis
+) -> None:
+    client, hour_ms = Client.from_url(redis_url), 3_600_000
+    for id in ("changed", "silent"):
+        client.schedule("app.run", id=id, every=1)
+    went_on = now_ms(led) + hour_ms
+    for id in ("changed", "silent"):
+        led.zadd(KEYS.due_normal(), {id: went_on + 1000})
+        led.hset(KEYS.schedule(id), "nominal", went_on + 1000)
+    moves = "\n".join(f"{id} fired {went_on} {went_on + 1000} {went_on + 1000} - -" for id in ("changed", "silent"))
+    last = int(led.hget(KEYS.meta(), "epoch") or 0), int(led.hget(KEYS.meta(), "seq") or 0) + 1
+    led.xadd(KEYS.log(), {"kind": "advance", "t": f"{went_on}000", "moves": moves}, id=f"{last[0]}-{last[1]}")
+    led.hset(KEYS.meta(), "seq", last[1])
+
+    client.update("changed", every=2)
+    client.update("changed", every=1)
+
+    warning = said(zsched, "clock_was_ahead")
+    assert "1 recurring schedules went on by it and are silent until" in warning["problem"]
+    assert warning["problem"].endswith(": silent")
+    assert "zsched set ID --every" in warning["remedy"]
+    assert led.zscore(KEYS.due_normal(), "changed") < now_ms(led) + 5000
+
+
+def test_a_doubt_in_the_future_is_told_with_what_ends_it(zsched: Zsched, led: redis.Redis) -> None:
+    led.hset(KEYS.meta(), mapping={"doubt": now_ms(led) + 3_600_000, "hold": now_ms(led) + 3_600_000})
+
+    warning = said(zsched, "doubt_ahead")
+
+    assert "all that is due until" in warning["problem"]
+    assert "hold" not in [line.split()[0] for line in zsched("status").stdout.splitlines() if line.strip()]

@@ -243,10 +243,61 @@ def test_a_module_that_breaks_when_it_is_imported_is_told(zsched: Zsched, redis_
     assert [] == zsched.holds(redis_client)
 
 
-def test_modules_are_looked_for_in_this_folder_first(zsched: Zsched) -> None:
-    zsched("tasks", "shelf")
+def test_this_folder_comes_after_all_that_is_installed_as_for_rqs_worker(zsched: Zsched) -> None:
+    for name in ("colorsys", "wsgiref", "rq"):
+        (zsched.folder / f"{name}.py").write_text("raise SystemExit('a module of this folder ran')")
+    sys.modules.pop("colorsys", None)
 
-    assert os.getcwd() == sys.path[0]
+    result = zsched("add", "mine", "colorsys.rgb_to_hsv", "--after", "1h")
+
+    assert (DONE, "") == (result.exit_code, result.stderr)
+    assert os.getcwd() == sys.path[-1]
+
+
+@pytest.fixture
+def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+
+@pytest.mark.usefixtures("as_root")
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775, 0o702])
+@pytest.mark.parametrize("command", [("tasks", "shelf"), ("add", "mine", "shelf.digest", "--after", "1h")])
+def test_root_imports_nothing_from_a_folder_that_others_may_write(
+    zsched: Zsched, redis_client: redis.Redis, command: tuple[str, ...], mode: int
+) -> None:
+    zsched.folder.chmod(mode)
+
+    result = zsched(*command)
+
+    assert USAGE == result.exit_code
+    assert f"others may write to {zsched.folder}, and root would run their code" in result.stderr
+    assert f"PYTHONPATH={zsched.folder}" in result.stderr
+    assert "imported" not in result.output
+    assert "shelf" not in sys.modules
+    assert [] == zsched.holds(redis_client)
+
+
+@pytest.mark.usefixtures("as_root")
+@pytest.mark.parametrize("func", ["elsewhere.tasks.send", "builtins.len"])
+def test_root_may_name_functions_of_elsewhere_in_any_folder(zsched: Zsched, func: str) -> None:
+    zsched.folder.chmod(0o777)
+
+    assert DONE == zsched("add", "mine", func, "--after", "1h").exit_code
+
+
+@pytest.mark.usefixtures("as_root")
+def test_root_imports_from_any_folder_that_it_names(zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
+    zsched.folder.chmod(0o777)
+    monkeypatch.syspath_prepend(zsched.folder)  # what PYTHONPATH does at the start
+
+    assert DONE == zsched("tasks", "shelf").exit_code
+
+
+def test_a_user_imports_from_a_folder_that_others_may_write(zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    zsched.folder.chmod(0o777)
+
+    assert DONE == zsched("tasks", "shelf").exit_code
 
 
 # -- set --------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -16,7 +17,7 @@ from rq.serializers import JSONSerializer
 
 from tests.integration import reruns
 from tests.integration.in_process import work_off
-from zsched import Client, CurrentRun, InvalidSchedule, current_run
+from zsched import Client, Contended, CurrentRun, InvalidSchedule, current_run
 from zsched.core.clock import from_ms
 from zsched.core.run_id import RunId
 from zsched.storage.connection import Link
@@ -105,6 +106,24 @@ def test_notes_add_up_by_name(run: CurrentRun, redis_client: redis.Redis) -> Non
     run.note(sent=2, failed="ü")
 
     assert {"sent": 2, "seen": [1, {"a": None}], "failed": "ü"} == noted(redis_client)
+
+
+def test_a_note_that_others_forestall_at_every_attempt_is_contended(
+    run: CurrentRun, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute, numbers = Notes.execute, iter(range(1000))
+
+    def forestalled(self: Notes, *command: Any) -> Any:
+        reply = execute(self, *command)
+        if command[0] == "HGET":
+            redis_client.hset(KEYS.job("a-1700000000000"), "zs_note", json.dumps({"other": next(numbers)}))
+        return reply
+
+    monkeypatch.setattr(Notes, "execute", forestalled)
+
+    with pytest.raises(Contended, match="zs_note of run 'a-1700000000000' was changed by others at every attempt"):
+        run.note(sent=1)
+    assert {"other": 99} == noted(redis_client)
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), object(), {1, 2}, b"x", "x" * 4096])

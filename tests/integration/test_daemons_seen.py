@@ -131,10 +131,11 @@ def test_a_report_of_before_there_was_more_to_tell_says_its_host() -> None:
 def test_what_a_foreign_hand_told_is_not_known(strange: Any) -> None:
     names = ("host", "version", "python", "redis_py", "rq", "tzdata")
 
-    about = dict.fromkeys((*names, "may_not_lead"), strange)
+    about = dict.fromkeys((*names, "may_not_lead", "failing"), strange)
     [found] = daemons_of([report("a", pid=[strange], **about)], None, NOW_MS)
 
     assert {None} == {getattr(found, name) for name in (*names, "pid", "may_not_lead")}
+    assert {} == found.failing
     assert DaemonRole.STANDS_BY is found.role
 
 

@@ -129,6 +129,7 @@ def test_a_scrape_says_what_the_log_says(
     assert (1, 1, 1, 1) == (page["leader"], page["led"], page["epoch"], page["terms_total"])
     assert (1, 0, 0) == (page["redis_up"], page["oldest_due_age_seconds"], page["clock_jumps_total"])
     assert [1] == list(page.by("archive_following", "archive").values())
+    assert [0] == list(page.by("archive_unknown_entries", "archive").values())
     assert {"fire", "advance"} == page.by("script_seconds_count", "script").keys()
     assert page["lease_renewal_seconds_count"] > 0
     assert page["process_resident_memory_bytes"] > 0

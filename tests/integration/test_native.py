@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,14 @@ def note():
 
 def fail():
     note()
+    raise ValueError("on purpose")
+
+def fail_and_tell():
+    # Note how many ms after the end of its last attempt it was queued again.
+    job = get_current_job()
+    if job.ended_at:
+        with redis.Redis.from_url(os.environ["TASKS_REDIS"]) as client:
+            client.rpush("waits", (job.enqueued_at - job.ended_at).total_seconds() * 1000)
     raise ValueError("on purpose")
 """
 
@@ -115,6 +123,46 @@ def test_retries_with_an_interval_are_attempted_until_none_is_left(
     assert [run] * 3 == noted(redis_client)
     assert b"0" == redis_client.hget(f"rq:job:{run}", "retries_left")
     assert (b"2" if who == "zsched" else None) == redis_client.hget(f"rq:job:{run}", "zs_retries")
+
+
+@pytest.mark.parametrize("who", ["RQ", "zsched"])
+def test_another_attempt_comes_a_whole_interval_after_the_end_of_the_last_one(
+    start_daemon: Start, redis_client: redis.Redis, redis_url: str, work: Work, who: str
+) -> None:
+    start_daemon()
+    work("default")
+    retry, client, queue = Retry(max=2, interval=[1]), Client.from_url(redis_url), Queue(connection=redis_client)
+
+    for number in range(6):
+        if who == "RQ":
+            queue.enqueue("tasks.fail_and_tell", retry=retry)
+        else:
+            client.schedule("tasks.fail_and_tell", after=number * 0.15, retry=retry)
+
+    eventually(lambda: redis_client.llen("waits") == 12)
+    waits_ms = sorted(float(ms) for ms in redis_client.lrange("waits", 0, -1))
+    assert 1000 <= waits_ms[0]
+    sys.stdout.write(f"\n{who}: an interval of 1,000 ms took {waits_ms[0]:.1f} to {waits_ms[-1]:.1f} ms\n")
+
+
+def test_rqs_delayed_jobs_are_never_queued_early(start_daemon: Start, redis_client: redis.Redis) -> None:
+    start_daemon()
+    queue, due = Queue(connection=redis_client), {}
+    for n in range(16):
+        wait = timedelta(seconds=1, milliseconds=n * 137)
+        job = queue.enqueue_in(wait, "tasks.note")
+        due[job.id] = job.created_at + wait
+        at = datetime.now(UTC) + wait
+        due[queue.enqueue_at(at, "tasks.note").id] = at
+
+    eventually(lambda: len(queued(redis_client)) == len(due))
+
+    late_ms = sorted(
+        (datetime.fromisoformat(redis_client.hget(f"rq:job:{id}", "enqueued_at").decode()) - at).total_seconds() * 1000
+        for id, at in due.items()
+    )
+    assert 0 <= late_ms[0]
+    sys.stdout.write(f"\nRQ's delayed jobs: {late_ms[0]:.0f} to {late_ms[-1]:.0f} ms late\n")
 
 
 def test_a_scheduler_of_rq_that_was_first_keeps_its_queue_and_nothing_is_queued_twice(

@@ -46,6 +46,31 @@ def test_a_daemon_that_starts_is_not_ready(redis_url: str) -> None:
         assert Answer(200, "leader\n") == ask(where, "/readyz")
 
 
+# -- who asks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:9464", "localhost.evil.example", "", "[::1", "a b"])
+def test_a_request_to_loopback_under_another_name_is_refused(host: str) -> None:
+    """A page in a browser on this machine, whose name was made to lead here: DNS rebinding."""
+    with pages("unix:///nowhere") as where:
+        for path in ("/metrics", "/healthz", "/readyz", "/elsewhere"):
+            assert Answer(421, "ask for localhost or an address\n") == ask(where, path, Host=host)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9464", "localhost.", "127.0.0.1:9464", "[::1]:9464"])
+def test_a_request_to_loopback_by_an_address_or_localhost_is_answered(host: str) -> None:
+    with pages("unix:///nowhere") as where:
+        assert 200 == ask(where, "/healthz", Host=host).status
+
+
+def test_a_request_to_loopback_without_a_name_is_answered() -> None:
+    with pages("unix:///nowhere") as where:
+        host, _, port = where.rpartition(":")
+        with socket.create_connection((host, int(port)), 10) as asking:
+            asking.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert b"HTTP/1.0 200 OK" == asking.makefile("rb").readline().rstrip()
+
+
 # -- where they are ----------------------------------------------------------------------------------
 
 

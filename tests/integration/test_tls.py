@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,3 +155,27 @@ def test_a_server_that_wants_a_certificate_gets_one(guard: Guard, certificates: 
 def test_a_file_of_a_ca_that_is_not_there_is_named(tls: TlsRedis) -> None:
     with pytest.raises((RedisRefused, RedisUnavailable), match=r"nowhere\.crt"):
         Client.from_url(tls.url(ssl_ca_certs="nowhere.crt")).schedule("tasks.note", after=5)
+
+
+def test_a_password_is_not_sent_in_plain_text_where_tls_is_asked_for() -> None:
+    """Of a server that speaks no TLS, or of somebody in between."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(30)
+        heard: list[bytes] = []
+
+        def hear() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                heard.append(connection.recv(65536))
+                connection.sendall(b"-ERR speak plainly\r\n")
+
+        hearing = threading.Thread(target=hear)
+        hearing.start()
+        url = f"rediss://me:s3cret@127.0.0.1:{listening.getsockname()[1]}/0"
+
+        with pytest.raises((RedisRefused, RedisUnavailable)):
+            Client.from_url(url, timeout_s=5).schedule("tasks.note", after=5)
+        hearing.join()
+
+    assert b"\x16\x03" == heard[0][:2]  # TLS' first record: a handshake
+    assert b"s3cret" not in heard[0]

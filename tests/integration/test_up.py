@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from zsched.embedded import find_server
+
 pytestmark = pytest.mark.once
 DEADLINE_S = 120.0  # the demo's thousand jobs take some seconds of two cores, and CI may have less
 ENDS = ("SIGINT", "SIGTERM", "SIGKILL")
@@ -113,6 +115,7 @@ def test_it_ends_by_itself_after_its_time(temporary: Path) -> None:
 
     assert 0 == up.process.returncode
     assert "export ZSCHED_REDIS_URL='unix://" in told
+    assert f"Redis {find_server().version} is a test server here" in told
     assert [] == list(temporary.iterdir())
 
 

@@ -100,8 +100,7 @@ def warden(link: Link, chore: Chore, archiver: Archiver, monkeypatch: pytest.Mon
     warden.start()
     yield warden
     warden.stop()
-    warden._thread.join(5)
-    assert not warden._thread.is_alive()
+    assert warden._loop.join(5)
 
 
 def test_chores_are_done_while_the_daemon_leads(warden: Observed, chore: Chore, term: Term) -> None:
@@ -153,7 +152,7 @@ def test_a_chore_that_needs_no_archive_is_done_without(
         eventually(needing.is_done_again())
         eventually(chore.is_done_again())
     warden.stop()
-    warden._thread.join(5)
+    assert warden._loop.join(5)
 
 
 def test_nothing_is_done_on_another_server_than_that_of_the_term(warden: Observed, chore: Chore, term: Term) -> None:

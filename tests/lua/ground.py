@@ -52,6 +52,7 @@ class Fire:
     quarantined: list[str]
     uncertain: int
     recurring: list[list[str]]
+    wrong: list[str]
 
 
 class Ground:
@@ -248,14 +249,11 @@ class Ground:
         return forgotten
 
     def _guard(self) -> dict[str, Any]:
-        return {
-            "token": TOKEN, "expected_server": SERVER, "lease_ms": LEASE_MS, "clock_from_ms": 0,
-            "clock_until_ms": LAST_MS,
-        }  # fmt: skip
+        return {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0, "clock_until_ms": LAST_MS}
 
 
 def _split(texts: list[bytes]) -> tuple[str, str, list[str]]:
-    decoded = [text.decode() for text in texts]
+    decoded = [text.decode(errors="backslashreplace") for text in texts]
     assert ["kind", "t"] == decoded[0:4:2]
     return decoded[1], decoded[3], decoded[4:]
 
@@ -267,4 +265,4 @@ def _texts(fields: dict[bytes, bytes]) -> dict[str, str]:
 def _decoded(value: Any) -> Any:
     if isinstance(value, list):
         return [_decoded(one) for one in value]
-    return value.decode() if isinstance(value, bytes) else value
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value

@@ -7,8 +7,9 @@ import redis
 from rq.job import Job
 
 from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
+from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.clock import from_ms
-from zsched.errors import RedisRefused, ServerChanged, Stale
+from zsched.errors import ServerChanged, Stale
 from zsched.storage.connection import Link
 from zsched.storage.scripts import Scripts
 
@@ -166,14 +167,15 @@ def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Gro
     assert fired.quarantined[0].endswith("wrong type at its key")
 
 
-def test_a_broken_set_of_queues_stops_fire_before_it_writes(led: Ground) -> None:
-    _put_due(led, "a")
+def test_what_is_due_is_pushed_without_a_set_of_queues_and_fire_says_so(led: Ground) -> None:
+    [run] = _put_due(led, "a")
     led.redis.set("rq:queues", "not a set")
-    before = led.keyspace()
 
-    with pytest.raises(RedisRefused, match="WRONGTYPE rq:queues is a string"):
-        led.fire()
-    assert before == led.keyspace()
+    fired = led.fire()
+
+    assert (1, ["rq:queues"]) == (fired.runs, fired.wrong)
+    assert ([run], b"not a set") == (led.queue(), led.redis.get("rq:queues"))
+    assert ["rq:queues"] == led.fire().wrong  # also where nothing is due
 
 
 def test_due_recurring_schedules_are_answered_and_stay(led: Ground) -> None:
@@ -248,15 +250,59 @@ def test_nothing_fires_during_a_hold(led: Ground) -> None:
     assert 1 == led.fire().runs
 
 
-def test_a_hold_further_away_than_two_leases_is_a_clock_jump_and_ignored(led: Ground) -> None:
+def test_a_hold_longer_than_the_leaders_lease_is_kept(led: Ground) -> None:
     _put_due(led, "a")
-    led.redis.hset(led.keys.meta(), "hold", led.now_ms + 2 * LEASE_MS + 5000)
+    led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS - 5000)
 
+    assert "HELD" == led.fire_reply()[0]
+
+
+def test_a_hold_of_before_a_clock_jump_is_forgotten(led: Ground) -> None:
+    _put_due(led, "a")
+    led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS + 5000)
+
+    assert 1 == led.fire().runs
+    led.pass_time(10_000)  # within the longest lease of it
+    _put_due(led, "b")
     assert 1 == led.fire().runs
 
 
+def test_a_doubt_in_the_future_becomes_time(led: Ground) -> None:
+    [before] = _put_due(led, "before", zs="1s")
+    led.redis.hset(led.keys.meta(), "doubt", led.now_ms + HOUR_MS)
+
+    fired = led.fire()
+    led.pass_time(1000)
+    [after] = _put_due(led, "after", zs="1s")
+    again = led.fire()
+
+    assert [before] == fired.skipped
+    assert {"skipped": before, "doubt": str(fired.now_ms)} == led.entries()[-3].fields
+    assert (1, 0, []) == (again.runs, again.uncertain, again.skipped)
+    assert [after] == led.queue()
+
+
+def test_a_doubt_later_than_time_is_told_though_nothing_is_due(led: Ground) -> None:
+    led.redis.hset(led.keys.meta(), "doubt", led.now_ms + HOUR_MS)
+
+    fired = led.fire()
+    led.fire()
+
+    assert [("fire", {"doubt": str(fired.now_ms)})] == [(one.kind, one.fields) for one in led.entries()]
+    assert str(fired.now_ms).encode() == led.redis.hget(led.keys.meta(), "doubt")
+
+
+def test_a_hold_keeps_a_doubt_later_than_time_as_it_is(led: Ground) -> None:
+    doubt_ms = led.now_ms + HOUR_MS
+    led.redis.hset(led.keys.meta(), mapping={"doubt": doubt_ms, "hold": led.now_ms + LEASE_MS})
+
+    led.fire_reply()
+
+    assert str(doubt_ms).encode() == led.redis.hget(led.keys.meta(), "doubt")
+
+
 @pytest.mark.parametrize("away_ms", [-5000, 5000])
-def test_nothing_fires_when_time_is_not_where_the_callers_clock_says(led: Ground, away_ms: int) -> None:
+def test_nothing_fires_when_time_is_not_where_it_was(led: Ground, away_ms: int) -> None:
     _put_due(led, "a")
     expected_ms = led.now_ms + away_ms
     before = led.keyspace()
@@ -268,7 +314,7 @@ def test_nothing_fires_when_time_is_not_where_the_callers_clock_says(led: Ground
     assert before == led.keyspace()
 
 
-def test_runs_due_before_the_doubt_are_marked_whenever_they_were_put(led: Ground) -> None:
+def test_runs_due_before_the_doubt_are_marked(led: Ground) -> None:
     before_run, after_run = _put_due(led, "before", "after")
     led.redis.hset(led.keys.meta(), "doubt", before_run.rpartition("-")[2])
 
@@ -280,7 +326,7 @@ def test_runs_due_before_the_doubt_are_marked_whenever_they_were_put(led: Ground
     assert {"runs": f"{before_run} {after_run}", "uncertain": before_run} == led.last.fields
 
 
-def test_uncertain_runs_that_must_not_run_twice_are_skipped_and_recorded(led: Ground) -> None:
+def test_uncertain_runs_that_must_not_run_twice_are_skipped(led: Ground) -> None:
     [skipped] = _put_due(led, "s", zs="1s")
     [fired_run] = _put_due(led, "f")
     led.redis.hset(led.keys.meta(), "doubt", led.now_ms)
@@ -332,7 +378,7 @@ def test_a_script_that_the_server_forgot_is_loaded_again(led: Ground) -> None:
     _put_due(led, "a")
     link = Link.from_url(led.link.where, 5.0)
     scripts = Scripts(link, led.keys)
-    guard = {"token": TOKEN, "expected_server": SERVER, "lease_ms": LEASE_MS, "clock_from_ms": 0}
+    guard = {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0}
     scripts.call("fire", limit=0, clock_until_ms=10**15, **guard)
     led.redis.script_flush()
 

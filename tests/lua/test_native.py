@@ -2,52 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import redis
 from rq import Queue, Retry
 from rq.job import Job
 
-from tests.lua.ground import SERVER, TOKEN, Ground
+from tests.lua.delayed import LOCK_S, OURS, Reply, delay, native, waiting
+from tests.lua.ground import Ground
 from zsched.core.clock import from_ms
 from zsched.errors import RedisRefused, ServerChanged, Stale
 
-OURS, LOCK_S = "zsched:default", 30
 PATIENCE_MS = 7_000  # after which what is odd was looked at twice
-
-
-@dataclass(frozen=True)
-class Reply:
-    """The reply of native.lua by name."""
-
-    now_ms: int
-    next_ms: int | str
-    looked: int
-    pushed: int
-    others: list[str]
-    broken: list[str]
-    odd: list[str]
-
-
-def _native(ground: Ground, *queues: str, **over: Any) -> Reply:
-    arguments = {
-        "token": TOKEN, "expected_server": SERVER, "owner": OURS, "lock_s": LOCK_S, "limit": 100,
-    }  # fmt: skip
-    return Reply(*ground.call("native", queues or ("default",), **(arguments | over)))
-
-
-def _delay(ground: Ground, *ids: str, queue: str = "default", in_s: int = -60, **options: Any) -> list[Job]:
-    """Jobs as RQ's ``enqueue_at`` puts them, a second apart from *in_s* on."""
-    due = [from_ms(ground.now_ms) + timedelta(seconds=in_s + n) for n in range(len(ids))]
-    rq = Queue(queue, connection=ground.redis)
-    return [rq.enqueue_at(at, "app.task", job_id=id, **options) for id, at in zip(ids, due, strict=True)]
-
-
-def _waiting(ground: Ground, queue: str = "default") -> list[str]:
-    return [id.decode() for id in ground.redis.zrange(f"rq:scheduled:{queue}", 0, -1)]
 
 
 def _is_later(reply: Reply) -> bool:
@@ -60,15 +27,15 @@ def _lock(ground: Ground, queue: str = "default") -> bytes | None:
 
 
 def test_a_due_job_is_queued_as_rqs_scheduler_would(led: Ground) -> None:
-    _delay(led, "a")
+    delay(led, "a")
     led.redis.srem("rq:queues", "rq:queue:default")
 
-    reply = _native(led)
+    reply = native(led)
 
     assert (1, 1, "", [], [], []) == (
         reply.pushed, reply.looked, reply.next_ms, reply.others, reply.broken, reply.odd
     )  # fmt: skip
-    assert (["a"], []) == (led.queue(), _waiting(led))
+    assert (["a"], []) == (led.queue(), waiting(led))
     assert {b"rq:queue:default"} == led.redis.smembers("rq:queues")
     job = Job.fetch("a", connection=led.redis)
     assert ("queued", 180, "default") == (job.get_status(), job.timeout, job.origin)
@@ -76,27 +43,27 @@ def test_a_due_job_is_queued_as_rqs_scheduler_would(led: Ground) -> None:
 
 
 def test_a_job_that_is_due_in_two_registries_is_pushed_once(led: Ground) -> None:
-    _delay(led, "a")
-    _delay(led, "a", queue="mail")
+    delay(led, "a")
+    delay(led, "a", queue="mail")
 
-    first = _native(led, "default", "mail")
+    first = native(led, "default", "mail")
     led.pass_time(PATIENCE_MS)
-    second = _native(led, "default", "mail")
+    second = native(led, "default", "mail")
 
     assert (1, 0) == (first.pushed, second.pushed)
     assert (["a"], []) == (led.queue(), led.queue("mail"))
-    assert ([], []) == (_waiting(led), _waiting(led, "mail"))
+    assert ([], []) == (waiting(led), waiting(led, "mail"))
 
 
 def test_what_rqs_scheduler_writes_is_written_field_by_field(led: Ground) -> None:
     for id in ("ours", "rqs"):
-        _delay(led, id, queue=id, timeout=None, ttl=500, retry=Retry(max=3, interval=60), meta={"a": 1})
+        delay(led, id, queue=id, timeout=None, ttl=500, retry=Retry(max=3, interval=60), meta={"a": 1})
         led.redis.hdel(f"rq:job:{id}", "timeout")
         led.redis.hset(f"rq:job:{id}", "origin", "another")
         led.redis.persist(f"rq:job:{id}")
     queue = Queue("rqs", connection=led.redis)
 
-    _native(led, "ours")
+    native(led, "ours")
     queue._enqueue_job(Job.fetch("rqs", connection=led.redis))
 
     ours, rqs = (led.redis.hgetall(f"rq:job:{id}") for id in ("ours", "rqs"))
@@ -106,51 +73,38 @@ def test_what_rqs_scheduler_writes_is_written_field_by_field(led: Ground) -> Non
     assert 490 < led.redis.ttl("rq:job:ours") <= 500
 
 
-def test_a_job_is_not_queued_before_its_second(led: Ground) -> None:
-    [job] = _delay(led, "a", in_s=3600)
-    due_ms = int(led.redis.zscore("rq:scheduled:default", job.id)) * 1000
-    led.pass_time(due_ms - led.now_ms - 200)
-    reply = _native(led)
-
-    while reply.pushed == 0:
-        assert reply.now_ms < due_ms == reply.next_ms
-        reply = _native(led)
-
-    assert reply.now_ms >= due_ms
-
-
 def test_the_next_due_time_is_the_earliest_of_all_queues(led: Ground) -> None:
-    _delay(led, "a", in_s=3600)
-    _delay(led, "b", queue="other", in_s=60)
+    delay(led, "a", in_s=3600)
+    delay(led, "b", queue="other", in_s=60)
     earliest_ms = int(led.redis.zscore("rq:scheduled:other", "b")) * 1000
 
-    assert earliest_ms == _native(led, "default", "other", "unknown").next_ms
+    assert earliest_ms == native(led, "default", "other", "unknown").next_ms
 
 
 def test_without_delayed_jobs_there_is_no_next_time_and_only_the_lock_is_written(led: Ground) -> None:
     before = led.keyspace().keys()
 
-    assert "" == _native(led).next_ms
+    assert "" == native(led).next_ms
     assert {b"rq:scheduler-lock:default"} == led.keyspace().keys() - before
 
 
 def test_no_more_than_the_limit_are_looked_at_and_the_next_time_is_now(led: Ground) -> None:
-    _delay(led, "a", "b")
-    _delay(led, "c", "d", queue="other")
-    _delay(led, "e", queue="last")
+    delay(led, "a", "b")
+    delay(led, "c", "d", queue="other")
+    delay(led, "e", queue="last")
 
-    reply = _native(led, "default", "other", "last", limit=3)
+    reply = native(led, "default", "other", "last", limit=3)
 
     assert (3, 3, reply.now_ms) == (reply.pushed, reply.looked, reply.next_ms)
     assert (["a", "b"], ["c"]) == (led.queue(), led.queue("other"))
-    assert ([], ["d"], ["e"]) == (_waiting(led), _waiting(led, "other"), _waiting(led, "last"))
+    assert ([], ["d"], ["e"]) == (waiting(led), waiting(led, "other"), waiting(led, "last"))
     assert OURS.encode() == _lock(led, "last")
 
 
 def test_nothing_is_logged(led: Ground) -> None:
-    _delay(led, "a")
+    delay(led, "a")
 
-    _native(led)
+    native(led)
 
     assert [] == led.entries()
 
@@ -159,12 +113,12 @@ def test_nothing_is_logged(led: Ground) -> None:
 
 
 def test_a_queue_that_somebody_else_serves_is_left_alone(led: Ground) -> None:
-    _delay(led, "a")
-    _delay(led, "b", queue="other")
+    delay(led, "a")
+    delay(led, "b", queue="other")
     led.redis.set("rq:scheduler-lock:default", "worker-1", ex=60)
     before = led.redis.zrange("rq:scheduled:default", 0, -1, withscores=True)
 
-    reply = _native(led, "default", "other")
+    reply = native(led, "default", "other")
 
     assert (["default", "worker-1"], 1) == (reply.others, reply.pushed)
     assert before == led.redis.zrange("rq:scheduled:default", 0, -1, withscores=True)
@@ -173,44 +127,44 @@ def test_a_queue_that_somebody_else_serves_is_left_alone(led: Ground) -> None:
 
 
 def test_our_lock_is_taken_and_made_to_last_again(led: Ground) -> None:
-    _native(led)
+    native(led)
     led.redis.expire("rq:scheduler-lock:default", 3)
 
-    _native(led)
+    native(led)
 
     assert OURS.encode() == _lock(led)
     assert LOCK_S - 2 <= led.redis.ttl("rq:scheduler-lock:default") <= LOCK_S
 
 
 def test_locks_that_are_given_up_are_ours_alone(led: Ground) -> None:
-    _delay(led, "a")
+    delay(led, "a")
     led.redis.set("rq:scheduler-lock:default", OURS)
     led.redis.set("rq:scheduler-lock:other", "worker-1")
 
-    reply = _native(led, "default", "other", lock_s=0)
+    reply = native(led, "default", "other", lock_s=0)
 
-    assert (0, ["a"], None, b"worker-1") == (reply.pushed, _waiting(led), _lock(led), _lock(led, "other"))
+    assert (0, ["a"], None, b"worker-1") == (reply.pushed, waiting(led), _lock(led), _lock(led, "other"))
 
 
 def test_without_the_lease_nothing_is_done(led: Ground) -> None:
-    _delay(led, "a")
+    delay(led, "a")
     before = led.keyspace()
 
     with pytest.raises(Stale):
-        _native(led, token="another")
+        native(led, token="another")
     with pytest.raises(ServerChanged):
-        _native(led, expected_server="another")
+        native(led, expected_server="another")
 
     assert before == led.keyspace()
 
 
 def test_out_of_memory_nothing_is_applied(led: Ground) -> None:
-    _delay(led, "a", "b")
+    delay(led, "a", "b")
     before = led.keyspace()
     led.redis.config_set("maxmemory", 1)
     try:
         with pytest.raises(RedisRefused, match="maxmemory"):  # Redis 7 says no more OOM
-            _native(led)
+            native(led)
     finally:
         led.redis.config_set("maxmemory", 0)
 
@@ -222,10 +176,10 @@ def test_out_of_memory_nothing_is_applied(led: Ground) -> None:
 
 def test_jobs_that_were_put_at_the_front_stand_there_by_their_time(led: Ground) -> None:
     led.redis.rpush("rq:queue:default", "waiting")
-    _delay(led, "back")
-    _delay(led, "front-1", "front-2", at_front=True)
+    delay(led, "back")
+    delay(led, "front-1", "front-2", at_front=True)
 
-    _native(led)
+    native(led)
 
     assert ["front-1", "front-2", "waiting", "back"] == led.queue()
 
@@ -235,11 +189,11 @@ def test_a_retry_that_goes_to_the_front_does_so_from_the_second_attempt_on(
     led: Ground, ended_at: str, queue: list[str]
 ) -> None:
     led.redis.rpush("rq:queue:default", "waiting")
-    _delay(led, "a", retry=Retry(max=2, interval=60, enqueue_at_front=True))
+    delay(led, "a", retry=Retry(max=2, interval=60, enqueue_at_front=True))
     led.redis.hset("rq:job:a", "ended_at", ended_at)
     is_at_front = Job.fetch("a", connection=led.redis).should_enqueue_at_front()
 
-    _native(led)
+    native(led)
 
     assert queue == led.queue()
     assert is_at_front == (queue[0] == "a")
@@ -249,106 +203,103 @@ def test_a_retry_that_goes_to_the_front_does_so_from_the_second_attempt_on(
 
 
 def test_a_job_that_is_gone_is_looked_at_twice_and_taken_out(led: Ground) -> None:
-    _delay(led, "a", "b")
+    delay(led, "a", "b")
     led.redis.delete("rq:job:a")
 
-    first, (waiting, score) = _native(led), led.redis.zrange("rq:scheduled:default", 0, 0, withscores=True)[0]
+    first, (left, score) = native(led), led.redis.zrange("rq:scheduled:default", 0, 0, withscores=True)[0]
     led.pass_time(PATIENCE_MS)
-    second = _native(led)
+    second = native(led)
 
-    assert (1, [], b"a") == (first.pushed, first.odd, waiting)
+    assert (1, [], b"a") == (first.pushed, first.odd, left)
     assert first.next_ms == score * 1000 > first.now_ms
     assert (0, ["default", "a", "gone"], "") == (second.pushed, second.odd, second.next_ms)
-    assert (["b"], []) == (led.queue(), _waiting(led))
+    assert (["b"], []) == (led.queue(), waiting(led))
 
 
 @pytest.mark.parametrize("status", ["queued", "started", "finished", "failed", "canceled", "deferred", "strange"])
 def test_a_job_of_another_status_is_not_queued_again(led: Ground, status: str) -> None:
-    _delay(led, "a")
+    delay(led, "a")
     led.redis.hset("rq:job:a", "status", status)
     before = led.redis.hgetall("rq:job:a")
 
-    assert (0, []) == (_native(led).pushed, led.queue())
+    assert (0, []) == (native(led).pushed, led.queue())
     led.pass_time(PATIENCE_MS)
-    reply = _native(led)
+    reply = native(led)
 
     assert (0, ["default", "a", status]) == (reply.pushed, reply.odd)
-    assert ([], [], before) == (led.queue(), _waiting(led), led.redis.hgetall("rq:job:a"))
+    assert ([], [], before) == (led.queue(), waiting(led), led.redis.hgetall("rq:job:a"))
 
 
 def test_a_job_without_a_status_is_told_as_such(led: Ground) -> None:
-    _delay(led, "a")
+    delay(led, "a")
     led.redis.hdel("rq:job:a", "status")
-    _native(led)
+    native(led)
     led.pass_time(PATIENCE_MS)
 
-    assert ["default", "a", "no status"] == _native(led).odd
+    assert ["default", "a", "no status"] == native(led).odd
 
 
 def test_a_job_whose_hash_rq_writes_after_the_registry_is_not_lost(led: Ground) -> None:
     with led.redis.pipeline() as pipeline:
         Queue("default", connection=led.redis).enqueue_in(timedelta(0), "app.task", job_id="a", pipeline=pipeline)
-        assert ["a"] == _waiting(led)  # RQ's own doing: the registry is not written by the pipeline
+        assert ["a"] == waiting(led)  # RQ's own doing: the registry is not written by the pipeline
         led.pass_time(1000)
-        assert (0, []) == (_native(led).pushed, _native(led).odd)
+        assert (0, []) == (native(led).pushed, native(led).odd)
         pipeline.execute()
     led.pass_time(PATIENCE_MS)
 
-    assert 1 == _native(led).pushed
+    assert 1 == native(led).pushed
     assert ["a"] == led.queue()
 
 
 def test_a_key_that_is_no_job_stands_in_nobodys_way(led: Ground) -> None:
-    _delay(led, "a", "b", "c")
+    delay(led, "a", "b", "c")
     for id in ("a", "b"):
         led.redis.delete(f"rq:job:{id}")
         led.redis.lpush(f"rq:job:{id}", "x")
 
-    replies = [_native(led, limit=1) for _ in range(3)]
+    replies = [native(led, limit=1) for _ in range(3)]
 
     assert [0, 0, 1] == [reply.pushed for reply in replies]
     assert [["default", "a", "WRONGTYPE"], ["default", "b", "WRONGTYPE"], []] == [reply.odd for reply in replies]
-    assert (["c"], ["a", "b"]) == (led.queue(), _waiting(led))
+    assert (["c"], ["a", "b"]) == (led.queue(), waiting(led))
     assert _is_later(replies[2])
     led.pass_time(PATIENCE_MS)
-    again = _native(led)
-    assert ([], ["a", "b"]) == (again.odd, _waiting(led))
+    again = native(led)
+    assert ([], ["a", "b"]) == (again.odd, waiting(led))
     assert _is_later(again)
 
 
 @pytest.mark.parametrize("key", ["rq:scheduled:default", "rq:queue:default", "rq:scheduler-lock:default"])
 def test_a_queue_with_a_key_of_a_wrong_type_is_left_and_stops_no_other(led: Ground, key: str) -> None:
-    _delay(led, "a")
-    _delay(led, "b", queue="other")
+    delay(led, "a")
+    delay(led, "b", queue="other")
     led.redis.delete(key)
     led.redis.hset(key, "x", "y")
     before = led.redis.dump(key), led.redis.dump("rq:scheduled:default")
 
-    reply = _native(led, "default", "other")
+    reply = native(led, "default", "other")
 
     assert (["default", key], 1, "") == (reply.broken, reply.pushed, reply.next_ms)
     assert ["b"] == led.queue("other")
     assert before == (led.redis.dump(key), led.redis.dump("rq:scheduled:default"))
 
 
-def test_a_set_of_queues_that_is_none_is_refused_before_anything_is_written(led: Ground) -> None:
-    _delay(led, "a")
+def test_a_delayed_job_is_pushed_without_a_set_of_queues(led: Ground) -> None:
+    delay(led, "a")
     led.redis.delete("rq:queues")
     led.redis.set("rq:queues", "x")
-    before = led.keyspace()
 
-    with pytest.raises(RedisRefused, match="rq:queues"):
-        _native(led)
-
-    assert before == led.keyspace()
+    assert 1 == native(led).pushed
+    assert ["a"] == led.queue()
 
 
 @pytest.mark.parametrize("score", ["+inf", "-inf", "1e300", "-5", "1.5"])
 def test_a_score_of_a_foreign_hand_does_no_harm(led: Ground, score: str) -> None:
-    _delay(led, "a")
+    delay(led, "a")
     led.redis.zadd("rq:scheduled:default", {"a": float(score)})
 
-    reply = _native(led)
+    reply = native(led)
 
     assert reply.next_ms == ""
     assert (reply.pushed == 1) == (float(score) < 2)
@@ -356,16 +307,16 @@ def test_a_score_of_a_foreign_hand_does_no_harm(led: Ground, score: str) -> None
 
 @pytest.mark.parametrize("ttl", ["0", "-1", "abc", "1.5", "9" * 30])
 def test_a_time_to_live_that_is_none_stops_nothing(led: Ground, ttl: str) -> None:
-    _delay(led, "a")
+    delay(led, "a")
     led.redis.hset("rq:job:a", "ttl", ttl)
 
-    assert (1, -1) == (_native(led).pushed, led.redis.ttl("rq:job:a"))
+    assert (1, -1) == (native(led).pushed, led.redis.ttl("rq:job:a"))
 
 
 def test_another_namespace_has_a_lock_of_its_own(led: Ground, redis_client: redis.Redis) -> None:
-    _native(led)
-    _delay(led, "a")
+    native(led)
+    delay(led, "a")
 
-    reply = _native(led, owner="zsched:other")
+    reply = native(led, owner="zsched:other")
 
     assert (0, ["default", OURS]) == (reply.pushed, reply.others)

@@ -164,26 +164,49 @@ def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(ground: Gr
 
 
 @pytest.mark.parametrize("status", ["queued", "started", "finished", "failed", "canceled"])
-def test_a_put_whose_run_rq_has_already_is_unchanged(ground: Ground, status: str) -> None:
+def test_a_put_whose_run_rq_has_already_says_that_it_fired(ground: Ground, status: str) -> None:
     due_ms = ground.now_ms + HOUR_MS
-    ground.redis.hset(f"rq:job:a-{due_ms}", mapping={"status": status, "data": "old"})
+    ground.redis.hset(f"rq:job:a-{due_ms}", mapping={"status": status, "data": "old", "zs": "1"})
 
     words = ground.put(("a", due_ms, "new"))
 
-    assert [("unchanged", str(due_ms))] == words
-    assert {"status": status, "data": "old"} == ground.job(f"a-{due_ms}")
+    assert [("already_fired", str(due_ms))] == words
+    assert {"status": status, "data": "old", "zs": "1"} == ground.job(f"a-{due_ms}")
     assert {} == ground.places()
 
 
+@pytest.mark.parametrize("fields", [{"status": "finished"}, {"enqueued_at": "x"}, {"status": "later"}])
+def test_a_put_whose_run_id_a_job_of_somebody_else_has_is_refused(ground: Ground, fields: dict[str, str]) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.redis.hset(f"rq:job:a-{due_ms}", mapping=fields)
+
+    words = ground.put(("a", due_ms), ("b", due_ms))
+
+    assert ["TAKEN", "created"] == [word for word, _ in words]
+    assert fields == ground.job(f"a-{due_ms}")
+    assert {"b": f"normal {due_ms}"} == ground.places()
+
+
+@pytest.mark.parametrize("fields", [{"x": "1"}, {"status": "scheduled", "x": "1"}, {"status": "", "started_at": ""}])
+def test_a_hash_that_nobody_pushed_does_not_keep_a_schedule_from_being_put(
+    ground: Ground, fields: dict[str, str]
+) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.redis.hset(f"rq:job:a-{due_ms}", mapping=fields)
+
+    assert [("created", str(due_ms))] == ground.put(("a", due_ms))
+    assert FIELDS.keys() | {"data", "status", "created_at"} == ground.job(f"a-{due_ms}").keys()
+
+
 @pytest.mark.parametrize("lane", ["normal", "high"])
-def test_a_put_of_a_run_that_rq_cancelled_is_unchanged_in_whatever_lane(ground: Ground, lane: str) -> None:
+def test_a_put_of_a_run_that_rq_cancelled_says_that_it_fired_in_whatever_lane(ground: Ground, lane: str) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
     ground.redis.hset(f"rq:job:a-{due_ms}", "status", "canceled")
 
     words = ground.put(("a", due_ms, "other"), lane=lane)
 
-    assert [("unchanged", str(due_ms))] == words
+    assert [("already_fired", str(due_ms))] == words
     assert "canceled" == ground.job(f"a-{due_ms}")["status"]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tests.model.dataset import Dataset, Entry, Position, Record
+from tests.model.dataset import Dataset, Entry, Position, Record, State
 
 PAGES = 2  # of a scan: enough for something to happen between two
 
@@ -19,6 +19,9 @@ class Known(NamedTuple):
 
     record: Record
     changed_t: int
+
+
+NOT_THERE = Known(Record(State.GONE, 0, 0), 0)
 
 
 class Change(NamedTuple):
@@ -68,6 +71,9 @@ class Archive:
         self.entries: list[Entry] = []
         self.order: dict[Position, int] = {}
         self.state: dict[int, Known] = {}
+        self.touched: list[tuple[int, int]] = []  # place and id of every entry that it ever had
+        self.learnt: dict[tuple[int, int], int] = {}  # (id, t of a change) → where an entry last told it
+        self.last: dict[int, tuple[int, int]] = {}  # id → place and t of the last change that an entry told
         self.bootstrap: Bootstrap | None = None
         self.answerable: dict[int, Change] = {}
 
@@ -93,4 +99,26 @@ class Archive:
 
     def _number(self, entries: list[Entry]) -> None:
         for entry in entries:
-            self.order.setdefault(entry.position, len(self.order))
+            if entry.id is not None and entry.position not in self.order:
+                self.touched.append((len(self.order), entry.id))
+            place = self.order.setdefault(entry.position, len(self.order))
+            if entry.id is not None:
+                key = entry.id, entry.changed_t
+                self.learnt[key] = max(self.learnt.get(key, -1), place)
+                self.last[entry.id] = max(self.last.get(entry.id, (-1, 0)), (place, entry.changed_t))
+
+    def better(self, id: int, changed_t: int, *, by_order: bool) -> Known | None:
+        """
+        What it knows of *id*, if entries of its own history told a later change than that of *changed_t*: by their
+        order if it had both. What a scan showed has no t of its own.
+        """
+        if self.position is None or id not in self.last:
+            return None
+        (mine, t), theirs = self.last[id], self.learnt.get((id, changed_t))
+        is_later = mine > theirs if by_order and theirs is not None else t > changed_t
+        return Known(self.state.get(id, NOT_THERE).record, t) if is_later else None
+
+    def known(self, id: int) -> Known | None:
+        """What it knows of *id*: of one that its state does not have, that it is gone, and since when."""
+        since = self.last.get(id)
+        return self.state.get(id) or (NOT_THERE._replace(changed_t=since[1]) if since else None)

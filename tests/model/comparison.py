@@ -7,6 +7,7 @@ compares for itself, and what it puts back is an entry that all the others read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tests.model.archive import Archive, Known
@@ -67,17 +68,41 @@ def find_missing(archive: Archive, data: Dataset, left_out: LeftOut) -> list[tup
                 changed_here[entry.id] = max(entry.changed_t, changed_here.get(entry.id, 0))
     missing = []
     for id in sorted(_touched_since(archive, common.order, left_out)):
-        known = archive.state.get(id)
+        known = archive.known(id)
         if known and changed_here.get(id, 0) < known.changed_t and _is_missing(known.record, data.records.get(id)):
             missing.append((id, known))
     return missing
+
+
+def find_correction(
+    archive: Archive, name: str, data: Dataset, taken_in: Iterable[Entry], left_out: LeftOut
+) -> tuple[int, Known] | None:
+    """
+    The first that another's restore among *taken_in* made of an id and the archive of *name* knows better: what to
+    make of it. The archive has not taken those entries into its state yet.
+    """
+    if Rule.CORRECTS in left_out:
+        return None
+    newest = {entry.id: entry for entry in data.log}
+    told = {(entry.id, entry.changed_t) for entry in data.log if entry.kind == "restore"}
+    for entry in taken_in:
+        if entry.kind != "restore" or entry.by == name or entry.id is None:
+            continue
+        if newest[entry.id] is not entry and Rule.NEWEST_ONLY not in left_out:
+            continue
+        known = archive.better(entry.id, entry.changed_t, by_order=Rule.BY_ORDER not in left_out)
+        if known is None or ((entry.id, known.changed_t) in told and Rule.TOLD_ONCE not in left_out):
+            continue
+        if _is_missing(known.record, data.records.get(entry.id)):
+            return entry.id, known
+    return None
 
 
 def _touched_since(archive: Archive, order: int, left_out: LeftOut) -> set[int]:
     if order < 0:
         is_gone_too = Rule.GONE_TOO not in left_out
         return {id for id, known in archive.state.items() if is_gone_too or known.record.state is not State.GONE}
-    return {entry.id for entry in archive.entries if entry.id is not None and archive.order[entry.position] > order}
+    return {id for place, id in archive.touched if place > order}
 
 
 def _is_missing(known: Record, here: Record | None) -> bool:

@@ -19,21 +19,26 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from tests.model.archive import PAGES, Archive, Bootstrap, Known
-from tests.model.comparison import find_missing, is_trimmed_past
-from tests.model.dataset import Position
+from tests.model.comparison import find_correction, find_missing, is_trimmed_past
+from tests.model.dataset import Entry, Position
 from tests.model.invariants import check_one_history
 from tests.model.rules import Rule
 from tests.model.scripts import Redis, Token
 
 WAIT = 1  # ticks; the second that a daemon gives the others
+PATIENCE = 4  # ticks; that it gives those that follow this log, and do not say that they have looked
+ALIVE = 10  # ticks since its last report; then an archive is not waited for
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """For *until*, or for others to finish what they restore after *seen*."""
+    """
+    For *until*, or for others to finish what they restore after *seen*; for those that follow this log, *at_most*.
+    """
 
     until: int
     seen: Position
+    at_most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +66,12 @@ class Daemon:
         self.server: int | None = None
         self.token: Token | None = None
         self.recovery: Waiting | Merging | Merged | None = None
+        self.looked_at: frozenset[Position] = frozenset()
 
     def forget(self) -> None:
         """Lose all that is only in memory."""
         self.token = self.recovery = self.archive.bootstrap = None
+        self.looked_at = frozenset()
 
     def connect(self) -> None:
         """Open a new connection if the server is another: only there is its identity read."""
@@ -102,11 +109,13 @@ class Daemon:
     def follow(self) -> None:
         """One pass: take the next entry, or do the next thing about the loss."""
         archive, redis = self.archive, self.redis
-        if archive.position is None:
-            self._bootstrap()
-        elif redis.contains(archive.position):
+        if archive.position is not None and redis.contains(archive.position):
             self.recovery = archive.bootstrap = None
             self._append_next(archive.position)
+            return
+        self.looked_at = frozenset()
+        if archive.position is None:
+            self._bootstrap()
         elif is_trimmed_past(archive, redis.data, redis.left_out):
             self.archive, self.recovery = Archive(), None
         else:
@@ -116,18 +125,29 @@ class Daemon:
         archive, data = self.archive, self.redis.data
         index = bisect_right(data.log, position.id, key=lambda entry: entry.position.id)
         if index < len(data.log):
-            check_one_history(self.name, archive, data.log[index])
-            archive.append(data.log[index])
+            if not self._correct(data.log[index : index + 1]):
+                check_one_history(self.name, archive, data.log[index])
+                archive.append(data.log[index])
             return
         archive.gen = data.gen or archive.gen
-        self.redis.report(self.name, position)
         self._cover_reported()
+        self.redis.report(self.name, archive.position or position, self.looked_at)
+
+    def _correct(self, taken_in: list[Entry]) -> bool:
+        """Before *taken_in* are: answer one restore of what is known better here. Whether there was one."""
+        data, redis = self.redis.data, self.redis
+        found = find_correction(self.archive, self.name, data, taken_in, redis.left_out)
+        if found is None:
+            return False
+        redis.restore(self.name, data.tail, *found)
+        redis.witness.corrections += 1
+        return True
 
     def _cover_reported(self) -> None:
         """A position that this log lacks but this archive has: nothing of it is missing here, so say it."""
         redis, order = self.redis, self.archive.order
-        known = [position for position in redis.data.reports.values() if position in order]
-        absent = [position for position in known if not redis.contains(position)]
+        absent = [one.position for one in redis.data.reports.values() if not redis.contains(one.position)]
+        self.looked_at, absent = frozenset(absent), [position for position in absent if position in order]
         if absent and redis.keeps(Rule.MERGED_COVERS):
             covered = {position for entry in redis.data.log for position in entry.covers}
             if not covered.issuperset(absent):
@@ -142,10 +162,11 @@ class Daemon:
                 redis.report(self.name, position)
                 redis.hold()
                 self._wait(WAIT if redis.keeps(Rule.WAIT) else 0)
-            case Waiting(until, seen):
+            case Waiting(until, seen, at_most):
+                redis.report(self.name, position)
                 if self._must_yield(seen):
                     self._wait(WAIT)
-                elif redis.now >= until or self._was_merged(seen):
+                elif self._was_merged(seen) or (redis.now >= until and not self._is_awaited(position, at_most)):
                     missing = find_missing(self.archive, redis.data, redis.left_out)
                     self.recovery = Merging(redis.data.tail, tuple(missing))
             case Merging(seen, left):
@@ -156,7 +177,21 @@ class Daemon:
                 self.recovery = self.archive.bootstrap = None  # lost again after the merge
 
     def _wait(self, ticks: int) -> None:
-        self.recovery = Waiting(self.redis.now + ticks, self.redis.data.tail)
+        now = self.redis.now
+        self.recovery = Waiting(now + ticks, self.redis.data.tail, now + PATIENCE)
+
+    def _is_awaited(self, position: Position, at_most: int) -> bool:
+        """Whether an archive that follows this log, and was heard of lately, has not looked at *position* yet."""
+        redis = self.redis
+        is_silent = any(
+            name != self.name
+            and redis.now - report.told <= ALIVE
+            and redis.contains(report.position)
+            and report.looked_at is not None
+            and position not in report.looked_at
+            for name, report in redis.data.reports.items()
+        )
+        return redis.keeps(Rule.WAIT) and redis.now < at_most and is_silent
 
     def _must_yield(self, seen: Position) -> bool:
         """Whether another has restored since *seen* and has not said that it is done."""
@@ -169,11 +204,11 @@ class Daemon:
     def _restore_next(self, seen: Position, left: tuple[tuple[int, Known], ...]) -> None:
         redis = self.redis
         if left:
-            refused = redis.restore(seen, *left[0])
+            refused = redis.restore(self.name, seen, *left[0])
             done: Merging | Merged = Merging(redis.data.tail, left[1:])
         else:
-            reported = [position for position in redis.data.reports.values() if position in self.archive.order]
-            refused = redis.merged(reported, seen)
+            reported = [report.position for report in redis.data.reports.values()]
+            refused = redis.merged([position for position in reported if position in self.archive.order], seen)
             done = Merged(redis.data.tail)
         if refused:
             redis.witness.refused += 1
@@ -194,6 +229,6 @@ class Daemon:
             archive.bootstrap = None
         elif built.pages < PAGES:
             built.scan(redis.data)
-        else:
+        elif not self._correct(redis.data.log):
             archive.switch(redis.data)
             self.recovery = None

@@ -47,8 +47,8 @@ class Entry(NamedTuple):
 
     Absolute: *record* is what the one-shot *id* is afterwards, so that replaying over a later scan converges.
     *changed_t* is when a client or the leader made it so: the entry's own t, but for a restore the old one.
-    *covers* are the positions that a merged entry names. *previous_t*, the entry before it in truth, is for the
-    checks only: the protocol cannot know it.
+    *covers* are the positions that a merged entry names; *by* is whose knowledge a restore is. *previous_t*, the
+    entry before it in truth, is for the checks only: the protocol cannot know it.
     """
 
     position: Position
@@ -58,6 +58,18 @@ class Entry(NamedTuple):
     changed_t: int
     covers: tuple[Position, ...]
     previous_t: int
+    by: str = ""
+
+
+class Report(NamedTuple):
+    """
+    How far an archive has come, and when it said so. ``looked_at`` are the lost positions of others that it knows of:
+    what its own history has of them is in a merged entry. None while it does not follow the log.
+    """
+
+    position: Position
+    told: int
+    looked_at: frozenset[Position] | None = None
 
 
 class Lease(NamedTuple):
@@ -77,17 +89,19 @@ class Dataset:
         self.server: int | None = None
         self.hold: int | None = None
         self.doubt: int | None = None
+        self.doubted_t = 0  # of the term that cast the doubt
+        self.put_t: dict[int, int] = {}
         self.log: list[Entry] = []
         self.records: dict[int, Record] = {}
         self.queue: list[int] = []
-        self.reports: dict[str, Position] = {}
+        self.reports: dict[str, Report] = {}
 
     def copy(self) -> Dataset:
         """What a snapshot, or a replica, has."""
         copied = Dataset()
         copied.__dict__.update(self.__dict__)
         copied.log, copied.records = list(self.log), dict(self.records)
-        copied.queue, copied.reports = list(self.queue), dict(self.reports)
+        copied.queue, copied.reports, copied.put_t = list(self.queue), dict(self.reports), dict(self.put_t)
         return copied
 
     @property

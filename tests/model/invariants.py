@@ -36,8 +36,9 @@ class Broken(Exception):
 class Witness:
     """
     Sees every history. ``pushes`` are the histories in which a run was pushed, ``changes`` the t of the last
-    acknowledged put or cancel. ``pushed_again``, ``pushed_in_vain`` (a worker had it already) and ``refused`` (calls
-    of restore and merged that came too late) measure what some rules are for that no promise depends on.
+    acknowledged put or cancel. ``pushed_again``, ``pushed_in_vain`` (a worker had it already), ``refused`` (calls of
+    restore and merged that came too late) and ``corrections`` measure what some rules are for that no promise depends
+    on.
     """
 
     def __init__(self) -> None:
@@ -47,7 +48,7 @@ class Witness:
         self.ended: set[int] = set()
         self.skipped: set[int] = set()
         self.changes: dict[int, int] = {}
-        self.pushed_again = self.pushed_in_vain = self.refused = 0
+        self.pushed_again = self.pushed_in_vain = self.refused = self.corrections = 0
 
     def saw_push(self, id: int, by: str, uncertain: bool) -> None:
         """The run *id* goes to its queue."""

@@ -22,13 +22,22 @@ class Rule(Enum):
     BRANCH = "What the new history touched after the last common entry is left alone."
     GONE_TOO = "With nothing in common, what the archive knows to be gone is taken out like after a common entry."
     LATEST_CHANGE = "A restored record keeps the t of its last change, and the later change wins."
+    CLAMP = "A doubt later than TIME was cast before the clock jumped back: the leader's next pass sets it to TIME."
+    WHENEVER_PUT = "Doubt asks when a run is due, not when it was put: a client may repeat a put that was lost."
     OPEN_IS_UNCERTAIN = (
         "A run fired but not ended is restored as uncertain: a skip one is recorded, never pushed again."
     )
     MERGED_COVERS = (
         "A merged entry names the positions of which nothing is missing: what is named is not restored again."
     )
-    WAIT = "Whoever finds a loss waits before it compares, so that one who knows more can be first."
+    WAIT = (
+        "Whoever finds a loss waits before it compares, until every archive that follows this log has looked at it, "
+        "but not for ever: one who knows more can be first."
+    )
+    CORRECTS = "An archive that reads a restore of what its own history knows better answers with what it knows."
+    NEWEST_ONLY = "It corrects only while the newest entry of that id is the restore: a later change stands."
+    BY_ORDER = "Of two changes in one's own history the order counts, not t: clocks jump."
+    TOLD_ONCE = "What a restore in this log already told is not told again, so corrections end."
     YIELD = "Whoever sees the restore entries of another lets it finish before it compares again."
     COMPLETE = "Only a log whose first seq is 1 shows that entries are lost and not merely trimmed."
     PASSED_BY_TIME = (

@@ -13,11 +13,12 @@ from collections.abc import Iterable
 from typing import Literal
 
 from tests.model.archive import Known
-from tests.model.dataset import ORIGIN, Dataset, Entry, Lease, Position, Record, State, is_skip
+from tests.model.dataset import ORIGIN, Dataset, Entry, Lease, Position, Record, Report, State, is_skip
 from tests.model.invariants import Witness
 from tests.model.rules import Rule
 
 LEASE = 3  # ticks
+LONGEST = 10  # ticks, of any lease: a hold further away was written before the clock jumped back
 FOR_EVER = 10**9
 
 Refusal = Literal["BUSY", "STALE", "SERVER", "HELD", "AGAIN"]
@@ -50,7 +51,8 @@ class Redis:
     @property
     def is_held(self) -> bool:
         """Whether nothing may be fired now."""
-        return self.data.hold is not None and self.now < self.data.hold
+        hold = self.data.hold
+        return hold is not None and self.now < hold and (hold <= self.now + LONGEST or hold >= FOR_EVER)
 
     def leads(self, token: Token | None) -> bool:
         """Whether the lease is *token*'s and valid."""
@@ -64,7 +66,7 @@ class Redis:
         record = Record(State.PENDING, version, due)
         self._append("put", id, record)
         self.data.records[id] = record
-        self.witness.changes[id] = self.t
+        self.data.put_t[id] = self.witness.changes[id] = self.t
 
     def cancel(self, id: int) -> None:
         """Take out a pending one-shot; no more than an answer if there is none."""
@@ -88,7 +90,7 @@ class Redis:
         if data.gen is None:
             data.gen = gen or self.t
         if is_changed:
-            data.server, data.doubt = server, self.now
+            data.server, data.doubt, data.doubted_t = server, self.now, self.t
             if self.keeps(Rule.HOLD):
                 data.hold = self.now + LEASE
         token = (name, self.t)
@@ -105,12 +107,24 @@ class Redis:
             return "HELD"
         if self.keeps(Rule.SERVER) and data.server != server:
             return "SERVER"
+        if self.keeps(Rule.CLAMP):
+            self._clamp()
         for id, record in data.records.items():
             if record.state is State.PENDING and record.due <= self.now:
                 is_doubtful = data.doubt is not None and record.due <= data.doubt
+                if not self.keeps(Rule.WHENEVER_PUT):
+                    is_doubtful &= data.put_t.get(id, 0) < data.doubted_t
                 self._dispatch(id, record, uncertain=is_doubtful and self.keeps(Rule.DOUBT))
                 break
         return None
+
+    def _clamp(self) -> None:
+        """A hold so far away is of no use any more, and must not count again when its time comes near."""
+        data = self.data
+        data.hold = data.hold if data.hold == FOR_EVER else min(data.hold or 0, self.now)
+        if data.doubt is not None and data.doubt > self.now:
+            self._append("fire")
+            data.doubt = self.now
 
     def track(self, token: Token | None, server: int | None) -> None:
         """Log one run that a worker ended."""
@@ -130,15 +144,15 @@ class Redis:
 
     # -- the archivers
 
-    def report(self, name: str, position: Position) -> None:
+    def report(self, name: str, position: Position, looked_at: frozenset[Position] | None = None) -> None:
         """Say how far an archive has come."""
-        self.data.reports[name] = position
+        self.data.reports[name] = Report(position, self.now, looked_at)
 
     def hold(self) -> None:
         """Fire nothing for one lease from now."""
         if self.keeps(Rule.HOLD):
             until = self.now + LEASE if self.keeps(Rule.HOLD_ENDS) else FOR_EVER
-            self.data.hold = max(self.data.hold or 0, until)
+            self.data.hold = max(self.data.hold or 0, until) if self.is_held else until
 
     def merged(self, covers: Iterable[Position], seen: Position | None = None) -> Refusal | None:
         """Say that nothing of these positions is missing here; with *seen* like a restore."""
@@ -147,7 +161,7 @@ class Redis:
         self._append("merged", covers=tuple(covers))
         return None
 
-    def restore(self, seen: Position, id: int, known: Known) -> Refusal | None:
+    def restore(self, name: str, seen: Position, id: int, known: Known) -> Refusal | None:
         """
         Make of *id* what an archive knows of it, if the log still ends at *seen*.
 
@@ -162,7 +176,8 @@ class Redis:
         if was_fired and is_skip(id) and is_uncertain:
             record = record.now(State.GONE)
             self.witness.skipped.add(id)
-        self._append("restore", id, record, known.changed_t if self.keeps(Rule.LATEST_CHANGE) else None)
+        changed_t = known.changed_t if self.keeps(Rule.LATEST_CHANGE) else None
+        self._append("restore", id, record, changed_t, by=name)
         if record.state is State.GONE:
             self.data.records.pop(id, None)
         else:
@@ -196,10 +211,11 @@ class Redis:
         changed_t: int | None = None,
         covers: tuple[Position, ...] = (),
         epoch: int | None = None,
+        by: str = "",
     ) -> None:
         data = self.data
         self.recent.append(data.copy())
         data.epoch, data.seq = epoch or data.epoch, data.seq + 1
         self.t += 1
         position = Position((data.epoch, data.seq), self.t)
-        data.log.append(Entry(position, kind, id, record, changed_t or self.t, covers, data.tail.t))
+        data.log.append(Entry(position, kind, id, record, changed_t or self.t, covers, data.tail.t, by))

@@ -105,6 +105,8 @@ def _note(findings: Findings, run: Run, broken: Broken) -> None:
 
 def _events(rng: random.Random, who: str) -> Iterator[Event]:
     """A few dozen events: faults singly and in bursts, clients, a worker, and mostly the daemons' steps."""
+    if rng.random() < 0.3:
+        yield from _return_from_away(rng, who)
     rate = rng.choice([0.02, 0.05, 0.1])
     faults = FAULTS + LOSSES if rng.random() < 0.75 else FAULTS
     again = rng.choice([0, 0.3])
@@ -118,15 +120,33 @@ def _events(rng: random.Random, who: str) -> Iterator[Event]:
             yield _ordinary(rng, who)
 
 
+def _return_from_away(rng: random.Random, who: str) -> Iterator[Event]:
+    """
+    One daemon is away while things happen and all is lost, and returns when the others follow the new log and are
+    slow. Four coincidences in a row: events at random never came to it in 33 million steps.
+    """
+    late = rng.choice(who)
+    others = who.replace(late, "")
+    yield from (("put", id, rng.choice([2, 999])) for id in range(SCHEDULES))
+    yield from (_ordinary(rng, who, puts=4) for _ in range(rng.choice([20, 40])))
+    yield ("crash", late)
+    yield from (_ordinary(rng, others, puts=4, cancels=8) for _ in range(rng.choice([10, 20])))
+    yield _fault(rng, rng.choice(["flush", "flush", "rollback", "failover"]), who)
+    yield from (rng.choice([("follow", name), ("follow", name), ("tick",)]) for name in others * 16)
+    yield ("crash", late)
+    slowness = rng.choice([2, 10, 50])
+    yield from (_ordinary(rng, late * slowness + others) for _ in range(rng.choice([20, 60])))
+
+
 def _fault(rng: random.Random, verb: str, who: str) -> Event:
     if verb in ("pause", "crash", "new_disk"):
         return (verb, rng.choice(who))
     return (verb, rng.randint(1, 4)) if verb == "failover" else (verb,)
 
 
-def _ordinary(rng: random.Random, who: str) -> Event:
+def _ordinary(rng: random.Random, who: str, puts: int = 14, cancels: int = 2) -> Event:
     """14 % time passes, 18 % clients, 4 % worker, 2 % a snapshot, the rest a daemon's next step."""
-    verb = rng.choices(["tick", "put", "cancel", "work", "snapshot", "step"], [14, 14, 2, 4, 2, 64])[0]
+    verb = rng.choices(["tick", "put", "cancel", "work", "snapshot", "step"], [14, puts, cancels, 4, 2, 64])[0]
     if verb == "put":
         return ("put", rng.randrange(SCHEDULES), rng.choice([0, 1, 2, 4, 999]))
     if verb == "cancel":

@@ -23,23 +23,27 @@ class Case(NamedTuple):
 # A leads, past the hold of its first acquire, and has archived that.
 LED = "acquire A · tick ×3 · acquire A · follow A ×5 · "
 
-# A and B have archived the put of 0, then A alone its cancel; all is lost, and A has recovered when B returns.
-CANCEL_KNOWN_TO_A = (
-    "put 0 999 · follow A ×5 · follow B ×5 · cancel 0 · follow A ×2 · crash B · flush · "
-    "follow A · tick · follow A ×6 · crash B · follow B ×3"
+# A and B have archived the put of 0, then A alone its cancel; all is lost, and A has recovered when B returns. It is
+# silent for longer than B waits, and then reads that B put back what it knows to be cancelled.
+SILENT_FOR_LONG = (
+    "put 0 999 · follow A ×5 · follow B ×5 · {}cancel 0 · follow A ×2 · crash B · flush · "
+    "follow A · tick · follow A ×8 · crash B · follow B · tick ×5 · follow B ×3"
 )
+
+# A knows that the run of 0 has ended, B that it was fired, and B returns when A follows the new log, and is slow.
+END_KNOWN_TO_A = (
+    "acquire A · tick ×3 · acquire A · follow A ×5 · put 0 0 · follow A · follow B ×9 · fire A · follow B ×2 · "
+    "crash B · work · track A · follow A ×5 · flush · follow A · tick · follow A ×8 · crash B · follow B ×3 · "
+    "follow A · tick ×2 · follow B ×3 · follow A · follow B ×5"
+)
+
+# The clock is ahead when A leads for the first time; then it is right, and 3 (skip) is put. Nothing was lost.
+CLOCK_WAS_AHEAD = "clock ahead · acquire A · clock right · fire A · put 3 5 · tick ×9"
 
 # A has archived the put of 3, a rollback loses it, A puts it back and says so; then all is lost.
 LOST_AFTER_A_MERGE = (
     "acquire A · follow A ×5 · snapshot · put 3 999 · follow A ×2 · rollback · follow A · tick · follow A ×{} · "
     "flush · acquire B"
-)
-
-# A has archived the put of 4 but reported an earlier entry; 4 is fired and done, all that is trimmed, and B names
-# what A reported in a merged entry, because the log has it no more. Nothing is lost.
-TRIMMED_BUT_NAMED = (
-    "acquire B · tick ×3 · acquire B · follow A ×7 · follow B ×7 · put 2 999 · put 4 0 · put 1 999 · follow A ×2 · "
-    "pause A · fire B · work · track B · put 1 999 ×3 · follow B ×12 · trim B · follow B ×3 · pause A · follow A"
 )
 
 # A rollback to a lower epoch; 4 is fired and done and all that is trimmed, before the ids are where A's ended.
@@ -64,8 +68,9 @@ CASES = [
     ),
     Case(
         Rule.BRANCH,
-        Invariant.I1,
-        "put 0 999 · follow A ×4 · snapshot · put 0 999 · follow A · rollback · follow B ×4 · cancel 0 · follow B",
+        Invariant.I2,
+        "acquire B · put 0 2 · tick ×2 · fire B · tick · follow A ×2 · fire B · follow A ×2 · flush · follow A · "
+        "tick · follow A ×2 · work · acquire B · track B",
     ),
     Case(
         Rule.GONE_TOO,
@@ -80,9 +85,11 @@ CASES = [
     ),
     Case(Rule.OPEN_IS_UNCERTAIN, Invariant.I2, LED + "put 4 0 · fire A · follow A ×3 · flush"),
     Case(Rule.OPEN_IS_UNCERTAIN, Invariant.I2, LED + "put 3 0 · fire A · follow A ×3 · flush"),
-    Case(Rule.MERGED_COVERS, Invariant.I1, CANCEL_KNOWN_TO_A),
-    Case(Rule.WAIT, Invariant.I1, CANCEL_KNOWN_TO_A),
-    Case(Rule.PASSED_BY_TIME, Invariant.I2, TRIMMED_BUT_NAMED),
+    Case(Rule.CORRECTS, Invariant.I1, SILENT_FOR_LONG.format("")),
+    Case(Rule.NEWEST_ONLY, Invariant.I1, SILENT_FOR_LONG.format("") + " · put 0 999 · new_disk B"),
+    Case(Rule.BY_ORDER, Invariant.I1, SILENT_FOR_LONG.format("back · ")),
+    Case(Rule.TOLD_ONCE, Invariant.I5, SILENT_FOR_LONG.format("back · ")),
+    Case(Rule.WHENEVER_PUT, Invariant.I2, LED + "put 3 0 · fire A · flush · acquire A · put 3 0"),
     Case(Rule.PASSED_BY_TIME, Invariant.I2, TRIMMED_AT_LOWER_IDS),
     Case(
         Rule.COMPLETE,
@@ -101,8 +108,8 @@ CASES = [
     Case(Rule.MERGED_STAYS, Invariant.I1, LOST_AFTER_A_MERGE.format(4)),
 ]
 
-# No promise depends on these: they spare work, and have tests of their own.
-SPARE_WORK = {Rule.HOLD, Rule.YIELD}
+# No promise depends on these: they spare work, or a mark on a run that nobody lost, and have tests of their own.
+SPARE_WORK = {Rule.HOLD, Rule.YIELD, Rule.WAIT, Rule.MERGED_COVERS, Rule.CLAMP}
 
 
 def play(history: str, *left_out: Rule) -> tuple[Broken | None, World]:
@@ -154,6 +161,31 @@ def test_a_daemon_that_yields_is_refused_less_often() -> None:
     yielding, insisting = (play(history + "tick", *left_out)[1].witness for left_out in ([], [Rule.YIELD]))
 
     assert yielding.refused < insisting.refused
+
+
+@pytest.mark.parametrize("rule", [Rule.WAIT, Rule.MERGED_COVERS])
+def test_waiting_for_an_archive_that_follows_spares_an_ended_run_a_second_push(rule: Rule) -> None:
+    awaited, ignored = (play(END_KNOWN_TO_A, *left_out)[1].witness for left_out in ([], [rule]))
+
+    assert (0, 1) == (awaited.pushed_in_vain, ignored.pushed_in_vain)
+
+
+def test_a_clock_that_was_ahead_makes_no_run_uncertain_that_is_put_when_it_is_right() -> None:
+    (broken, clamped), (_, believed) = play(CLOCK_WAS_AHEAD), play(CLOCK_WAS_AHEAD, Rule.CLAMP)
+
+    assert broken is None
+    assert (set(), {3}) == (clamped.witness.skipped, believed.witness.skipped)
+
+
+@pytest.mark.parametrize("daemons", [2, 3])
+def test_archives_whose_clocks_disagree_correct_each_other_once(daemons: int) -> None:
+    world = World(retain=99, daemons=daemons)
+    put, _, rest = SILENT_FOR_LONG.format("back · ").partition("follow A")
+
+    broken = outcome(world, read(put + ("follow C ×5 · follow A" if daemons == 3 else "follow A") + rest))
+
+    assert broken is None
+    assert 1 == world.witness.corrections
 
 
 def test_an_open_run_comes_back_in_its_queue_and_is_marked() -> None:

@@ -27,6 +27,8 @@ Event = tuple[str | int, ...]  # a verb, then whom or what it concerns
 QUIET_TICKS = 60
 QUIET_STEPS = [*["follow"] * 8, "fire", "fire", "follow"]  # of each daemon in each tick
 RETAIN = 99  # entries that a trim keeps
+AHEAD = 40  # ticks, of a clock that is set wrongly
+BACK = 1000  # of t, when a clock is set back: more than a history has entries
 
 
 class World:
@@ -40,7 +42,7 @@ class World:
         self.snapshot: Dataset | None = None
         self.version = 0
         self.due: dict[int, int] = {}  # a one-shot put again keeps its time, so its run is the same one
-        self.steps = self.losses = self.restarts = 0
+        self.steps = self.losses = self.restarts = self.ahead = 0
         self.held_since: int | None = None
 
     def play(self, event: Event) -> None:
@@ -49,6 +51,10 @@ class World:
         match event:
             case ("tick",):
                 self.redis.now += 1
+            case ("clock", "ahead" | "right" as to):
+                self._set_clock(AHEAD if to == "ahead" else 0)
+            case ("back",):
+                self.redis.t -= BACK
             case ("put", int(id), int(delay)):
                 self._put(id, delay)
             case ("cancel", int(id)):
@@ -83,6 +89,13 @@ class World:
         for daemon in alive:
             check_same_state(daemon.name, daemon.archive, data)
             check_nothing_lost(daemon.name, daemon.archive.answerable.items(), data, self.witness)
+
+    def _set_clock(self, ahead: int) -> None:
+        """The server's clock jumps; leases run by themselves."""
+        redis, by = self.redis, ahead - self.ahead
+        redis.now, self.ahead = redis.now + by, ahead
+        if redis.data.lease:
+            redis.data.lease = redis.data.lease._replace(until=redis.data.lease.until + by)
 
     def _put(self, id: int, delay: int) -> None:
         record = self.redis.data.records.get(id)

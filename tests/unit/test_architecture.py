@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "":               (("client", "core", "current", "errors", "tasks"), ()),
     "errors":         ((),                                               ()),
     "config":         (("errors", "config"),                             ()),
-    "events":         (("errors",),                                      ("structlog",)),
+    "events":         (("errors", "core"),                               ("structlog",)),
     "embedded":       (("errors", "embedded"),                           ()),
     "core":           (("errors", "core"),                               ("croniter",)),
     "archive":        (("errors", "core", "archive"),                    ()),

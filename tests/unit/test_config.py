@@ -352,3 +352,7 @@ def test_a_useless_password_file_is_an_error(tmp_path: Path, content: str | None
 )
 def test_a_url_is_printed_without_passwords(url: str, shown: str) -> None:
     assert shown == redact(url)
+
+
+def test_by_default_a_daemon_listens_nowhere_and_the_dashboard_on_loopback() -> None:
+    assert (None, "127.0.0.1:9181") == (Settings().metrics.listen, Settings().dashboard.listen)

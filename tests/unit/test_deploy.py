@@ -15,6 +15,7 @@ from zsched.config import Settings
 from zsched.config.passwords import REDIS_CREDENTIAL
 from zsched.core.clock import ManualClock
 from zsched.daemon.supervisor import Supervisor
+from zsched.metrics.pages import HANDLERS
 
 CHECKOUT = Path(__file__).parents[2]
 UNITS = ("zsched.service", "zsched@.service")
@@ -144,6 +145,33 @@ def test_a_daemon_is_started_again_unless_its_settings_are_wrong() -> None:
     assert str(USAGE) == settings["RestartPreventExitStatus"]
 
 
+def test_a_daemon_has_no_privileges_and_sees_no_home_and_writes_to_its_state_alone() -> None:
+    lines = set(unit(UNITS[0]).splitlines())
+
+    assert {
+        "DynamicUser=yes", "User=zsched", "CapabilityBoundingSet=", "AmbientCapabilities=", "NoNewPrivileges=yes",
+        "ProtectHome=yes", "ProtectSystem=strict", "StateDirectory=zsched", "StateDirectoryMode=0700", "UMask=0077",
+    } <= lines  # fmt: skip
+    assert not [line for line in lines if line.startswith(("ReadWritePaths", "BindPaths", "SupplementaryGroups"))]
+
+
+def test_a_unit_bounds_files_threads_and_memory_above_what_a_daemon_needs() -> None:
+    limits = dict(re.findall(r"(?m)^(LimitNOFILE|TasksMax|MemoryMax)=(.+)$", unit(UNITS[0])))
+
+    assert int(limits["TasksMax"]) >= 4 * HANDLERS  # beside them a daemon has some seven threads
+    assert int(limits["LimitNOFILE"]) >= 1024
+    assert limits["MemoryMax"].endswith("%")  # of the machine: no size fits all
+
+
+def test_without_proc_stat_nothing_is_measured_of_a_process_so_the_unit_shows_it(tmp_path: Path) -> None:
+    """If this fails, prometheus_client can do without: then the units may have ProcSubset=pid."""
+    prometheus_client = pytest.importorskip("prometheus_client", reason="needs the extra ops")
+    (tmp_path / "self").symlink_to("/proc/self")  # what ProcSubset=pid leaves
+
+    assert [] == list(prometheus_client.ProcessCollector(proc=str(tmp_path), registry=None).collect())
+    assert "\nProcSubset" not in unit(UNITS[0])
+
+
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """The folder of units whose program is there."""
@@ -168,6 +196,31 @@ def test_systemd_has_nothing_to_say_against_a_unit(installed: Path, name: str) -
 def test_a_unit_is_little_exposed(installed: Path, name: str) -> None:
     said = analyze("security", "--offline=true", "--no-pager", str(installed / name))
 
-    exposure = re.findall(r"Overall exposure level for \S+: ([\d.]+)", said)
-    assert exposure, said
-    assert float(exposure[0]) <= MOST_EXPOSED, said
+    assert exposure(said) <= MOST_EXPOSED, said
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_the_drop_in_for_addresses_is_known_to_systemd(installed: Path, name: str) -> None:
+    [drop_in] = re.findall(
+        r"(?s)```ini\n(\[Service\]\nIPAddressDeny.*?)```", (CHECKOUT / "deploy/README.md").read_text()
+    )
+    file = installed / name
+    assert "Service does not define an IP address allow list" in address_line(file)
+
+    file.write_text(file.read_text().replace("[Service]\n", drop_in, 1))
+
+    assert "" == analyze("verify", "--man=no", str(file))
+    assert "Service defines IP address allow list" in address_line(file)
+
+
+def address_line(unit: Path) -> str:
+    """What systemd says of the addresses that a unit reaches."""
+    said = analyze("security", "--offline=true", "--no-pager", str(unit))
+    [line] = [line for line in said.splitlines() if "IPAddressDeny=" in line]
+    return line
+
+
+def exposure(said: str) -> float:
+    found = re.findall(r"Overall exposure level for \S+: ([\d.]+)", said)
+    assert found, said
+    return float(found[0])

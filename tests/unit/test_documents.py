@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import PROJECT, pages
+from zsched.doctor.walls import PATCHED_REDIS, PATCHED_VALKEY, releases
 
 
 def anchors(page: Path) -> set[str]:
@@ -46,3 +47,9 @@ def test_every_page_of_the_docs_is_linked_from_the_readme_or_from_a_page_that_is
         new = {goal for goal in goals if goal.suffix == ".md"} - reached
 
     assert set(pages()) == reached
+
+
+def test_the_security_page_names_the_patched_releases_that_the_doctor_knows() -> None:
+    page = (PROJECT / "SECURITY.md").read_text()
+
+    assert {releases(PATCHED_REDIS), releases(PATCHED_VALKEY)} <= set(re.findall(r"(?m)\| ([\d., ]+) \|$", page))

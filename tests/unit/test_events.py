@@ -149,3 +149,23 @@ def test_a_broken_pipe_loses_events_and_nothing_else() -> None:
 def test_an_unknown_level_or_format_is_an_error_with_the_choices(wrong: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="write one of"):
         events.configure(**wrong)
+
+
+def test_a_long_text_of_another_program_is_cut_wherever_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    events.configure(format="json")
+    huge = "A" * 30_000_000
+
+    structlog.get_logger().error(
+        "run_cancelled", reason=huge, runs=[huge] * 200, about={huge: [huge]}, raw=huge.encode()
+    )
+    try:
+        raise ValueError(huge)
+    except ValueError:
+        structlog.get_logger().exception("failed")
+
+    first, second = capsys.readouterr().err.splitlines()
+    told = json.loads(first)
+    assert "A" * 2000 + "… (30,000,000 characters)" == told["reason"]
+    assert 100 == len(told["runs"])
+    assert 300_000 > len(first)
+    assert 30_000 > len(second)

@@ -66,12 +66,12 @@ def test_what_a_pickle_would_run_is_not_run(tmp_path: Path) -> None:
     data, meta = pickle.dumps(("app.f", None, (evil,), {})), pickle.dumps({"a": evil})
 
     with pytest.raises(InvalidSchedule, match="args and kwargs both"):
-        encoder.open(data, runs=False)
-    kept = encoder.options({"meta": meta}, runs=False)["meta"]
+        encoder.open(data)
+    kept = encoder.options({"meta": meta})["meta"]
 
     assert Unopened(meta, "it holds posix.system, and only plain values are opened here") == kept
     assert not made.exists()
-    encoder.open(data)  # as RQ's workers do
+    encoder.open(data, runs=True)  # as RQ's workers do
     assert made.exists()
 
 
@@ -100,7 +100,7 @@ def test_a_payload_that_inflates_to_more_than_there_may_be_is_not_inflated(seria
 
     assert len(bomb) < 10_000
     with pytest.raises(InvalidSchedule, match="cannot be read") as refused:
-        Encoder(serializer).open(bomb, runs=False)
+        Encoder(serializer).open(bomb)
     assert "it has more than 10,000,000 bytes, inflated" == str(refused.value.__cause__)
 
 

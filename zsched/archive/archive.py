@@ -31,7 +31,7 @@ from zsched.archive.schema import SEGMENT_BITS
 from zsched.core.changes import changes
 from zsched.core.clock import Clock
 from zsched.core.held import Held
-from zsched.core.log import Entry, Position, UnknownEntry
+from zsched.core.log import Entry, Position, UnknownEntry, UnreadableEntry
 from zsched.errors import ArchiveCorrupt, ArchiveFailed
 
 _PIECE: Final = 4000  # changes sorted and written at once: more would hold up other threads (the GIL)
@@ -81,7 +81,9 @@ class Archive:
         self.complete_since: str | None = facts.get("complete_since")  # START, or t in µs; None: it knows nothing yet
         self.position = body.position_of(facts.get("position"))
         self.unknown_entries = int(facts.get("unknown_entries", 0))  # that the state lacks, perhaps
-        self._unknown_before = 0  # those of the state that a bootstrap replaces
+        self.unreadable_entries = int(facts.get("unreadable_entries", 0))  # of them, those that a bootstrap heals
+        self.dropped = 0  # texts that can be no ids of ours, since it was opened
+        self._before = 0, 0  # both counts of the state that a bootstrap replaces
         self._known_from = int(facts.get("known_from", 0))
         self._format = int(facts.get("format", 1))  # the newest in which an entry may be: older versions leave it alone
         self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
@@ -115,7 +117,8 @@ class Archive:
         with converted(self.path):
             if not self.is_bootstrapping and self._tail is not None:
                 self._set(position=str(self._tail))
-            self._set(touches=self._touches, unknown_entries=self.unknown_entries, format=self._format)
+            self._set(touches=self._touches, format=self._format)
+            self._set(unknown_entries=self.unknown_entries, unreadable_entries=self.unreadable_entries)
             self._commit()
             if identity(self.path) != self._file:
                 raise ArchiveFailed(f"archive {self.path}: another file is in its place")
@@ -155,7 +158,7 @@ class Archive:
             self.abandon_bootstrap()
         self.commit()  # what was appended to the old state belongs to it
         self._begin()
-        self._boot_n, self._unknown_before = self._n, self.unknown_entries
+        self._boot_n, self._before = self._n, (self.unknown_entries, self.unreadable_entries)
         self._start_fold(self._life + 1)
         self._set(boot_n=self._n)
 
@@ -184,7 +187,11 @@ class Archive:
             self._db.execute("DELETE FROM fact WHERE name = 'boot_n'")
             self._db.execute("DELETE FROM live WHERE life <= ?", (old,))
             self._set(life=self._life)
-        self.unknown_entries -= self._unknown_before  # of the state that is no more
+        unknown, unreadable = self._before  # of the state that is no more
+        self.unknown_entries, self.unreadable_entries = (
+            self.unknown_entries - unknown,
+            self.unreadable_entries - unreadable,
+        )
         self.note(complete_since=complete_since)
         self.commit()
 
@@ -201,7 +208,9 @@ class Archive:
             self._commit()
             self._n = int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
         self._boot_n, self._tail = None, self.position
-        self.unknown_entries = self._unknown_before or self.unknown_entries
+        unknown, unreadable = self._before
+        self.unknown_entries = unknown or self.unknown_entries
+        self.unreadable_entries = unreadable or self.unreadable_entries
         self._start_fold(self._life)
 
     # -- state ------------------------------------------------------------------------------------
@@ -280,10 +289,11 @@ class Archive:
                     touched = self._fold.add(n or self._n + 1, entry) if is_folded else _touched_by(entry)
                 except UnknownEntry as error:
                     problems.append(error)
-                    self.unknown_entries += 1
+                    self._count_unknown(error, is_folded)
                     touched, is_known = [], False
                 else:
                     is_known = True
+                    self.dropped += len(self._fold.dropped) if is_folded else 0
                 if n is None:
                     self._insert(entry, touched, is_known=is_known)
                 elif is_known and not self._keeps_args:  # they may have been forgotten since
@@ -293,6 +303,13 @@ class Archive:
                     self._flush()
             self._flush()
         return problems
+
+    def _count_unknown(self, error: UnknownEntry, is_folded: bool) -> None:
+        """What one of a known kind did is in a state that was scanned after it."""
+        is_unreadable = isinstance(error, UnreadableEntry)
+        if is_folded or not is_unreadable:
+            self.unknown_entries += 1
+            self.unreadable_entries += is_unreadable
 
     def _insert(self, entry: Entry, touched: Sequence[str], *, is_ours: bool = False, is_known: bool = True) -> int:
         """Gather an entry for the history; its number. Where arguments stand in an unknown one, nobody knows."""

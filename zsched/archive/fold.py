@@ -13,16 +13,19 @@ runs that a recurring schedule pushed before it was read: its record may be a la
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from zsched.archive import live
 from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, Stored
 from zsched.core.entries import (
     Advanced,
     Backfilled,
+    Dropped,
     Enqueued,
+    Fired,
     PutRecurring,
     Puts,
+    Quarantined,
     advanced,
     again,
     ended,
@@ -55,6 +58,7 @@ class Fold:
         db.create_function("live_sum", 10, live.checksum, deterministic=True)
         self._db, self.life, self._suffix = db, life, run_suffix
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
+        self.dropped: Dropped = []  # texts of the last entry that can be no ids of ours
         self._at = self._scanned_to = (-1, -1)  # the entry that is folded; the last that a scanned schedule has in it
         self._clear()
 
@@ -77,6 +81,7 @@ class Fold:
             require_known(entry)
             return []
         self._at = entry.position.order
+        self.dropped.clear()
         with reading(entry):
             return folds(self, n, entry)
 
@@ -169,25 +174,16 @@ class Fold:
         return [id]
 
     def _fire(self, n: int, entry: Entry) -> list[str]:
-        fields, t = entry.fields(), entry.position.t_us
-        bad = list(quarantined(fields.get(b"quarantined")))  # read to its end before anything is changed
-        marked = frozenset(text(fields.get(b"uncertain", b"")).split())
-        touched = []
-        for run_id in text(fields.get(b"runs", b"")).split():
-            id = schedule_of(run_id)
-            touched.append(id)
-            self._open(id, run_id[len(id) + 1 :], "uncertain" if run_id in marked else None, t)
-        gone = text(fields.get(b"skipped", b"")).split()
-        gone += text(fields.get(b"expired", b"")).split()
-        gone += [line.partition("=")[0] for line in text(fields.get(b"cancelled", b"")).split()]
-        for run_id in gone:
-            id = schedule_of(run_id)
-            touched.append(id)
-            self._delete(id, run_id[len(id) + 1 :])
-        return touched + self._set_quarantined(bad, t)
+        fired, t = Fired.of(entry, self.dropped), entry.position.t_us
+        for key in fired.runs:
+            self._open(*key, "uncertain" if key in fired.uncertain else None, t)
+        gone = [*fired.skipped, *fired.expired, *(key for key, _ in fired.cancelled)]
+        for key in gone:
+            self._delete(*key)
+        return [id for id, _ in (*fired.runs, *gone)] + self._set_quarantined(fired.quarantined, t)
 
     def _advance(self, n: int, entry: Entry) -> list[str]:
-        rows = list(advanced(entry))
+        rows = list(advanced(entry, self.dropped))
         for row in rows:
             schedule = self._schedule(row.id)
             if schedule is None:
@@ -203,12 +199,13 @@ class Fold:
         run_id = f"{row.id}-{row.nominal_ms}{self._suffix}"
         schedule.nominal, schedule.due = row.next_nominal_ms, row.next_due_ms
         schedule.place = ENDED if row.next_due_ms is None else DUE
+        schedule.note = None  # of a pause that a foreign hand ended
         if row.is_pushed:
             schedule.last = run_id
             self._push(schedule, run_id, "uncertain" if row.word == "uncertain" else None, schedule.t)
 
     def _quarantine(self, n: int, entry: Entry) -> list[str]:
-        return self._set_quarantined(list(quarantined(entry.fields()[b"rows"])), entry.position.t_us)
+        return self._set_quarantined(quarantined(entry.fields()[b"rows"], self.dropped), entry.position.t_us)
 
     def _cancel(self, n: int, entry: Entry) -> list[str]:
         id = text(entry.fields()[b"id"])
@@ -241,7 +238,7 @@ class Fold:
         return [id]
 
     def _replan(self, n: int, entry: Entry) -> list[str]:
-        rows = list(replanned(entry))
+        rows = list(replanned(entry, self.dropped))
         for row in rows:
             schedule = self._schedule(row.id)
             if schedule is not None:
@@ -251,17 +248,17 @@ class Fold:
 
     def _end(self, n: int, entry: Entry) -> list[str]:
         touched = []
-        for row in ended(entry):
+        for row in ended(entry, self.dropped):
             id = schedule_of(row.run_id)
             touched.append(id)
             self._delete(id, row.run_id[len(id) + 1 :])
         return touched
 
     def _again(self, n: int, entry: Entry) -> list[str]:
-        return [schedule_of(row.run_id) for row in again(entry)]
+        return [schedule_of(row.run_id) for row in again(entry, self.dropped)]
 
     def _unblock(self, n: int, entry: Entry) -> list[str]:
-        return [schedule_of(row.run_id) for row in released(entry)]
+        return [schedule_of(row.run_id) for row in released(entry, self.dropped)]
 
     def _restore(self, n: int, entry: Entry) -> list[str]:
         rows = [row for _, row in restored(entry)]
@@ -344,14 +341,14 @@ class Fold:
         self._opened.pop((id, run), None)
         self._deleted.add((id, run))
 
-    def _set_quarantined(self, bad: list[tuple[str, str, int | None, str]], t: int) -> list[str]:
+    def _set_quarantined(self, bad: Iterable[Quarantined], t: int) -> list[str]:
         touched = []
-        for id, _lane, due_ms, reason in bad:
-            touched.append(id)
-            schedule = self._schedule(id)
+        for row in bad:
+            touched.append(row.id)
+            schedule = self._schedule(row.id)
             if schedule is not None:
-                schedule.place, schedule.due = QUARANTINE, due_ms
-                schedule.note, schedule.t = f"{t // 1000} {reason}", t
+                schedule.place, schedule.due = QUARANTINE, row.due_ms
+                schedule.note, schedule.t = f"{t // 1000} {row.reason}", t
         return touched
 
 

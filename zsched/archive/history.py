@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from zlib import crc32
 
 from zsched.archive import body
@@ -39,7 +39,7 @@ class History:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def __enter__(self) -> History:
+    def __enter__(self) -> Self:
         self._led: dict[int, int | None] = {}  # by the number of a term: what is late in one outage asks the same
         self._db = connect_to_read(self._path)
         with converted(self._path):

@@ -20,9 +20,10 @@ from zsched.archive.history import ENTRY, History
 from zsched.archive.live import Live
 from zsched.archive.records import reader
 from zsched.core.changes import What
+from zsched.core.foreign import LONGEST_NAME
 from zsched.core.log import UnknownEntry, text
 from zsched.core.lookback import run_that_ended
-from zsched.core.runs import LONGEST_QUEUE, Run
+from zsched.core.runs import Run
 from zsched.errors import ArchiveCorrupt
 
 _RUN: Final = "FROM live WHERE life = ? AND id = ? AND run = ? AND place = 'open'"
@@ -121,7 +122,7 @@ class OpenRuns(History):
         for run_id, row in rows.items():
             record = record_in(row)[1]
             fields = dict(zip(record[::2], record[1::2], strict=True))
-            found[run_id] = text(fields.get(b"origin", b""))[:LONGEST_QUEUE]
+            found[run_id] = text(fields.get(b"origin", b""))[:LONGEST_NAME]
         return found
 
     def next(self, after: Key | None, looked_at: int, limit: int) -> tuple[list[OpenRun], Key | None]:

@@ -43,10 +43,6 @@ class Originals(History):
         """Of the same archive."""
         return cls(history._path)
 
-    def __enter__(self) -> Originals:
-        super().__enter__()
-        return self
-
     def of(self, run_id: str) -> Original:
         """What is known of *run_id*."""
         parts = RunId.ours(run_id, self.namespace)

@@ -58,10 +58,6 @@ class Ran(History):
         """Of the same archive."""
         return cls(history._path)
 
-    def __enter__(self) -> Ran:
-        super().__enter__()
-        return self
-
     def of(self, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> Part:
         """
         The occurrences of schedule *id* in [start_ms, end_ms) that ran, ascending, by what is behind the entry that

@@ -32,7 +32,7 @@ from zsched.errors import ArchiveCorrupt, ArchiveError
 
 _PAGE: Final = 200  # schedules, or entries, at a time
 _CHECK_MS: Final = 500.0  # of a step of the check before a recovery
-_READERS: Final = 64  # entries kept taken apart
+_READERS: Final = 64  # entries kept taken apart, for their records or for what they touched
 _TOLD: Final = 100  # entries of a schedule in one segment: a clock that was set back leaves it few, until it is due
 
 
@@ -46,6 +46,7 @@ class Recall:
         self._db, self._path, self._life, self._known_from = db, path, life, known_from
         self._arguments = Arguments(db)
         self._readers: dict[int, Callable[[int], Given]] = {}
+        self._touched: dict[int, dict[str, int]] = {}  # entry → the schedules that it touched
 
     def number_of(self, position: Position) -> int | None:
         """The place of an entry in its own history, or None when it never had it."""
@@ -86,17 +87,63 @@ class Recall:
 
     def last_touch(self, id: str) -> int | None:
         """When its history last touched schedule *id*, t in µs; None when it never did."""
+        return next((touched[id] for _, touched in self._touching(id) if id in touched), None)
+
+    def better(self, rows: Sequence[tuple[str, int]]) -> dict[str, int]:
+        """
+        Those schedules of *rows* (id, and t in µs of a change) of which its history has a later change, each with the t
+        of that: by the history's order if it has both, for clocks jump, else by t (rule: BY_ORDER).
+        """
+        found: dict[str, int] = {}
+        for first in range(0, len(rows), _PAGE):
+            page = rows[first : first + _PAGE]
+            query = f"SELECT id, t FROM live WHERE life = ? AND place <> 'open' AND id IN ({','.join('?' * len(page))})"
+            with converted(self._path):
+                state = dict(self._db.execute(query, (self._life, *(id for id, _ in page))).fetchall())
+            for id, t_us in page:
+                last_us = None if state.get(id) == t_us else self.last_touch(id)
+                if last_us is not None and last_us != t_us and (last_us > t_us or self._has_told(id, t_us)):
+                    found[id] = last_us
+        return found
+
+    def restored_at(self, id: str, t_us: int) -> Iterator[Position]:
+        """The ``restore`` entries that made of schedule *id* what it was since the change of *t_us*."""
+        for row, touched in self._touching(id, "AND kind = 'restore'"):
+            if touched.get(id) == t_us:
+                yield body.entry_of(row).position
+
+    def _has_told(self, id: str, t_us: int) -> bool:
+        """Whether the history has the change of *t_us* of schedule *id*, done or restored."""
+        which = f"AND (t = {t_us} OR kind = 'restore')"
+        return any(touched.get(id) == t_us for _, touched in self._touching(id, which))
+
+    def _touching(self, id: str, which: str = "") -> Iterator[tuple[body.Row, dict[str, int]]]:
+        """
+        The log's entries that may concern schedule *id*, the newest first, each with the schedules that it touched, and
+        when, t in µs.
+        """
         key = crc32(id.encode())
+        query = "SELECT n FROM touch WHERE segment = ? AND key = ? AND n > ? ORDER BY n DESC"
+        entry = f"SELECT {body.COLUMNS} FROM entry WHERE n = ? AND seq IS NOT NULL {which}"
         with converted(self._path):
             last_segment = self._db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0
             for segment in range(last_segment, -1, -1):
-                query = "SELECT n FROM touch WHERE segment = ? AND key = ? AND n > ? ORDER BY n DESC"
-                for (n,) in self._db.execute(query, (segment, key, self._known_from)):
-                    row = self._db.execute(f"SELECT {body.COLUMNS} FROM entry WHERE n = ?", (n,)).fetchone()
-                    found = [touch.t_us for touch in self._touches(row) if touch.key == (id, "")]
-                    if found:
-                        return max(found)
-        return None
+                for (n,) in self._db.execute(query, (segment, key, self._known_from)).fetchall():
+                    row = self._db.execute(entry, (n,)).fetchone()
+                    if row is not None:
+                        yield row, self._schedules_touched(row)
+
+    def _schedules_touched(self, row: body.Row) -> dict[str, int]:
+        """The schedules that the entry in *row* touched; of an entry that names many that is asked many times."""
+        if row[0] not in self._touched:
+            if len(self._touched) >= _READERS:
+                self._touched.clear()
+            schedules: dict[str, int] = {}
+            for (id, run), t_us, _ in self._touches(row):
+                if not run:
+                    schedules[id] = max(t_us, schedules.get(id, 0))
+            self._touched[row[0]] = schedules
+        return self._touched[row[0]]
 
     def told_ms(self, id: str) -> int:
         """

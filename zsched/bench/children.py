@@ -118,9 +118,9 @@ WARDEN_TID = "warden.tid"  # in the state's folder of a daemon in the role daemo
 class _TellingWarden(Warden):
     """Writes down which thread it is."""
 
-    def _run(self) -> None:
+    def _serve_once(self) -> None:
         (Path(os.environ["STATE_DIRECTORY"]) / WARDEN_TID).write_text(str(threading.get_native_id()))
-        super()._run()
+        super()._serve_once()
 
 
 def _daemon_told(url: str) -> int:

@@ -35,8 +35,9 @@ _HEADER = ("VERDICT", "CHECK", "FOUND")
 def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> int:
     """
     Look at everything that zsched stands on: Redis (version, role, eviction, memory, persistence, clock, the rights of
-    its users), the namespace (key types, format, daemons, archives, zone rules, leftovers) and RQ (workers, the queues
-    in use, other schedulers). Each check says ok, warning, problem or skipped, and what to do.
+    its users, the Lua sandbox), files of passwords, the namespace (key types, format, daemons, archives, zone rules,
+    leftovers) and RQ (workers, the queues in use, other schedulers). Each check says ok, warning, problem or skipped,
+    and what to do.
 
     It writes nothing, needs no daemon, and no right but to read: what it may not ask is skipped, with the reason.
     Exit code 4 when there is a problem, 1 when Redis cannot be asked.
@@ -55,7 +56,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
     settings = invocation.settings()
     redis = settings.redis
     link = Link.from_url(redis.url, redis.timeout_s, redis.read_password())
-    findings = list(examine(settings, link, tuple(map(Role, roles)), user))
+    findings = list(examine(settings, link, tuple(map(Role, roles)), user, config_file=invocation.config_file))
     if invocation.wants_json:
         echo_array(_to_dict(check, finding) for check, finding in findings)
     else:

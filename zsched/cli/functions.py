@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import Any, Final
 
 from zsched.cli.invocation import say
 from zsched.config import Settings
-from zsched.errors import InvalidSchedule
+from zsched.errors import NOT_GIVEN, InvalidSchedule
+from zsched.tasks.importing import Forbidden
 
 _SHOWN: Final = 10  # function paths in a remark
 
@@ -34,14 +38,43 @@ def check_allowed(settings: Settings, func: str | None, options: Mapping[str, An
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
     """
-    While modules are imported: they are looked for in this folder first, as ``rq worker`` does, and what they print
-    does not go where results go.
+    Look for modules in this folder too, after all that is installed, as ``rq worker`` does; and keep what they print
+    away from results. A module of this folder cannot take the place of an installed one.
+
+    For root, a module of a folder that others may write to is Forbidden, unless ``sys.path`` names that folder
+    already. Folders below it are not looked at.
     """
     here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.ExitStack() as after, contextlib.redirect_stdout(sys.stderr):
+        if here not in sys.path:
+            if os.geteuid() != 0 or is_roots_alone(os.stat(here)):
+                sys.path.append(here)
+            else:
+                refusal = _Refusal(here)
+                sys.meta_path.append(refusal)
+                after.callback(sys.meta_path.remove, refusal)
         yield
+
+
+def is_roots_alone(folder: os.stat_result) -> bool:
+    """Return True if nobody but root may put files into *folder*."""
+    return folder.st_uid == 0 and not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+class _Refusal:
+    """An importer that is asked last, and refuses the modules of *folder*."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if path is None and PathFinder.find_spec(name, [self._folder]) is not None:
+            problem = f"others may write to {self._folder}, and root would run their code"
+            remedy = f"run this as the user of your workers, or trust that folder by PYTHONPATH={self._folder}"
+            raise Forbidden(name, "", NOT_GIVEN, problem, remedy)
+        return None
 
 
 def tell_unchecked(absent: Mapping[str, str], consequence: str = "") -> None:

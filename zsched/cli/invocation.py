@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,11 @@ class Invocation:
     def wants_json(self) -> bool:
         """Whether results are to be JSON."""
         return bool(self.given.get("json"))
+
+    @property
+    def config_file(self) -> str | None:
+        """The configuration file that is read, if one is."""
+        return self.given.get("config") or os.environ.get(config.FILE_VARIABLE) or None
 
     def settings(self) -> Settings:
         """Defaults < file < environment < options. Raises ConfigError."""
@@ -58,7 +64,6 @@ def connect(settings: Settings) -> Client:
         serializer=settings.rq.serializer,
         payload_limit=settings.limits.payload_bytes,
         urgencies=settings.urgencies,
-        runs_pickles=False,
     )
 
 

@@ -192,6 +192,8 @@ def _tell(invocation: Invocation, scheduled: Scheduled, tz: str | None) -> None:
     parts = [f"{scheduled.id}: {scheduled.outcome}"]
     if scheduled.next_at is not None:
         parts.append(f"next {due_text(to_ms(scheduled.next_at), tz or 'UTC')}")
+    if scheduled.outcome == "already_fired":
+        parts = [f"{scheduled.id}: already fired, so nothing was scheduled"]
     if scheduled.run_id is not None:
         parts.append(f"run {scheduled.run_id}")
     invocation.answer(scheduled.to_dict(), ", ".join(parts))

@@ -27,7 +27,8 @@ _LOOK_S = 0.2  # between two looks whether all children are alive
 def up(invocation: Invocation, demo: bool, seconds: float | None, queues: tuple[str, ...]) -> int:
     """
     Run everything on this machine: a private Redis, the daemon and an RQ worker. It ends by Ctrl-C or after --for
-    seconds, and then all of it is gone, data included, however this command ended.
+    seconds, and then all of it is gone, data included, however this command ended. This Redis is a test server: run
+    one of your own in production.
 
     With --demo it ends with a summary, and with exit code 0 only if the worker executed every run that fired.
 
@@ -63,6 +64,7 @@ def _stay(invocation: Invocation, settings: Settings, queues: Sequence[str], sec
                 f"  export ZSCHED_REDIS_URL='{url}'",
                 "  zsched add hello zsched.demo.tasks.heartbeat --every 5s",
                 "  zsched ls",
+                f"Redis {stack.redis_version} is a test server here. In production run a Redis of your own.",
                 "Ctrl-C ends all of it." if seconds is None else f"All of it ends in {seconds:g} s, or by Ctrl-C.",
             )
             end_ms = None if seconds is None else clock.monotonic_ms() + seconds * 1000

@@ -31,7 +31,7 @@ from zsched.core.clock import from_ms
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.story import Source
 from zsched.core.triggers import zone
-from zsched.errors import ArchiveError, InvalidSchedule, RedisUnavailable
+from zsched.errors import ArchiveError, Contended, InvalidSchedule
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import Found
 from zsched.storage.refusals import refusal
@@ -135,7 +135,8 @@ class Filling:
     def _replan(self, plan: _Plan, at: int, end_ms: int, number: int) -> None:
         """What comes from occurrence *at* on is planned by the schedule as it is now."""
         if number > _REPLANS:
-            raise RedisUnavailable("it was changed by others at every attempt", may_have_been_applied=True)
+            stays = "what was pushed until then stays, and the same call goes on from there"
+            raise Contended(f"schedule {self._id!r} was changed by others at every attempt; {stays}")
         plan.schedule = _recurring(self._find(self._id).schedule)
         plan.stretch = _bounded(plan.schedule, plan.occurrences[at].nominal_ms, end_ms)
         plan.occurrences[at:] = self._occurrences(plan.stretch)

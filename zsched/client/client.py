@@ -28,7 +28,7 @@ from zsched.core.recent import Recent
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
 from zsched.core.urgency import Presets, merged
-from zsched.errors import InvalidSchedule, RedisUnavailable
+from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
 from zsched.storage.inquiry import Inquiry
@@ -48,7 +48,8 @@ class Client(Lives):
     *redis* is a ``redis.Redis``, also ``Sentinel.master_for(…)`` (its settings are used, not its retries), or a Link.
     *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers.
     *durable_timeout_s*: how long a ``durable=True`` waits for an archive. *urgencies* change the presets of
-    ``core.urgency``, or add to them. *runs_pickles* False: ``update`` opens only plain values of what Redis holds.
+    ``core.urgency``, or add to them. *runs_pickles*: ``update`` opens what Redis holds as a worker does, which runs
+    code that any writer of rq:job:* may have put there; else it opens plain values only.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Client(Lives):
         durable_timeout_s: float = 5.0,
         urgencies: Presets | None = None,
         clock: Clock | None = None,
-        runs_pickles: bool = True,
+        runs_pickles: bool = False,
     ) -> None:
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
         self._clock, self._urgencies = clock or SystemClock(), merged(urgencies or {})
@@ -140,11 +141,17 @@ class Client(Lives):
 
         Raises:
             ScheduleNotFound: no such schedule.
-            InvalidSchedule: a change is bad, or would make a one-shot of a recurring schedule or back.
+            InvalidSchedule: a change is bad, or would make a one-shot of a recurring schedule or back; or args or
+                kwargs are to stay and are not plain values (``runs_pickles``).
+            Contended: others changed it at every attempt. Garbled: another program broke its rule.
         """
         check_id(id)
         for _ in range(REPLANS):
             found = self._find(id)
+            if found.schedule.kind != "once" and found.schedule.trigger is None:
+                raise Garbled(
+                    f"the rule of schedule {id!r} cannot be read", "schedule it again by its id, or cancel it"
+                )
             self._store.check_serializer()  # before its payload is opened
             definition, op = self._revised(found, changes), new_id()
             if isinstance(definition.when, TriggerSpec):
@@ -156,7 +163,7 @@ class Client(Lives):
                     answer = self._durably(definition, put)
             if answer.word != "CHANGED":
                 return self._scheduled(definition, answer)
-        raise RedisUnavailable(f"schedule {id!r} was changed by others at every attempt; try again")
+        raise Contended(f"schedule {id!r} was changed by others at every attempt; nothing was written: call again")
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -268,7 +275,7 @@ class Client(Lives):
         if answer.entry is not None:
             is_repeatable = definition.has_own_id and isinstance(definition.when, At | TriggerSpec)
             self._durability.wait_for(answer.entry, answer.now_ms, what, is_repeatable)
-        elif answer.word in ("unchanged", "kept"):  # written by an earlier call
+        elif answer.word in ("unchanged", "kept", "already_fired"):  # written by an earlier call
             self._durability.wait_for_all(what)
         return answer
 
@@ -302,19 +309,30 @@ class Client(Lives):
         data = bytes(fields.get("data", b""))  # type: ignore[arg-type]  # bytes
         stored = self._encoder.options(fields, runs=self._runs_pickles)
         if any(name in changes for name in PAYLOAD) and not changes.keys() >= {"args", "kwargs"}:
-            _, stored["args"], stored["kwargs"] = self._encoder.open(data, runs=self._runs_pickles)
+            stored["args"], stored["kwargs"] = self._opened(found.schedule.id, data, changes)
         func = changes.get("func")
         if isinstance(func, Typed):
             given = {**stored, **changes}
             func.checked_id(found.schedule.id, given.get("args"), given.get("kwargs"))
         return revise(found.schedule, stored, data, changes, self._urgencies)
 
+    def _opened(self, id: str, data: bytes, changes: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the args and kwargs of a stored payload, one of which is to stay. Raises InvalidSchedule."""
+        try:
+            _, args, kwargs = self._encoder.open(data, runs=self._runs_pickles)
+        except InvalidSchedule as error:
+            kept = " and ".join(name for name in ("args", "kwargs") if name not in changes)
+            problem = f"those of schedule {id!r} cannot be read ({error.__cause__})"
+            raise InvalidSchedule(kept, NOT_GIVEN, problem, error.remedy) from error
+        return args, kwargs
+
     def _scheduled(self, definition: Definition, answer: Answer) -> Scheduled:
         when, due_ms = definition.when, None if answer.detail is None else int(answer.detail)
         self._expect(answer.word, definition.id, due_ms, answer.now_ms)
         is_one_shot = due_ms is not None and not isinstance(when, TriggerSpec)
         run_id = self._keys.run_id(definition.id, due_ms or 0) if is_one_shot else None
-        return Scheduled(definition.id, answer.word, None if due_ms is None else from_ms(due_ms), run_id)
+        next_ms = None if answer.word == "already_fired" else due_ms
+        return Scheduled(definition.id, answer.word, None if next_ms is None else from_ms(next_ms), run_id)
 
 
 class _Noted:

@@ -117,8 +117,8 @@ class Keeper:
         schedule, data, unreadable = found.schedule, bytes(found.fields.get("data", b"")), ""  # type: ignore[arg-type]  # bytes
         stored: dict[str, Any] = {"func": schedule.func}
         try:
-            stored |= self._encoder.options(found.fields, runs=False)
-            stored["func"], args, stored["kwargs"] = self._encoder.open(data, runs=False)
+            stored |= self._encoder.options(found.fields)
+            stored["func"], args, stored["kwargs"] = self._encoder.open(data)
             stored["args"] = list(args)
         except InvalidSchedule as error:
             unreadable = f"{error.problem} ({error.__cause__})" if error.__cause__ else error.problem

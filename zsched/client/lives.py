@@ -36,8 +36,8 @@ class Lives(Past):
 
     def cancel(self, id: str) -> str:
         """
-        Forget a schedule: "cancelled", "already_fired" (its run stands in the newest part of the log) or
-        "not_found".
+        Forget a schedule: "cancelled", "already_fired" (its run stands in the newest part of the log: 2,000 entries,
+        4 MiB) or "not_found" (no schedule and no such run; ``why`` asks the archives, which know older ones too).
         """
         check_id(id)
         with named(id):
@@ -128,7 +128,8 @@ class Lives(Past):
         Raises:
             ScheduleNotFound. InvalidSchedule: it is not recurring, or quarantined; *start* or *end* is bad, or in the
             future; more than 100,000 occurrences. ArchiveError: what ran before some time is not known, without
-            *again*. RedisUnavailable, RedisRefused: what was pushed until then stays.
+            *again*. Contended: others changed it again and again. RedisUnavailable, RedisRefused. What was pushed until
+            then stays.
         """
         filling = Filling(self._store, self._inquiry, self._find, check_id(id), flag("again", again))
         return filling.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))

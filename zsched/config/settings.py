@@ -45,6 +45,7 @@ from zsched.errors import ConfigError, show
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
 PASSWORD_VARIABLE = "ZSCHED_DASHBOARD_PASSWORD"  # no setting: nobody is to write it into the file of settings
+LONGEST_LEASE_MS = 60_000  # so no hold, which lasts for a lease, is longer: lua/lib/time.lua has the number, too
 _PREFIX = "ZSCHED_"
 _NO_HOST = "redis:///0"  # what `url` adds to Sentinels when it is not given
 # Ours, but not settings.
@@ -94,7 +95,7 @@ class RedisSettings:
 class DaemonSettings:
     """The daemon's rhythm; what each key means is in config/zsched.toml."""
 
-    lease_ms: int = setting(2000, integer(200, 60_000))
+    lease_ms: int = setting(2000, integer(200, LONGEST_LEASE_MS))
     renew_ms: int = setting(500, integer(20, 30_000))
     idle_ms: int = setting(1000, integer(10, 60_000))
     batch_max: int = setting(1000, integer(1, 5000))  # Lua's unpack fails near 8,000

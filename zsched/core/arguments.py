@@ -7,17 +7,16 @@ Every refusal is an InvalidSchedule that names the option, the value and the rem
 from __future__ import annotations
 
 import math
-import re
 from datetime import date, datetime, timedelta
 from enum import Enum
 from typing import TypeVar
 
 from zsched.core.clock import LAST_MS, to_ms
 from zsched.core.durations import duration_text
+from zsched.core.run_id import ID
 from zsched.core.triggers import Fold, Gap, resolve_local, zone
 from zsched.errors import InvalidSchedule
 
-ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _MS_PER_S = 1000
 _LONGEST_DELAY_S = 100 * 366 * 86400
 _MOST_FAILURES = 1_000_000  # in a row; scripts count exactly up to far more

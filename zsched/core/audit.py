@@ -7,7 +7,8 @@ everything else is told by the log.
 
 **Place.** A schedule is in one place, with the content that the log says. A waiting one-shot whose run RQ has (any
 status but ``scheduled``) is not put back, it would run twice: restore.lua takes it out. What a quarantined one says of
-itself is no matter: the log told that it is broken.
+itself is no matter: the log told that it is broken. One that the log has in quarantine and Redis has not is left where
+it is: to stop a schedule protects nothing, and would enforce a forged entry.
 
 **Occurrence.** *nominal* was chosen by the entry that created the schedule, resumed it with ``skip`` or advanced it, as
 the rule's first time after that entry's TIME. Entries that came later and left it as it was (``run_now``, a put of the
@@ -43,6 +44,7 @@ class Event(Enum):
     UNKNOWN = "schedule_unknown"  # Redis has it, the log never had it
     OVERDUE = "occurrence_overdue"  # it is where it should be, its time has passed, and it does not fire
     SKIPPED = "occurrence_missing"  # its rule has an occurrence of which there is no record
+    SUPPRESSED = "run_suppressed"  # a job that zsched never pushed stood where the run should be
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ def misplaced(known: Known, there: Held | None, places: Sequence[str], status: s
         found += f"; its run is {status} in RQ"
     if held.run and held.run.partition("-")[0] != str(held.due_ms):  # it was paused at a time that a foreign hand set
         return Alarm(event, held.id, _shown(held), f"{found}; by the log it is not due when its run is")
-    return Alarm(event, held.id, _shown(held), found, row_of(known))
+    row = None if held.place == "quarantine" else row_of(known)
+    return Alarm(event, held.id, _shown(held), found, row)
 
 
 def _is_as(held: Held, there: Held) -> bool:
@@ -84,6 +87,13 @@ def _is_as(held: Held, there: Held) -> bool:
 def unknown(id: str, places: Sequence[str]) -> Alarm:
     """What is in Redis, and the log never had: a foreign hand's. ``fire`` quarantines it when it is due."""
     return Alarm(Event.UNKNOWN, id, "nothing", "in " + " and ".join(places))
+
+
+def suppressed(id: str, run_id: str, nominal_ms: int | None) -> Alarm:
+    """An occurrence that was not pushed, since RQ had a job of its run, which the history never pushed."""
+    return Alarm(
+        Event.SUPPRESSED, id, f"run {run_id}, {iso(nominal_ms)}", "a job of that id, and no push of it is known"
+    )
 
 
 def is_overdue(held: Held, since_ms: int, now_ms: int) -> bool:

@@ -13,6 +13,7 @@ from zsched.core.clock import LAST_MS
 from zsched.core.entries import (
     Backfilled,
     Enqueued,
+    Fired,
     PutRecurring,
     Puts,
     advanced,
@@ -26,7 +27,7 @@ from zsched.core.entries import (
 from zsched.core.log import Entry, Texts, milliseconds, reading, require_known, text
 from zsched.core.model import iso
 from zsched.core.policy import Why
-from zsched.core.run_id import schedule_of
+from zsched.core.run_id import RunKey, schedule_of
 
 
 class What(Enum):
@@ -203,17 +204,15 @@ def _backfill(entry: Entry, _: str) -> Iterator[Change]:
 
 
 def _fire(entry: Entry, _: str) -> Iterator[Change]:
-    fields = entry.fields()
-    uncertain = set(text(fields.get(b"uncertain", b"")).split())
-    for what, name in ((What.FIRED, b"runs"), (What.SKIPPED, b"skipped"), (What.EXPIRED, b"expired")):
-        for run in text(fields.get(name, b"")).split():
-            why = "uncertain" if run in uncertain or what is What.SKIPPED else ""
-            yield _of_run(entry, run, what, why)
-    for line in text(fields.get(b"cancelled", b"")).split():
-        run, _, status = line.partition("=")
-        yield _of_run(entry, run, What.CANCELLED, f"RQ has it as {status}")
-    for id, _, due_ms, reason in quarantined(fields.get(b"quarantined")):
-        yield _one(entry, id, What.QUARANTINED, nominal_ms=due_ms, why=reason)
+    fired = Fired.of(entry)
+    for what, keys in ((What.FIRED, fired.runs), (What.SKIPPED, fired.skipped), (What.EXPIRED, fired.expired)):
+        for key in keys:
+            why = "uncertain" if key in fired.uncertain or what is What.SKIPPED else ""
+            yield _of_key(entry, key, what, why)
+    for key, status in fired.cancelled:
+        yield _of_key(entry, key, What.CANCELLED, f"RQ has it as {status}")
+    for row in fired.quarantined:
+        yield _one(entry, row.id, What.QUARANTINED, nominal_ms=row.due_ms, why=row.reason)
 
 
 def _advance(entry: Entry, run_suffix: str) -> Iterator[Change]:
@@ -359,8 +358,12 @@ def _one(entry: Entry, id: str, what: What, **more: Any) -> Change:
 
 def _of_run(entry: Entry, run_id: str, what: What, why: str) -> Change:
     id = schedule_of(run_id)
-    nominal = run_id[len(id) + 1 :].partition("-")[0]
-    return _one(entry, id, what, run_id=run_id, nominal_ms=milliseconds(nominal), why=why)
+    return _of_key(entry, (id, run_id[len(id) + 1 :]), what, why)
+
+
+def _of_key(entry: Entry, key: RunKey, what: What, why: str) -> Change:
+    id, run = key
+    return _one(entry, id, what, run_id=f"{id}-{run}", nominal_ms=milliseconds(run.partition("-")[0]), why=why)
 
 
 def _shown(ms: int | None) -> str | None:

@@ -1,19 +1,23 @@
 """
 The forms of entries of the log that carry more than plain fields: what the scripts' headers say under LOGS, as values.
 
-Each reader raises UnknownEntry for what it cannot read. ``core.log`` has the entry itself.
+Each reader raises UnknownEntry for what it cannot read. A row whose id can be no id of ours is left out, and told to
+``dropped`` where that is given: nobody but a foreign hand writes one. ``core.log`` has the entry itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from zsched.core.log import Entry, Position, Texts, any_milliseconds, expect, ids_of, milliseconds, reading, text
 from zsched.core.policy import Passed, Range, Why
+from zsched.core.run_id import ID, RunKey, run_key
 
-_QUARANTINED = re.compile(r"(.+?) (high|normal|low) (\S+) (.*)")  # a foreign hand's id may have spaces in it
+Dropped = list[str]  # texts that were left out
+
+_QUARANTINED = re.compile(r"(\S+) (high|normal|low) (\S+) (.*)")
 
 
 class Puts(NamedTuple):
@@ -113,7 +117,47 @@ class Backfilled(NamedTuple):
         """Raises UnknownEntry."""
         with reading(entry):
             fields = entry.fields()
-            return cls(text(fields[b"id"]), text(fields[b"runs"]).split())
+            run_ids = text(fields[b"runs"]).split()
+            return cls(text(fields[b"id"]), [run_id for run_id in run_ids if run_key(run_id) is not None])
+
+
+class Quarantined(NamedTuple):
+    """A schedule that cannot be planned or pushed. ``due_ms`` is None where it was none."""
+
+    id: str
+    lane: str
+    due_ms: int | None
+    reason: str
+
+
+class Fired(NamedTuple):
+    """
+    A ``fire`` entry. Each text is read by itself, so that a bad one costs no more than itself. ``uncertain``: keys of
+    those of the *runs* that a lost history may have pushed; ``cancelled``: each with the status that RQ had.
+    """
+
+    runs: list[RunKey]
+    uncertain: frozenset[RunKey]
+    skipped: list[RunKey]
+    expired: list[RunKey]
+    cancelled: list[tuple[RunKey, str]]
+    quarantined: list[Quarantined]
+
+    @classmethod
+    def of(cls, entry: Entry, dropped: Dropped | None = None) -> Fired:
+        """Raises UnknownEntry."""
+        with reading(entry):
+            fields = entry.fields()
+            runs, uncertain, skipped, expired = (
+                _run_keys(text(fields.get(name, b"")).split(), dropped)
+                for name in (b"runs", b"uncertain", b"skipped", b"expired")
+            )
+            cancelled = []
+            for word in text(fields.get(b"cancelled", b"")).split():
+                run_id, _, status = word.partition("=")
+                cancelled += [(key, status) for key in _run_keys([run_id], dropped)]
+            bad = list(quarantined(fields.get(b"quarantined"), dropped))
+            return cls(runs, frozenset(uncertain), skipped, expired, cancelled, bad)
 
 
 class Advanced(NamedTuple):
@@ -228,48 +272,60 @@ def merged(entry: Entry) -> list[Position]:
         return [Position.parse(line) for line in text(entry.fields()[b"positions"]).splitlines()]
 
 
-def ended(entry: Entry) -> Iterator[Ended]:
+def ended(entry: Entry, dropped: Dropped | None = None) -> Iterator[Ended]:
     """The rows of an ``end`` entry. Raises UnknownEntry."""
     with reading(entry):
         for line in text(entry.fields()[b"rows"]).split("\n"):
-            yield Ended(*line.split(" ", 2))
+            row = Ended(*line.split(" ", 2))
+            if _is_run(row.run_id, dropped):
+                yield row
 
 
-def again(entry: Entry) -> Iterator[Again]:
+def again(entry: Entry, dropped: Dropped | None = None) -> Iterator[Again]:
     """The rows of an ``again`` entry. Raises UnknownEntry."""
     with reading(entry):
         for line in text(entry.fields()[b"rows"]).split("\n"):
             run_id, attempt, why = line.split(" ", 2)
-            yield Again(run_id, int(attempt), why)
+            row = Again(run_id, int(attempt), why)
+            if _is_run(run_id, dropped):
+                yield row
 
 
-def released(entry: Entry) -> Iterator[Released]:
+def released(entry: Entry, dropped: Dropped | None = None) -> Iterator[Released]:
     """The rows of an ``unblock`` entry. Raises UnknownEntry."""
     with reading(entry):
         for line in text(entry.fields()[b"rows"]).split("\n"):
-            yield Released(*line.split(" ", 1))
+            row = Released(*line.split(" ", 1))
+            if _is_run(row.run_id, dropped):
+                yield row
 
 
-def replanned(entry: Entry) -> Iterator[Replanned]:
+def replanned(entry: Entry, dropped: Dropped | None = None) -> Iterator[Replanned]:
     """The rows of a ``replan`` entry. Raises UnknownEntry."""
     with reading(entry):
         for line in text(entry.fields()[b"rows"]).split("\n"):
             id, nominal, new_nominal, new_due = line.split(" ")
-            yield Replanned(id, int(nominal), int(new_nominal), int(new_due))
+            row = Replanned(id, int(nominal), int(new_nominal), int(new_due))
+            if _is_id(id, dropped):
+                yield row
 
 
-def advanced(entry: Entry) -> Iterator[Advanced]:
+def advanced(entry: Entry, dropped: Dropped | None = None) -> Iterator[Advanced]:
     """The lines of an ``advance`` entry. Raises UnknownEntry."""
     with reading(entry):
         fields = entry.fields()
-        if b"moves" not in fields:
-            yield from _advanced_before(text(fields[b"rows"]))
-            return
-        for line in text(fields[b"moves"]).split("\n"):
-            id, word, nominal, next_nominal, next_due, passed, why = line.split(" ", 6)
-            nominal, _, jitter = nominal.partition("+")
-            times = milliseconds(nominal), milliseconds(next_nominal), milliseconds(next_due)
-            yield Advanced(id, word, *times, _passed(passed), "" if why == "-" else why, int(jitter or 0))
+        rows = _advanced(text(fields[b"moves"])) if b"moves" in fields else _advanced_before(text(fields[b"rows"]))
+        for row in rows:
+            if _is_id(row.id, dropped):
+                yield row
+
+
+def _advanced(lines: str) -> Iterator[Advanced]:
+    for line in lines.split("\n"):
+        id, word, nominal, next_nominal, next_due, passed, why = line.split(" ", 6)
+        nominal, _, jitter = nominal.partition("+")
+        times = milliseconds(nominal), milliseconds(next_nominal), milliseconds(next_due)
+        yield Advanced(id, word, *times, _passed(passed), "" if why == "-" else why, int(jitter or 0))
 
 
 def _advanced_before(lines: str) -> Iterator[Advanced]:
@@ -289,10 +345,34 @@ def _passed(told: str) -> tuple[Passed, ...]:
     return tuple(Passed(Why(why), Range(int(first), int(last), int(count))) for why, first, last, count in parts)
 
 
-def quarantined(lines: bytes | None) -> Iterator[tuple[str, str, int | None, str]]:
-    """(id, lane, due ms, reason) of lines "<id> <lane> <due ms> <reason>". Raises ValueError."""
-    for line in text(lines or b"").split("\n") if lines else ():
+def quarantined(lines: bytes | None, dropped: Dropped | None = None) -> Iterator[Quarantined]:
+    """Lines "<id> <lane> <due ms> <reason>"; one that is none is left out."""
+    for line in text(lines).split("\n") if lines else ():
         found = _QUARANTINED.fullmatch(line)
-        if found is None:
-            raise ValueError(f"not a quarantined schedule: {line!r}")
-        yield found[1], found[2], any_milliseconds(found[3]), found[4]
+        if found is not None and ID.fullmatch(found[1]):
+            yield Quarantined(found[1], found[2], any_milliseconds(found[3]), found[4])
+        elif dropped is not None:
+            dropped.append(line)
+
+
+def _run_keys(run_ids: Iterable[str], dropped: Dropped | None) -> list[RunKey]:
+    """Schedule id and the rest of each run id."""
+    return [key for run_id in run_ids if (key := _key_of(run_id, dropped)) is not None]
+
+
+def _key_of(run_id: str, dropped: Dropped | None) -> RunKey | None:
+    key = run_key(run_id)
+    if key is None and dropped is not None:
+        dropped.append(run_id)
+    return key
+
+
+def _is_run(run_id: str, dropped: Dropped | None) -> bool:
+    return _key_of(run_id, dropped) is not None
+
+
+def _is_id(id: str, dropped: Dropped | None) -> bool:
+    is_one = ID.fullmatch(id) is not None
+    if not is_one and dropped is not None:
+        dropped.append(id)
+    return is_one

@@ -128,7 +128,8 @@ def _in_state(state: ScheduleState, wanted: Filter, source: Source) -> Iterator[
     elif state is ScheduleState.PAUSED:
         ids = source.paused()
     elif state is ScheduleState.QUARANTINED:
-        ids = source.quarantined()
+        # Of the paused, too: one whose value another program wrote counts as quarantined.
+        ids = sorted({*source.quarantined(), *source.paused()})
     else:
         ids = source.recurring()
     if begun is not None and state is not ScheduleState.ACTIVE:

@@ -7,7 +7,8 @@ both id and time. What an entry says of each schedule, in people's words, is in 
 forms of those that carry more than plain fields are in ``core.entries``.
 
 An entry that cannot be read, because a newer version or a foreign hand wrote it, raises UnknownEntry:
-it is kept as it is, reported, and never guessed at.
+it is kept as it is, reported, and never guessed at. One of a known kind raises UnreadableEntry, which is
+one too: what it would have said, an archive reads from Redis again (daemon/follower.py).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+from zsched.core.foreign import shortened
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]
@@ -39,6 +41,10 @@ KINDS = frozenset(
 
 class UnknownEntry(ZschedError):
     """A log entry is of a kind or a form that this version does not know."""
+
+
+class UnreadableEntry(UnknownEntry):
+    """A log entry of a known kind has not the form of that kind: another writer broke it."""
 
 
 class Position(NamedTuple):
@@ -93,6 +99,11 @@ class Entry(NamedTuple):
         return [b"kind", self.kind.encode(), b"t", b"%d" % self.position.t_us, *self.body]
 
     @property
+    def size(self) -> int:
+        """Bytes of its body."""
+        return sum(map(len, self.body))
+
+    @property
     def format(self) -> int:
         """The format that it notes for what follows; 1 where it notes none."""
         if self.kind not in _NOTING or len(self.body) < 2 or self.body[-2] != b"format":
@@ -117,12 +128,13 @@ def readable(entries: Iterable[Entry]) -> list[Entry]:
 
 @contextmanager
 def reading(entry: Entry) -> Iterator[None]:
-    """Inside the block, an entry that is not what it should be raises UnknownEntry."""
+    """Inside the block, an entry that is not what it should be raises UnreadableEntry."""
     try:
         yield
     except (ValueError, KeyError, IndexError, TypeError) as error:
         position = entry.position
-        raise UnknownEntry(f"log entry {position.id} ({entry.kind}) cannot be read: {error!r}") from error
+        reason = shortened(repr(error))
+        raise UnreadableEntry(f"log entry {position.id} ({entry.kind}) cannot be read: {reason}") from error
 
 
 def expect(holds: bool) -> None:

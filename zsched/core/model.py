@@ -235,7 +235,10 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """What ``client.schedule`` did: outcome is created, updated, unchanged or kept."""
+    """
+    What ``client.schedule`` did: outcome is created, updated, unchanged, kept or already_fired. The last: RQ has the
+    one-shot's run already, so nothing waits, and ``next_at`` is None.
+    """
 
     id: str
     outcome: str
@@ -257,6 +260,7 @@ class Many:
     updated: int = 0
     unchanged: int = 0
     kept: int = 0
+    already_fired: int = 0  # RQ has their runs already: nothing waits
     errors: list[tuple[int, Exception]] = field(default_factory=list)
     done: int = 0  # rows that were answered, good or bad
 
@@ -268,6 +272,7 @@ class Many:
             "updated": self.updated,
             "unchanged": self.unchanged,
             "kept": self.kept,
+            "already_fired": self.already_fired,
             "errors": [{"index": n, "error": str(e), "type": type(e).__name__} for n, e in self.errors],
             "done": self.done,
         }

@@ -19,12 +19,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zsched.core.changes import OUTCOMES, What, changes, outcomes
+from zsched.core.entries import advanced, quarantined
 from zsched.core.log import Entry, UnknownEntry, reading, text
 from zsched.core.lookback import only_ends, run_that_ended
 from zsched.core.model import iso
 from zsched.core.policy import Why
 from zsched.core.runs import BAD, OVER, Run, RunStatus, ended_as
 
+_AHEAD_MS: Final = 10_000  # of a clock that is no clock of a little while ago: more than a slow network makes
 WINDOWS_MS: Final = (60_000, 300_000, 1_800_000)  # the log in Redis keeps an hour, if that is not too much
 FAILURES: Final = 10  # kinds of failures that are told of
 _FAILED: Final = (*BAD, RunStatus.EXPIRED)
@@ -87,16 +89,32 @@ class Rebuilt:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """
+    Redis's clock was ahead of what it is now, and came to *until_ms*. ``times``: the recurring schedules that went on
+    by it, each with the nominal time at which it is next, unless it was changed since: until then it is silent.
+    """
+
+    until_ms: int
+    times: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it."""
+        return {"until": iso(self.until_ms), "silent": sorted(self.times)}
+
+
+@dataclass(frozen=True, slots=True)
 class Recent:
     """
     The *stretches*, the shortest first; the runs that failed, were lost or expired last, the latest end first; the last
-    loss of Redis. ``is_cut``: the longest stretch is shorter than was asked for.
+    loss of Redis; when its clock was ``ahead`` last. ``is_cut``: the longest stretch is shorter than was asked for.
     """
 
     stretches: Sequence[Stretch]
     failures: Sequence[Failure]
     rebuilt: Rebuilt | None
     is_cut: bool
+    ahead: Ahead | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can say it."""
@@ -106,6 +124,7 @@ class Recent:
             "stretches": [stretch.to_dict() for stretch in self.stretches],
             "is_cut": self.is_cut,
             "rebuilt": None if rebuilt is None else {"at": iso(rebuilt.at_ms), "changes": changes},
+            "ahead": None if self.ahead is None else self.ahead.to_dict(),
         }
 
 
@@ -123,6 +142,7 @@ class Counting:
         self._compared = 0
         self._rebuilt_ms: int | None = None
         self._put_back: Counter[What] = Counter()
+        self._ahead_ms, self._silent = 0, dict[str, int]()
         self._read_ms = 1  # how far back that was
 
     def see(self, entry: Entry) -> bool:
@@ -132,6 +152,8 @@ class Counting:
             self._close(self._windows_ms.pop(0))
         if self._windows_ms:
             self._read_ms = max(age_ms, self._read_ms)
+            if age_ms < -_AHEAD_MS:
+                self._note_ahead(entry)
             with suppress(UnknownEntry):  # of a newer version, or a foreign hand's
                 self._count(entry)
         return bool(self._windows_ms)
@@ -143,11 +165,20 @@ class Counting:
             self._close(span_ms)
         self._windows_ms = []
         rebuilt = None if self._rebuilt_ms is None else Rebuilt(self._rebuilt_ms, self._put_back)
-        return Recent(self._stretches, list(self._failures.values()), rebuilt, is_cut)
+        ahead = Ahead(self._ahead_ms, self._silent) if self._ahead_ms else None
+        return Recent(self._stretches, list(self._failures.values()), rebuilt, is_cut, ahead)
 
     def _close(self, span_ms: int) -> None:
         happened, ended, is_whole = Counter(self._happened), Counter(self._ended), self._rebuilt_ms is None
         self._stretches.append(Stretch(span_ms, happened, ended, self._late_ms, self._missed, is_whole))
+
+    def _note_ahead(self, entry: Entry) -> None:
+        """An entry of when the clock was ahead: the newest of each schedule says when it is next."""
+        self._ahead_ms = max(self._ahead_ms, entry.position.t_us // 1000)
+        with suppress(UnknownEntry):
+            for row in advanced(entry) if entry.kind == "advance" else ():
+                if row.next_nominal_ms is not None and row.next_nominal_ms > self._now_ms + _AHEAD_MS:
+                    self._silent.setdefault(row.id, row.next_nominal_ms)
 
     # -- an entry ---------------------------------------------------------------------------------
 
@@ -171,7 +202,7 @@ class Counting:
         self._happened[What.FIRED] += len(runs)
         for what, name in ((What.SKIPPED, b"skipped"), (What.EXPIRED, b"expired"), (What.CANCELLED, b"cancelled")):
             self._happened[what] += len(fields.get(name, b"").split())
-        self._happened[What.QUARANTINED] += len(fields.get(b"quarantined", b"").splitlines())
+        self._happened[What.QUARANTINED] += sum(1 for _ in quarantined(fields.get(b"quarantined")))
         if runs:
             suffix = self._run_suffix.encode()
             due_ms = min(int(run.removesuffix(suffix).rpartition(b"-")[2]) for run in runs)

@@ -107,13 +107,16 @@ class Branch:
         return max(self._touched.get(key, -1), self._taken.get(key, -1)) >= t_us
 
 
-def lacking(mine: Mine, there: Held | None, jobs: Container[str], branch: Branch) -> Iterator[Restored]:
+def lacking(
+    mine: Mine, there: Held | None, jobs: Container[str], branch: Branch, doubt_ms: int | None = None
+) -> Iterator[Restored]:
     """
     What Redis needs to hold what *mine* says. *there*: the schedule as Redis holds it; *jobs*: those of the runs in
-    *mine* whose jobs are there, by what follows the id.
+    *mine* whose jobs are there, by what follows the id; *doubt_ms*: what is due until then is marked when it fires,
+    None: all of it.
     """
     leaving = None  # the run that waits there, and will not any more
-    schedule = _schedule(mine, there, branch)
+    schedule = _schedule(mine, there, branch, doubt_ms)
     if schedule is not None:
         yield schedule
         leaving = there.run if there is not None else None
@@ -126,7 +129,7 @@ def lacking(mine: Mine, there: Held | None, jobs: Container[str], branch: Branch
             yield _run(run)
 
 
-def _schedule(mine: Mine, there: Held | None, branch: Branch) -> Restored | None:
+def _schedule(mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | None) -> Restored | None:
     """What must become of the schedule; None when nothing must."""
     key = (mine.id, "")
     if mine.schedule is not None:
@@ -136,7 +139,8 @@ def _schedule(mine: Mine, there: Held | None, branch: Branch) -> Restored | None
         return row_of(known)
     if there is None or mine.gone_us is None or branch.is_newer(key, mine.gone_us):
         return None
-    if there.place == "due" and any(run.held.run == there.run for run in mine.runs):
+    is_doubtful = doubt_ms is None or (there.due_ms is not None and there.due_ms <= doubt_ms)
+    if there.place == "due" and is_doubtful and any(run.held.run == there.run for run in mine.runs):
         return None  # it fired in the lost history and was not over: it waits here, and fire will mark it
     return Restored(mine.id, there.run, "gone", there.lane, there.due_ms, mine.gone_us, None, (), ())
 

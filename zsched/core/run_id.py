@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+ID = re.compile(r"[A-Za-z0-9_-]{1,128}")  # of a schedule
 _RUN_ID = re.compile(
-    r"(?P<schedule>[A-Za-z0-9_-]+)-(?P<ms>[0-9]{1,18})(?:-n(?P<namespace>[a-z0-9_]+))?(?:-r(?P<rerun>[0-9]{1,18}))?"
+    r"(?P<schedule>[A-Za-z0-9_-]{1,128})-(?P<ms>[0-9]{1,18})(?:-n(?P<namespace>[a-z0-9_]+))?(?:-r(?P<rerun>[0-9]{1,18}))?"
 )
-_ID = re.compile(r"[A-Za-z0-9_-]+")
+RunKey = tuple[str, str]  # schedule id, and what follows it in the run id
 _MS_DIGITS = range(11, 14)  # of the time in a run id: others' job ids may look like ours but for that
 
 
@@ -42,13 +43,22 @@ class RunId:
         return parts if is_ours else None
 
     @classmethod
-    def key(cls, run_id: str, namespace: str) -> tuple[str, str] | None:
+    def key(cls, run_id: str, namespace: str) -> RunKey | None:
         """Schedule id and what follows it, if ``ours`` has parts. Quick for the usual form, ``<id>-<ms>``."""
         id, _, ms = run_id.rpartition("-")
-        if namespace == "default" and len(ms) in _MS_DIGITS and ms.isascii() and ms.isdigit() and _ID.fullmatch(id):
+        if namespace == "default" and len(ms) in _MS_DIGITS and ms.isascii() and ms.isdigit() and ID.fullmatch(id):
             return id, ms
         parts = cls.ours(run_id, namespace)
         return None if parts is None else (parts.schedule_id, run_id[len(parts.schedule_id) + 1 :])
+
+
+def run_key(run_id: str) -> RunKey | None:
+    """Schedule id and what follows it; None for what is no run id. Quick for the usual form, ``<id>-<ms>``."""
+    id, _, ms = run_id.rpartition("-")
+    if ms.isdigit() and ms.isascii() and len(ms) in _MS_DIGITS and ID.fullmatch(id):
+        return id, ms
+    parts = RunId.parse(run_id)
+    return None if parts is None else (parts.schedule_id, run_id[len(parts.schedule_id) + 1 :])
 
 
 def schedule_of(run_id: str) -> str:

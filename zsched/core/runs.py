@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.foreign import LONGEST_NAME
 from zsched.core.model import iso
 from zsched.core.run_id import RunId, schedule_of
 
@@ -59,7 +60,6 @@ _STATUSES: Final = {
 _ABANDONED: Final = "AbandonedJobError"  # what RQ writes of a job whose worker's heartbeat lapsed
 _LENGTH: Final = 27  # of a time as RQ writes it
 _LONGEST_NOTE: Final = 4096  # bytes
-LONGEST_QUEUE: Final = 200  # characters of a name
 _dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
 _strict_dumps: Final = json.JSONEncoder(allow_nan=False).encode
 
@@ -221,11 +221,11 @@ def of_job(
         None if status is RunStatus.QUEUED else ms_of(job.started_at),
         None if status in _OPEN else ms_of(job.ended_at),
         job.attempt,
-        job.worker,
+        job.worker[:LONGEST_NAME],
         error,
         _note_of(job.note),
         is_uncertain,
-        job.queue[:LONGEST_QUEUE],
+        job.queue[:LONGEST_NAME],
         whole(job.timeout) or None,
         ms_of(job.heartbeat_at) if status is RunStatus.LOST else None,
     )

@@ -189,7 +189,9 @@ def _coalesced(change: Change, tz: str, context: str) -> str:
     return f"left out {_range(change, tz)} in favour of {favour}: {context or 'all had passed by then'}"
 
 
-def _duplicate(change: Change, tz: str, _: str) -> str:
+def _duplicate(change: Change, tz: str, context: str) -> str:
+    if context:
+        return f"not pushed for {_at(change.nominal_ms, tz)}: {context}"
     return f"not pushed again for {_at(change.nominal_ms, tz)}: run {change.run_id} was there already"
 
 
@@ -222,6 +224,8 @@ def _restored(change: Change, tz: str, _: str) -> str:
     when = "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}"
     if change.why == "audit":
         return f"put back{when}: it was missing in Redis, and nobody had said why"
+    if change.why == "corrected":
+        return f"put back{when}: what an archive had put back was older than what another knows"
     return f"put back{when}: Redis had lost it"
 
 
@@ -233,6 +237,8 @@ def _pushed_again(change: Change, tz: str, _: str) -> str:
 def _withdrawn(change: Change, tz: str, _: str) -> str:
     if change.why == "audit":
         return "taken out: RQ has its run already, so it does not wait any more"
+    if change.why == "corrected":
+        return "taken out again: an archive had put it back that did not know that it fired or was cancelled"
     return "taken out again: Redis had gone back to a time before it fired or was cancelled"
 
 

@@ -275,7 +275,18 @@ class _Teller:
         """What only its past says of *change*: whether a put changed what was there, why something was late."""
         if change.what is What.PUT:
             return "changed: now" if self.is_there else "created"
+        if change.what is What.DUPLICATE:
+            return self._suppressed(change)
         return self._lateness.reason(change)
+
+    def _suppressed(self, change: Change) -> str:
+        """Why a run that was there had not been pushed, where the source knows all pushes since its time."""
+        source, nominal_us = self._chronicle.source, (change.nominal_ms or 0) * 1000
+        is_complete = source.is_untrimmed or source.archive is not None or source.complete_since_ms is not None
+        known = (one.run_id for one in self._chronicle.changes if is_push(one))
+        if not is_complete or self._chronicle.left_out or source.whole_since_us > nominal_us or change.run_id in known:
+            return ""
+        return f"another program had made a job of run {change.run_id}, which was never pushed"
 
 
 _WAITS: Final = (What.PUT, What.FOUND, What.RESUMED, What.PAUSED, What.REPLANNED, What.RESTORED)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from zsched.core.entries import (
     Backfilled,
     Enqueued,
+    Fired,
     Puts,
     Restored,
     advanced,
@@ -108,12 +109,12 @@ def _backfill(entry: Entry, _: str) -> Iterator[Key]:
 
 
 def _fire(entry: Entry, _: str) -> Iterator[Key]:
-    fields = entry.fields()
-    for name in (b"runs", b"skipped", b"expired", b"cancelled"):
-        for word in text(fields.get(name, b"")).split():
-            yield from _of_run(word.partition("=")[0])
-    for id, *_rest in quarantined(fields.get(b"quarantined")):
+    fired = Fired.of(entry)
+    for id, run in (*fired.runs, *fired.skipped, *fired.expired, *(key for key, _ in fired.cancelled)):
         yield id, ""
+        yield id, run
+    for row in fired.quarantined:
+        yield row.id, ""
 
 
 def _advance(entry: Entry, suffix: str) -> Iterator[Key]:

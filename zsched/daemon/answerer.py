@@ -6,10 +6,10 @@ that a long look into the past does not keep the archiver from following.
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,9 @@ from zsched.core.lateness import waited_since_us
 from zsched.core.log import Entry, Position
 from zsched.core.lookback import Wanted
 from zsched.daemon.archiver import Archiver
-from zsched.errors import ArchiveError, RedisRefused, RedisUnavailable
+from zsched.daemon.failures import Failures
+from zsched.daemon.loop import Loop
+from zsched.errors import ArchiveError, show
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.questions import Inbox, Question
@@ -33,95 +35,165 @@ from zsched.storage.questions import Inbox, Question
 log = structlog.get_logger(__name__)
 
 _WAIT_S: Final = 0.5  # for a question, before looking whether to stop
-_RETRY_S: Final = 1.0
 _CATCH_UP_S: Final = 1.0  # for the archive to have what the asker saw of the log
 _MOST: Final = 1000  # changes in one answer
 _ENTRIES: Final = 100  # log entries in one answer
 _ENTRY_BYTES: Final = 4_194_304  # of them, after which the answer ends: one entry may hold 200 payloads
-_NOT_UNDERSTOOD: Final = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
+_WHOLE: Final = 2**62  # whole numbers of a question are below: SQLite's integers have 64 bits
+_NOT_UNDERSTOOD: Final = (TypeError, ValueError, KeyError)  # of arguments that are none; their values are checked first
+
+Look = Callable[[Runs], dict[str, Any]]  # a question that was understood: asked of an archive, it gives the answer
 
 
 class Answerer:
     """Answers from ``start`` to ``stop``, while the archive is healthy."""
 
-    def __init__(self, archiver: Archiver, link: Link, keys: Keys) -> None:
+    def __init__(self, archiver: Archiver, link: Link, keys: Keys, failures: Failures | None = None) -> None:
         self._archiver, self._link, self._keys = archiver, link, keys
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="zsched-answerer", daemon=True)
+        self._failures = failures or Failures()
+        self._loop = Loop("answerer", self._serve_all, self._failures)
 
     def start(self) -> None:
         """Begin to answer."""
-        self._thread.start()
+        self._loop.start()
 
     def stop(self) -> None:
         """Take no more questions. The thread ends by itself, within one wait."""
-        self._stopping.set()
+        self._loop.stop()
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                with closing(self._link.open()) as wire:
-                    inbox = Inbox(wire, self._keys)
-                    while not self._stopping.is_set():
-                        self._serve(inbox)
-            except (RedisUnavailable, RedisRefused):  # the main loop says so
-                self._stopping.wait(_RETRY_S)
+    def _serve_all(self) -> None:
+        """Answer over one connection, until stopped or until it breaks."""
+        with closing(self._link.open()) as wire:
+            inbox = Inbox(wire, self._keys)
+            while not self._loop.is_stopping:
+                self._serve(inbox)
+                self._loop.well()
 
     def _serve(self, inbox: Inbox) -> None:
         if not self._archiver.is_healthy:
-            self._stopping.wait(_WAIT_S)
+            self._loop.pause(_WAIT_S)
             return
         question = inbox.take(_WAIT_S)
         if question is None:
             return
         path = self._archiver.path
-        if self._stopping.is_set() or path is None or not self._archiver.is_healthy:
+        if self._loop.is_stopping or path is None or not self._archiver.is_healthy:
             inbox.give_back(question)
             return
         self._archiver.wait_until(question.seen, _CATCH_UP_S)
         inbox.answer(question, self._answer(path, question))
 
     def _answer(self, path: Path, question: Question) -> dict[str, Any]:
+        about = question.about
         try:
-            with Runs(path) as history:
-                told = _TOPICS[question.about](history, **question.arguments)
-                position = history.position
-                source = {
-                    "archive": f"{socket.gethostname()}:{path}",
-                    "complete_since": history.complete_since,
-                    "as_of": position.id if position else None,
-                }
-        except ArchiveError as error:
-            log.error("question_unanswered", about=question.about, reason=str(error))
-            return {"error": str(error)}
+            look = _TOPICS[about](**question.arguments)
         except _NOT_UNDERSTOOD as error:  # of another version, or a foreign hand
-            return {"error": f"this daemon does not know the question {question.about!r} ({error})"}
+            return {"error": f"this daemon does not know the question {about!r} ({error})"}
+        try:
+            answer = self._looked(path, look)
+        except ArchiveError as error:
+            log.error("question_unanswered", about=about, reason=str(error))
+            return {"error": str(error)}
+        except Exception as error:  # a bug: the asker is told, and the next question answered
+            self._failures.begin("question", about, error)
+            problem = f"this daemon failed to answer {about!r} ({error!r})"
+            return {"error": f"{problem}; question_failed in the log of {socket.gethostname()} tells more"}
+        self._failures.end("question", about)
+        return answer
+
+    @staticmethod
+    def _looked(path: Path, look: Look) -> dict[str, Any]:
+        with Runs(path) as history:
+            told = look(history)
+            position = history.position
+            source = {
+                "archive": f"{socket.gethostname()}:{path}",
+                "complete_since": history.complete_since,
+                "as_of": position.id if position else None,
+            }
         return {"source": source, **told}
 
 
-def _schedule(history: History, *, id: str, newest: int) -> dict[str, Any]:
+# -- questions: each checks its arguments and gives the look that answers it. Raises _NOT_UNDERSTOOD -----------------
+
+
+def _schedule(*, id: object, newest: object) -> Look:
+    return partial(_story_of, id=_text(id), newest=_bounded(newest))
+
+
+def _runs(**wanted: Any) -> Look:
+    asked = Wanted.of_dict(wanted)
+    id = None if asked.id is None else _text(asked.id)
+    return partial(_newest_runs, wanted=replace(asked, limit=_bounded(asked.limit), id=id))
+
+
+def _entries(*, since_us: object = None, behind: Any = None, limit: object) -> Look:
+    position = None if behind is None else Position(*map(_whole, behind))
+    return partial(
+        _log_entries, since_us=None if since_us is None else _whole(since_us), behind=position, limit=_whole(limit)
+    )
+
+
+def _record(*, run_id: object) -> Look:
+    return partial(_record_of, run_id=_text(run_id))
+
+
+def _ran(*, id: object, start_ms: object, end_ms: object, read_to: Any) -> Look:
+    numbers = {_text(name): _whole(n) for name, n in dict(read_to).items()}
+    return partial(_ran_between, id=_text(id), start_ms=_whole(start_ms), end_ms=_whole(end_ms), read_to=numbers)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{show(value)} is no text")
+    value.encode()  # lone surrogates are no text either: UnicodeEncodeError
+    return value
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{show(value)} is no whole number")
+    if abs(value) >= _WHOLE:
+        raise ValueError(f"{show(value)} is too large")
+    return value
+
+
+def _bounded(limit: object) -> int:
+    return max(1, min(_whole(limit), _MOST))
+
+
+_TOPICS: Final[dict[str, Callable[..., Look]]] = {
+    "schedule": _schedule,
+    "runs": _runs,
+    "entries": _entries,
+    "record": _record,
+    "ran": _ran,
+}
+
+
+# -- answers ----------------------------------------------------------------------------------------
+
+
+def _story_of(history: Runs, *, id: str, newest: int) -> dict[str, Any]:
     """The story of one schedule, and who led before what was late: ``terms`` and ``led``, as in ``core.lateness``."""
-    found, left_out = history.of_schedule(id, _bounded(newest))
+    found, left_out = history.of_schedule(id, newest)
     terms, led = _leaders(history, found)
     return {"changes": [change.to_dict() for change in found], "left_out": left_out, "terms": terms, "led": led}
 
 
-def _runs(history: Runs, **wanted: Any) -> dict[str, Any]:
+def _newest_runs(history: Runs, *, wanted: Wanted) -> dict[str, Any]:
     """The newest occurrences and runs of the kinds wanted, each occurrence with its run."""
-    asked = Wanted.of_dict(wanted)
-    found, looked_back_to = history.look(replace(asked, limit=_bounded(asked.limit)))
+    found, looked_back_to = history.look(wanted)
     return {"occurrences": [one.to_dict() for one in found], "looked_back_to": looked_back_to}
 
 
-def _entries(
-    history: History, *, since_us: int | None = None, behind: list[int] | None = None, limit: int
-) -> dict[str, Any]:
+def _log_entries(history: Runs, *, since_us: int | None, behind: Position | None, limit: int) -> dict[str, Any]:
     """
     Entries of the log, raw: behind the position *behind*, else since *since_us*, else beginning so that *limit* are
     the newest. The first of them, that is: who wants more asks for what is behind the last.
     """
     if behind is not None:
-        found = history.entries_behind(Position(*behind), min(limit, _ENTRIES))
+        found = history.entries_behind(behind, min(limit, _ENTRIES))
     elif since_us is not None:
         found = history.entries_since(since_us, min(limit, _ENTRIES))
     else:
@@ -129,7 +201,7 @@ def _entries(
     return {"entries": [_raw(entry) for entry in _within_bounds(found)]}
 
 
-def _record(history: History, *, run_id: str) -> dict[str, Any]:
+def _record_of(history: Runs, *, run_id: str) -> dict[str, Any]:
     """Whether a run is known, and what it was called with: a job's texts, to push it once more; None: not known."""
     with Originals.beside(history) as originals:
         original = originals.of(run_id)
@@ -137,18 +209,14 @@ def _record(history: History, *, run_id: str) -> dict[str, Any]:
     return {"is_known": original.is_known, "record": record}
 
 
-def _ran(history: History, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> dict[str, Any]:
+def _ran_between(history: Runs, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> dict[str, Any]:
     """
     Occurrences of a schedule that ran, found in a part of the history: ``read_to`` says how far this archive, ``by``,
     was read for them, None: to its end; whoever asks again gives it back, and those of other archives beside it.
     """
     with Ran.beside(history) as ran:
-        part = ran.of(id, int(start_ms), int(end_ms), {str(name): int(n) for name, n in read_to.items()})
+        part = ran.of(id, start_ms, end_ms, read_to)
     return {"ran": packed(part.times_ms), "by": part.archive, "read_to": part.read_to}
-
-
-def _bounded(limit: int) -> int:
-    return max(1, min(limit, _MOST))
 
 
 def _within_bounds(entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -176,12 +244,3 @@ def _leaders(history: History, changes: list[Change]) -> tuple[dict[str, int], d
             terms[change.entry], led_us = found
             led |= {} if led_us is None else {change.entry: led_us}
     return terms, led
-
-
-_TOPICS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
-    "schedule": _schedule,
-    "runs": _runs,
-    "entries": _entries,
-    "record": _record,
-    "ran": _ran,
-}

@@ -23,7 +23,9 @@ from zsched.core.clock import Clock, from_ms
 from zsched.core.log import Position
 from zsched.daemon.about import facts
 from zsched.daemon.bell import Bell
+from zsched.daemon.failures import Failures
 from zsched.daemon.follower import Follower
+from zsched.daemon.loop import Loop
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.errors import (
     ArchiveCorrupt,
@@ -58,7 +60,15 @@ class Archiver:
     ``position`` and ``is_healthy`` may be read by any thread.
     """
 
-    def __init__(self, settings: Settings, link: Link, clock: Clock, daemon: str, meter: Meter | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        link: Link,
+        clock: Clock,
+        daemon: str,
+        meter: Meter | None = None,
+        failures: Failures | None = None,
+    ) -> None:
         self._settings, self._link, self._clock, self._facts = settings, link, clock, facts(daemon, clock)
         self._meter = meter or NoMeter()
         self._keys = Keys(settings.namespace)
@@ -69,8 +79,8 @@ class Archiver:
         self._next_prune_ms, self._is_pruning = clock.monotonic_ms(), False
         self._is_checked = False  # all of the file was compared with its checksums
         self._known_as: tuple[str, Position | None] = f"none-{daemon}", None
-        self._stopping, self._bell = threading.Event(), Bell()
-        self._thread = threading.Thread(target=self._run, name="zsched-archiver", daemon=True)
+        self._failures, self._bell = failures or Failures(), Bell()  # the daemon's, for the report; for the log's wait
+        self._loop = Loop("archiver", self._keep_over, self._failures, retry_s=_RETRY_S, finishes=True)
         self.moved = threading.Condition()  # notified when the position moved
         self.audit: dict[str, Any] | None = None  # what the last audit found, for the report; any thread may set it
         self.may_not_lead: str | None = None  # why its daemon may not; as ``audit``
@@ -121,32 +131,27 @@ class Archiver:
 
     def start(self) -> None:
         """Begin to follow."""
-        self._thread.start()
+        self._loop.start()
 
     def stop(self) -> None:
         """Archive what is in the log now, if that is quick, and end."""
-        self._stopping.set()
+        self._loop.stop()
         self._bell.ring()
-        if self._thread.is_alive():
-            self._thread.join(_STOP_S)
-        if not self._thread.is_alive():  # else it is in the middle of something; the process's end closes the file
+        if self._loop.join(_STOP_S):  # else it is in the middle of something; the process's end closes the file
             self._close()
             self._bell.close()
 
     # -- the thread -------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        is_last = False
-        while not is_last:
-            is_last = self._stopping.is_set()  # once more: what the last script wrote
-            try:
-                with closing(self._link.open()) as wire:
-                    self._keep(wire)
-            except RedisUnavailable:  # the main loop says so
-                self._stopping.wait(_RETRY_S)
-            except RedisRefused as error:  # a right that only the archiver needs, or out of memory for its report
-                self._say_once("archiver_refused", str(error))
-                self._stopping.wait(_RETRY_S)
+    def _keep_over(self) -> float | None:
+        """Follow over one connection; once more after ``stop``, for what the last script wrote."""
+        try:
+            with closing(self._link.open()) as wire:
+                self._keep(wire)
+        except RedisRefused as error:  # a right that only the archiver needs, or out of memory for its report
+            self._say_once("archiver_refused", str(error))
+            return _RETRY_S
+        return None
 
     def _keep(self, wire: Wire) -> None:
         """Follow over *wire*, one pass at least, until stopped or until it breaks."""
@@ -159,8 +164,8 @@ class Archiver:
             except Exception as error:  # whatever it is, it must not end the thread unheard
                 self._fail(error)
                 self._report(archivers, ArchiveState.FAILED)
-                self._stopping.wait(_RETRY_S)
-            if self._stopping.is_set():
+                self._loop.pause(_RETRY_S)
+            if self._loop.is_stopping:
                 return
 
     def _follow_once(self, wire: Wire, archivers: Archivers) -> None:
@@ -172,9 +177,10 @@ class Archiver:
             self._begin_anew(error)
 
     def _fail(self, error: Exception) -> None:
-        if not isinstance(error, ArchiveError):
+        reason = str(error) or repr(error)
+        if not isinstance(error, ArchiveError) and reason != self._trouble:
             log.exception("archiver_crashed")
-        self._say_once("archive_failed", str(error) or repr(error))
+        self._say_once("archive_failed", reason)
         self._close()
 
     def _follow(self, archive: Archive, wire: Wire, archivers: Archivers) -> None:
@@ -182,34 +188,36 @@ class Archiver:
         self._follower = follower = Follower(
             archive, wire, self._keys, self._clock, lease_ms=lease_ms, is_manual=is_manual, meter=self._meter
         )
-        told: tuple[Position | None, ArchiveState, str | None] | None = None
+        told: tuple[object, ...] | None = None
         told_ms = 0.0
         while True:
             began_ms = self._clock.monotonic_ms()
             is_following = follower.step(_STEP_MS)
             self._tell(follower)
+            self._loop.well()
             may_not_lead = self.may_not_lead
-            is_news = (archive.position, follower.state, may_not_lead) != told or follower.hold_for_ms > 0
+            news = archive.position, follower.state, may_not_lead, follower.looked_at
+            is_news = news != told or follower.hold_for_ms > 0
             if is_news or began_ms - told_ms > REPORT_EVERY_MS:
                 if told is None or began_ms - told_ms > REPORT_EVERY_MS:
                     follower.note_gen()
                 now_ms = self._report(archivers, follower.state, follower.hold_for_ms)
-                told, told_ms = (archive.position, follower.state, may_not_lead), began_ms
+                told, told_ms = news, began_ms
                 with self.moved:
                     self.moved.notify_all()
                 self._prune(archive, now_ms)
             elif not self._is_checked:
                 self._is_checked = not archive.check_step(_CHECK_MS, self._clock)
-            if self._stopping.is_set():
+            if self._loop.is_stopping:
                 return
             took_ms = self._clock.monotonic_ms() - began_ms
             if is_following:
                 if follower.came > _FEW:
-                    self._stopping.wait(max(_GATHER_MS - took_ms, 0.0) / 1000)
+                    self._loop.pause(max(_GATHER_MS - took_ms, 0.0) / 1000)
                 if not follower.wait(self._bell):
                     return  # a reply is in flight: the last pass is over another connection
             else:
-                self._stopping.wait(follower.pause_ms / 1000)
+                self._loop.pause(follower.pause_ms / 1000)
 
     # -- the file ---------------------------------------------------------------------------------
 
@@ -262,19 +270,24 @@ class Archiver:
         """Tell Redis; a failed archive under the name and position that it had. TIME in ms."""
         archive = self._archive
         about = {**self._facts, "path": str(self._path)}
-        if self._stopping.is_set():  # the last report, which every archiver makes that is stopped in order
+        if self._loop.is_stopping:  # the last report, which every archiver makes that is stopped in order
             state = ArchiveState.STOPPED
         if archive is not None:
             self._known_as = archive.id, archive.position
             about |= {"complete_since": archive.complete_since, "unknown_entries": archive.unknown_entries}
+            about["unreadable_entries"] = archive.unreadable_entries
         if self._trouble is not None:
             about["trouble"] = self._trouble
         if self._follower is not None and self._follower.awaits_people:
             about["awaits_people"] = True
+        if self._follower is not None and self._follower.looked_at:
+            about["looked_at"] = sorted(map(str, self._follower.looked_at))
         if (audit := self.audit) is not None:
             about["audit"] = audit
         if (may_not_lead := self.may_not_lead) is not None:
             about["may_not_lead"] = may_not_lead
+        if failing := self._failures.shown:
+            about["failing"] = failing
         return archivers.report(*self._known_as, state, about, hold_for_ms)
 
     def _tell(self, follower: Follower) -> None:

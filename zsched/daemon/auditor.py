@@ -16,6 +16,9 @@ read together with the log's tail; and the log from P to its end. The log must h
 one history; and of what an entry behind P touched nothing is said. Then state and Redis must say the same, whatever
 clients and daemons do meanwhile: what differs was done by a foreign hand, or is a bug (``core.audit``).
 
+An occurrence that was not pushed, because RQ had a job of its run already, is wrong too when the history never pushed
+that run (``archive.suppressed``). Nothing puts that right: it counts for an hour.
+
 What is wrong is said, with what was expected and what was found, and put right by a ``restore`` (reason: audit), which
 Redis refuses when the log went on meanwhile; then a few times again, and in the next pass. It fires late then, and all
 of it is recorded. What the log never had is left where it is: ``fire`` quarantines it.
@@ -44,6 +47,7 @@ from zsched.core.model import iso
 from zsched.core.recovery import Known
 from zsched.core.touches import touches
 from zsched.daemon.archiver import Archiver
+from zsched.daemon.suppressed import SuppressedRuns
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.audit import Audit, Look
 from zsched.storage.census import Census
@@ -102,6 +106,7 @@ class Auditor:
         self._term = ""  # in which the following is so
         self._steady: tuple[int, float] | None = None  # TIME and the monotonic clock at the last look
         self._since_ms = 0  # things fire since then, without a break
+        self._suppressed = SuppressedRuns()
 
     def over(self, wire: Wire) -> Auditor:
         """The same, over *wire* from now on."""
@@ -143,8 +148,8 @@ class Auditor:
     def _begin(self, term: Term) -> Pass | None:
         """Choose what to look at; None when nothing can be concluded now."""
         path, look = self._archiver.path, self._audit.look(term, [])
-        self._note_clock(look, is_held=look.is_held(term))
-        if path is None or look.is_held(term) or self._is_something_lost(look):
+        self._note_clock(look, is_held=look.is_held())
+        if path is None or look.is_held() or self._is_something_lost(look):
             return None
         with recalling_beside(path) as (recall, position):
             if position is None:
@@ -156,7 +161,11 @@ class Auditor:
         again, self._again = self._again, []
         ids = list(dict.fromkeys([*oldest, *again, *(id for id, _ in next), *strangers]))
         pages = deque(ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE))
-        return Pass(pages, due, look.now_ms)
+        going = Pass(pages, due, look.now_ms)
+        suppressed, going.alarms = self._suppressed.look(path, look.now_ms)
+        for alarm in suppressed:
+            self._say(going, alarm, is_repaired=False)
+        return going
 
     def _note_clock(self, look: Look, *, is_held: bool = False) -> None:
         """Since when things fire: a clock that was set makes much due at once."""
@@ -214,9 +223,9 @@ class Auditor:
             there = {held.id: held for _, page in self._census.schedules(ids) for held in page}
             runs = [(id, one.held.run if (one := known[id]) is not None else "") for id in ids]
             look = self._audit.look(term, runs)
-            self._note_clock(look, is_held=look.is_held(term))
+            self._note_clock(look, is_held=look.is_held())
             read = self._read_on(position, look.tail)
-            if look.is_held(term) or read is None:
+            if look.is_held() or read is None:
                 return False
             touched, end = read
             quiet = [id for id in ids if id not in touched]

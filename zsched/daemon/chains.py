@@ -37,6 +37,7 @@ from typing import Final
 import structlog
 
 from zsched.core.clock import Clock
+from zsched.core.foreign import in_a_line
 from zsched.storage.chains import GONE, Chain, Chains, Seen, Unblocking
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
@@ -48,7 +49,6 @@ _EVERY_MS: Final = 500.0  # from one round to the next
 _REST: Final = 10.0  # of a long round's own time: a tenth of Redis and of the interpreter at most
 _STEP_MS: Final = 250.0  # before other chores have their turn
 _AT_ONCE: Final = 50  # chains per script: Redis does nothing else meanwhile
-_LONGEST_NAME: Final = 200  # characters of a worker's, or of a run's that somebody else wrote into RQ's hash
 
 _OPEN: Final = frozenset({"queued", "started", "scheduled", "deferred"})
 _ENDS: Final = {
@@ -162,7 +162,7 @@ def _need(chain: Chain) -> Unblocking | None:
     before, _, status = chain.seen[-1].by.rpartition(" ")
     if any(one in _OPEN for one in (*statuses[:-1], status)):
         return None
-    before = _in_a_line(before)
+    before = in_a_line(before)
     why = (
         f"{before} {_ENDS.get(status, 'is over, and RQ did not say so')}"
         if before
@@ -185,14 +185,9 @@ def _workers(chain: Chain) -> set[str]:
 def _after_death(chain: Chain) -> Unblocking:
     """The next run of *chain* goes on, as the workers of those before it are dead."""
     run, seen = _running(chain)[-1]
-    worker = _in_a_line(seen.by)
+    worker = in_a_line(seen.by)
     *ahead, (status, _) = chain.seen
     assert status == "deferred"  # as _need saw
     return Unblocking(
         chain, tuple(one.status for one in ahead), chain.runs[len(ahead)], f"the worker {worker} of {run} died"
     )
-
-
-def _in_a_line(name: str) -> str:
-    """*name*, which others wrote, as a word or some in a line of the log."""
-    return " ".join(name.split())[:_LONGEST_NAME]

@@ -22,6 +22,7 @@ from zsched.daemon.archiver import Archiver
 from zsched.daemon.auditor import Auditor
 from zsched.daemon.chains import ChainKeeper
 from zsched.daemon.elector import Elector
+from zsched.daemon.failures import Failures
 from zsched.daemon.health import Health
 from zsched.daemon.lost import LostRuns
 from zsched.daemon.meter import Meter, NoMeter
@@ -82,15 +83,21 @@ class Daemon:
         self._reload, self._must_reload = reload, False
         self._keys = Keys(settings.namespace)
         self._zone_rules = installed()  # at the start: what a process has read of a zone it keeps
-        self._waker = Waker(link, self._keys, self._clock)
-        self._archiver = Archiver(settings, link, self._clock, self.id, self._meter)
-        self._answerer = Answerer(self._archiver, link, self._keys)
+        failures = Failures(self._health.failing)
+        self._waker = Waker(link, self._keys, self._clock, failures)
+        self._archiver = Archiver(settings, link, self._clock, self.id, self._meter, failures)
+        self._answerer = Answerer(self._archiver, link, self._keys, failures)
         tracker = Tracker(self._archiver, self._keys)
         lost = LostRuns(self._archiver, self._keys, tracker)
         auditor = Auditor(self._archiver, self._keys, self._clock)
         chains = ChainKeeper(self._keys, self._clock)
         self._warden = Warden(
-            link, self._archiver, self._clock, [tracker.over, lost.over, auditor.over], without_archive=[chains.over]
+            link,
+            self._archiver,
+            self._clock,
+            [tracker.over, lost.over, auditor.over],
+            without_archive=[chains.over],
+            failures=failures,
         )
         self._is_stopping = False
         self._said: str | None = None  # the event that told of trouble, until all is well

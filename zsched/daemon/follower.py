@@ -23,6 +23,10 @@ it, and it is read once more. Then state and position are switched in one transa
 stand, and count for a merge (rule: KEEP_OLD). After a merge the log must still contain the ``merged`` entry:
 else Redis lost it again, and what was known before is still known.
 
+**Healing.** An entry of a known kind that cannot be read costs the state what it said, and only that. Then a bootstrap
+begins at the archive's own position, which scans: what Redis holds has the entry's effects in it. The archive's history
+stays as it is.
+
 **A newer format.** An entry that notes a format which this version does not know (a ``term``, a ``restore``), and what
 the log has behind it, is not taken in: the position stays before it, and the state is *outdated* until this process is
 upgraded. Nor does a bootstrap or a recovery begin while ``meta`` notes such a format; the scripts of a merge refuse
@@ -37,7 +41,7 @@ what a newer archive puts back later counts instead, and from its first ``restor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -47,8 +51,9 @@ from zsched.core.clock import Clock
 from zsched.core.held import Held
 from zsched.core.log import FORMAT, Entry, Position, readable
 from zsched.core.recovery import Verdict
-from zsched.daemon.batch import Batch
+from zsched.daemon.batch import Batch, Pages
 from zsched.daemon.bell import Bell
+from zsched.daemon.correction import Correction
 from zsched.daemon.merge import HistoryChanged
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.recovery import Recovery
@@ -72,6 +77,7 @@ _RETRY_MS: Final = 1000.0  # before trying again what went wrong
 _REFUSED_MS: Final = 10_000.0  # before comparing again with a data set that is another one
 _LOST_MS: Final = 200.0  # between two looks while others may be putting back what Redis lost
 _COVER_MS: Final = 250.0  # between two looks at peers that lost their place
+_HEAL_MS: Final = 60_000.0  # from one bootstrap for the sake of entries that cannot be read to the next
 _SPAN_MS: Final = 1000.0  # of changes in one transaction, when there is a backlog
 
 
@@ -93,9 +99,11 @@ class Follower:
         self._archive, self._log, self._census, self._clock = archive, Log(wire, keys), Census(wire, keys), clock
         self._wire, self._keys, self._lease_ms = wire, keys, lease_ms
         self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
+        self._correction = Correction(archive, wire, keys, hold_for_ms=lease_ms)
         self._covered: set[Position] = set()  # lost positions of peers that a ``merged`` entry of ours names
-        self._next_cover_ms = 0.0
-        self._batch = Batch(_PAGE, _READ_MS, least=5)
+        self._next_cover_ms = self._next_heal_ms = 0.0
+        self.looked_at: frozenset[Position] = frozenset()  # lost positions of peers: what is of them here is covered
+        self._batch, self._pages = Batch(_PAGE, _READ_MS, least=5), Pages(_PAGE)
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
         self.came = 0  # entries that the last step brought
         self.refusal: NewerFormat | None = None  # why it is outdated
@@ -123,6 +131,7 @@ class Follower:
             self.state = ArchiveState.FOLLOWING
             self._recovery.forget()
             self._cover()
+            self._heal()
             return True
         return self._find_history()
 
@@ -199,20 +208,35 @@ class Follower:
 
     def _read(self, first: str) -> tuple[list[Entry], bool]:
         """Entries from *first* on, and whether there are more; sized so that nobody else's call waits long."""
-        size, sent_ms = self._batch.size, self._clock.monotonic_ms()
+        size, sent_ms = 1 + min(self._batch.size, self._pages.size), self._clock.monotonic_ms()  # the first is known
         entries = self._log.read(first, size)
         self._batch.learn(self._clock.monotonic_ms() - sent_ms, len(entries))
+        self._pages.learn(entries)
         return entries, len(entries) == size
 
     def _append(self, entries: Sequence[Entry], tail: Position | None) -> None:
         """Take in *entries*, which follow on *tail*. Raises HistoryChanged, NewerFormat."""
         self._check_dense(entries, tail)
-        known = readable(entries)
+        known, path, dropped = readable(entries), str(self._archive.path), self._archive.dropped
         self.came += len(known)
-        for problem in self._archive.append(known) if known else ():
-            log.error("log_entry_unknown", reason=str(problem), archive=str(self._archive.path))
+        for part in self._corrected(known):
+            for problem in self._archive.append(part):
+                log.error("log_entry_unknown", reason=str(problem), archive=path)
+        if self._archive.dropped > dropped:
+            last = known[-1].position.id
+            log.warning("log_ids_dropped", number=self._archive.dropped - dropped, up_to=last, archive=path)
         self._meter.archived(known)
         self._demand_all(known, entries)
+
+    def _corrected(self, entries: list[Entry]) -> Iterator[list[Entry]]:
+        """*entries* in parts, each to be taken in at once: what is known better is said before (rule: CORRECTS)."""
+        at = next((at for at, entry in enumerate(entries) if self._correction.concerns(entry)), None)
+        if at:
+            yield entries[:at]
+        if at is not None:
+            self._correction.answer(entries[at:])
+        if entries[at or 0 :]:
+            yield entries[at or 0 :]
 
     def _demand_all(self, known: Sequence[Entry], entries: Sequence[Entry]) -> None:
         """Raises NewerFormat, with *known* made durable, where that is not all of *entries*."""
@@ -233,6 +257,8 @@ class Follower:
     def _find_history(self) -> bool:
         """Find out why the log does not go on from here, and go on with it where that is right."""
         archive, merged = self._archive, None
+        self._covered.clear()  # in a log that is no more, perhaps
+        self.looked_at = frozenset()
         self._demand_known_format()
         if archive.position is not None:
             merged = self._recovery.step(archive.position, self._gen())
@@ -259,7 +285,8 @@ class Follower:
     def _cover(self) -> None:
         """
         Say what of peers' lost histories is in this one: a peer that reports a place which this log does not have, and
-        which this archive had before, lacks nothing here (rule: MERGED_COVERS).
+        which this archive had before, lacks nothing here (rule: MERGED_COVERS). ``looked_at`` tells the others that
+        this one need not be waited for (WAIT).
         """
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_cover_ms:
@@ -267,6 +294,9 @@ class Follower:
         self._next_cover_ms = now_ms + _COVER_MS
         reports = Archivers(self._wire, self._keys).reports()
         lost = {report.position for report in reports if report.state is ArchiveState.LOST and report.position}
+        if not lost:
+            self.looked_at = frozenset()
+            return
         recall = self._archive.recall()
         mine = [
             one
@@ -277,6 +307,7 @@ class Follower:
             restoring = Restoring(self._wire, self._keys, self._archive.id, "lost", 0)
             if restoring.merged(mine, self._archive.position):
                 self._covered |= set(mine)
+        self.looked_at = frozenset(lost.difference(mine) | self._covered.intersection(mine))
 
     def _demand_known_format(self) -> int:
         """The format that is noted in Redis. Raises NewerFormat, Garbled."""
@@ -291,15 +322,31 @@ class Follower:
 
     # -- bootstrapping ----------------------------------------------------------------------------
 
-    def _bootstrap(self, first: Entry, merged: Position | None) -> bool:
-        archive, began_ms, is_complete = self._archive, self._clock.monotonic_ms(), first.position.seq == 1
+    def _heal(self) -> None:
+        """
+        Read from Redis what entries did that could not be read: it holds that. The history stays, and the position
+        comes to stand behind these entries, so none of them begins this again.
+        """
+        now_ms, position = self._clock.monotonic_ms(), self._archive.position
+        if not self._archive.unreadable_entries or now_ms < self._next_heal_ms or position is None:
+            return
+        self._next_heal_ms = now_ms + _HEAL_MS
+        last = next(iter(self._log.read(position.id, 1)), None)
+        if last is not None and last.position == position:
+            log.warning("archive_heals", archive=str(self._archive.path), unreadable=self._archive.unreadable_entries)
+            self._bootstrap(last, None, since=self._archive.complete_since)
+
+    def _bootstrap(self, first: Entry, merged: Position | None, since: str | None = None) -> bool:
+        """From *first* on; an archive that is complete *since* has the history before it."""
+        archive, began_ms = self._archive, self._clock.monotonic_ms()
+        is_complete = since is None and first.position.seq == 1
         archive.begin_bootstrap()
         try:
             if is_complete:
                 self._append([first], None)
                 since = START
             else:
-                since = str(first.position.t_us)
+                since = since or str(first.position.t_us)
                 self._scan_all(first)
             self._read_on()
             self._complete()
@@ -345,7 +392,8 @@ class Follower:
         """*entries* into the history. Raises NewerFormat."""
         known = readable(entries)
         self._demand_all(known, entries)
-        self._archive.copy(known)
+        for part in self._corrected(known):
+            self._archive.copy(part)
         self._meter.archived(known)
 
     def _scan(self, pages: Iterable[tuple[Position | None, list[Held]]], base: Position) -> None:

@@ -39,6 +39,7 @@ from typing import Final
 import structlog
 
 from zsched.archive.openruns import Key, OpenRun, OpenRuns
+from zsched.core.foreign import in_a_line
 from zsched.core.log import Position
 from zsched.core.model import OnLost
 from zsched.core.run_id import RunId
@@ -60,6 +61,7 @@ _MISSED_AT_ONCE: Final = 6  # each with a look through its queue: 0.45 ms of 10,
 _SUSPECTS: Final = 1000  # runs in no list that are kept in mind
 _CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
 
+_LONGEST_WHY: Final = 400  # characters; a worker's name has half of that at most
 _LEFT: Final = "it left its queue and no worker has it"
 
 
@@ -92,7 +94,7 @@ class _Case:
         if self.job.status == "queued":
             return _LEFT
         told = f"its worker {self.job.worker} died: no heartbeat since {self.job.heartbeat_at or 'it began'}"
-        return " ".join(told.split())
+        return in_a_line(told, _LONGEST_WHY)
 
     @property
     def queued_ms(self) -> float:

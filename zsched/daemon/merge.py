@@ -13,6 +13,11 @@ GONE_TOO           with nothing in common, what Redis has and the archive knows 
 LATEST_CHANGE      a restored row keeps its old t; the later t of two archives stands
 OPEN_IS_UNCERTAIN  a run that was fired and not over is pushed again marked, or recorded as skipped
 MERGED_COVERS      a ``merged`` entry names ends of histories that are in this one: nothing is missing
+CORRECTS           who reads a restore of what its own history knows better answers (daemon/correction.py)
+NEWEST_ONLY        it does so while the restore is the schedule's newest entry, else what came later stands
+BY_ORDER           of two changes in one's own history the order counts, not t: clocks jump
+TOLD_ONCE          what a restore in this log told is not told again, so corrections end
+WAIT               who finds a loss waits until all that follow this log have looked at it, 10 s at most
 COMPARE_AND_SET    a restore is refused when its schedules were touched since the comparison (lib/behind.lua)
 YIELD              who sees that another archive is restoring waits for it
 HOLD, HOLD_ENDS    nothing fires meanwhile; the hold lapses by itself when the restorer dies
@@ -41,6 +46,7 @@ from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.restoring import ROWS, Restoring, portions
+from zsched.storage.time import doubted_until_ms
 
 _BACK: Final = 100  # log entries read at a time, backwards
 _PAGE: Final = 200  # schedules compared at a time
@@ -114,8 +120,8 @@ class Merge:
 
     def comparing(self) -> Iterator[None]:
         """``compare`` in parts: back through the log to an entry that the archive has; what is before it, both have."""
-        start, last_n = "+", -1
-        while self.common is None and (entries := self._log.read_back(start, _BACK)):
+        last_n = -1
+        for entries in self._log.pages_back():
             self.seen = self.seen or entries[0].position
             for entry in entries:
                 number = self._recall.number_of(entry.position)
@@ -123,8 +129,9 @@ class Merge:
                     self.common, last_n = entry.position, number
                     break
                 self._add(entry)
-            start = f"({entries[-1].position.id}"
             yield
+            if self.common is not None:
+                break
         last_n = max([last_n, *(self._recall.number_of(position) or -1 for position in self.branch.merged)])
         self.is_known = last_n >= 0
         if self.is_known:
@@ -242,7 +249,10 @@ class Merge:
         rows: list[Restored] = []
         for mine in page:
             here = {run.held.run for run in mine.runs if f"{mine.id}-{run.held.run}" in jobs}
-            rows += lacking(mine, there.get(mine.id), here, self.branch)
+            waits = there.get(mine.id)
+            is_run = waits is not None and any(waits.run == run.held.run for run in mine.runs)
+            until_ms = doubted_until_ms(self._wire, self._keys) if is_run else None
+            rows += lacking(mine, waits, here, self.branch, until_ms)
         return rows
 
     def _jobs(self, run_ids: list[str]) -> set[str]:

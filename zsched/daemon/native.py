@@ -1,9 +1,10 @@
 """
 RQ's own delayed jobs, beside zsched's: when the leader looks for them, and how many it moves at once.
 
-RQ's due times are whole seconds and nobody wakes a daemon for them. So it looks once a second, when the second of
-the Redis server's clock begins: that finds each job at its time, but for those that are put already due. When there is
-more than one script takes, the next ones follow at once, each in a pass of its own.
+RQ cuts its due times to whole seconds, and nobody wakes a daemon for them. So it looks once a second, when the second
+of the Redis server's clock begins. native.lua then says to the millisecond when the next job is due that is not early:
+another attempt within that second, all others at its end. When there is more than one script takes, the next ones
+follow at once, each in a pass of its own.
 
 zsched's own come first: while some of them wait, RQ's wait too, for at most a second; from then on they get a script
 every 25 ms, a tenth of the time, until they have caught up.

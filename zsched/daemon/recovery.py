@@ -9,8 +9,10 @@ Recovery: what a daemon does when the log does not go on from where its archive 
 
 As soon as the archiver finds another entry where its own should be, it reports (which holds fire), waits 1.5 s for
 ``merged`` entries of other archives (rule: WAIT), longer while another one restores (YIELD), compares, and merges in
-slices between which it reports again. ``[archive] recovery = "manual"`` stops before the merge and keeps the hold up
-until ``zsched recover`` has done it.
+slices between which it reports again. Who follows this very log, and was heard of within 30 s, may know better: it is
+waited for until its report says that it has looked, 10 s at most, for its machine may be gone. It corrects what was put
+back without it when it comes (``daemon.correction``). ``[archive] recovery = "manual"`` stops before the merge and
+keeps the hold up until ``zsched recover`` has done it.
 
 A restorer that dies leaves a hold that lapses, and its report, an old position, from which it or another goes on.
 Not guaranteed: what an archive brings that returns after the log was trimmed past it.
@@ -28,6 +30,7 @@ from zsched.core.clock import Clock
 from zsched.core.log import Position
 from zsched.core.recovery import Verdict, judge
 from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
+from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -35,8 +38,10 @@ from zsched.storage.log import Log
 log = structlog.get_logger(__name__)
 
 WAIT_MS: Final = 1500.0  # for others' word: an idle archiver looks at the log once a second
+PATIENCE_MS: Final = 10_000.0  # for those that follow this log, to say that they have looked
 _AWAITED_MS: Final = 3000.0  # before looking whether somebody ran `zsched recover`
 _NEWEST: Final = 20  # log entries, in which a ``merged`` one is looked for
+_NEWEST_BYTES: Final = 1_048_576  # of them, at most
 _SLICE_MS: Final = 200.0  # of work, between two reports
 
 
@@ -51,6 +56,7 @@ class Recovery:
     ) -> None:
         self._archive, self._wire, self._keys, self._clock = archive, wire, keys, clock
         self._log, self._hold_for_ms, self._is_manual = Log(wire, keys), hold_for_ms, is_manual
+        self._archivers = Archivers(wire, keys)
         self._said: Position | None = None  # the lost position that was told
         self._steps: Iterator[bool] | None = None
         self._merged: Position | None = None
@@ -95,8 +101,10 @@ class Recovery:
                     return
                 seen, others = others, self._restored_by_others(merge)
                 if is_first or (others != seen and not merge.branch.merged):
-                    is_first = False
                     yield from self._wait()
+                    if is_first:
+                        yield from self._wait_for_followers(position)
+                    is_first = False
                     continue
                 for is_lacking in merge.look() if self._is_manual else ():
                     if is_lacking:
@@ -133,9 +141,27 @@ class Recovery:
         while self._clock.monotonic_ms() < until_ms and self._last_merged() == before:
             yield False
 
+    def _wait_for_followers(self, position: Position) -> Iterator[bool]:
+        """Wait for those that follow this log to look at *position*, or until one has said that it is covered."""
+        until_ms = self._clock.monotonic_ms() + PATIENCE_MS - WAIT_MS
+        while self._clock.monotonic_ms() < until_ms and self._is_awaited(position):
+            yield False
+
+    def _is_awaited(self, position: Position) -> bool:
+        reports = self._archivers.reports()
+        now_ms = max((report.told_ms for report in reports), default=0)
+        return any(
+            report.archive != self._archive.id
+            and report.is_alive(now_ms)
+            and str(position) not in report.looked_at
+            and report.position is not None
+            and self._log.contains(report.position)
+            for report in reports
+        )
+
     def _last_merged(self) -> Position | None:
         """The last ``merged`` entry, if it is among the log's newest."""
-        newest = self._log.read_back("+", _NEWEST)
+        newest = self._log.back(_NEWEST, most_bytes=_NEWEST_BYTES)
         return next((entry.position for entry in newest if entry.kind == "merged"), None)
 
     def _say_awaited(self) -> None:

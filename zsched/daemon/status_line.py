@@ -7,10 +7,10 @@ Without a service manager there is no thread.
 
 from __future__ import annotations
 
-import threading
-
 from zsched.core.durations import duration_text
+from zsched.daemon.failures import Failures
 from zsched.daemon.health import Health
+from zsched.daemon.loop import Loop
 from zsched.daemon.supervisor import Supervisor
 from zsched.errors import RedisUnavailable, ZschedError
 from zsched.storage.overview import Overview
@@ -24,28 +24,26 @@ class StatusLine:
 
     def __init__(self, supervisor: Supervisor, reader: Reader, health: Health, id: str) -> None:
         self._supervisor, self._reader, self._health, self._id = supervisor, reader, health, id
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="zsched-status", daemon=True)
+        self._loop = Loop("status", self._tell, Failures(health.failing))
 
     def start(self) -> None:
         """Begin to tell, if somebody listens."""
         if self._supervisor.listens:
-            self._thread.start()
+            self._loop.start()
 
     def stop(self) -> None:
         """Say no more. A look that is on ends by itself."""
-        self._stopping.set()
+        self._loop.stop()
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                text = text_of(self._reader.overview(), self._id, self._health.trouble)
-            except RedisUnavailable as error:
-                text = str(error)
-            except ZschedError as error:
-                text = self._health.trouble or f"cannot look: {error}"
-            self._supervisor.status(text)
-            self._stopping.wait(_EVERY_S)
+    def _tell(self) -> float:
+        try:
+            text = text_of(self._reader.overview(), self._id, self._health.trouble)
+        except RedisUnavailable as error:
+            text = str(error)
+        except ZschedError as error:
+            text = self._health.trouble or f"cannot look: {error}"
+        self._supervisor.status(text)
+        return _EVERY_S
 
 
 def text_of(overview: Overview, id: str, trouble: str | None) -> str:
@@ -58,8 +56,7 @@ def text_of(overview: Overview, id: str, trouble: str | None) -> str:
         role = "nobody leads"
     else:
         role = f"standing by for {overview.leader}"
-    held_ms = overview.hold_ms - overview.now_ms
-    held = f", held for {duration_text(held_ms)}" if held_ms > 0 else ""
+    held = f", held for {duration_text(overview.held_ms)}" if overview.held_ms else ""
     due, waiting = sum(overview.overdue.values()), sum(overview.waiting.values())
     late = f", the oldest {duration_text(overview.late_ms)} late" if due else ""
     return f"{role}{held}; {due:,} due{late}; {waiting:,} waiting"

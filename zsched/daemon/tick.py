@@ -43,6 +43,8 @@ _PUSHED = ("fired", "uncertain", "deferred")
 _REASONS = {"skipped": "uncertain", "quarantined": "its template or its queue is broken"}
 _PASSED = {Why.COALESCED: "runs_coalesced", Why.MISSED: "runs_missed", Why.LIMIT: "runs_over_limit"}
 _RETRY_JUMPED_MS = 1.0  # TIME was only late in coming: look again at once
+_RETRY_STUCK_MS = 20.0  # all was changed meanwhile, or may not go into quarantine: its key is of a wrong type
+_MOVE_AWAY = "firing goes on without it; find out who wrote it, then: redis-cli RENAME {0} wrong:{0}"
 _ADVANCE_SHARE = 0.5  # of a fire's batch: advancing costs two to three times as much per schedule
 
 
@@ -80,12 +82,14 @@ class Ticker:
         self._advance_batch = Batch(max(int(settings.batch_max * _ADVANCE_SHARE), 1), settings.script_target_ms)
         self._planner, self._server_clock = Planner(), ServerClock(clock)
         self._is_held = False
+        self._wrong = set[str]()  # keys of a wrong type that were told of, in this term
 
     def begin(self, term: Term) -> None:
         """A term was won: its reply is the first look at the server's clock."""
         self.observe(term.now_ms, term.trusted_until_ms - term.lease_ms)
         self._native.begin()
         self._is_limited = False
+        self._wrong.clear()
 
     def limit(self, runs_per_second: Mapping[str, float]) -> None:
         """From the next pass on these are the limits, by queue."""
@@ -120,9 +124,11 @@ class Ticker:
         self._meter.ran("fire", took_ms, fired.runs)
         self._tell(fired)
         if fired.recurring:
-            stopped = self._advance(term, fired.recurring, fired.now_ms)
-            if stopped:
-                return self._stopped(term, stopped)
+            moved = self._advance(term, fired.recurring, fired.now_ms)
+            if isinstance(moved, Stopped):
+                return self._stopped(term, moved)
+            if not moved:
+                return Tick(wait_ms=_RETRY_STUCK_MS)
         has_more = bool(fired.recurring) or (fired.next_ms is not None and fired.next_ms <= fired.now_ms)
         look = self._native.look_if_due(term, fired.now_ms, is_busy=has_more)
         if has_more or look.has_more:  # next times of recurring ones may be earlier than fire's answer
@@ -131,10 +137,12 @@ class Ticker:
         offset_ms = self._server_clock.now_ms() - self._clock.monotonic_ms()
         return Tick(next_ms=next_ms, server_offset_ms=offset_ms)
 
-    def _advance(self, term: Term, due: list[DueRecurring], now_ms: int) -> Stopped | None:
+    def _advance(self, term: Term, due: list[DueRecurring], now_ms: int) -> Stopped | bool:
+        """Plan and advance what is *due*; False when all of it stays as it is."""
         planned = self._planner.plan(due, now_ms)
-        if planned.bad:
-            self._dispatch.quarantine(term, planned.bad)
+        has_moved = False
+        if planned.bad and self._dispatch.quarantine(term, planned.bad):
+            has_moved = True
             for one, reason in planned.bad:
                 log.error("schedule_quarantined", schedule_id=shown(one.id), reason=shown(reason))
         rest = planned.good
@@ -148,7 +156,8 @@ class Ticker:
             self._advance_batch.learn(took_ms, len(part))
             self._meter.ran("advance", took_ms, sum(word in _PUSHED for word in words))
             self._tell_advanced(part, words)
-        return None
+            has_moved = has_moved or any(word != "changed" for word in words)
+        return has_moved
 
     def _stopped(self, term: Term, stopped: Stopped) -> Tick:
         """A hold is about what zsched lost; RQ's own jobs go on meanwhile, but not when the clock jumped."""
@@ -180,6 +189,10 @@ class Ticker:
         if self._is_held:
             log.info("hold_ended")
             self._is_held = False
+        for key in fired.wrong:
+            if key not in self._wrong:
+                self._wrong.add(key)
+                log.error("key_of_wrong_type", key=key, remedy=_MOVE_AWAY.format(key))
         if fired.runs:
             log.debug("runs_fired", count=fired.runs)
         if fired.uncertain:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import select
-import threading
+from contextlib import closing
 
 from zsched.core.clock import Clock
 from zsched.daemon.bell import Bell
-from zsched.errors import ZschedError
+from zsched.daemon.failures import Failures
+from zsched.daemon.loop import Loop
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 
@@ -29,20 +30,19 @@ _SILENCE_S = 10.0  # without a message: PING; as long again without an answer: t
 class Waker:
     """Listens from ``start`` to ``stop``. ``wait`` is for one thread, ``wake`` for any, signal handlers included."""
 
-    def __init__(self, link: Link, keys: Keys, clock: Clock) -> None:
+    def __init__(self, link: Link, keys: Keys, clock: Clock, failures: Failures | None = None) -> None:
         self._link, self._channel, self._clock = link, keys.wake(), clock
         self._alarm, self._news = Bell(), Bell()  # the sleep is over; it may have become shorter
         self._earliest_ms: float = float("inf")  # of what was put since the last wait, server's time
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="zsched-waker", daemon=True)
+        self._loop = Loop("waker", self._listen, failures, retry_s=_RETRY_S)
 
     def start(self) -> None:
         """Begin to listen."""
-        self._thread.start()
+        self._loop.start()
 
     def stop(self) -> None:
         """Stop listening, for good. The thread ends by itself, within the time of one look or connect."""
-        self._stopping.set()
+        self._loop.stop()
         self._alarm.close()
         self._news.close()
 
@@ -78,23 +78,16 @@ class Waker:
         return left_ms <= 0
 
     def _listen(self) -> None:
-        while not self._stopping.is_set():
-            wire: Wire | None = None
-            try:
-                wire = self._link.open()
-                wire.send("SUBSCRIBE", self._channel)
-                self._hear_all(wire)
-            except ZschedError:  # Redis is gone; the main loop says so
-                self._stopping.wait(_RETRY_S)
-            finally:
-                if wire is not None:
-                    wire.close()
+        """Listen over one connection, until stopped or until it breaks."""
+        with closing(self._link.open()) as wire:
+            wire.send("SUBSCRIBE", self._channel)
+            self._hear_all(wire)
 
     def _hear_all(self, wire: Wire) -> None:
         """Until stopped, or until *wire* answers nothing any more."""
         heard_ms, is_asked = self._clock.monotonic_ms(), False
         looked_ms = heard_ms
-        while not self._stopping.is_set():
+        while not self._loop.is_stopping:
             if wire.wait_for_data(min(_READ_S, _SILENCE_S)):
                 self._hear(wire.receive())
                 heard_ms, is_asked = self._clock.monotonic_ms(), False
@@ -106,6 +99,7 @@ class Waker:
             if self._clock.monotonic_ms() - looked_ms > _LOOK_S * 1000:
                 self._link.look_for_master()
                 looked_ms = self._clock.monotonic_ms()
+            self._loop.well()
 
     def _hear(self, message: list[bytes]) -> None:
         if message[0] != b"message":

@@ -17,16 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Final, Protocol
 
-import structlog
-
 from zsched.core.clock import Clock
 from zsched.daemon.archiver import Archiver
-from zsched.errors import ArchiveError, RedisRefused, RedisUnavailable, ServerChanged, Stale
+from zsched.daemon.failures import Failures
+from zsched.daemon.loop import Loop
+from zsched.errors import RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link, Wire
 from zsched.storage.lease import Term
 from zsched.storage.server import Server
-
-log = structlog.get_logger(__name__)
 
 _RETRY_MS: Final = 1000.0  # before trying again what went wrong
 _HEALTH_MS: Final = 500.0  # between looks at an archive that does not follow
@@ -65,22 +63,22 @@ class Warden:
         clock: Clock,
         chores: Sequence[Callable[[Wire], Chore]],
         without_archive: Sequence[Callable[[Wire], Chore]] = (),
+        failures: Failures | None = None,
     ) -> None:
         self._link, self._archiver, self._clock = link, archiver, clock
         self._makers, self._needing = (*without_archive, *chores), len(without_archive)  # these need it, from there on
         self._term: Term | None = None
         self._changing = threading.Lock()  # of the term
-        self._is_stopping, self._news = False, threading.Event()
-        self._troubles: dict[str, str] = {}  # what was said last of each chore, until it is well
-        self._thread = threading.Thread(target=self._run, name="zsched-warden", daemon=True)
+        self._news, self._failures = threading.Event(), failures or Failures()
+        self._loop = Loop("warden", self._serve_once, self._failures, retry_s=_RETRY_MS / 1000)
 
     def start(self) -> None:
         """Begin to wait for a term."""
-        self._thread.start()
+        self._loop.start()
 
     def stop(self) -> None:
         """Begin nothing more. The thread ends by itself, after the script in flight."""
-        self._is_stopping = True
+        self._loop.stop()
         self._news.set()
 
     @contextmanager
@@ -99,36 +97,35 @@ class Warden:
 
     # -- the thread -------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._is_stopping:
-            term = self._term
-            if term is None:
-                self._wait(None)
-                continue
-            try:
-                with closing(self._link.open()) as wire:
-                    if Server.of(wire).id == term.server_id:
-                        self._serve(wire, term)
-                        continue
-            except (Stale, ServerChanged):  # the main loop will notice, and say so
-                self._give_up(term)
-            except RedisUnavailable:  # the main loop says so
-                pass
-            except Exception as error:  # whatever it is, it must not end the thread unheard
-                self._fail("warden", error)
-            self._wait(_RETRY_MS)
+    def _serve_once(self) -> None:
+        """Serve over one connection, until the term is over or it breaks; without a term, wait for one."""
+        term = self._term
+        if term is None:
+            self._failures.forget("chore")
+            self._wait(None)
+            return
+        try:
+            with closing(self._link.open()) as wire:
+                if Server.of(wire).id == term.server_id:
+                    self._serve(wire, term)
+                    return
+        except (Stale, ServerChanged):  # the main loop will notice, and say so
+            self._give_up(term)
+        except RedisUnavailable:  # the main loop says so
+            pass
+        self._wait(_RETRY_MS)
 
     def _serve(self, wire: Wire, term: Term) -> None:
         """Do the chores over *wire* until the daemon has another term, or none."""
         chores = [make(wire) for make in self._makers]
         next_ms = [self._clock.monotonic_ms()] * len(chores)
-        self._say_well("warden")
-        while not self._is_stopping and self._term is term:
+        while not self._loop.is_stopping and self._term is term:
             is_healthy = self._archiver.is_healthy
             for number, chore in enumerate(chores):
                 if self._clock.monotonic_ms() >= next_ms[number]:
                     pause_ms = self._do(chore, term) if is_healthy or number < self._needing else _HEALTH_MS
                     next_ms[number] = self._clock.monotonic_ms() + pause_ms
+            self._loop.well()
             self._wait(min(next_ms, default=float("inf")) - self._clock.monotonic_ms())
 
     def _do(self, chore: Chore, term: Term) -> float:
@@ -138,9 +135,9 @@ class Warden:
         except (Stale, ServerChanged, RedisUnavailable):
             raise
         except Exception as error:  # one chore's, and the others go on
-            self._fail(chore.name, error)
+            self._failures.begin("chore", chore.name, error)
             return _RETRY_MS
-        self._say_well(chore.name)
+        self._failures.end("chore", chore.name)
         return 0.0 if has_more else chore.every_ms
 
     def _give_up(self, term: Term) -> None:
@@ -153,15 +150,3 @@ class Warden:
         if ms is None or ms > 0:
             self._news.wait(None if ms is None else min(ms, _RETRY_MS) / 1000)
         self._news.clear()
-
-    def _fail(self, chore: str, error: Exception) -> None:
-        reason = str(error) or repr(error)
-        if self._troubles.get(chore) == reason:
-            return
-        self._troubles[chore] = reason
-        is_foreseen = isinstance(error, (RedisRefused, ArchiveError))
-        log.error("chore_failed", chore=chore, reason=reason, exc_info=None if is_foreseen else error)
-
-    def _say_well(self, chore: str) -> None:
-        if (reason := self._troubles.pop(chore, None)) is not None:
-            log.info("chore_back", chore=chore, after=reason)

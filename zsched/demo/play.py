@@ -78,7 +78,7 @@ def play(settings: Settings, seconds: float | None, *, to_stderr: bool = False, 
     screen = Screen(clock, to_stderr=to_stderr)
     # JSON: so that what tasks return can be shown, and because nobody needs pickles here.
     settings = dataclasses.replace(settings, rq=dataclasses.replace(settings.rq, serializer="json"))
-    screen.say(f"starting a private Redis, the daemon and {_WORKERS} RQ workers …")
+    screen.say(f"starting a private Redis (a test server), the daemon and {_WORKERS} RQ workers …")
     with Stack(settings, QUEUES, workers=_WORKERS, preload=TASKS, quiet=True) as stack:
         client = connect(stack.settings)
         overview = stack.wait_for_leader(client)

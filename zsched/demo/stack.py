@@ -84,6 +84,11 @@ class Stack:
         finally:
             self._close()
 
+    @property
+    def redis_version(self) -> str:
+        """The version of the private Redis."""
+        return self._redis.server.version
+
     def wait_for_leader(self, client: Client) -> Overview:
         """The overview once the daemon leads. Raises ZschedError when it does not."""
         for _ in range(round(_LEADER_S / _POLL_S)):

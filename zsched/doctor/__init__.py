@@ -5,8 +5,8 @@ A *check* is a function that looks at one subject of one Redis and yields what i
 where there is something to do. It says something in any case, so what was looked at can be read from the report.
 
 Reading order: finding (what a check says), patient (what it is given), commands (what remedies give to copy), then the
-subjects: server, memory, persistence, clocks, rights (and asking), keyspace, namespace, archives, leftovers, workers,
-rivals; and examination, which runs them. A command of a remedy stands at its end.
+subjects: server, memory, persistence, clocks, rights (and asking), walls, passwords, keyspace, namespace, archives,
+leftovers, workers, rivals; and examination, which runs them. A command of a remedy stands at its end.
 
 Nothing is written, in Redis or elsewhere, no daemon is needed, and no right beyond reading: what a check may not ask is
 told as skipped, with the reason. Looks at what may be many are bounded, and say so.

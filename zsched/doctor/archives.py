@@ -67,8 +67,13 @@ def _of(report: Report, now_ms: int, last_seq: int) -> Iterator[Finding]:
     behind = last_seq - report.position.seq if report.position else 0
     if report.state is ArchiveState.FOLLOWING and behind > _FAR:
         yield warning(f"{place} is {behind:,} entries behind", "see what slows its disk")
-    unknown = report.about.get("unknown_entries")
-    if type(unknown) is int and unknown:
+    unreadable = report.unreadable_entries
+    if unreadable:
+        yield warning(
+            f"{place} could not read {unreadable:,} of the log's entries; another writer broke them",
+            "it reads from Redis what they did, within a minute; find who writes to the log by hand",
+        )
+    if (unknown := report.unknown_entries - unreadable) > 0:
         yield warning(
             f"{place} keeps {unknown:,} entries that its zsched cannot read", "upgrade that daemon: a newer one led"
         )

@@ -15,10 +15,12 @@ from zsched.doctor import (
     leftovers,
     memory,
     namespace,
+    passwords,
     persistence,
     rights,
     rivals,
     server,
+    walls,
     workers,
 )
 from zsched.doctor.finding import Finding, skipped
@@ -43,6 +45,9 @@ CHECKS: Final[dict[str, Check]] = {
     "test clock": clocks.look_at_test_clock,
     "tzdata": clocks.look_at_zone_rules,
     "rights": rights.look_at_rights,
+    "sandbox": walls.look_at_sandbox,
+    "databases": walls.look_at_databases,
+    "passwords": passwords.look_at_files,
     "key types": keyspace.look_at_types,
     "meta": namespace.look_at_meta,
     "format": namespace.look_at_format,
@@ -65,17 +70,18 @@ def examine(
     roles: tuple[Role, ...] = (Role.DAEMON,),
     user: str | None = None,
     clock: Clock | None = None,
+    config_file: str | None = None,
 ) -> Iterator[tuple[str, Finding]]:
     """
-    Each check's name with what it found, as it is found; *roles* and *user* as in ``Patient``. In cluster mode nothing
-    but that is looked at.
+    Each check's name with what it found, as it is found; *roles*, *user* and *config_file* as in ``Patient``. In
+    cluster mode nothing but that is looked at.
 
     Raises:
         RedisUnavailable: Redis is not reached. RedisRefused: it does not let this user in, or not even tell INFO.
     """
     with closing(link.open()) as wire:
         keys, clock = Keys(settings.namespace), clock or SystemClock()
-        patient = Patient(settings, link, wire, keys, clock, info_of(wire), roles, user)
+        patient = Patient(settings, link, wire, keys, clock, info_of(wire), roles, user, config_file)
         for name, check in CHECKS.items():
             yield from ((name, finding) for finding in _looked(check, patient))
             if name == "role" and patient.is_cluster:

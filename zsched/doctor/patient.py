@@ -24,6 +24,7 @@ class Patient:
     """
     ``info``: the server's INFO at the beginning. ``roles`` and ``user``: what a user's rights are compared
     with, and whose they are; None: the connection's. ``link`` is for a check that needs a connection of its own.
+    ``config_file``: where settings were read from, if from a file.
 
     What asks Redis raises RedisRefused and RedisUnavailable.
     """
@@ -36,6 +37,7 @@ class Patient:
     info: Mapping[str, str]
     roles: tuple[Role, ...] = (Role.DAEMON,)
     user: str | None = None
+    config_file: str | None = None
 
     @property
     def is_cluster(self) -> bool:
@@ -46,6 +48,12 @@ class Patient:
     def is_replica(self) -> bool:
         """Whether writes are refused."""
         return self.info.get("role", "master") != "master"
+
+    @property
+    def product(self) -> str:
+        """Name and version of the server: "Redis 7.0.15", "Valkey 8.1.4"."""
+        valkey = self.info.get("valkey_version")
+        return f"Valkey {valkey}" if valkey else f"Redis {self.info.get('redis_version', 'of an unknown version')}"
 
     @property
     def release(self) -> tuple[int, ...]:
@@ -107,6 +115,11 @@ class Patient:
         """The daemons that run."""
         seen = daemons_of(self.reports(), self.leader(), self.now_ms())
         return [daemon for daemon in seen if daemon.is_running]
+
+
+def user_of(patient: Patient) -> str:
+    """The name of the user whose connection this is."""
+    return patient.link.pool.connection_kwargs.get("username") or "default"
 
 
 def info_of(wire: Wire) -> dict[str, str]:

@@ -18,7 +18,7 @@ from zsched.core.wording import plural
 from zsched.doctor.asking import Asker, asker_of
 from zsched.doctor.commands import redis_cli
 from zsched.doctor.finding import Finding, fine, problem, skipped
-from zsched.doctor.patient import Patient
+from zsched.doctor.patient import Patient, user_of
 from zsched.errors import RedisRefused, RedisUnavailable
 from zsched.storage.replies import is_denied
 from zsched.storage.rights import Rights, Role, rights_of
@@ -65,7 +65,7 @@ def look_at_rights(patient: Patient) -> Iterator[Finding]:
     if patient.user is not None and patient.release < (7,):
         yield skipped("before Redis 7 nobody can ask what another user may", "run zsched doctor as that user")
         return
-    rights, name = rights_of(patient.roles, patient.keys), _name(patient)
+    rights, name = rights_of(patient.roles, patient.keys), patient.user or user_of(patient)
     role = " and a ".join(patient.roles)
     try:
         if patient.user is not None and patient.ask("ACL", "GETUSER", patient.user) is None:
@@ -123,8 +123,3 @@ def _may(asker: Asker, command: str, keys: Iterable[str], channels: Iterable[str
     if "&" in form:
         return any(asker.may(*form_of(command, "", channel)) for channel in channels)
     return any(asker.may(*form_of(command, key)) for key in (keys if "@" in form else [""]))
-
-
-def _name(patient: Patient) -> str:
-    """Whose rights they are: by name, as the settings have it."""
-    return patient.user or patient.link.pool.connection_kwargs.get("username") or "default"

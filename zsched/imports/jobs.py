@@ -10,8 +10,9 @@ and one of zsched's own are nobody's to move.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
@@ -64,8 +65,8 @@ class Jobs:
         """
         _refuse(fields)
         try:
-            func, args, kwargs = self._encoder.open(fields["data"])
-            options = self._encoder.options({name: fields[name] for name in _READ if name in fields})
+            func, args, kwargs = self._encoder.open(fields["data"], runs=True)
+            options = self._encoder.options({name: fields[name] for name in _READ if name in fields}, runs=True)
         except InvalidSchedule as error:
             cause = f" ({error.__cause__})" if error.__cause__ else ""
             remedy = "run this where its modules are, with the workers' [rq] serializer"
@@ -99,10 +100,28 @@ def due_of(score_s: float) -> datetime:
         ValueError: it is none that the calendar has; one in milliseconds, say.
     """
     try:
-        return from_ms(int(score_s * 1000))
+        return from_ms(round(score_s * 1000))
     except (ValueError, OverflowError) as error:
         problem = f"its time, {score_s:.16g} s after 1970, is none"
         raise ValueError(f"{problem}; set its score to seconds (ZADD), or take it out of its set") from error
+
+
+def not_before(score_s: float) -> datetime:
+    """
+    The time from which on a one-shot is not early. RQ and rq-scheduler cut due times to whole seconds: it is the end
+    of that second. A score with a fraction was written here (``score_of``, lua/native.lua), and says the millisecond.
+
+    Raises:
+        ValueError: as ``due_of``.
+    """
+    if score_s % 1 > 0:
+        return due_of(math.ceil(score_s * 1000) / 1000)
+    return due_of(score_s) + timedelta(seconds=1)
+
+
+def score_of(due_ms: int) -> float:
+    """The score from which ``not_before`` reads *due_ms*. It has a fraction in any case, so it lies a bit before."""
+    return due_ms / 1000 - 0.0001
 
 
 def status_of(fields: Mapping[str, bytes]) -> str:

@@ -40,7 +40,9 @@ class OneShot(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What became of a one-shot: created, or unchanged or updated where a broken import had put it already."""
+    """
+    What became of a one-shot: created; or unchanged, updated or already_fired where a broken import had put it already.
+    """
 
     item: Item
     outcome: str

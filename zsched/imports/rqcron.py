@@ -18,7 +18,7 @@ from typing import Any, Final
 from croniter import croniter
 from rq.cron import CronJob, CronScheduler
 
-from zsched.core.arguments import ID
+from zsched.core.run_id import ID
 from zsched.errors import InvalidSchedule, NotImportable
 from zsched.imports.found import Item, Source
 from zsched.storage.rivals import CRON_OWNER, dotted

@@ -14,13 +14,13 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from zsched.imports.found import Item, Origin, Source
-from zsched.imports.jobs import Jobs, due_of, status_of
+from zsched.imports.jobs import Jobs, not_before, status_of
 from zsched.storage.connection import Link
 from zsched.storage.registries import Registries
 
 OWNER: Final = "rq-scheduled"
 SOON_S: Final = 30  # from the reading on; what is due so soon is not tried
-_MARGIN_MS: Final = 5000  # when a job's turn comes; far longer than its move takes
+_MARGIN_MS: Final = 5000  # when a job's turn comes; less RQ's second, far longer than its move takes
 
 
 def waiting_key(queue: str) -> str:
@@ -45,7 +45,7 @@ def read_rq_scheduled(link: Link, jobs: Jobs, now_ms: int, queues: Collection[st
             try:
                 _refuse_others(fields)
                 func, options = jobs.options(fields)
-                options |= {"queue": queue, "at": due_of(later[id])}
+                options |= {"queue": queue, "at": not_before(later[id])}
             except ValueError as error:
                 source.refuse(id, fields.get("description", b"").decode(errors="replace"), str(error))
                 continue

@@ -16,11 +16,10 @@ Not guaranteed: that a scheduler which is started after it was asked whether one
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, Final
 
 from zsched.imports.found import Item, Origin, Source
-from zsched.imports.jobs import Jobs, due_of
+from zsched.imports.jobs import Jobs, due_of, not_before
 from zsched.storage.connection import Link
 from zsched.storage.rivals import RQ_SCHEDULER_JOBS
 
@@ -41,15 +40,15 @@ def read_rq_scheduler(link: Link, jobs: Jobs, tz: str) -> Source:
     for id, fields in jobs.read(due_s):
         try:
             func, options = jobs.options(fields)
-            source.items.append(_item(id, func, options, due_of(due_s[id]), tz))
+            source.items.append(_item(id, func, options, due_s[id], tz))
         except ValueError as error:
             source.refuse(id, fields.get("description", b"").decode(errors="replace"), str(error))
     return source
 
 
-def _item(id: str, func: str, options: dict[str, Any], due: datetime, tz: str) -> Item:
+def _item(id: str, func: str, options: dict[str, Any], due_s: float, tz: str) -> Item:
     """The schedule that a job of rq-scheduler is. Raises ValueError."""
-    meta = options.pop("meta", None) or {}
+    meta, at = options.pop("meta", None) or {}, not_before(due_s)
     if not isinstance(meta, dict):
         raise ValueError(f"its meta is {type(meta).__name__}, no dict; schedule it again by hand")
     meta = dict(meta)
@@ -57,14 +56,14 @@ def _item(id: str, func: str, options: dict[str, Any], due: datetime, tz: str) -
     if meta:
         options["meta"] = meta
     if not its["interval"] and not its["cron_string"]:
-        return Item(id, id, func, options | {"at": due, "allow_past": True}, Origin(RQ_SCHEDULER_JOBS, id, 0))
+        return Item(id, id, func, options | {"at": at, "allow_past": True}, Origin(RQ_SCHEDULER_JOBS, id, 0))
     if options.get("result_ttl") == _KEEPS:
         del options["result_ttl"]
     options |= {"overlap": "allow"}  # rq-scheduler looks at no run before
     if its["repeat"] is not None:
         options["count"] = max(_whole("repeat", its["repeat"]), 1)  # it counts down after a run
     if its["interval"]:
-        return Item(id, id, func, options | {"every": _whole("interval", its["interval"]), "starts": due})
+        return Item(id, id, func, options | {"every": _whole("interval", its["interval"]), "starts": due_of(due_s)})
     return Item(id, id, func, options | {"cron": _cron(str(its["cron_string"])), "tz": tz})
 
 

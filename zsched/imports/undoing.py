@@ -14,7 +14,7 @@ from typing import Final
 from zsched.client import Client
 from zsched.core.model import Schedule
 from zsched.imports import rqscheduled, rqscheduler
-from zsched.imports.jobs import job_key
+from zsched.imports.jobs import job_key, score_of
 from zsched.imports.rqscheduled import SOON_S
 from zsched.storage.connection import Link
 from zsched.storage.rivals import CRON_OWNER, RQ_SCHEDULER_JOBS
@@ -77,7 +77,7 @@ def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_m
         return
     origin = RQ_SCHEDULER_JOBS if owner == rqscheduler.OWNER else rqscheduled.waiting_key(schedule.queue)
     link.execute("PERSIST", job_key(id))
-    link.execute("ZADD", origin, -(-due_ms // 1000), id)
+    link.execute("ZADD", origin, score_of(due_ms), id)
     if client.cancel(id) == "cancelled":
         undone.given_back.append(id)
     else:  # it was cancelled or run by hand just now

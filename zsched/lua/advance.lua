@@ -3,7 +3,7 @@
 -- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues chains deadlines
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        token expected_server        this term's
---        lease_ms clock_from_ms clock_until_ms   as in fire
+--        clock_from_ms clock_until_ms   as in fire
 --        patience_ms                  a run that waits longer than this no longer counts for overlap
 --        ...   a text per schedule, words by single spaces: id, word of lib/lanes, due ms, version, nominal ms or -
 --              (none fires), when that is due, overlap policy, most runs that wait, next nominal ms or -, when that is
@@ -15,13 +15,13 @@
 --        end: rows, of runs that overlap=cancel_previous cancelled before they began
 --
 -- A schedule whose version or due time is not what was planned is left alone (changed): the score alone
--- would let a plan of the old rule through when only the rule changed. An exhausted one is marked ended.
+-- would let a plan of the old rule through when only the rule changed. An exhausted one is marked ended. So is left
+-- alone what cannot go where it should, since a key of a wrong type is there.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
   rq_queues_key, chains_key, deadlines_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, token, expected_server, lease_ms, clock_from_ms,
-  clock_until_ms, patience_ms = unpack(ARGV, 1, 9)
-lease_ms, clock_from_ms, clock_until_ms, patience_ms = tonumber(lease_ms), tonumber(clock_from_ms),
-  tonumber(clock_until_ms), tonumber(patience_ms)
+local schedule_prefix, template_prefix, run_suffix, token, expected_server, clock_from_ms, clock_until_ms,
+  patience_ms = unpack(ARGV, 1, 8)
+clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(patience_ms)
 -- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/hold.lua
@@ -35,13 +35,14 @@ local silent_before, waits_before = iso(now_ms - HEARTBEAT_MS), iso(now_ms - pat
 -- include lib/chain.lua
 -- include lib/withdraw.lua
 -- include lib/overlap.lua
+-- include lib/pushed.lua
 
 local IS_PUSHED = {fired = true, uncertain = true, deferred = true}
 local PLANNED = '^' .. string.rep('([^ ]+) ', 10) .. '([^ ]+)$'  -- [^ ] takes half as long as %S
 
 -- What becomes of an occurrence whose run is new: the word, why, and the deadline of its run.
 local function decide(one, template, schedule)
-  local flags, expires_ms = schedule[3] or '', tonumber(template[2] or '')
+  local flags, expires_ms = schedule[3] or '', whole_of(template[2])
   local deadline_ms = expires_ms and tonumber(one.run_due_ms) + expires_ms
   if deadline_ms and deadline_ms <= now_ms then
     return 'expired'
@@ -60,7 +61,7 @@ local function decide(one, template, schedule)
 end
 
 local reply, moves, lines, bad = {'OK', now_ms}, {}, {}, {}
-for i = 10, #ARGV do
+for i = 9, #ARGV do
   local id, word, due_ms, planned_version, nominal_ms, run_due_ms, mode, limit, next_nominal_ms, next_due_ms, passed =
     string.match(ARGV[i], PLANNED)
   local one = {id = id, lane = lane_of(word), key = key_of(word), due_ms = due_ms, nominal_ms = nominal_ms,
@@ -71,13 +72,15 @@ for i = 10, #ARGV do
   local queue, score = template[1], redis.call('ZSCORE', one.key, id)
   if score ~= due_ms or schedule[1] ~= planned_version then
     one.word = 'changed'
+  elseif word ~= one.lane and not is_a(lane_keys[one.lane], 'zset') then
+    one.word = 'changed'
   elseif type(queue) ~= 'string' then
     one.word, one.why = 'quarantined', 'its template is gone or of the wrong type'
   elseif not queue_accepts(queue) then
-    one.word, one.why = 'quarantined', 'wrong type at rq:queue:' .. queue
+    one.word, one.why = 'quarantined', 'wrong type at rq:queue:' .. name_of(queue)
   elseif nominal_ms == '-' then
     one.word = 'passed'
-  elseif redis.call('EXISTS', 'rq:job:' .. one.run) == 1 then
+  elseif not make_way(one.run) then
     one.word = 'duplicate'
   else
     one.queue, one.at_front = queue, schedule[3] and string.find(schedule[3], 'f', 1, true)
@@ -85,6 +88,9 @@ for i = 10, #ARGV do
     if IS_PUSHED[one.word] and not one.before then
       push(queue, one.run, one.at_front)
     end
+  end
+  if one.word == 'quarantined' and not is_a(quarantine_key, 'hash') then
+    one.word = 'changed'
   end
   reply[#reply + 1] = one.word
   if one.word == 'quarantined' then
@@ -114,7 +120,7 @@ local function start(one)
   if chains[one.id] then  -- first: this may sweep what an earlier history left of the same run
     follow(one.id, one.mode, one.run, one.queue)
   end
-  redis.call('COPY', template_prefix .. one.id, job_key)
+  redis.call('COPY', template_prefix .. one.id, job_key, 'REPLACE')  -- see lib/pushed.lua
   if one.before then
     redis.call('HSET', job_key, 'created_at', now_iso)
     defer(one.run, one.queue, one.before, one.at_front)

@@ -12,6 +12,7 @@ local token, expected_server = unpack(ARGV, 1, 2)
 -- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/find.lua
+-- include lib/clean.lua
 
 local ids, runs = {}, {}
 for i = 3, #ARGV, 2 do
@@ -39,11 +40,11 @@ end
 local last = redis.call('XREVRANGE', log_key, '+', '-', 'COUNT', 1)[1]
 local reply = {'OK', now_ms, hold_ms, last and last[1] or '', last and last[2][4] or ''}
 for i = 1, #ids do
-  local status = ''
+  local status = nil
   if runs[i] ~= '' then
     status = redis.pcall('HGET', 'rq:job:' .. ids[i] .. '-' .. runs[i], 'status')
   end
   reply[#reply + 1] = table.concat(places[i], ' ')
-  reply[#reply + 1] = type(status) == 'string' and status or ''
+  reply[#reply + 1] = type(status) == 'string' and word_of(status) or ''
 end
 return reply

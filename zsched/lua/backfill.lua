@@ -25,6 +25,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/place.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/pushed.lua
 
 local OPEN = {created = true, queued = true, deferred = true, scheduled = true, started = true}
 
@@ -43,7 +44,7 @@ local template = redis.pcall('HMGET', template_key, 'data', 'origin', 'zs_expire
 if at.place == 'quarantine' or template.err or not template[1] then
   return answer({'OK', 'QUARANTINED', now_ms})
 end
-local queue, expires_ms = template[2], tonumber(template[3] or '')
+local queue, expires_ms = template[2], whole_of(template[3])
 if not queue_accepts(queue) then
   return answer({'OK', 'WRONGTYPE', now_ms})
 end
@@ -51,9 +52,9 @@ end
 -- The run of an occurrence; nothing when there is to be none.
 local function new_run(nominal_ms, how)
   local plain = id .. '-' .. nominal_ms .. run_suffix
-  if redis.call('EXISTS', 'rq:job:' .. plain) == 0 then
-    return how == 'again' and free_run(id, tonumber(nominal_ms), seq + 1) or plain
-  elseif how == 'again' and not OPEN[redis.pcall('HGET', 'rq:job:' .. plain, 'status')] then
+  if how == 'once' then
+    return make_way(plain) and plain or nil
+  elseif not OPEN[redis.pcall('HGET', 'rq:job:' .. plain, 'status')] then
     return free_run(id, tonumber(nominal_ms), seq + 1)
   end
 end
@@ -71,7 +72,7 @@ end
 append('backfill', {'id', id, 'runs', table.concat(runs, ' ')})
 local now_iso = iso(now_ms)
 for _, run in ipairs(runs) do
-  redis.call('COPY', template_key, 'rq:job:' .. run)
+  redis.call('COPY', template_key, 'rq:job:' .. run, 'REPLACE')  -- see lib/pushed.lua
   redis.call('HSET', 'rq:job:' .. run, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso)
   if expires_ms then
     set_deadline(run, now_ms + expires_ms)

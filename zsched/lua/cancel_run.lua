@@ -34,6 +34,7 @@ most_waiting, keep_op_ms = tonumber(most_waiting), tonumber(keep_op_ms)
 -- include lib/find.lua
 -- include lib/waiting.lua
 -- include lib/tell.lua
+-- include lib/clean.lua
 
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 
@@ -42,7 +43,7 @@ local job = redis.pcall('HMGET', job_key, 'status', 'enqueued_at', 'origin', 'wo
 if job.err then
   return string.find(job.err, 'WRONGTYPE', 1, true) and answer({'OK', 'BROKEN', now_ms, '-'}) or job
 end
-local status, enqueued_at, queue, worker = job[1], job[2] or '', job[3] or '', job[4] or ''
+local status, enqueued_at, queue, worker = word_of(job[1]), time_of(job[2]) or '', job[3] or '', job[4] or ''
 if not status then
   return answer({'OK', redis.call('EXISTS', job_key) == 1 and 'BROKEN' or 'UNKNOWN', now_ms, '-'})
 end
@@ -54,7 +55,7 @@ if status == 'started' then
     return answer({'OK', 'BROKEN', now_ms, status})
   end
   local is_told = tell({run = run, worker = worker, told_ms = tonumber(job[5] or '')})
-  return answer({'OK', is_told and 'stopping' or 'DEAF', now_ms, worker})
+  return answer({'OK', is_told and 'stopping' or 'DEAF', now_ms, line_of(worker)})
 end
 local at = status == 'scheduled' and find({id})[1]
 if at and not at.recurring and id .. '-' .. at.due_ms .. run_suffix == run then

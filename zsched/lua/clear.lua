@@ -14,6 +14,16 @@ local token, expected_server, seen_entry, seen_t = unpack(ARGV, 1, 4)
 -- include lib/seen.lua
 -- include lib/find.lua
 
+for place, key in pairs({paused = paused_key, quarantine = quarantine_key}) do
+  if not is_a(key, 'hash') then
+    return redis.error_reply('WRONGTYPE ' .. key .. ' is no hash')
+  end
+end
+for _, lane in ipairs(lanes) do
+  if not is_a(lane_keys[lane], 'zset') then
+    return redis.error_reply('WRONGTYPE ' .. lane_keys[lane] .. ' is no sorted set')
+  end
+end
 for i = 5, #ARGV, 2 do
   local id, stays = ARGV[i], ARGV[i + 1]
   for _, lane in ipairs(lanes) do

@@ -29,7 +29,7 @@ for i = 1, #job, 2 do
   if job[i] == 'origin' then
     queue = job[i + 1]
   elseif job[i] == 'zs_expires' then
-    expires_ms = tonumber(job[i + 1])
+    expires_ms = whole_of(job[i + 1])
   end
 end
 local at = find({id})[1]

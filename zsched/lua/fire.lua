@@ -3,42 +3,55 @@
 -- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues deadlines limits
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        token expected_server        this term's
---        lease_ms                     the lease's length
 --        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
 --        limit                        most schedules looked at
 -- RETURNS  OK, now ms, next due ms after this batch or '', number looked at, number pushed, lists of
---          skipped, expired, cancelled and quarantined as in LOGS, number uncertain, and the due recurring
---          schedules, each a list: id, word of lib/lanes, due ms, version, trigger, anchor, nominal, policy
+--          skipped, expired, cancelled and quarantined as in LOGS, number uncertain, the due recurring
+--          schedules, each a list: id, word of lib/lanes, due ms, version, trigger, anchor, nominal, policy, and the
+--          keys of a wrong type that it met and left alone
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   fire: runs = run ids pushed · uncertain = those of them that a lost history may have pushed ·
 --        skipped = uncertain and on_uncertain=skip · expired = later than their deadlines ·
---        cancelled = <run id>=<RQ status> · quarantined = lines "<id> <lane> <due ms> <reason>". Absent: empty.
+--        cancelled = <run id>=<RQ status> · quarantined = lines "<id> <lane> <due ms> <reason>" ·
+--        doubt = what it was set to, in ms. Absent: empty.
+--
+-- A doubt later than TIME was cast before the clock jumped back (rule: CLAMP): it becomes TIME. What is due until then
+-- stays doubtful, and what comes later is not. A hold so far away is forgotten, lest it hold when its time is near.
 --
 -- Leaving the ZSET is the exactly-once; no payload is read. A waiting one-shot's `zs` says all that
 -- is special about it: "1" nothing, f = at the front, s = skip when uncertain, e = it has a deadline.
 --
 -- What is due and finds no room in its queue (lib/room.lua) stands aside, so that it is never in front of others, and
 -- is looked at before its lane when there is room again. That is no change of the schedule, so nothing is logged.
+--
+-- A key of a wrong type stops as little as can be. rq:queues: runs are pushed without it. deadlines: see lib/deadline.
+-- A queue's, or the ZSET aside: its schedules are quarantined. quarantine: what should go there stays in its lane.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
   rq_queues_key, deadlines_key, limits_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, token, expected_server, lease_ms, clock_from_ms, clock_until_ms,
+local schedule_prefix, template_prefix, run_suffix, token, expected_server, clock_from_ms, clock_until_ms,
   limit = unpack(ARGV)
-lease_ms, clock_from_ms, clock_until_ms, limit = tonumber(lease_ms), tonumber(clock_from_ms),
-  tonumber(clock_until_ms), tonumber(limit)
+clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
 -- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/hold.lua
 -- include lib/iso.lua
+-- include lib/clean.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
 -- include lib/lanes.lua
 -- include lib/room.lua
+
+local is_doubt_ahead = doubt_ms > now_ms
+if is_doubt_ahead then
+  doubt_ms = now_ms
+end
 
 local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of a foreign hand, and no integer
 
 local runs, job_keys = {}, {}  -- what is pushed, and where its hash is
 local uncertain, skipped, expired, cancelled, quarantined, recurring = {}, {}, {}, {}, {}, {}
 local marked, deadlines, dropped, bad, leaving, stepping = {}, {}, {}, {}, {}, {}
+local wrong, is_noted = {}, {}  -- keys of a wrong type, which were left alone
 local pcall = redis.pcall
 
 local function take(run, job_key, queue, at_front)
@@ -47,16 +60,29 @@ local function take(run, job_key, queue, at_front)
   push(queue, run, at_front)
 end
 
--- Its queue has no room: it waits aside. True when it is not there yet.
+local function note_wrong(key)
+  if not is_noted[key] then
+    is_noted[key] = true
+    wrong[#wrong + 1] = key
+  end
+end
+
+-- Its queue has no room: it waits aside. True when it leaves the ZSET that *word* names; second value as take_special.
 local function step_aside(id, word, due_ms, queue)
   local to = lane_of(word) .. ':' .. queue
-  local members = stepping[to] or {}
-  if to ~= word then
-    stepping[to] = members
-    members[#members + 1] = due_ms
-    members[#members + 1] = id
+  if to == word then
+    return false
+  elseif not stepping[to] then
+    if not is_a(key_of(to), 'zset') then
+      note_wrong(key_of(to))
+      return true, 'wrong type at due:' .. lane_of(word) .. ':<its queue>'
+    end
+    stepping[to] = {}
   end
-  return to ~= word
+  local members = stepping[to]
+  members[#members + 1] = due_ms
+  members[#members + 1] = id
+  return true
 end
 
 -- What is not a plain waiting one-shot of an unlimited queue. True when it leaves the ZSET that *word* names; second
@@ -64,7 +90,7 @@ end
 local function take_special(id, word, due_ms, run, job_key, job)
   local queue, status, flags = job[1], job[2], job[3]
   if job.err or not flags or status ~= 'scheduled' then
-    if not string.find(id, '^[%w_-]+$') then  -- of a foreign hand; rows of advance are split at spaces
+    if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- of a foreign hand; rows of advance are split at spaces
       return true, 'its id is none'
     end
     local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal', 'policy')
@@ -77,16 +103,16 @@ local function take_special(id, word, due_ms, run, job_key, job)
       recurring[#recurring + 1] = {id, word, due_ms, unpack(schedule, 1, 5)}
       return false
     elseif flags and not job.err then
-      cancelled[#cancelled + 1] = run .. '=' .. tostring(status)
+      cancelled[#cancelled + 1] = run .. '=' .. (word_of(status) or 'none')
       return true
     elseif schedule.err or job.err then
       return true, 'wrong type at its key'
     end
     return true, schedule[1] and 'its version is broken' or 'its hash is gone'
   elseif not queue_accepts(queue) then
-    return true, 'wrong type at rq:queue:' .. tostring(queue)
+    return true, queue and 'wrong type at rq:queue:' .. name_of(queue) or 'its job names no queue'
   end
-  local expires_ms = string.find(flags, 'e', 1, true) and tonumber(redis.call('HGET', job_key, 'zs_expires') or '')
+  local expires_ms = string.find(flags, 'e', 1, true) and whole_of(redis.call('HGET', job_key, 'zs_expires'))
   local deadline_ms = expires_ms and tonumber(due_ms) + expires_ms
   if deadline_ms and deadline_ms <= now_ms then
     expired[#expired + 1] = run
@@ -130,12 +156,16 @@ local function look_at(word, most, passed)
       gone[#gone + 1] = id
     else
       local leaves, problem = take_special(id, word, due_ms, run, job_key, job)
+      if problem and not is_a(quarantine_key, 'hash') then
+        note_wrong(quarantine_key)
+        leaves, problem = false, nil
+      end
       if leaves then
         gone[#gone + 1] = id
       end
       if problem then
         bad[#bad + 1] = {id, name .. ' ' .. due_ms .. ' ' .. string.format('%.0f', now_ms) .. ' ' .. problem}
-        quarantined[#quarantined + 1] = id .. ' ' .. name .. ' ' .. due_ms .. ' ' .. problem
+        quarantined[#quarantined + 1] = name_of(id) .. ' ' .. name .. ' ' .. due_ms .. ' ' .. problem
       end
     end
   end
@@ -178,8 +208,16 @@ field('skipped', skipped, ' ')
 field('expired', expired, ' ')
 field('cancelled', cancelled, ' ')
 field('quarantined', quarantined, '\n')
+field('doubt', is_doubt_ahead and {string.format('%.0f', doubt_ms)} or {}, '')
 if #fields > 0 then
   append('fire', fields)
+end
+
+if is_doubt_ahead then
+  redis.call('HSET', meta_key, 'doubt', string.format('%.0f', doubt_ms))
+end
+if hold_ms > now_ms then
+  redis.call('HSET', meta_key, 'hold', '0')
 end
 
 local AT_ONCE = 4000  -- texts of one command; unpack fails near 8,000
@@ -203,6 +241,9 @@ if #fields > 0 then
   end
   for run, deadline_ms in pairs(deadlines) do
     set_deadline(run, deadline_ms)
+  end
+  if can_note_deadlines == false then
+    note_wrong(deadlines_key)
   end
   push_all()
   if #dropped > 0 then
@@ -241,4 +282,14 @@ for _, lane in ipairs(next_ms == now_ms and {} or lanes) do
     note_next(tonumber(head[2]))
   end
 end
-return {'OK', now_ms, next_ms, looked, #runs, skipped, expired, cancelled, quarantined, #uncertain, recurring}
+if not is_listed then
+  note_wrong(rq_queues_key)
+end
+if looked == 0 then  -- there is time
+  for key, kind in pairs({[deadlines_key] = 'zset', [quarantine_key] = 'hash'}) do
+    if not is_a(key, kind) then
+      note_wrong(key)
+    end
+  end
+end
+return {'OK', now_ms, next_ms, looked, #runs, skipped, expired, cancelled, quarantined, #uncertain, recurring, wrong}

@@ -4,7 +4,7 @@
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        ...   ids
 -- RETURNS  OK, now ms, id and t of the log's last entry or '' twice, then per id: '' when unknown, else a list of
---          place, lane or '', due ms or '', since ms or '', note or '', 1 when recurring, schedule's pairs,
+--          place, lane or '', due ms, '' or -, since ms or '', note or '', 1 when recurring, schedule's pairs,
 --          pairs of template or waiting job
 -- LOGS   nothing
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
@@ -30,7 +30,7 @@ for i, id in ipairs(ids) do
     if at.recurring then
       schedule, job = pairs_at(schedule_prefix .. id), pairs_at(template_prefix .. id)
     else
-      job = pairs_at(run_key(id, at.due_ms))
+      job = at.due_ms == '-' and {} or pairs_at(run_key(id, at.due_ms))
     end
     reply[#reply + 1] = {at.place, at.lane or '', at.due_ms or '', at.since_ms or '', at.note or '',
       at.recurring and 1 or 0, schedule, job}

@@ -19,7 +19,10 @@ for i = 1, #before, 2 do
   rows[before[i]] = before[i + 1]
 end
 for word in string.gmatch(redis.call('HGET', meta_key, 'aside') or '', '%S+') do
-  wanted[string.match(word, ':(.*)$')] = '- 0'
+  local queue = string.match(word, '^%a+:(.+)$')
+  if queue then
+    wanted[queue] = '- 0'
+  end
 end
 for i = 3, #ARGV, 2 do
   local queue, per_second = ARGV[i], ARGV[i + 1]

@@ -15,8 +15,10 @@
 local meta_key, log_key, deadlines_key = unpack(KEYS)
 -- include lib/meta.lua
 -- include lib/iso.lua
+-- include lib/clean.lua
 
 local MOST = 262144  -- bytes of a packed traceback; a longer one is left out
+local LONGEST_NOTE = 4097  -- bytes, one more than a note may have (core/runs.py)
 
 local function newest_error(run)
   local results = redis.pcall('XREVRANGE', 'rq:results:' .. run, '+', '-', 'COUNT', 1)
@@ -30,7 +32,7 @@ local function newest_error(run)
 end
 
 local function of_gone(run)
-  local deadline_ms = tonumber(redis.call('ZSCORE', deadlines_key, run) or '')
+  local deadline_ms = is_a(deadlines_key, 'zset') and tonumber(redis.call('ZSCORE', deadlines_key, run) or '')
   if redis.call('EXISTS', 'rq:executions:' .. run) == 1 then
     return {'started'}
   elseif deadline_ms and deadline_ms <= now_ms then
@@ -53,11 +55,15 @@ for i = 1, #ARGV do
   if not job[1] then
     reply[i + 1] = '-'
   else
-    for n = 1, 13 do
-      job[n] = job[n] or ''
+    local is_failed, note = job[1] == 'failed', string.sub(job[13] or '', 1, LONGEST_NOTE)
+    job[1] = word_of(job[1])
+    for n = 2, 5 do
+      job[n] = time_of(job[n]) or ''
     end
-    job[14] = job[13]
-    job[13] = job[1] == 'failed' and newest_error(run) or ''
+    for n = 6, 12 do
+      job[n] = line_of(job[n]) or ''
+    end
+    job[13], job[14] = is_failed and newest_error(run) or '', note
     reply[i + 1] = table.concat(job, '\0')
   end
 end

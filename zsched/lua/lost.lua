@@ -28,12 +28,13 @@ local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen
 -- include lib/place.lua
 -- include lib/queues.lua
 -- include lib/streaks.lua
--- include lib/types.lua
 -- include lib/executions.lua
+-- include lib/clean.lua
 
 local MOST = 10000  -- runs of a queue that are looked through
 local FAILURE_TTL = '31536000'  -- RQ's own, in seconds
 local FAILED = '2'  -- RQ's type of such a result
+local LAST_ID = '^18446744073709551615%-'  -- behind it a stream takes nothing
 
 local seen = redis.call('XRANGE', log_key, seen_entry, seen_entry)[1]
 if not seen or seen[2][4] ~= seen_t then
@@ -65,7 +66,8 @@ local function look(run, status, mark, members)
   local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'last_heartbeat', 'enqueued_at', 'origin',
     'retries_left', 'enqueue_at_front_on_retry', 'failure_ttl')
   local queue = job[4]
-  if job.err or job[1] ~= status or (job[status == 'queued' and 3 or 2] or '') ~= mark or not queue_accepts(queue) then
+  local told_mark = not job.err and time_of(job[status == 'queued' and 3 or 2]) or ''
+  if job.err or job[1] ~= status or told_mark ~= mark or not queue_accepts(queue) then
     return nil
   end
   local one = {run = run, queue = queue, members = {}, has_lapsed = members ~= '',
@@ -78,6 +80,8 @@ local function look(run, status, mark, members)
     [one.executions_key] = 'zset', [one.results_key] = 'stream'}) then
     return nil
   end
+  local newest = redis.call('XREVRANGE', one.results_key, '+', '-', 'COUNT', 1)[1]
+  one.takes_no_result = newest and string.find(newest[1], LAST_ID)
   for member in string.gmatch(members, '%S+') do
     one.members[#one.members + 1] = member
   end
@@ -108,7 +112,9 @@ local function fail(one)
     return
   end
   redis.call('HSET', one.job_key, 'status', 'failed', 'ended_at', iso(tonumber(ended_ms)))
-  redis.call('XADD', one.results_key, 'MAXLEN', 10, '*', 'type', FAILED, 'worker_name', '', 'exc_string', one.packed)
+  if not one.takes_no_result then
+    redis.call('XADD', one.results_key, 'MAXLEN', 10, '*', 'type', FAILED, 'worker_name', '', 'exc_string', one.packed)
+  end
   local score = ttl
   if tonumber(ttl) > 0 then
     redis.call('EXPIRE', one.job_key, ttl)

@@ -6,9 +6,9 @@
 --        lock_s                       how long they hold from now on, in seconds; 0: give them up, move nothing
 --        limit                        most jobs looked at
 --        ...                          names of RQ queues; the first are served first
--- RETURNS  OK, now ms, next due ms or '' (now when there are more), number looked at, number pushed, and three lists:
---          queues that others serve (name, lock's value), queues with a key of a wrong type (name, key), and odd
---          jobs (name, id, word): taken out without a push because they are gone, have "no status", or have
+-- RETURNS  OK, now ms, ms of the next look or '' (now when there are more), number looked at, number pushed, and three
+--          lists: queues that others serve (name, lock's value), queues with a key of a wrong type (name, key), and
+--          odd jobs (name, id, word): taken out without a push because they are gone, have "no status", or have
 --          another status than scheduled; or left because WRONGTYPE is at their key
 --          |  STALE  |  SERVER
 -- LOGS   nothing: they are RQ's jobs, neither in the log nor recovered
@@ -16,8 +16,11 @@
 -- A job of another status was queued, run or cancelled by somebody: RQ's scheduler would push it a second time.
 -- But RQ writes registry and job one after the other (ScheduledJobRegistry.schedule, up to 2.12, ignores its
 -- pipeline), so what is odd, or gone, may be half written. It is put back by PATIENCE_S, which also takes it from the
--- head, and only then taken out; a broken key is put back for ever. RQ's scores are whole seconds: one with a
--- fraction says that it was put back before.
+-- head, and only then taken out; a broken key is put back for ever.
+--
+-- RQ cuts its due times to whole seconds. So a job of RQ's score is looked at when its second begins, and put back to
+-- the millisecond from which on it is not early (``earliest``). A score with a fraction says that the job was looked at
+-- before. Score and ended_at are both by the clock of who wrote them, a worker as a rule: not by the server's.
 local lease_key, meta_key, log_key, rq_queues_key = unpack(KEYS)
 local token, expected_server, owner, lock_s, limit = unpack(ARGV, 1, 5)
 lock_s, limit = tonumber(lock_s), tonumber(limit)
@@ -25,6 +28,7 @@ lock_s, limit = tonumber(lock_s), tonumber(limit)
 -- include lib/fence.lua
 -- include lib/iso.lua
 -- include lib/queues.lua
+-- include lib/clean.lua
 
 local PATIENCE_S = 5
 local LAST_S = '253402300799'  -- the year 9999
@@ -54,8 +58,42 @@ local function add(list, ...)
   end
 end
 
--- Decide what becomes of a job, as RQ's Queue._enqueue_job would. Returns what is odd, or nothing when it is pushed.
-local function take(queue, id)
+-- Return the seconds between a failed attempt and the next one, as RQ's Job.get_retry_interval gave them before RQ
+-- counted retries_left down. Return nothing where the time may have come from elsewhere: a Retry that the task
+-- returned (number_of_retries), or a Repeat (repeats_left).
+local function interval_of(retries_left, intervals, number_of_retries, repeats_left)
+  local left, all = tonumber(retries_left or ''), {}
+  for text in string.gmatch(intervals or '', '[^%[%], ]+') do
+    all[#all + 1] = tonumber(text) or 0
+  end
+  local interval_s = left and not number_of_retries and not repeats_left and all[math.max(#all - left - 1, 0) + 1]
+  return interval_s and interval_s >= 1 and interval_s % 1 == 0 and interval_s
+end
+
+-- Return the ms from which on a job is not early whose second has begun: for another attempt ended_at + interval, if
+-- that fits RQ's score; else the end of the second. An ended_at before started_at is of an earlier attempt.
+local function earliest(job_key, score_s, ended_at)
+  local end_of_second_ms = (score_s + 1) * 1000
+  local second, micros = string.match(ended_at or '', '^(%d+%-%d%d%-%d%dT%d%d:%d%d:%d%d)%.(%d%d%d%d%d%d)Z$')
+  if not second then
+    return end_of_second_ms
+  end
+  local job = redis.call('HMGET', job_key, 'started_at', 'retries_left', 'retry_intervals', 'number_of_retries',
+    'repeats_left')
+  local started_at, interval_s = job[1], interval_of(unpack(job, 2, 5))
+  if not started_at or started_at > ended_at or not interval_s or interval_s > score_s then
+    return end_of_second_ms
+  elseif second == string.sub(iso((score_s - interval_s) * 1000), 1, #second) then
+    return score_s * 1000 + math.ceil(tonumber(micros) / 1000)
+  elseif second == string.sub(iso((score_s - interval_s - 1) * 1000), 1, #second) then
+    return score_s * 1000  -- RQ handled the failure until the next second began, and counted the interval from there
+  end
+  return end_of_second_ms
+end
+
+-- Decide what becomes of a job, as RQ's Queue._enqueue_job would; *score_s*: RQ's, if its second is not over. Returns
+-- what is odd, or nothing and the ms until which it waits, or nothing when it is pushed.
+local function take(queue, id, score_s)
   local job_key = 'rq:job:' .. id
   local job = redis.pcall('HMGET', job_key, 'status', 'origin', 'timeout', 'ttl', 'ended_at', 'enqueue_at_front',
     'enqueue_at_front_on_retry')
@@ -66,7 +104,11 @@ local function take(queue, id)
   if taken[job_key] then
     return 'scheduled for ' .. taken[job_key] .. ' too'
   elseif status ~= 'scheduled' then
-    return status or redis.call('EXISTS', job_key) == 1 and 'no status' or 'gone'
+    return word_of(status) or redis.call('EXISTS', job_key) == 1 and 'no status' or 'gone'
+  end
+  local from_ms = score_s and earliest(job_key, score_s, ended_at) or now_ms
+  if from_ms > now_ms then
+    return nil, from_ms
   end
   local has_ttl = ttl and #ttl < 12 and string.find(ttl, '^[1-9]%d*$')
   local has_timeout = timeout and timeout ~= ''
@@ -86,9 +128,12 @@ local function look(queue, lock_key, registry_key)
   local due = looked < limit
     and redis.call('ZRANGEBYSCORE', registry_key, '-inf', now_s, 'WITHSCORES', 'LIMIT', 0, limit - looked) or {}
   for i = 1, #due, 2 do
-    local id, is_first_look = due[i], tonumber(due[i + 1]) % 1 == 0
-    local word = take(queue, id)
-    if word and (is_first_look or word == 'WRONGTYPE') then
+    local id, score_s = due[i], tonumber(due[i + 1])
+    local is_first_look = score_s % 1 == 0
+    local word, from_ms = take(queue, id, is_first_look and now_ms < (score_s + 1) * 1000 and score_s)
+    if from_ms then
+      add(later, string.format('%.4f', from_ms / 1000 - 0.0001), id)  -- so it has a fraction, and is due at that ms
+    elseif word and (is_first_look or word == 'WRONGTYPE') then
       add(later, later_s, id)
     else
       add(gone, id)
@@ -112,7 +157,7 @@ for i = 6, #ARGV do
   elseif wrong then
     add(broken, queue, wrong)
   elseif holder and holder ~= owner then
-    add(others, queue, holder)
+    add(others, queue, line_of(holder))
   else
     look(queue, lock_key, registry_key)
   end

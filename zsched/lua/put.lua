@@ -10,12 +10,14 @@
 --        field_size      number of field/value texts that all rows share
 --        ...             the seen texts, the shared texts, then per row: id, due ms or +ms, data
 -- RETURNS  OK, now ms, version, then per row: word, due ms
---        words: created updated unchanged kept EXISTS PAST CHANGED WRONGTYPE; due ms is - where there is none
+--        words: created updated unchanged kept already_fired EXISTS PAST CHANGED TAKEN WRONGTYPE; due ms is - where
+--        there is none
 -- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (data, bytes); then, if
 --        there are such, the ids by spaces that were there (replaced) and that stay paused (paused)
 --
--- A row that says what is waiting already is `unchanged`, and so is one whose run RQ has already: so a
--- call that is sent again because its reply was lost does nothing. A put never resumes a paused schedule.
+-- A row that says what is waiting already is `unchanged`; one whose run RQ has already is `already_fired`, and nothing
+-- waits: so a call that is sent again because its reply was lost does nothing. Each one-shot that zsched makes has `zs`
+-- in its job; a job of RQ's that has none stands in the way (TAKEN). A put never resumes a paused schedule.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, op_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, lane, if_exists, allow_past, keep_op_ms,
@@ -26,6 +28,7 @@ keep_op_ms, seen_size, field_size = tonumber(keep_op_ms), tonumber(seen_size), t
 -- include lib/iso.lua
 -- include lib/find.lua
 -- include lib/place.lua
+-- include lib/pushed.lua
 
 local first_field = 10 + math.max(seen_size, 0)
 local first_row = first_field + field_size
@@ -68,7 +71,7 @@ local found = find(ids)
 
 -- Read and decide.
 local reply, writes, logged = {'OK', now_ms, version()}, {}, {}
-local replaced, staying = {}, {}
+local replaced, staying, runs = {}, {}, {}
 for n, id in ipairs(ids) do
   local at, row = found[n], first_row + 3 * (n - 1)
   local due_ms, data = ARGV[row + 1], ARGV[row + 2]
@@ -78,7 +81,6 @@ for n, id in ipairs(ids) do
   local run, word = run_key(id, due_ms), nil
   local pending = at and not at.recurring
   local job = redis.pcall('HMGET', run, 'status', 'enqueued_at')
-  local status, is_rqs = job[1], job[2] or job[1] and job[1] ~= 'scheduled'
   if job.err then
     word = 'WRONGTYPE'
   elseif at and if_exists ~= 'replace' then
@@ -88,8 +90,9 @@ for n, id in ipairs(ids) do
     word = 'CHANGED'
   elseif seen_size >= 0 and not pending then
     word = 'CHANGED'
-  elseif is_rqs then
-    word = 'unchanged'  -- the run was pushed or taken; RQ may have it waiting for a retry
+  elseif (job[1] or job[2]) and is_pushed(redis.call('HMGET', run, unpack(OF_RUN))) then
+    -- Pushed, or taken over; RQ may have it waiting for a retry.
+    word = redis.call('HGET', run, 'zs') and 'already_fired' or 'TAKEN'
   elseif pending and at.place ~= 'quarantine' and at.lane == lane and at.due_ms == due_ms
     and is_same(redis.call('HGETALL', run), data) then
     word = 'unchanged'
@@ -103,7 +106,8 @@ for n, id in ipairs(ids) do
       replaced[#replaced + 1] = id
       staying[#staying + 1] = at.place == 'paused' and id or nil
     end
-    writes[#writes + 1] = {id = id, due_ms = due_ms, data = data, run = run, at = at, is_there = status}
+    writes[#writes + 1] = {id = id, due_ms = due_ms, data = data, run = run, at = at}
+    runs[#runs + 1] = run
     logged[#logged + 1] = id
     logged[#logged + 1] = due_ms
     logged[#logged + 1] = 'data'
@@ -136,14 +140,12 @@ if #writes > 0 then
     job[#job + 1] = ARGV[i]
   end
   local members, earliest = {}, nil
+  redis.call('DEL', unpack(runs))  -- a hash without a place would leave fields of its own
   for _, write in ipairs(writes) do
     if write.at then
       remove(write.id, write.at)
     end
     job[2], job[4] = write.run, write.data
-    if write.is_there then
-      redis.call('DEL', write.run)  -- a waiting hash without a place would leave fields of its own
-    end
     redis.call(unpack(job))
     if write.at and write.at.place == 'paused' then
       redis.call('HSET', paused_key, write.id,

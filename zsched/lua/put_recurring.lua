@@ -32,9 +32,13 @@ keep_op_ms, schedule_size = tonumber(keep_op_ms), tonumber(schedule_size)
 -- include lib/find.lua
 -- include lib/place.lua
 
+local MS = '^%-?%d+$'
+local IS_OURS = {  -- fields of a schedule's hash that no caller gives
+  version = true, trigger = true, digest = true, anchor = true, lane = true, nominal = true, last = true,
+  created_at = true, updated_at = true, ended_at = true, failures = true,
+}
+
 local at = find({id})[1]
-local old = at and at.recurring and redis.pcall('HMGET', schedule_key, 'version', 'trigger', 'digest',
-  'anchor', 'nominal', 'last', 'created_at', 'ended_at', 'pause_after', 'failures') or {}
 for _, key in ipairs({schedule_key, template_key}) do
   local held = redis.call('TYPE', key).ok
   if held ~= 'hash' and held ~= 'none' then
@@ -44,10 +48,52 @@ end
 if at and if_exists ~= 'replace' then
   return answer({'OK', if_exists == 'keep' and 'kept' or 'EXISTS', now_ms, version(), at.due_ms or '-'})
 end
+-- The hash as it is, but for numbers that are none and a last run that is none: another program wrote these.
+local old, is_sound = {}, true
+if at and at.recurring then
+  old = redis.call('HMGET', schedule_key, 'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at',
+    'ended_at', 'pause_after', 'failures')
+  for n, form in pairs({[1] = '^%d+%-%d+$', [4] = MS, [5] = MS, [6] = '^[%w_-]+$', [7] = MS, [8] = MS, [10] = MS}) do
+    if old[n] and not (string.find(old[n], form) and (form ~= MS or is_ms(old[n]))) then
+      old[n], is_sound = false, false
+    end
+  end
+end
+local has_ended = at and at.place == 'ended' and old[8] and not old[5]
+local function is_due_then()
+  return is_ms(at.due_ms) and tonumber(at.due_ms) >= tonumber(old[5])
+end
+local has_time = has_ended or old[5] and (at.place == 'ended' or is_due_then())  -- that this put may keep
+
+-- Whether the hash at *key* holds the texts from *first* to *last*, and besides only *others*. Another program may have
+-- changed it, and a put is how to put that right.
+local function holds(key, first, last, others)
+  local asked, count = {}, 0
+  for i = first, last, 2 do
+    asked[ARGV[i]] = ARGV[i + 1]
+    count = count + 1
+  end
+  local texts = redis.call('HGETALL', key)
+  for i = 1, #texts, 2 do
+    if asked[texts[i]] == texts[i + 1] then
+      count = count - 1
+    elseif asked[texts[i]] or not others[texts[i]] then
+      return false
+    end
+  end
+  return count == 0
+end
+
+local function is_same()
+  return old[3] == digest and old[2] == trigger and is_sound and old[1] and old[4] and has_time
+    and (has_ended or at.lane == lane and at.place ~= 'quarantine')
+    and holds(schedule_key, 17, 16 + schedule_size, IS_OURS) and holds(template_key, 17 + schedule_size, #ARGV, {})
+end
+
 if seen_version ~= '' and old[1] ~= seen_version then
   return answer({'OK', 'CHANGED', now_ms, version(), '-'})
 end
-if old[3] == digest and at.place ~= 'quarantine' then
+if is_same() then
   return answer({'OK', 'unchanged', now_ms, old[1], at.due_ms or '-'})
 end
 
@@ -58,7 +104,7 @@ end
 local function without_jitter(rule)
   return rule and (string.gsub(rule, '"jitter_ms":%d+,', ''))
 end
-if without_jitter(old[2]) == without_jitter(trigger) and old[4] and (old[5] or at.place == 'ended') then
+if old[4] and has_time and without_jitter(old[2]) == without_jitter(trigger) then
   anchor_ms, nominal_ms, due_ms = old[4], old[5], at.due_ms
 elseif now_ms < tonumber(from_ms) or now_ms >= tonumber(until_ms) then
   return {'AGAIN', now_ms}
@@ -105,6 +151,7 @@ if at then
   remove(id, at)
 end
 redis.call('SADD', recurring_key, id)
+redis.call('DEL', schedule_key, template_key)
 redis.call('HSET', schedule_key, unpack(schedule))
 redis.call('HSET', template_key, unpack(template))
 if pause_after and pause_after == old[9] and old[10] then

@@ -13,11 +13,11 @@ local schedule_prefix, token, expected_server = unpack(ARGV, 1, 3)
 -- include lib/lanes.lua
 
 local rows, taken = {}, {}
-for i = 4, #ARGV, 5 do
+for i = 4, is_a(quarantine_key, 'hash') and #ARGV or 0, 5 do
   local id, word, due_ms, planned_version, reason = unpack(ARGV, i, i + 4)
   local lane, key = lane_of(word), key_of(word)
   if redis.call('ZSCORE', key, id) == due_ms
-    and redis.call('HGET', schedule_prefix .. id, 'version') == planned_version then
+    and redis.pcall('HGET', schedule_prefix .. id, 'version') == planned_version then
     rows[#rows + 1] = table.concat({id, lane, due_ms, reason}, ' ')
     taken[#taken + 1] = {id, key, table.concat({lane, due_ms, string.format('%.0f', now_ms), reason}, ' ')}
   end

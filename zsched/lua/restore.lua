@@ -4,7 +4,7 @@
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
 --        hold_for_ms     > 0: nothing fires for so long, the restorer is not done yet
---        reason          lost | audit
+--        reason          lost | audit | corrected
 --        archive         whose knowledge it is: id of the archive
 --        row_count
 --        ...             per row: id, run (what follows the id in the run id, '' of a recurring schedule), place,
@@ -32,15 +32,21 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/place.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/pushed.lua
+-- include lib/clean.lua
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
 
--- Whether a run's job is there to stay: not one that waits, if its schedule, a row before this one, is replaced here.
+-- Whether a run's job is there to stay: it was pushed, or it waits for its time and no row before this one replaces its
+-- schedule.
 local replaced = {}
 local function stays(row)
-  local job_key = 'rq:job:' .. row.run_id
-  return redis.call('EXISTS', job_key) == 1
-    and not (replaced[row.id] and redis.pcall('HGET', job_key, 'status') == 'scheduled')
+  if not make_way(row.run_id) then
+    return true
+  end
+  local at = not replaced[row.id] and find({row.id})[1]
+  return at and not at.recurring and run_key(row.id, at.due_ms) == 'rq:job:' .. row.run_id
+    and redis.call('EXISTS', 'rq:job:' .. row.run_id) == 1
 end
 
 local rows, ids, at = {}, {}, 10
@@ -58,7 +64,7 @@ for n = 1, row_count do
       elseif ARGV[i] == 'zs' or ARGV[i] == 'flags' then
         row.at_front = string.find(ARGV[i + 1], 'f', 1, true)
       elseif ARGV[i] == 'zs_expires' then
-        row.expires_ms = tonumber(ARGV[i + 1])
+        row.expires_ms = whole_of(ARGV[i + 1])
       end
     end
     row.run_id = id .. '-' .. run
@@ -68,8 +74,7 @@ for n = 1, row_count do
     end
   end
   if IS_SCHEDULE[place] and place ~= 'gone' and run ~= '' then
-    local status = redis.pcall('HGET', 'rq:job:' .. id .. '-' .. run, 'status')
-    if status and status ~= 'scheduled' then  -- it fired here: its run is RQ's
+    if not make_way(id .. '-' .. run) then  -- it fired here: its run is RQ's
       row.place = 'gone'
       ARGV[at + 2] = 'gone'
     end
@@ -140,6 +145,7 @@ for n, row in ipairs(rows) do
       put_back(row)
     end
   elseif row.place == 'open' then
+    redis.call('DEL', 'rq:job:' .. row.run_id)
     redis.call('HSET', 'rq:job:' .. row.run_id, 'status', 'queued', 'created_at', now_iso,
       'enqueued_at', now_iso, 'zs_uncertain', '1', unpack(ARGV, row.first, row.first_own - 1))
     if row.expires_ms and tonumber(row.due_ms) then  -- long passed, perhaps: then no worker begins with it

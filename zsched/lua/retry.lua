@@ -27,6 +27,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/place.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/clean.lua
 
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 local OPEN = {created = true, queued = true, deferred = true, scheduled = true, started = true}
@@ -69,7 +70,7 @@ if not is_forgotten and not OVER[job.status] then
   if at and not at.recurring and run_key(id, at.due_ms) == 'rq:job:' .. run then
     return answer({'OK', 'WAITS', now_ms, '-'})
   end
-  return answer({'OK', OPEN[job.status] and 'NOTOVER' or 'BROKEN', now_ms, job.status or '-'})
+  return answer({'OK', OPEN[job.status] and 'NOTOVER' or 'BROKEN', now_ms, word_of(job.status) or '-'})
 end
 
 local flags = job.zs
@@ -112,7 +113,7 @@ append('enqueue', fields)
 local now_iso = iso(now_ms)
 redis.call('HSET', 'rq:job:' .. again, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso,
   unpack(its_texts))
-local expires_ms = tonumber(job.zs_expires or '')
+local expires_ms = whole_of(job.zs_expires)
 if expires_ms then
   set_deadline(again, now_ms + expires_ms)
 end

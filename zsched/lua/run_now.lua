@@ -22,6 +22,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/place.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/clean.lua
 
 local at = find({id})[1]
 if not at then
@@ -46,6 +47,7 @@ if not queue_accepts(job[2]) then
   return answer({'OK', 'WRONGTYPE', now_ms, '-'})
 end
 
+local expires_ms = whole_of(job[5])
 append('run_now', {'id', id, 'run', run, 'last', at.recurring and '1' or '0'})
 local now_iso = iso(now_ms)
 if at.recurring then
@@ -56,7 +58,6 @@ else
   leave(id, at)
   redis.call('HSET', source, 'status', 'queued', 'enqueued_at', now_iso)
 end
-local expires_ms = tonumber(job[5] or '')
 if expires_ms then
   set_deadline(run, now_ms + expires_ms)
 end

@@ -33,11 +33,11 @@ local function look(id, chain)
     if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
       return job  -- not allowed to look, say: that tells nothing of the job
     end
-    told[#told + 1] = job[1] or '-'
-    told[#told + 1] = job[2] or ''
+    told[#told + 1] = word_of(job[1]) or '-'
+    told[#told + 1] = line_of(job[2]) or ''
     if mode == 'queue' and job[1] == 'deferred' then
       waits = true
-      told[#told] = job[3] and job[3] .. ' ' .. status_of(job[3]) or ''
+      told[#told] = job[3] and name_of(job[3]) .. ' ' .. status_of(job[3]) or ''
       break
     end
     if is_open(job[1]) then

@@ -23,6 +23,7 @@ local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen
 -- include lib/find.lua
 -- include lib/place.lua
 -- include lib/streaks.lua
+-- include lib/clean.lua
 
 local seen = redis.call('XRANGE', log_key, seen_entry, seen_entry)[1]
 if not seen or seen[2][4] ~= seen_t then
@@ -37,7 +38,7 @@ for i = 8, #ARGV, 5 do
     return job
   end
   local is_told = job[1] == 'canceled' and job[2] and job[2] == job[3]
-  if (job[1] and job[1] .. ' ' .. (job[2] or '') or 'gone') == seen_as and not is_told then
+  if (job[1] and word_of(job[1]) .. ' ' .. (time_of(job[2]) or '') or 'gone') == seen_as and not is_told then
     rows[#rows + 1] = row
     runs[#runs + 1] = run
     count(id, run, verdict)
@@ -48,5 +49,7 @@ if #rows == 0 then
 end
 decide_pauses()
 local entry = append('end', {'rows', table.concat(rows, '\n')})
-redis.call('ZREM', deadlines_key, unpack(runs))
+if is_a(deadlines_key, 'zset') then
+  redis.call('ZREM', deadlines_key, unpack(runs))
+end
 return {'OK', now_ms, entry, t, #rows, pause_failing()}

@@ -15,10 +15,11 @@ local token, expected_server, first_kept, limit, silent_ms = unpack(ARGV)
 -- include lib/fence.lua
 
 local reports = redis.call('HGETALL', archivers_key)
+local forgotten = redis.call('XTRIM', log_key, 'MINID', '~', first_kept, 'LIMIT', limit)
 for i = 1, #reports, 2 do
   local told_ms = string.match(reports[i + 1], '^%S+ %S+ (%d+)')
   if not told_ms or now_ms - tonumber(told_ms) > tonumber(silent_ms) then
     redis.call('HDEL', archivers_key, reports[i])
   end
 end
-return {'OK', redis.call('XTRIM', log_key, 'MINID', '~', first_kept, 'LIMIT', limit)}
+return {'OK', forgotten}

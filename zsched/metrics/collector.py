@@ -75,6 +75,8 @@ def _of_log(tally: LogTally) -> Iterator[Metric]:
 
 def _of_daemon(meter: DaemonMeter) -> Iterator[Metric]:
     yield _gauge("leader", "1: this daemon leads; 0: it stands by.", meter.health.leads)
+    help = "Threads, chores and kinds of questions of this daemon that fail at present; its log says why."
+    yield _gauge("failing", help, len(meter.health.failing))
     yield CounterMetricFamily("zsched_terms", "Terms that this daemon began.", meter.terms)
     yield _histogram("fired_per_tick", "Runs that one fire or advance queued, of those that did.", meter.fired_per_tick)
     help = "Round trips that renewed the lease."
@@ -104,6 +106,8 @@ def _of_redis(seen: Overview) -> Iterator[Metric]:
     help = "Schedules; recurring ones are of one of the other states too, held_back ones are among the waiting."
     yield _gauges("schedules", help, ["state"], [([state], number) for state, number in states.items()])
     yield _gauge("epoch", "The number of the latest term, whoever leads.", seen.epoch)
+    help = "Keys of a wrong type, without which firing goes on; status names them."
+    yield _gauge("keys_of_wrong_type", help, len(seen.wrong_types))
     yield _gauge("log_entries", "Entries of the log that Redis holds.", seen.log_length)
 
 
@@ -119,6 +123,8 @@ def _of_archives(seen: Overview) -> Iterator[Metric]:
     yield _gauges("archive_following", "Whether an archive says that it follows the log.", ["archive"], rows)
     ages = [([place], max(seen.now_ms - each.told_ms, 0) / 1000) for place, each in lately.items()]
     yield _gauges("archive_seconds_since_report", "Since an archive was heard of.", ["archive"], ages)
+    unknown = [([place], each.unknown_entries) for place, each in lately.items()]
+    yield _gauges("archive_unknown_entries", "Entries of the log that an archive could not read.", ["archive"], unknown)
     last = last_audit(seen.archives, seen.now_ms)
     if last is not None:
         yield _gauge("audit_alarms", "What the last audit found wrong, also what it put right.", last.alarms)

@@ -1,44 +1,62 @@
 """
 The HTTP server of ``[metrics] listen``: /metrics and pages of one line, from threads beside the daemon's.
 
+Clients cannot use up the daemon's threads and files. At most ``HANDLERS`` requests are served at once, and more are
+closed unread. A request has ``REQUEST_MS`` from its connection to the last byte of its answer, however it trickles.
+
+It is the standard library's server. prometheus_client's is the same one without a bound or a deadline; waitress bounds
+threads and connections, but ends only idle ones, so a byte now and then holds all of them for ever.
+
 Not guaranteed: that strangers are kept out. There is neither password nor TLS: listen on loopback, or on an address
-that only Prometheus reaches.
+that only Prometheus reaches. Whoever reaches it can keep others from it. On loopback a request must name this machine,
+so that a page in a browser here cannot read it under a name of its own (DNS rebinding).
 """
 
 from __future__ import annotations
 
+import errno
+import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Final
+from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import structlog
 
 from zsched.config import MetricsSettings
+from zsched.core.clock import Clock
 from zsched.errors import ZschedError
 
 log = structlog.get_logger(__name__)
 
 _LINE: Final = "text/plain; charset=utf-8"
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"  # of Prometheus
-_REQUEST_S: Final = 10.0  # for a client to say what it wants, and to take the answer
+HANDLERS: Final = 8  # requests at once: Prometheus, two probes, and people
+REQUEST_MS: Final = 10_000.0  # for a whole request; Prometheus waits no longer by default
+_BACKLOG: Final = 64  # connections that Linux holds until they are accepted
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE_S: Final = 0.5  # before the next accept then: the waiting connection would wake the server at once
 
 Page = Callable[[], tuple[bool, str]]  # whether all is well, and a line that says so
 
 
 @contextmanager
-def served(settings: MetricsSettings, metrics: Callable[[], bytes], pages: Mapping[str, Page]) -> Iterator[None]:
+def served(
+    settings: MetricsSettings, metrics: Callable[[], bytes], pages: Mapping[str, Page], clock: Clock
+) -> Iterator[None]:
     """
     Serve inside the block *metrics*, as Prometheus' text format has them, and *pages* by path.
 
     Raises:
         ZschedError: nothing can listen there now.
     """
-    server = _listen(settings, _Application(metrics, pages))
+    server = _listen(settings, clock)
+    server.set_app(_Application(metrics, pages, server.names))
     thread = threading.Thread(target=server.serve_forever, name="zsched-metrics", daemon=True)
     thread.start()
     log.info("metrics_served", listen=server.where)
@@ -50,15 +68,30 @@ def served(settings: MetricsSettings, metrics: Callable[[], bytes], pages: Mappi
 
 
 class _Application:
-    """All of it for WSGI."""
+    """The WSGI application. *names*: hosts that a request may name beside addresses; None: any."""
 
-    def __init__(self, metrics: Callable[[], bytes], pages: Mapping[str, Page]) -> None:
-        self._metrics, self._pages = metrics, pages
+    def __init__(
+        self, metrics: Callable[[], bytes], pages: Mapping[str, Page], names: frozenset[str] | None = None
+    ) -> None:
+        self._metrics, self._pages, self._names = metrics, pages, names
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        status, kind, body = self._answer(environ["REQUEST_METHOD"], environ["PATH_INFO"])
+        if self._is_for_us(environ.get("HTTP_HOST")):
+            status, kind, body = self._answer(environ["REQUEST_METHOD"], environ["PATH_INFO"])
+        else:
+            status, kind, body = "421 Misdirected Request", _LINE, b"ask for localhost or an address\n"
         start_response(status, [("Content-Type", kind), ("Cache-Control", "no-store")])
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+    def _is_for_us(self, named: str | None) -> bool:
+        """Return True if the Host header is an address, a name of ours or missing; a browser sends its page's name."""
+        if self._names is None or named is None:
+            return True
+        try:
+            host = urlsplit(f"//{named}").hostname or ""
+            return host.rstrip(".") in self._names or bool(ipaddress.ip_address(host))
+        except ValueError:
+            return False
 
     def _answer(self, method: str, path: str) -> tuple[str, str, bytes]:
         if method not in ("GET", "HEAD"):
@@ -73,12 +106,18 @@ class _Application:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each request. ``where``: host and port that it listens on."""
+    """
+    A thread for each request, of a bounded number. ``where``: host and port that it listens on. ``names``: hosts that a
+    request may name; None: any.
+    """
 
     daemon_threads = True  # a slow client keeps no daemon from ending
+    request_queue_size = _BACKLOG
 
-    def __init__(self, family: socket.AddressFamily, host: str, port: int) -> None:
+    def __init__(self, family: socket.AddressFamily, host: str, port: int, clock: Clock) -> None:
         self.address_family = family
+        self._host, self._clock = host, clock
+        self._lock, self._deadlines = threading.Lock(), dict[socket.socket, float]()
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
@@ -92,25 +131,58 @@ class _Server(ThreadingMixIn, WSGIServer):
         host = f"[{self.server_name}]" if ":" in self.server_name else self.server_name
         return f"{host}:{self.server_port}"
 
+    @property
+    def names(self) -> frozenset[str] | None:
+        is_local = ipaddress.ip_address(self.server_name.partition("%")[0]).is_loopback
+        return frozenset({"localhost", self._host.lower().rstrip(".")}) if is_local else None
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection. Without a free file, wait: the next try at once would fail as well, and so on."""
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                threading.Event().wait(_PAUSE_S)
+            raise
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Take a request while a handler is free; what is not taken is closed."""
+        with self._lock:
+            if len(self._deadlines) >= HANDLERS:
+                return False
+            self._deadlines[request] = self._clock.monotonic_ms() + REQUEST_MS
+            return True
+
+    def service_actions(self) -> None:
+        """Cut off requests whose time is over, twice a second: what waits for their clients then ends."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:  # none is closed meanwhile, so its number is not another file's
+            for request, deadline_ms in self._deadlines.items():
+                if now_ms >= deadline_ms:
+                    with suppress(OSError):
+                        request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a request, and give its handler to the next."""
+        with self._lock:
+            self._deadlines.pop(request, None)
+        super().shutdown_request(request)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is nobody's trouble; what is ours, the handler's own ``wsgi.errors`` has."""
         log.debug("metrics_request_failed", client=str(client_address), exc_info=True)
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = _REQUEST_S
-
     def log_message(self, format: str, *args: Any) -> None:
         """Not a line for each scrape."""
 
 
-def _listen(settings: MetricsSettings, application: _Application) -> _Server:
+def _listen(settings: MetricsSettings, clock: Clock) -> _Server:
     host, port = settings.address
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        server = _Server(family, host, port)
+        return _Server(family, host, port, clock)
     except OSError as error:
         remedy = "give an address of this machine and a port that nothing else uses, or take the setting away"
         raise ZschedError(f"[metrics] listen={settings.listen!r}: {error.strerror or error}; {remedy}") from error
-    server.set_app(application)
-    return server

@@ -61,7 +61,7 @@ def serving(settings: Settings, clock: Clock, health: Health, build: Mapping[str
     # The plain format, whatever else is accepted: OpenMetrics takes twice as long to write, and says no more of these.
     metrics = partial(generate_latest, registry)
     try:
-        with served(settings.metrics, metrics, {"/healthz": alive, "/readyz": ready}):
+        with served(settings.metrics, metrics, {"/healthz": alive, "/readyz": ready}, clock):
             yield meter
     finally:
         link.pool.disconnect()

@@ -75,6 +75,12 @@ class Report:
         return self.state is ArchiveState.LOST and self.about.get("awaits_people") is True
 
     @property
+    def looked_at(self) -> frozenset[str]:
+        """The lost positions of others that it looked at: a ``merged`` entry names those that its history has."""
+        told = self.about.get("looked_at")
+        return frozenset(str(each) for each in told) if isinstance(told, list) else frozenset()
+
+    @property
     def audit(self) -> Audited | None:
         """What the last audit found that its daemon made as the leader; None when it made none."""
         told = self.about.get("audit")
@@ -83,6 +89,20 @@ class Report:
         numbers: list[Any] = [told.get(name) for name in ("at", "checked", "alarms", "repaired")]
         is_good = all(type(number) is int for number in numbers) and 0 <= numbers[0] <= LAST_MS
         return Audited(*numbers) if is_good else None
+
+    @property
+    def unknown_entries(self) -> int:
+        """How many entries of the log its state lacks, as its zsched cannot read them: nothing is audited by it."""
+        return self._count("unknown_entries")
+
+    @property
+    def unreadable_entries(self) -> int:
+        """Those of them that are of a known kind: it reads from Redis what they did."""
+        return self._count("unreadable_entries")
+
+    def _count(self, name: str) -> int:
+        told = self.about.get(name)
+        return told if type(told) is int and 0 <= told <= LAST_MS else 0
 
     def is_alive(self, now_ms: int) -> bool:
         """Whether it follows, and was heard of within ALIVE_MS."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.log import Position, text
 from zsched.core.model import Priority
 from zsched.storage.connection import Wire
@@ -34,9 +35,9 @@ class Look:
         """Whether its queue has no room for it, by its limit: it is late as it should be."""
         return any(":" in place for place in self.places[id])
 
-    def is_held(self, term: Term) -> bool:
+    def is_held(self) -> bool:
         """Whether nothing fires now; a hold further away was written before the clock jumped (lib/hold.lua)."""
-        return self.now_ms < self.hold_ms <= self.now_ms + 2 * term.lease_ms
+        return self.now_ms < self.hold_ms <= self.now_ms + LONGEST_LEASE_MS
 
 
 class Audit:

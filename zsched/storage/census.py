@@ -14,9 +14,11 @@ from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.limits import asides
+from zsched.storage.registries import queue_keys
 from zsched.storage.scripts import Scripts
 
 _PAGE = 200  # schedules read by one script, runs by one pipeline
+_LANES = [lane.value for lane in Priority]
 
 
 Page = tuple[Position | None, list[Held]]
@@ -58,7 +60,7 @@ class Census:
         moves nothing. What waits elsewhere goes into a queue from there, so it is read before; what workers took stands
         among the started, which are read after.
         """
-        queues = sorted(self._wire.execute("SMEMBERS", self._keys.rq_queues()))
+        queues = queue_keys(self._wire)
         for queue in queues:
             name = queue.removeprefix(b"rq:queue:")
             for registry in (b"rq:deferred:" + name, b"rq:scheduled:" + name):
@@ -115,7 +117,7 @@ class Census:
             id=id,
             run="" if is_recurring else f"{text(due)}{self._keys.run_suffix}",
             place=place.decode(),
-            lane=text(lane or own.get("lane", b"normal")),
+            lane=_lane_of(lane or own.get("lane", b"")),
             due_ms=due_ms,
             nominal_ms=any_milliseconds(nominal),
             last=text(own["last"]) if "last" in own else None,
@@ -142,6 +144,11 @@ class Census:
             yield from (text(member) for member in flat[::width])
             if cursor == b"0":
                 return
+
+
+def _lane_of(value: bytes) -> str:
+    """A lane, also where another program wrote something else."""
+    return text(value) if text(value) in _LANES else Priority.NORMAL.value
 
 
 def _pages(ids: Iterable[str]) -> Iterator[list[str]]:

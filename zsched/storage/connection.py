@@ -32,6 +32,7 @@ from zsched.storage.options import adopted_options, our_options
 RESENDS = 2  # after the first attempt
 _TRUST = "name who signed it in [redis] url, ?ssl_ca_certs=/path/of/ca.crt, and the host as the certificate has it"
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
+_UNREADABLE = (ValueError, RecursionError)  # of redis-py's own parser, which stands in where hiredis is not used
 # Codes that pass by, for which redis-py gives no type: BUSY with somebody's long script; a master whose replicas
 # have left it, for another one perhaps; what ends a wait when a master becomes a replica. And Redis 6.2 wraps what
 # a script's command was refused with, "Error running script (…): … -READONLY …".
@@ -187,6 +188,8 @@ class Link:
                 problem = f"has a certificate that is not trusted here ({distrust})"
                 raise RedisRefused(f"Redis at {self.where} {problem}; {_TRUST}") from error
             raise RedisUnavailable(f"cannot reach Redis at {self.where}: {_reason(error)}") from error
+        except redis.RedisError as error:
+            raise RedisUnavailable(_no_reply(self.where, error)) from error
 
 
 class Wire:
@@ -215,7 +218,10 @@ class Wire:
     def receive(self) -> Any:
         """The next reply."""
         with self._converted():
-            reply = self._connection.read_response()
+            try:
+                reply = self._connection.read_response()
+            except _UNREADABLE as error:
+                raise redis.InvalidResponse(str(error)) from error
         self.in_flight -= 1
         return reply
 
@@ -276,6 +282,9 @@ class Wire:
                 raise RedisUnavailable(message) from error
             message = f"lost Redis at {self.where}: {_reason(error)}"
             raise RedisUnavailable(message, may_have_been_applied=True) from error
+        except redis.RedisError as error:  # what follows on the connection cannot be read either
+            self.close()
+            raise RedisUnavailable(_no_reply(self.where, error), may_have_been_applied=True) from error
         except BaseException:  # Ctrl-C between command and reply: the next reply would be this one's
             self.close()
             raise
@@ -286,6 +295,14 @@ def _distrust(error: BaseException | None) -> str | None:
     while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
         error = error.__cause__ or error.__context__
     return None if error is None else error.verify_message.rstrip(".")
+
+
+def _no_reply(where: str, error: redis.RedisError) -> str:
+    """The message about a reply that breaks Redis' protocol, or whatever else redis-py stumbled over."""
+    if not isinstance(error, redis.InvalidResponse):
+        return f"the connection to Redis at {where} failed: {_reason(error)}"
+    remedy = "look for a proxy, another program or a TLS port at that address"
+    return f"Redis at {where} answered with what is no Redis reply: {show(_reason(error))}; {remedy}"
 
 
 def _reason(error: BaseException) -> str:

@@ -8,7 +8,7 @@ told nothing yet, or never could. A daemon of before there was more to tell says
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -35,7 +35,7 @@ class DaemonSeen:
     """
     One daemon, by its last report at *told_ms* (the server's time). What it did not tell is None. ``started_ms`` is by
     the clock of its host; ``tzdata`` is the version of the zones' rules that it plans by; ``may_not_lead``, why it is
-    BARRED.
+    BARRED; ``failing``, its threads, chores and kinds of questions that fail at present, each with the reason.
     """
 
     id: str
@@ -50,6 +50,7 @@ class DaemonSeen:
     rq: str | None
     tzdata: str | None
     may_not_lead: str | None
+    failing: Mapping[str, str]
 
     @property
     def is_running(self) -> bool:
@@ -76,6 +77,7 @@ class DaemonSeen:
             "rq": self.rq,
             "tzdata": self.tzdata,
             "may_not_lead": self.may_not_lead,
+            "failing": dict(self.failing),
         }
 
 
@@ -110,6 +112,7 @@ def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
         rq=_text(about.get("rq")),
         tzdata=_text(about.get("tzdata")),
         may_not_lead=_bar(report) if role is DaemonRole.BARRED else None,
+        failing=_texts(about.get("failing")),
     )
 
 
@@ -119,6 +122,12 @@ def _bar(report: Report) -> str | None:
     if reason is None and report.state is ArchiveState.OUTDATED:
         return _text(report.about.get("trouble")) or "a newer zsched leads"
     return reason
+
+
+def _texts(told: object) -> dict[str, str]:
+    """What fails; nothing where a foreign hand told something else."""
+    pairs = told.items() if isinstance(told, dict) else ()
+    return {part: reason for part, reason in pairs if isinstance(part, str) and isinstance(reason, str)}
 
 
 def _text(told: object) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from zsched.core.log import Position
@@ -55,7 +55,7 @@ class Fired:
     """
     What one fire did. ``next_ms``: when to fire again, None when nothing waits. ``looked``: schedules looked
     at. ``skipped``, ``expired``: run ids; ``quarantined``: lines "<id> <lane> <due ms> <reason>"; ``cancelled``:
-    "<run id>=<RQ status>".
+    "<run id>=<RQ status>"; ``wrong``: keys of a wrong type that were left alone.
     """
 
     now_ms: int
@@ -68,6 +68,7 @@ class Fired:
     cancelled: list[str]
     quarantined: list[str]
     recurring: list[DueRecurring]
+    wrong: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ class Dispatch:
         reply = self._scripts.call("fire", limit=limit, **_guard(term, window))
         if isinstance(reply[0], str):
             return Stopped(reply[0], int(reply[1]), int(reply[2]) if len(reply) > 2 else None)
-        now_ms, next_ms, looked, runs, skipped, expired, cancelled, quarantined, uncertain, recurring = reply
+        now_ms, next_ms, looked, runs, skipped, expired, cancelled, quarantined, uncertain, recurring, wrong = reply
         return Fired(
             now_ms=now_ms,
             next_ms=int(next_ms) if next_ms != b"" else None,
@@ -174,6 +175,7 @@ class Dispatch:
             cancelled=_texts(cancelled),
             quarantined=_texts(quarantined),
             recurring=[DueRecurring._make(row) for row in recurring],
+            wrong=_texts(wrong),
         )
 
     def advance(
@@ -243,7 +245,7 @@ def _fence(term: Term) -> dict[str, Any]:
 
 
 def _guard(term: Term, window: Window) -> dict[str, Any]:
-    timing = {"lease_ms": term.lease_ms, "clock_from_ms": window.from_ms, "clock_until_ms": window.until_ms}
+    timing = {"clock_from_ms": window.from_ms, "clock_until_ms": window.until_ms}
     return _fence(term) | timing
 
 

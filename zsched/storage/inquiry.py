@@ -30,6 +30,7 @@ from zsched.storage.questions import Questions
 _PAGE: Final = 100  # log entries in one read or answer
 _LOOKED_AT: Final = 50_000  # entries of the log in Redis, at most
 _LOOKED_AT_FOR_RUNS: Final = 20_000
+_LOOKED_FOR_MS: Final = 5000.0  # backwards in it, at most
 _WAIT_MS: Final = 1000  # for the log to go on, before looking whether it is still the same
 _NOT_UNDERSTOOD: Final = (KeyError, TypeError, ValueError, RecursionError)
 
@@ -190,7 +191,7 @@ class Inquiry:
 
     def _entries_of_log(self, since_us: int | None, limit: int) -> Iterator[Entry]:
         if since_us is None:
-            return reversed(list(islice(self._back(), limit)))
+            return reversed(list(self._log.back(min(limit, _LOOKED_AT))))
         return self._later_than(since_us - 1)
 
     def _from_log(self, id: str, newest: int, problem: str) -> Chronicle:
@@ -231,10 +232,7 @@ class Inquiry:
 
     def _back(self, most: int = _LOOKED_AT) -> Iterator[Entry]:
         """The log from its end, as far as is looked."""
-        last, left = "+", most
-        while left > 0 and (page := self._log.read_back(last, _PAGE)):
-            yield from page
-            last, left = f"({page[-1].position.id}", left - len(page)
+        return self._log.back(most, for_ms=_LOOKED_FOR_MS)
 
     def _read(self, entry: Entry) -> list[Change]:
         try:

@@ -8,6 +8,7 @@ from base64 import b64decode
 from collections.abc import Sequence
 from typing import Final
 
+from zsched.core.foreign import LONGEST_NAME
 from zsched.core.log import text
 from zsched.core.runs import Job
 from zsched.storage.keys import Keys
@@ -15,7 +16,6 @@ from zsched.storage.scripts import Channel, Scripts
 
 _PAGE: Final = 200  # runs looked at by one script: Redis does nothing else meanwhile
 _LONGEST_TRACEBACK: Final = 4_194_304  # bytes, unpacked; of a longer one the last line is not known
-_LONGEST_NAME: Final = 200  # characters of a worker's
 _LONGEST_ERROR: Final = 500  # characters
 
 
@@ -37,7 +37,7 @@ class Jobs:
 def _job(told: bytes) -> Job:
     *words, error, note = text(told).split("\0", len(Job._fields) - 1)
     job = Job._make([*words, last_line(error) if error else "", note])
-    return job if len(job.worker) <= _LONGEST_NAME else job._replace(worker=job.worker[:_LONGEST_NAME])
+    return job if len(job.worker) <= LONGEST_NAME else job._replace(worker=job.worker[:LONGEST_NAME])
 
 
 def last_line(packed: str) -> str:

@@ -27,8 +27,8 @@ class Odd(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Moved:
     """
-    What one call did. ``next_ms``: when the next job is due, ``now_ms`` when more are due already, None when none
-    waits. ``others``: the lock's holder by queue that somebody else serves; ``broken``: the key of a wrong type by
+    What one call did. ``next_ms``: when the next job is to be looked at, ``now_ms`` when more are to be now, None when
+    none waits. ``others``: the lock's holder by queue that somebody else serves; ``broken``: the key of a wrong type by
     queue that cannot be served.
     """
 
@@ -42,7 +42,7 @@ class Moved:
 
     @property
     def has_more(self) -> bool:
-        """Whether jobs that are due already were left for another call."""
+        """Whether jobs that are to be looked at already were left for another call."""
         return self.next_ms is not None and self.next_ms <= self.now_ms
 
 
@@ -62,7 +62,10 @@ class NativeJobs:
         return sorted(member.removeprefix(_QUEUE) for member in members if member.startswith(_QUEUE))
 
     def move(self, term: Term, queues: Sequence[bytes], limit: int) -> Moved:
-        """Push what is due among the first *limit* jobs of *queues*. Raises Stale, ServerChanged, RedisRefused."""
+        """
+        Look at the first *limit* jobs of *queues* whose second has begun, and push those that are not early. Raises
+        Stale, ServerChanged, RedisRefused.
+        """
         now_ms, next_ms, looked, pushed, others, broken, odd = self._call(term, queues, LOCK_S, limit)
         return Moved(
             now_ms=now_ms,

@@ -9,7 +9,7 @@ from typing import Any, Final
 import redis
 
 from zsched.core.runs import Job
-from zsched.errors import RedisRefused, RedisUnavailable
+from zsched.errors import Contended, RedisRefused, RedisUnavailable
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import load
 
@@ -23,7 +23,7 @@ class Notes:
     What is noted in the job of one run, field by field; *client* is a ``redis.Redis``.
 
     Raises:
-        RedisUnavailable: not reached. RedisRefused: an error reply.
+        RedisUnavailable: not reached. RedisRefused: an error reply. Contended: of ``change``.
     """
 
     def __init__(self, client: redis.Redis, keys: Keys, run_id: str) -> None:
@@ -52,7 +52,7 @@ class Notes:
             _, word = self.execute("EVAL", script, 1, job_key, field, seen, text)
             if word != b"AGAIN":
                 return
-        raise RedisUnavailable(f"{field} of run {self._run_id!r} was changed by others at every attempt; try again")
+        raise Contended(f"{field} of run {self._run_id!r} was changed by others at every attempt; call again")
 
     def execute(self, *command: Any) -> Any:
         """The reply to *command*."""

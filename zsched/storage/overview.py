@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.log import Entry, Position, text
 from zsched.core.model import Priority
 from zsched.storage.archivers import Report, reports_of
@@ -23,7 +24,8 @@ class Overview:
     The namespace at one moment. ``lease_ms``: what is left of the leader's lease, None without one. ``archives``:
     what their archivers told last, of any age; they may have gone on since up to ``log_last``, the log's last entry.
     ``held_back``: what its queue has no room for, by its limit; it counts as waiting, not as overdue. ``led_since_ms``:
-    when the leader's term began, None without one, or when the log does not tell any more.
+    when the leader's term began, None without one, or when the log does not tell any more. ``wrong_types``: keys of a
+    wrong type without which firing goes on.
     """
 
     now_ms: int
@@ -42,6 +44,8 @@ class Overview:
     hold_ms: int
     archives: list[Report]
     held_back: list[HeldBack]
+    wrong_types: list[str] = field(default_factory=list)
+    doubt_ms: int = 0
 
     def behind(self, report: Report) -> int | None:
         """How many entries of the log an archive lacks; None if it has none, or some that this log has not."""
@@ -54,6 +58,12 @@ class Overview:
     def late_ms(self) -> int:
         """How late the oldest waiting schedule is; 0 when none is."""
         return 0 if self.oldest_due_ms is None else max(self.now_ms - self.oldest_due_ms, 0)
+
+    @property
+    def held_ms(self) -> int:
+        """For how long nothing fires; a hold further away was written before the clock jumped (lib/hold.lua)."""
+        held_ms = self.hold_ms - self.now_ms
+        return held_ms if 0 < held_ms <= LONGEST_LEASE_MS else 0
 
     @property
     def daemons(self) -> list[DaemonSeen]:
@@ -70,6 +80,7 @@ def look(link: Link, keys: Keys) -> Overview:
     """
     now_ms = server_now_ms(link, keys)
     lanes, aside = list(Priority), asides(link, keys)
+    types = {keys.rq_queues(): b"set", keys.deadlines(): b"zset"}
     commands: list[tuple[Any, ...]] = [("ZCARD", keys.due(lane)) for lane in lanes]
     commands += [("ZCOUNT", keys.due(lane), "-inf", now_ms) for lane in lanes]
     commands += [("ZRANGE", keys.due(lane), 0, 0, "WITHSCORES") for lane in lanes]
@@ -78,6 +89,7 @@ def look(link: Link, keys: Keys) -> Overview:
     commands += [("XLEN", keys.log()), ("HGETALL", keys.archivers())]
     commands += [("XREVRANGE", keys.log(), "+", "-", "COUNT", 1)]  # after the reports: they are not ahead of it
     commands += [("ZCARD", each.key(keys)) for each in aside] + [("HGETALL", keys.limits())]
+    commands += [("TYPE", key) for key in types]
     with link.wire() as wire:
         for command in commands:
             wire.send(*command)
@@ -86,7 +98,8 @@ def look(link: Link, keys: Keys) -> Overview:
         began = Log(wire, keys).read(f"{max(told['epoch'], 0)}-0", 1)  # a term's first entry says that it began
     heads = [due_of(head[1]) for head in replies[6:9] if head]
     recurring, paused, quarantined, lease, lease_ms, _, log_length, reports, last = replies[9:18]
-    counts, limits = list(zip(aside, replies[18:-1], strict=True)), replies[-1]
+    *held, limits = replies[18 : -len(types)]
+    counts, told_types = list(zip(aside, held, strict=True)), replies[-len(types) :]
     in_lanes = dict(zip(lanes, replies[0:3], strict=True))
     return Overview(
         now_ms=now_ms,
@@ -105,6 +118,8 @@ def look(link: Link, keys: Keys) -> Overview:
         hold_ms=told["hold"],
         archives=reports_of(reports),
         held_back=held_back(counts, limits),
+        wrong_types=[key for key, type in zip(types, told_types, strict=True) if type not in (types[key], b"none")],
+        doubt_ms=told["doubt"],
     )
 
 

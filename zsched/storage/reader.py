@@ -5,15 +5,16 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from zsched.core.clock import Clock
+from zsched.core.clock import LAST_MS, Clock
 from zsched.core.jitter import delay_of
+from zsched.core.log import text as shown
 from zsched.core.model import OnLost, OnUncertain, Priority, Schedule, ScheduleState
 from zsched.core.policy import USUAL, Policy
-from zsched.core.recent import Recent
+from zsched.core.recent import Ahead, Recent
 from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec
 from zsched.errors import InvalidSchedule
@@ -22,6 +23,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.limits import asides
 from zsched.storage.listeners import Attendance, attendance
 from zsched.storage.log import Log
+from zsched.storage.meta import asking
 from zsched.storage.overview import Overview, look
 from zsched.storage.recent import recent
 from zsched.storage.rqjob import Encoder
@@ -30,7 +32,10 @@ from zsched.storage.store import Record
 from zsched.storage.time import due_of, server_now_ms
 
 _PAGE = 200  # schedules read by one script
-_LOG_PAGE, _LOG_PAGES = 200, 10  # entries of the log that `has_fired` looks at: pages, newest first
+_DIGITS = 18  # of a number that some field holds, at most
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)  # of a text that is none
+# Of the log's newest entries, that `has_fired` looks at: how many, bytes, and for how long.
+_LOOKED_AT, _BYTES, _LOOKED_FOR_MS = 2000, 4 * 1_048_576, 250.0
 _PLACES = {
     b"due": ScheduleState.ACTIVE,
     b"paused": ScheduleState.PAUSED,
@@ -54,7 +59,7 @@ class Found:
     @property
     def fields(self) -> dict[str, str | bytes]:
         """The RQ fields by name; data and meta are bytes."""
-        return {name.decode(): value for name, value in zip(self.job[::2], self.job[1::2], strict=True)}
+        return {shown(name): value for name, value in zip(self.job[::2], self.job[1::2], strict=True)}
 
 
 class Reader:
@@ -104,32 +109,26 @@ class Reader:
 
     def paused(self) -> list[str]:
         """Ids of paused schedules, sorted."""
-        return sorted(id.decode() for id in self._link.execute("HKEYS", self._keys.paused()))
+        return sorted(shown(id) for id in self._link.execute("HKEYS", self._keys.paused()))
 
     def quarantined(self) -> list[str]:
         """Ids of quarantined schedules, sorted."""
-        return sorted(id.decode() for id in self._link.execute("HKEYS", self._keys.quarantine()))
+        return sorted(shown(id) for id in self._link.execute("HKEYS", self._keys.quarantine()))
 
     def recurring(self) -> list[str]:
         """Ids of recurring schedules in any state, sorted."""
-        return sorted(id.decode() for id in self._link.execute("SMEMBERS", self._keys.recurring()))
+        return sorted(shown(id) for id in self._link.execute("SMEMBERS", self._keys.recurring()))
 
     def has_fired(self, id: str) -> str | None:
         """
-        The run id of a run of *id* that the newest entries of the log show, or None. Bounded: an older one
-        is not found.
+        The run id of a run of *id* that the newest entries of the log show, or None. Bounded in entries, bytes and
+        time: an older run is not found.
         """
-        newest = "+"
-        for _ in range(_LOG_PAGES):
-            entries = self._link.execute("XREVRANGE", self._keys.log(), newest, "-", "COUNT", _LOG_PAGE)
-            for _, texts in entries:
-                fields = dict(zip(texts[::2], texts[1::2], strict=True))
-                for run in (fields.get(b"runs") or fields.get(b"run") or b"").decode().split():
-                    if run.startswith(id) and (parts := RunId.parse(run)) and parts.schedule_id == id:
-                        return run
-            if len(entries) < _LOG_PAGE:
-                return None
-            newest = "(" + entries[-1][0].decode()
+        for entry in Log(self._link, self._keys).back(_LOOKED_AT, most_bytes=_BYTES, for_ms=_LOOKED_FOR_MS):
+            fields = entry.fields()
+            for run in shown(fields.get(b"runs") or fields.get(b"run") or b"").split():
+                if run.startswith(id) and (parts := RunId.parse(run)) and parts.schedule_id == id:
+                    return run
         return None
 
     def overview(self) -> Overview:
@@ -143,7 +142,17 @@ class Reader:
 
     def recent(self, clock: Clock) -> Recent:
         """What happened in the last minutes, as far as the log can be read quickly; *clock* says how long it takes."""
-        return recent(Log(self._link, self._keys), self.now_ms(), self._keys.run_suffix, clock)
+        found = recent(Log(self._link, self._keys), self.now_ms(), self._keys.run_suffix, clock)
+        return replace(found, ahead=self._still_silent(found.ahead)) if found.ahead is not None else found
+
+    def _still_silent(self, ahead: Ahead) -> Ahead:
+        """Those schedules of *ahead* that nobody changed since."""
+        with self._link.wire() as wire, asking(self._keys.recurring()):
+            for id in ahead.times:
+                wire.send("HGET", self._keys.schedule(id), "nominal")
+            nominals = {id: wire.receive() for id in ahead.times}
+        times = {id: nominal_ms for id, nominal_ms in ahead.times.items() if nominals[id] == b"%d" % nominal_ms}
+        return replace(ahead, times=times)
 
     def _lane(
         self, key: str, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
@@ -180,18 +189,22 @@ class Reader:
         jitter_ms = spec.jitter_ms if spec else _int(job.get("zs_jitter")) or 0
         func = labels.get("func") or job.get("description", "")
         args, kwargs = self._arguments(row[7])
+        next_ms = due_of(due_ms) if due_ms not in (b"", b"-") else None
+        nominal_ms = _ms(own.get("nominal"))
+        if not recurring and next_ms is not None:
+            nominal_ms = next_ms - delay_of(id, jitter_ms)
         return Schedule(
             id=id,
             state=state,
             kind=spec.kind.value if spec else "every" if recurring else "once",
             func=func,
             queue=job.get("origin", ""),
-            priority=Priority(lane.decode() if lane else own.get("lane", "normal")),  # an ended one has left its lane
-            next_ms=due_of(due_ms) if due_ms else None,
+            priority=_lane(lane.decode() or own.get("lane")),  # an ended one has left its lane
+            next_ms=next_ms,
             tz=spec.tz if spec else labels.get("tz", "UTC"),
             trigger=spec,
-            anchor_ms=_int(own.get("anchor")),
-            nominal_ms=_int(own.get("nominal")) if recurring else due_of(due_ms) - delay_of(id, jitter_ms),
+            anchor_ms=_ms(own.get("anchor")),
+            nominal_ms=nominal_ms,
             version=own.get("version"),
             last_run_id=own.get("last"),
             args=args,
@@ -211,9 +224,9 @@ class Reader:
             tags=_tags(labels.get("tags")),
             created_by=labels.get("created_by"),
             managed_by=labels.get("managed_by"),
-            created_ms=_int(own.get("created_at")),
-            note=note.decode() or None,
-            since_ms=_int(since_ms) if since_ms else _int(own.get("ended_at")),
+            created_ms=_ms(own.get("created_at")),
+            note=shown(note) or None,
+            since_ms=(_ms(since_ms) or None) if since_ms else _ms(own.get("ended_at")),
         )
 
     def _arguments(self, job: list[bytes]) -> tuple[Any, Any]:
@@ -237,7 +250,7 @@ def _bytes(fields: Mapping[str, str | bytes]) -> list[bytes]:
 def _decoded(pairs: list[bytes]) -> dict[str, str]:
     """Texts of a hash; data and meta are bytes of their own and left out."""
     fields = zip(pairs[::2], pairs[1::2], strict=True)
-    return {name.decode(): text.decode("utf-8", "replace") for name, text in fields if name not in (b"data", b"meta")}
+    return {shown(name): text.decode("utf-8", "replace") for name, text in fields if name not in (b"data", b"meta")}
 
 
 # A field that somebody broke must not hide the schedule, nor the others of a listing.
@@ -245,27 +258,39 @@ def _decoded(pairs: list[bytes]) -> dict[str, str]:
 
 def _int(text: str | bytes | None) -> int | None:
     try:
-        return int(text) if text else None
+        return int(text) if text and len(text) <= _DIGITS else None
     except ValueError:
         return None
+
+
+def _ms(text: str | bytes | None) -> int | None:
+    value = _int(text)
+    return value if value is not None and 0 <= value <= LAST_MS else None
+
+
+def _lane(text: str | None) -> Priority:
+    try:
+        return Priority(text or "normal")
+    except ValueError:
+        return Priority.NORMAL
 
 
 def _spec(text: str | None) -> TriggerSpec | None:
     try:
         return TriggerSpec.from_text(text) if text else None
-    except (ValueError, KeyError, TypeError):
+    except _UNREADABLE:
         return None
 
 
 def _policy(text: str | None) -> Policy:
     try:
         return Policy.from_text(text or "")
-    except (ValueError, KeyError, TypeError):
+    except _UNREADABLE:
         return USUAL
 
 
 def _tags(text: str | None) -> tuple[str, ...]:
     try:
         return tuple(map(str, json.loads(text))) if text else ()
-    except (ValueError, TypeError):
+    except _UNREADABLE:
         return ()

@@ -25,6 +25,9 @@ def refusal(
     if word == "WRONGTYPE":
         keys = "its key, its run's key or its rq:queue:<name> key"
         return RedisRefused(f"schedule {id!r}: {keys} holds a value of another type; see redis-cli TYPE")
+    if word == "TAKEN":
+        problem = "RQ has a job by the id of its run, and zsched did not make it"
+        return InvalidSchedule("id", id, problem, "give another id or time, or delete that job (rq:job:<id>-<ms>)")
     if word == "ENDED":
         return InvalidSchedule("id", id, "it has ended", "cancel it first, or give it another rule")
     if word == "QUARANTINED":

@@ -38,6 +38,19 @@ class Line(NamedTuple):
     since_ms: float | None
 
 
+def queue_keys(wire: Wire) -> list[bytes]:
+    """
+    The keys of all queues that RQ knows, sorted; none where another program made ``rq:queues`` something else than a
+    set: the leader tells of that. Raises RedisRefused.
+    """
+    try:
+        return sorted(wire.execute("SMEMBERS", "rq:queues"))
+    except RedisRefused:
+        if wire.execute("TYPE", "rq:queues") in (b"set", b"none"):
+            raise
+        return []
+
+
 class Registries:
     """Reads over one wire. Raises RedisUnavailable, RedisRefused."""
 
@@ -50,7 +63,7 @@ class Registries:
 
     def queues(self) -> list[str]:
         """The names of all queues that RQ knows."""
-        return sorted(text(key).removeprefix("rq:queue:") for key in self._wire.execute("SMEMBERS", "rq:queues"))
+        return sorted(text(key).removeprefix("rq:queue:") for key in queue_keys(self._wire))
 
     def lapsed(self, until_s: int) -> dict[str, list[str]]:
         """By job, its entries among the started whose heartbeats lapsed up to second *until_s* of their workers."""

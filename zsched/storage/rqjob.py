@@ -26,6 +26,7 @@ from typing import Any
 from rq import Callback, Retry
 from rq.utils import parse_timeout
 
+from zsched.core.log import text as shown
 from zsched.core.model import Definition, OnLost, OnUncertain, Payload
 from zsched.errors import InvalidSchedule, NotImportable
 from zsched.storage.unpickling import NotPlain, inflated, read_plain
@@ -87,10 +88,10 @@ class Encoder:
             )
         return data
 
-    def open(self, data: bytes, *, runs: bool = True) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    def open(self, data: bytes, *, runs: bool = False) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         """
-        Function path, args and kwargs of *data*. With pickle this runs what the pickle says: for callers that trust
-        the Redis as its workers do. Where *runs* is False nothing is run, and only plain values are opened.
+        Function path, args and kwargs of *data*: plain values only, and nothing is run. With *runs* a pickle is run, as
+        a worker would: for callers that trust every writer of this Redis.
 
         Raises:
             InvalidSchedule: *data* is not of this serializer, or not plain.
@@ -98,7 +99,7 @@ class Encoder:
         try:
             func, _, args, kwargs = self._loads(inflated(data), runs)
         except NotPlain as error:
-            remedy = "give args and kwargs both, or update it from a program that trusts this Redis"
+            remedy = "give args and kwargs both, or Client(runs_pickles=True) if you trust every writer of rq:job:*"
             raise InvalidSchedule("data", data, "the stored payload cannot be read", remedy) from error
         except Exception as error:
             remedy = f"use the serializer that it was written with, not {self.serializer}"
@@ -143,13 +144,13 @@ class Encoder:
                 _refuse_reshaping("meta", payload.meta)
         return pairs
 
-    def options(self, job: Pairs, *, runs: bool = True) -> dict[str, Any]:
+    def options(self, job: Pairs, *, runs: bool = False) -> dict[str, Any]:
         """
-        The options that made the fields *job*: the inverse of ``shared``, for an update. Where *runs* is False a meta
-        whose pickle is not plain is ``Unopened``.
+        The options that made the fields *job*: the inverse of ``shared``, for an update. A meta whose pickle is not
+        plain is ``Unopened``, unless *runs*.
         """
         text = {
-            name: value.decode() if isinstance(value, bytes) else value
+            name: shown(value) if isinstance(value, bytes) else value
             for name, value in job.items()
             if name not in ("data", "meta")
         }

@@ -23,6 +23,15 @@ def server_now_ms(channel: Channel, keys: Keys) -> int:
     return now_ms
 
 
+def doubted_until_ms(channel: Channel, keys: Keys) -> int:
+    """
+    What is due until then is marked when it fires, or skipped: ``meta.doubt``, or now, as who leads next on a changed
+    server casts doubt on all that is due. Raises Garbled.
+    """
+    doubt = number(keys, "doubt", channel.execute("HGET", keys.meta(), "doubt"))
+    return max(doubt, server_now_ms(channel, keys))
+
+
 def due_of(score: bytes) -> int:
     """A due time in ms; what a foreign hand wrote (1.5, 1e300, inf) is brought into the range of time."""
     return int(min(max(float(score), 0.0), float(LAST_MS)))

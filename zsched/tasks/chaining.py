@@ -124,7 +124,7 @@ class Turn:
 
     def payload(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The run's args and kwargs as they were scheduled, whatever the function did to its own."""
-        _, args, kwargs = Encoder(self._serializer).open(self._job.data)
+        _, args, kwargs = Encoder(self._serializer).open(self._job.data, runs=True)
         return args, kwargs
 
     def schedule(self, calls: Iterable[Call]) -> dict[str, Any]:

@@ -21,6 +21,10 @@ from typing import Any
 from zsched.errors import NOT_GIVEN, InvalidTask
 
 
+class Forbidden(InvalidTask):
+    """An importer refuses the module because of where it is; nothing of it ran."""
+
+
 @dataclass(frozen=True, slots=True)
 class Absent:
     """There is no *module* here: the first of a path's that cannot be found."""
@@ -55,10 +59,14 @@ def imported(name: str) -> ModuleType | None:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             return None
         raise _broken(name, error) from error  # something that a package of it needs
+    except Forbidden:
+        raise
     except (Exception, SystemExit) as error:
         raise _broken(name, error) from error
     try:
         return importlib.import_module(name)
+    except Forbidden:
+        raise
     except (Exception, SystemExit) as error:
         raise _broken(name, error) from error
 

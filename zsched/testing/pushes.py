@@ -87,7 +87,7 @@ def fired(pushes: Sequence[Push], encoder: Encoder) -> list[Fired]:
 
 def _fired(push: Push, encoder: Encoder) -> Fired:
     change = push.change
-    func, args, kwargs = encoder.open(push.data)
+    func, args, kwargs = encoder.open(push.data, runs=True)
     return Fired(
         id=push.run_id,
         schedule_id=change.id,

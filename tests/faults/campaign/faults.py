@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.faults.campaign import clocks, crowds, losing, plain
+from tests.faults.campaign import clocks, crowds, hostile, losing, plain, returning
 from tests.faults.campaign.stage import Stage
 
 Strike = Callable[[Stage, random.Random], None]
@@ -46,6 +46,7 @@ FAULTS = [
     Fault("malformed", crowds.malformed, "one of 1,000 due one-shots has its hash broken by a foreign hand"),
     Fault("queue-wrong-type", crowds.wrong_queue, "an RQ queue's key is a string for a while"),
     Fault("rules-churned", crowds.churn_rules, "rules change between fire and advance, on a slow network"),
+    Fault("hostile-jobs", hostile.write_jobs, "a worker's user writes hostile texts into waiting jobs"),
     Fault("aof-cut", losing.cut_aof, "kill -9 of Redis, up to 200 bytes of its AOF's end missing", loses=True),
     Fault("older-aof", losing.older_aof, "an AOF of some seconds ago is put back", loses=True),
     Fault("older-rdb", losing.older_rdb, "an RDB of some seconds ago is put back", loses=True),
@@ -56,6 +57,10 @@ FAULTS = [
     Fault("flushall-alone", losing.flush_alone, "the same with one daemon, which must notice itself", loses=True),
     Fault("replica-promoted", losing.promote, "a replica behind a cut link is promoted, all move to it", loses=True),
     Fault("empty-archive-first", losing.empty_first, "FLUSHALL, and a daemon with an empty archive leads", loses=True),
+    Fault("returns-while-slow", returning.return_while_slow, "a daemon returns, the other is slow", loses=True),
+    Fault("leader-paused-flushall", returning.pause_over_flush, "FLUSHALL while the leader is paused", loses=True),
+    Fault("older-rdb-cancelled", returning.cancelled_before_older_rdb, "an RDB has what was cancelled", loses=True),
+    Fault("fire-on-its-way", returning.fire_on_its_way, "a fire arrives after FLUSHALL and a restore", loses=True),
     Fault("clock-forth", clocks.forth, "Redis's clock jumps an hour forth, and back after 1.5 s", is_extra=True),
     Fault("clock-back", clocks.back, "Redis's clock jumps an hour back, and forth after 1.5 s", is_extra=True),
 ]  # fmt: skip

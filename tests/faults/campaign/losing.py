@@ -13,18 +13,13 @@ import shutil
 import redis
 
 from tests.faults.archives import await_caught_up, is_leader
-from tests.faults.campaign.clients import Caller
-from tests.faults.campaign.receipts import FUNC
+from tests.faults.campaign.returning import fired_but_not_archived
 from tests.faults.campaign.server import Server
 from tests.faults.campaign.stage import Stage
-from tests.faults.campaign.workers import BULK
 from tests.faults.ledger import connect
 from tests.faults.processes import eventually
 from tests.faults.proxy import Proxy
-from zsched.core.clock import from_ms
 
-_BURST = 500
-_SLOW_S = 0.05  # for each reply to a daemon
 _BEHIND = 5_000  # bytes that a replica may be behind and count as synchronous
 
 
@@ -91,16 +86,8 @@ def flush_burst(stage: Stage, rng: random.Random) -> None:
     Between the fires and their being archived: a slow network keeps them from the archives, which have the puts. What
     was pushed comes back as waiting, and must be pushed again marked.
     """
-    caller = Caller(f"burst-{len(stage.losses)}", stage.redis.tcp_url, stage.ledger)
+    fired_but_not_archived(stage, "burst")
     with stage.watch() as watch:
-        due_ms = int(watch.time()[0]) * 1000 + 2_500
-        ids = [caller.new_id() for _ in range(_BURST)]
-        rows = [{"func": FUNC, "id": id, "at": from_ms(due_ms), "queue": BULK, "allow_past": True} for id in ids]
-        caller.call("put", ids, lambda: caller.client.schedule_many(rows), due_ms=due_ms)
-        stage.await_archives(sum(seat.is_running for seat in stage.seats))
-        stage.daemons_net.delay_s = _SLOW_S
-        jobs = [f"rq:job:{id}-{due_ms}" for id in (ids[0], ids[-1])]
-        eventually(lambda: any(watch.hget(job, "status") != b"scheduled" for job in jobs))
         watch.flushall()
     stage.lost("flushall-burst")
     stage.daemons_net.mend()

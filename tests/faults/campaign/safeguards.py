@@ -9,6 +9,11 @@ fence     both comparisons of lib/fence.lua, of the lease and of the server. Eac
           A standby would take the lease that is gone and so set doubt: the fault that shows it has none.
           (The lease alone never lets a run be pushed twice: one-shots leave their lane in one script, and
           advance compares version and due time. It keeps a stale leader from acting on what it planned.)
+fence-    the same in fire.lua alone: a fire that was on its way when its leader was killed arrives after FLUSHALL
+of-fire   and a restore by hand, before anybody led again and so cast doubt: pushed again unmarked. Where somebody
+          leads, ZREM, doubt and hold are enough.
+hold      lib/hold.lua in fire and advance: an older RDB is put back in which something waits that was cancelled
+          since. It is due, and fires before an archive has taken it out.
 xadd      the XADD in lib/meta.lua: what daemons do is in no log. Runs are received that no log accounts
           for, and Redis counts further than its log goes.
 advance   the comparison of version and due time in advance.lua: a plan made from a rule that was changed,
@@ -30,26 +35,36 @@ import zsched
 
 @dataclass(frozen=True, slots=True)
 class Safeguard:
-    """``lines`` of a script, each with what stands there instead; ``faults`` that show that they are gone."""
+    """``lines`` of scripts, each with what stands there instead; ``faults`` that show that they are gone."""
 
-    file: str
+    files: tuple[str, ...]
     lines: tuple[tuple[str, str], ...]
     faults: tuple[str, ...]
 
 
 SAFEGUARDS = {
     "fence": Safeguard(
-        "lib/fence.lua",
+        ("lib/fence.lua",),
         (("redis.call('GET', lease_key) ~= token", "false"), ("server ~= expected_server", "false")),
         ("flushall-alone",),
     ),
+    "fence-of-fire": Safeguard(
+        ("fire.lua",),
+        (("-- include lib/fence.lua", ""),),
+        ("fire-on-its-way",),
+    ),
+    "hold": Safeguard(
+        ("fire.lua", "advance.lua"),
+        (("-- include lib/hold.lua", ""),),
+        ("older-rdb-cancelled",),
+    ),
     "xadd": Safeguard(
-        "lib/meta.lua",
+        ("lib/meta.lua",),
         (("redis.call('XADD', log_key, id, 'kind', kind, 't', t, unpack(fields))", ""),),
         ("leader-killed",),
     ),
     "advance": Safeguard(
-        "advance.lua",
+        ("advance.lua",),
         (("score ~= due_ms or schedule[1] ~= planned_version", "false"),),
         ("rules-churned",),
     ),
@@ -66,11 +81,12 @@ def copy_code(folder: Path, without: str | None = None) -> Path:
     shutil.copytree(ours, code / "zsched", ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     if without is not None:
         safeguard = SAFEGUARDS[without]
-        file = code / "zsched" / "lua" / safeguard.file
-        text = file.read_text()
-        for line, instead in safeguard.lines:
-            if line not in text:
-                raise LookupError(f"{safeguard.file} has no {line!r} any more: change safeguards.py with it")
-            text = text.replace(line, instead)
-        file.write_text(text)
+        for name in safeguard.files:
+            file = code / "zsched" / "lua" / name
+            text = file.read_text()
+            for line, instead in safeguard.lines:
+                if line not in text:
+                    raise LookupError(f"{name} has no {line!r} any more: change safeguards.py with it")
+                text = text.replace(line, instead)
+            file.write_text(text)
     return code

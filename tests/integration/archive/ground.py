@@ -20,6 +20,7 @@ from zsched.core.log import Entry
 from zsched.daemon.follower import Follower
 from zsched.daemon.planner import Planner
 from zsched.errors import (
+    Garbled,
     InvalidSchedule,
     RedisUnavailable,
     ScheduleExists,
@@ -193,7 +194,7 @@ class Storm:
 
     def update(self) -> None:
         changes: list[dict[str, Any]] = [{"args": (self._word(),)}, {"priority": self._lane()}, {"at": self._soon()}]
-        with suppress(RedisUnavailable):  # as in skip
+        with suppress(Garbled):  # as in skip
             self.client.update(self._id(), **self.random.choice(changes))
 
     def tick(self) -> None:

@@ -150,7 +150,6 @@ HANDS: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
         "schedule_different",
         lambda s: s.redis.hdel(s.keys.paused(), "paused_rule"),
     ),
-    "frees what is quarantined": ("bad", "schedule_missing", lambda s: s.redis.delete(s.keys.quarantine())),
     "deletes a rule": ("r", "schedule_different", lambda s: s.redis.delete(s.keys.schedule("r"))),
     "deletes a template": ("r", "schedule_different", lambda s: s.redis.delete(s.keys.template("r"))),
     "changes a rule": ("r", "schedule_different", lambda s: s.redis.hset(s.keys.schedule("r"), "trigger", "never")),

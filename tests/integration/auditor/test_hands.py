@@ -95,6 +95,23 @@ def test_a_run_that_rq_has_taken_over_is_not_put_back(scene: Scene, auditing: Au
     assert {"b"} == {id for id, _ in scene.in_archive()}
 
 
+@pytest.mark.parametrize("is_due", [False, True])
+def test_an_audit_never_puts_a_schedule_into_quarantine(scene: Scene, auditing: Auditing, is_due: bool) -> None:
+    fill(scene)
+    auditing.run()
+    due_ms = scene.now_ms + 10**9
+    scene.redis.delete(scene.keys.quarantine())
+    if is_due:
+        scene.redis.zadd(lane(scene), {"bad": due_ms})
+
+    [told] = auditing.run()
+
+    assert ("schedule_different" if is_due else "schedule_missing") == told["event"]
+    assert ("bad", False) == (told["schedule_id"], told["repaired"])
+    assert (0, [], []) == (scene.redis.exists(scene.keys.quarantine()), rows_put_back(scene), auditing.run())
+    assert (due_ms if is_due else None) == scene.redis.zscore(lane(scene), "bad")
+
+
 def test_what_the_log_never_had_is_said_and_left(scene: Scene, auditing: Auditing) -> None:
     scene.client.schedule(FUNC, id="a", at=SOON)
     scene.redis.zadd(lane(scene), {"stranger": 5e12})

@@ -11,7 +11,7 @@ import redis
 from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, queue, run
 from zsched import Client, ScheduleNotFound
 from zsched.core.clock import from_ms
-from zsched.errors import RedisUnavailable
+from zsched.errors import Contended
 
 pytestmark = pytest.mark.redis
 
@@ -90,9 +90,7 @@ def test_when_it_is_another_at_every_attempt_it_gives_up(
 
     monkeypatch.setattr(client._store, "backfill", changed)
 
-    with pytest.raises(
-        RedisUnavailable, match=r"changed by others at every attempt.*repeating the call with this id is"
-    ):
+    with pytest.raises(Contended, match=r"'r' was changed by others at every attempt.*the same call goes on"):
         backfill(client, 3, 0)
     assert [] == queue(redis_client)
 

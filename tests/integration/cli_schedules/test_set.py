@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.integration.cli_schedules.ground import FUNC, LATER, Zsched
-from zsched.cli.exits import NOT_FOUND, USAGE
+from zsched import Client, Contended
+from zsched.cli.exits import FAILED, NOT_FOUND, USAGE
 
 pytestmark = pytest.mark.once
 
@@ -37,6 +38,20 @@ def test_set_keeps_a_one_shot_a_one_shot(zsched: Zsched) -> None:
 
 def test_set_of_an_unknown_schedule_is_not_found(zsched: Zsched) -> None:
     assert NOT_FOUND == zsched("set", "nobody", "--tag", "a").exit_code
+
+
+def test_set_of_a_schedule_that_others_change_all_the_time_fails_and_names_the_error(
+    zsched: Zsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def contended(*_: Any, **__: Any) -> None:
+        raise Contended("schedule 'beat' was changed by others at every attempt")
+
+    monkeypatch.setattr(Client, "update", contended)
+
+    result = zsched("set", "beat", "--tag", "a", "--json")
+
+    assert FAILED == result.exit_code
+    assert '"Contended"' in result.stderr + result.stdout
 
 
 def test_set_cannot_change_the_arguments_of_a_function_that_is_not_allowed(zsched: Zsched) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import redis
 
 from zsched.storage.keys import Keys
+from zsched.storage.unpickling import inflated
 
 KEYS = Keys("default")
 ROOT = Path(__file__).parents[3]
@@ -29,7 +30,7 @@ def queued(redis_client: redis.Redis, name: str = "default") -> list[str]:
 
 def payload(redis_client: redis.Redis, key: str) -> Any:
     """The call that a job's hash holds."""
-    return pickle.loads(redis_client.hget(key, "data"))
+    return pickle.loads(inflated(redis_client.hget(key, "data")))
 
 
 def ids(found: Iterator[Any]) -> list[str]:

@@ -12,12 +12,16 @@ import redis
 from tests.integration.client.ground import HOUR, KEYS, pass_time, payload
 from zsched import (
     Client,
+    Contended,
     InvalidSchedule,
+    RedisUnavailable,
     ScheduleInPast,
     ScheduleNotFound,
 )
+from zsched.client.lives import Lives
 from zsched.core.clock import to_ms
 from zsched.core.model import Priority, ScheduleState
+from zsched.errors import Garbled
 
 
 def test_the_time_alone_of_a_one_shot(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
@@ -157,3 +161,37 @@ def test_concurrent_updates_are_all_applied(redis_url: str, client: Client, soon
 
     told = client.get("a")
     assert ([], 7, ("t",), "me") == (failed, told.timeout_s, told.tags, told.created_by)
+
+
+@pytest.mark.parametrize("change", [{"queue": "sms"}, {"every": 60}, {"after": 60}])
+def test_an_update_of_a_schedule_with_an_unreadable_rule_is_refused_with_the_remedy(
+    client: Client, redis_client: redis.Redis, change: dict[str, Any]
+) -> None:
+    client.schedule("app.task", id="r", every=3600)
+    redis_client.hset(KEYS.schedule("r"), "trigger", "nonsense")
+
+    with pytest.raises(Garbled, match="the rule of schedule 'r' cannot be read; schedule it again by its id"):
+        client.update("r", **change)
+
+    assert "updated" == client.schedule("app.task", id="r", every=60).outcome
+
+
+@pytest.mark.parametrize("trigger", [{"after": 3600}, {"every": 3600}])
+def test_an_update_that_others_forestall_at_every_attempt_is_contended_and_writes_nothing(
+    redis_url: str, client: Client, monkeypatch: pytest.MonkeyPatch, trigger: dict[str, Any]
+) -> None:
+    other, find, numbers = Client.from_url(redis_url), Lives._find, iter(range(100))
+    client.schedule("app.task", id="a", **trigger)
+
+    def find_and_forestall(self: Lives, id: str) -> Any:
+        found = find(self, id)
+        if self is client:
+            other.update(id, args=(next(numbers),))
+        return found
+
+    monkeypatch.setattr(Lives, "_find", find_and_forestall)
+
+    with pytest.raises(Contended, match="schedule 'a' was changed by others at every attempt") as caught:
+        client.update("a", queue="sms")
+    assert not isinstance(caught.value, RedisUnavailable)
+    assert "default" == other.get("a").queue

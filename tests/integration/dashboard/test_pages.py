@@ -18,6 +18,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from rq import Queue, SimpleWorker
 from rq.job import Job, JobStatus
+from structlog.testing import capture_logs
 
 from tests.integration.dashboard import tasks
 from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill
@@ -79,6 +80,16 @@ def test_without_the_right_password_there_is_nothing_to_see(
 @pytest.mark.parametrize("header", ["Basic", "Basic %%%", "Bearer open sesame", "Digest username=alice"])
 def test_a_broken_or_other_authorization_is_refused(browser: FlaskClient, header: str) -> None:
     assert 401 == browser.get("/", headers={"Authorization": header}).status_code
+
+
+def test_wrong_passwords_are_logged_without_them_and_do_not_slow_down_the_right_one(browser: FlaskClient) -> None:
+    with capture_logs() as events:
+        refused = {browser.get("/", auth=("alice", f"wrong {n}")).status_code for n in range(50)}
+        admitted = browser.get("/", auth=AUTH, follow_redirects=True).status_code
+
+    assert ({401}, 200) == (refused, admitted)
+    assert [("login_refused", "127.0.0.1")] * 50 == [(event["event"], event["address"]) for event in events]
+    assert "wrong" not in str(events)
 
 
 @pytest.mark.parametrize("path", PAGES)

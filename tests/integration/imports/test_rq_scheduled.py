@@ -19,6 +19,7 @@ from zsched.cli.exits import DONE, FAILED
 from zsched.client import Client
 from zsched.errors import RedisUnavailable
 from zsched.imports import rqscheduled
+from zsched.imports.jobs import not_before
 from zsched.imports.moving import Moving
 
 pytestmark = pytest.mark.once
@@ -40,16 +41,43 @@ def test_delayed_jobs_are_moved_and_given_back(
     assert "1 created, 0 updated, 0 unchanged, 0 removed, 0 refused" == summary(result)
     assert "0 created, 0 updated, 0 unchanged, 0 removed, 0 refused" == summary(again)
     assert {"func": "app.tasks.remind", "queue": "email", "timeout_s": 77, "retries": 3}.items() <= moved.items()
-    assert (at, "hi", "rq-scheduled") == (
+    assert (at + timedelta(seconds=1), "hi", "rq-scheduled") == (
         datetime.fromisoformat(moved["next_at"]),
         moved["description"],
         moved["managed_by"],
     )
     assert [] == left
-    assert 0 <= (LATER + timedelta(days=7)).total_seconds() - keeps_s < 60
+    assert 0 <= (LATER + timedelta(days=7, seconds=1)).total_seconds() - keeps_s < 60
     assert (DONE, "0 cancelled, 1 given back, 0 kept") == (undone.exit_code, summary(undone))
-    assert at == registry.get_scheduled_time(job.id)
+    assert at + timedelta(seconds=1) == not_before(registry.get_scheduled_time(job.id).timestamp())
+    assert at < registry.get_scheduled_time(job.id) < at + timedelta(seconds=1)
     assert ([], -1) == (list(client.list()), redis_client.ttl(job.key))
+
+
+def test_a_moved_one_shot_is_due_no_earlier_than_was_asked_for_however_often_it_is_moved(
+    zsched: Zsched, client: Client, queue: Queue
+) -> None:
+    at = datetime.now(UTC).replace(microsecond=988_000) + LATER
+    job, due = queue.enqueue_at(at, "app.tasks.remind"), []
+
+    for _ in range(3):
+        zsched("import", "rq-scheduled")
+        due.append(client.get(job.id).next_at)
+        zsched("import", "undo", "rq-scheduled")
+
+    assert [at.replace(microsecond=0) + timedelta(seconds=1)] * 3 == due
+
+
+def test_a_job_whose_score_says_its_millisecond_is_moved_with_it(
+    zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis
+) -> None:
+    job = queue.enqueue_in(LATER, "app.tasks.remind")
+    score_s = redis_client.zscore("rq:scheduled:email", job.id) + 0.1239
+    redis_client.zadd("rq:scheduled:email", {job.id: score_s})
+
+    zsched("import", "rq-scheduled")
+
+    assert math.floor(score_s) * 1000 + 124 == client.get(job.id).next_ms
 
 
 def test_what_is_due_soon_and_what_waits_for_another_attempt_is_left(

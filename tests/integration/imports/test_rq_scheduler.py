@@ -7,6 +7,7 @@ import math
 import sys
 import types
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,9 +64,11 @@ def test_a_one_shot_of_rq_scheduler_is_moved_and_given_back(
     undone = zsched("import", "undo", "rq-scheduler")
 
     assert (DONE, "1 created, 0 updated, 0 unchanged, 0 removed, 0 refused") == (result.exit_code, summary(result))
-    assert (at.replace(tzinfo=UTC), "email", []) == (moved.next_at, moved.queue, left)
+    assert (at.replace(tzinfo=UTC) + timedelta(seconds=1), "email", []) == (moved.next_at, moved.queue, left)
     assert (DONE, "0 cancelled, 1 given back, 0 kept") == (undone.exit_code, summary(undone))
-    assert [(job.id, at)] == [(one.id, time) for one, time in theirs.get_jobs(with_times=True)]
+    [(given_back, time)] = theirs.get_jobs(with_times=True)
+    assert job.id == given_back.id
+    assert at < time < at + timedelta(seconds=1)
     assert ([], -1) == (list(client.list()), redis_client.ttl(job.key))
 
 
@@ -162,3 +165,26 @@ def test_cron_strings_of_rq_scheduler_mean_what_they_mean_there_or_are_refused(
 
     assert ([] if imported is None else [imported]) == [one["cron"] for one in told["schedules"]]
     assert ([] if imported else ["digest"]) == [one["place"] for one in told["refused"]]
+
+
+class Opened:
+    """Its pickle makes a file where it is opened."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self._file,)
+
+
+def test_a_pickle_is_opened_before_its_function_is_found_to_be_not_allowed(
+    zsched: Zsched, client: Client, theirs: Scheduler, tmp_path: Path
+) -> None:
+    theirs.schedule(datetime(2040, 1, 1), "app.tasks.beat", args=[Opened(tmp_path / "ran")], interval=90)
+    zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "other.*"
+
+    result = zsched("import", "rq-scheduler", "--tz", "UTC")
+
+    assert (FAILED, True) == (result.exit_code, "allow_callables" in result.stderr)
+    assert [] == list(client.list())
+    assert (tmp_path / "ran").exists()

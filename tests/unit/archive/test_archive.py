@@ -122,10 +122,22 @@ def test_one_foreign_schedule_does_not_hide_the_runs_of_its_fire(archive: Archiv
 def test_an_entry_that_cannot_be_read_to_its_end_changes_nothing(archive: Archive) -> None:
     archive.append([put(1, "a", "b")])
 
-    archive.append([fire(2, f"a-{DUE_MS}", quarantined="b"), entry(3, "pause", "id", "b", "note", "", "due", "1.5")])
+    archive.append([entry(2, "fire", "runs"), entry(3, "pause", "id", "b", "note", "", "due", "1.5")])
 
     assert {f"a-{DUE_MS}": "due", f"b-{DUE_MS}": "due"} == places(archive)
-    assert 2 == archive.unknown_entries
+    assert (2, 2) == (archive.unknown_entries, archive.unreadable_entries)
+
+
+def test_one_bad_text_of_a_fire_costs_that_text_and_not_its_runs(archive: Archive) -> None:
+    lines = f"bait low {DUE_MS} wrong type at rq:queue:q\n!"
+    archive.append([put(1, "a", "b", "c", "bait")])
+
+    problems = archive.append([fire(2, f"a-{DUE_MS} x b-{DUE_MS}", cancelled=f"! c-{DUE_MS}=odd", quarantined=lines)])
+
+    found = {f"a-{DUE_MS}": "open", f"b-{DUE_MS}": "open", f"bait-{DUE_MS}": "quarantine"}
+    assert (found, 0) == (places(archive), archive.unknown_entries)
+    assert 3 == archive.dropped
+    assert [] == problems
 
 
 # -- bootstrapping --------------------------------------------------------------------------------

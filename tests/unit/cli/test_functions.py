@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from zsched import config
-from zsched.cli.functions import check_allowed, tell_unchecked
+from zsched.cli.functions import check_allowed, is_roots_alone, tell_unchecked
 from zsched.config import Settings
 from zsched.errors import InvalidSchedule
 
@@ -54,3 +55,18 @@ def test_where_all_are_here_nothing_is_told(capsys: pytest.CaptureFixture[str]) 
     tell_unchecked({}, "so it goes")
 
     assert ("", "") == capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "is_alone"),
+    [
+        (0, 0o040755, True),
+        (0, 0o040700, True),
+        (0, 0o040775, False),
+        (0, 0o040757, False),
+        (0, 0o041777, False),  # /tmp: others may put their files there
+        (1000, 0o040700, False),
+    ],
+)
+def test_a_folder_is_roots_alone_if_nobody_else_may_write_there(owner: int, mode: int, is_alone: bool) -> None:
+    assert is_alone is is_roots_alone(os.stat_result((mode, 1, 1, 2, owner, 0, 4096, 0, 0, 0)))

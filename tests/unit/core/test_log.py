@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core.changes import Change, What, changes
-from zsched.core.entries import PutRecurring, Puts, advanced, quarantined
+from zsched.core.entries import Fired, PutRecurring, Puts, advanced, again, ended, quarantined, released, replanned
 from zsched.core.log import FORMAT, Entry, Position, UnknownEntry, readable
 from zsched.core.run_id import schedule_of
 
@@ -92,8 +92,8 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         ],
     ),
     "fire of a foreign hand's": (
-        entry("fire", "quarantined", "two words low 1.5 its id is none"),
-        [change("two words", What.QUARANTINED, why="its id is none")],
+        entry("fire", "quarantined", "two words low 1.5 its id is none\na?b low 5 its id is none\ne low 1.5 why not"),
+        [change("e", What.QUARANTINED, why="why not")],
     ),
     "advance": (
         entry(
@@ -198,8 +198,6 @@ def test_an_entry_says_what_its_script_did(entry: Entry, said: list[Change]) -> 
         entry("run_now", "id", "a"),
         entry("backfill", "id", "a"),
         entry("fire", "runs"),
-        entry("fire", "quarantined", "e low"),
-        entry("fire", "quarantined", f"e nolane {DUE_MS} why"),
         entry("advance"),
         entry("advance", "rows", ""),
         entry("advance", "rows", "r fired 5 9"),
@@ -213,7 +211,6 @@ def test_an_entry_says_what_its_script_did(entry: Entry, said: list[Change]) -> 
         entry("advance", "moves", "r passed - 9 9 missed:1:2 -"),
         entry("advance", "moves", "r passed - 9 9 missed:1:2:2, -"),
         entry("quarantine"),
-        entry("quarantine", "rows", "x"),
         entry("cancel", "id", "a"),
         entry("cancel", "id", "a", "due", "soon"),
         entry("pause", "id", "a", "due", DUE_MS),
@@ -275,13 +272,42 @@ def test_the_lines_of_an_advance_tell_which_were_pushed(name: str, pushed: str) 
     assert [*pushed] == [row.id for row in advanced(SAID[name][0]) if row.is_pushed]
 
 
-def test_a_quarantined_schedule_may_have_any_id_and_time() -> None:
-    lines = f"a low {DUE_MS} why\nlow low low inf low\nx y high {'9' * 30} z".encode()
+def test_a_quarantined_schedule_may_have_any_time_and_its_line_costs_no_other_line() -> None:
+    lines = f"a low {DUE_MS} why\nx y high 5 z\n!\n\nlow low low inf low\na nolane 5 why".encode()
+    dropped: list[str] = []
 
-    assert [("a", "low", DUE_MS, "why"), ("low", "low", None, "inf low"), ("x y", "high", None, "z")] == list(
-        quarantined(lines)
-    )
+    assert [("a", "low", DUE_MS, "why"), ("low", "low", None, "inf low")] == list(quarantined(lines, dropped))
+    assert ["x y high 5 z", "!", "", "a nolane 5 why"] == dropped
     assert [] == list(quarantined(None))
+
+
+def test_what_can_be_no_run_id_is_dropped_from_a_fire() -> None:
+    runs = f"nothing a-{DUE_MS} {'b' * 129}-{DUE_MS} \u00e9-{DUE_MS} a-x"
+    dropped: list[str] = []
+
+    fired = Fired.of(entry("fire", "runs", runs, "cancelled", f"a=b c-{DUE_MS}=odd"), dropped)
+
+    assert ([("a", str(DUE_MS))], [(("c", str(DUE_MS)), "odd")]) == (fired.runs, fired.cancelled)
+    assert 5 == len(dropped)
+
+
+@pytest.mark.parametrize(
+    ("read", "given"),
+    [
+        (ended, entry("end", "rows", f"nobody failed {{}}\na-{DUE_MS} failed {{}}")),
+        (again, entry("again", "rows", f"nobody 2 why\na-{DUE_MS} 2 why")),
+        (released, entry("unblock", "rows", f"nobody why\na-{DUE_MS} why")),
+        (replanned, entry("replan", "rows", f"no\u00fe 5 6 7\na {DUE_MS} 6 7")),
+        (advanced, entry("advance", "moves", f"n? fired 5 6 6 - -\na fired {DUE_MS} 6 6 - -")),
+    ],
+)
+def test_a_row_of_what_can_be_no_id_of_ours_is_dropped_and_told(read: Any, given: Entry) -> None:
+    dropped: list[str] = []
+
+    [row] = read(given, dropped)
+
+    assert row[0] in ("a", f"a-{DUE_MS}")
+    assert 1 == len(dropped)
 
 
 @pytest.mark.parametrize("what", What)

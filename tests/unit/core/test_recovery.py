@@ -164,6 +164,20 @@ def test_a_one_shot_that_fired_and_was_not_over_waits_on_where_it_waits() -> Non
     assert NOTHING == rows(mine(None, opened(), gone_us=50), one_shot(), (RUN,))
 
 
+@pytest.mark.parametrize(("flags", "place"), [(b"1", "open"), (b"s", "skipped")])
+def test_a_one_shot_that_fired_and_waits_until_after_the_doubt_is_not_left_to_fire_unmarked(
+    flags: bytes, place: str
+) -> None:
+    fired, waits = mine(None, opened(flags=flags), gone_us=50), one_shot()
+    assert waits.due_ms is not None
+
+    unmarked = lacking(fired, waits, (RUN,), branch(), waits.due_ms - 1)
+    marked = lacking(fired, waits, (RUN,), branch(), waits.due_ms)
+
+    assert [("gone", RUN), (place, RUN)] == [(one.place, one.run) for one in unmarked]
+    assert [] == list(marked)
+
+
 def test_another_time_of_a_one_shot_that_fired_is_taken_out_and_its_run_pushed_again() -> None:
     assert [("gone", LATER), ("open", RUN)] == rows(mine(None, opened(), gone_us=50), one_shot(run=LATER), (LATER,))
 

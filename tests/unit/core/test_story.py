@@ -78,7 +78,7 @@ from zsched.core.story import Source
         ),
         (
             change(What.DUPLICATE, nominal_ms=DUE_MS, run_id=RUN),
-            f"not pushed again for {DUE}: run {RUN} was there already",
+            f"not pushed for {DUE}: another program had made a job of run {RUN}, which was never pushed",
         ),
         (change(What.CANCELLED, nominal_ms=DUE_MS), f"cancelled; it was for {DUE}"),
         (change(What.CANCELLED, why="RQ has it as canceled"), "cancelled (RQ has it as canceled)"),
@@ -106,6 +106,15 @@ from zsched.core.story import Source
 )
 def test_every_kind_of_change_has_its_words(told: Change, expected: str) -> None:
     assert [expected] == texts(told)
+
+
+def test_a_run_that_was_pushed_is_not_pushed_again_and_one_of_unknown_past_neither() -> None:
+    pushed = change(What.FIRED, DUE_MS, nominal_ms=DUE_MS, run_id=RUN)
+    duplicate = change(What.DUPLICATE, DUE_MS + 1, nominal_ms=DUE_MS, run_id=RUN)
+    again = f"not pushed again for {DUE}: run {RUN} was there already"
+
+    assert again == texts(pushed, duplicate)[-1]
+    assert [again] == texts(duplicate, source=Source("host:/a.db", DUE_MS + 1, "1-9"))
 
 
 def test_there_is_a_sentence_for_every_kind_also_by_itself() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from zsched.daemon.batch import Batch
 
 
@@ -64,3 +66,59 @@ def test_the_round_trip_is_not_the_scripts_time() -> None:
     batch.learn(40.0, 0)
 
     assert 500 == learn(batch, ms_per_schedule=0.004, times=20, round_trip_ms=40.0)
+
+
+@pytest.mark.parametrize("first_ms", [0.1, 5.0])
+def test_a_batch_recovers_when_the_network_becomes_slower_for_good_and_when_it_is_fast_again(first_ms: float) -> None:
+    batch = Batch(most=1000, target_ms=3.0)
+    learn(batch, ms_per_schedule=0.0028, times=400, round_trip_ms=first_ms)
+
+    slower = learn(batch, ms_per_schedule=0.0028, times=400, round_trip_ms=first_ms + 5)
+    faster = learn(batch, ms_per_schedule=0.0028, times=400, round_trip_ms=first_ms)
+
+    assert 950 <= slower
+    assert 950 <= faster
+
+
+def test_a_batch_under_a_backlog_that_never_ends_stays_at_what_fits_into_the_target() -> None:
+    batch = Batch(most=1000, target_ms=3.0)
+    learn(batch, ms_per_schedule=0.01, times=200)
+
+    sizes = {learn(batch, ms_per_schedule=0.01, times=1) for _ in range(5000)}
+
+    assert min(sizes - {15, 16}) >= 280  # 15 or 16: the script that measures the round trip
+    assert max(sizes) <= 330
+
+
+def test_a_single_slow_round_trip_does_not_make_batches_long() -> None:
+    batch = Batch(most=1000, target_ms=3.0)
+    learn(batch, ms_per_schedule=0.01, times=200)
+
+    batch.learn(200.0, batch.size)
+
+    assert learn(batch, ms_per_schedule=0.01, times=300) <= 330
+
+
+def test_measuring_the_round_trip_under_a_backlog_costs_less_than_two_percent() -> None:
+    batch = Batch(most=1000, target_ms=3.0)
+    learn(batch, ms_per_schedule=0.002, times=200)
+
+    done = sum(learn(batch, ms_per_schedule=0.002, times=1) for _ in range(1000))
+
+    assert done >= 980_000
+
+
+def test_while_scripts_do_little_no_batch_is_made_small_to_measure_the_round_trip() -> None:
+    batch = Batch(most=1000, target_ms=3.0)
+    learn(batch, ms_per_schedule=0.002, times=200)
+
+    sizes = set()
+    for _ in range(1000):
+        batch.learn(0.1, 3)
+        sizes.add(batch.size)
+
+    assert {1000} == sizes
+
+
+def test_a_batch_of_one_stays_one() -> None:
+    assert 1 == learn(Batch(most=1, target_ms=3.0), ms_per_schedule=0.004, times=500)

@@ -75,7 +75,7 @@ def test_it_looks_at_once_and_then_when_the_next_second_begins() -> None:
     assert 2 == len(jobs.moved)
 
 
-def test_a_job_of_a_foreign_hand_that_is_due_within_the_second_is_looked_for_then() -> None:
+def test_a_job_that_is_due_within_the_second_is_looked_for_then() -> None:
     native = _native(_Jobs(next_ms=SECOND_MS - 500))
 
     assert Look(next_ms=SECOND_MS - 500) == native.look_if_due(TERM, NOW_MS, is_busy=False)

@@ -71,8 +71,7 @@ def waker(link: FakeLink) -> Iterator[Waker]:
     waker.start()
     yield waker
     waker.stop()
-    waker._thread.join(5)
-    assert not waker._thread.is_alive()
+    assert waker._loop.join(5)
     waker.wake()  # a late signal finds nothing to ring
 
 
@@ -224,7 +223,7 @@ def test_garbage_on_the_channel_does_not_deafen_it(waker: Waker, link: FakeLink,
     wire.messages.put(message("lease"))
 
     assert slept_ms(lambda: waker.wait(LONG_MS)) < PROMPT_MS
-    assert waker._thread.is_alive()
+    assert not waker._loop.join(0)
 
 
 def test_a_connection_that_says_nothing_to_a_ping_is_given_up(link: FakeLink, monkeypatch: pytest.MonkeyPatch) -> None:

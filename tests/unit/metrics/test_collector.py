@@ -65,3 +65,13 @@ def test_nothing_is_late_before_it_is_due() -> None:
     told = [scraped(oldest_due_ms=due_ms) for due_ms in (NOW_MS - 1500, NOW_MS + 1)]
 
     assert [1.5, 0] == [page["zsched_oldest_due_age_seconds"][""] for page in told]
+
+
+def test_a_daemon_tells_how_many_of_its_threads_and_chores_fail() -> None:
+    health = Health(ManualClock())
+    health.failing |= {"thread waker": "'a bug'", "chore auditor": "'a bug'"}
+    meter = DaemonMeter(LogTally("", Names()), health)
+
+    families = DaemonCollector(meter, Seen(NOBODY), Names(), {}).collect()
+
+    assert [2] == [sample.value for family in families for sample in family.samples if sample.name == "zsched_failing"]

@@ -98,12 +98,24 @@ def test_what_failed_is_tried_again_when_its_interval_has_passed_by_the_tests_cl
     assert (NINE + 11 * MINUTE).timestamp() * 1000 == run.ended_ms
 
 
-def test_rqs_own_delay_in_a_task_is_by_the_tests_clock(scheduler: ManualScheduler) -> None:
+def test_another_attempt_comes_at_the_millisecond_when_its_interval_is_over(scheduler: ManualScheduler) -> None:
+    due = NINE + MINUTE + timedelta(milliseconds=123)
+    scheduler.client.schedule(tasks.fail_at_first, id="a", at=due, retry=Retry(max=1, interval=1))
+    scheduler.advance_to(due, work=True)
+
+    scheduler.advance(timedelta(milliseconds=999), work=True)
+    assert ["try"] == tasks.CALLS
+    scheduler.advance(timedelta(milliseconds=1), work=True)
+
+    assert ["try", "try"] == tasks.CALLS
+
+
+def test_rqs_own_delay_in_a_task_is_by_the_tests_clock_and_ends_with_its_second(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.enqueue_in_a_minute, after=60)
 
-    scheduler.advance(seconds=119, work=True)
+    scheduler.advance(timedelta(seconds=120, milliseconds=999), work=True)
     assert [] == tasks.CALLS
-    scheduler.advance(seconds=1, work=True)
+    scheduler.advance(timedelta(milliseconds=1), work=True)
 
     assert ["later"] == tasks.CALLS
 

@@ -131,8 +131,8 @@ def _counts(standing: Standing, tz: str) -> Iterator[tuple[str, str]]:
     yield "namespace", f"{standing.namespace}, on {standing.redis}"
     yield "now", local_text(overview.now_ms, tz)
     yield "leader", _leader(standing, tz)
-    if overview.hold_ms > overview.now_ms:
-        yield "hold", f"nothing fires for {duration_text(overview.hold_ms - overview.now_ms)} more"
+    if overview.held_ms:
+        yield "hold", f"nothing fires for {duration_text(overview.held_ms)} more"
     for lane in Priority:
         yield f"{lane.value} lane", f"{overview.waiting[lane]:,} waiting, {overview.overdue[lane]:,} of them due"
     for held in overview.held_back:

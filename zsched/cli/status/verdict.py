@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from zsched.cli.status.copies import audit_text, shown, trouble_of
+from zsched.cli.status.copies import audit_text, entries_text, shown, trouble_of
 from zsched.cli.status.standing import Standing
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
@@ -71,7 +71,8 @@ def problems(standing: Standing) -> list[Problem]:
     lost = _ailing(overview, ArchiveState.LOST)
     others = _ailing(overview, ArchiveState.FAILED, ArchiveState.REFUSED)
     late = [*_late(overview), *_nobody_takes(standing.attendance)]
-    return [*_nobody_leads(overview), *lost, *late, *others, *_no_archive(overview), *_audit(overview)]
+    found = [*_nobody_leads(overview), *lost, *late, *others, *_no_archive(overview), *_audit(overview)]
+    return [*found, *_wrong_types(overview)]
 
 
 def warnings(standing: Standing) -> list[Problem]:
@@ -79,12 +80,15 @@ def warnings(standing: Standing) -> list[Problem]:
     overview, recent = standing.overview, standing.recent
     return [
         *_rebuilt(recent),
+        *_clock_was_ahead(overview, recent),
         *_failing(recent),
         *_too_late(recent),
         *_no_standby(standing),
         *_nobody_takes_yet(standing.attendance),
         *_quarantined(overview),
         *_ailing(overview, ArchiveState.OUTDATED),
+        *_failing_inside(overview.daemons),
+        *_unknown(overview),
         *_differing(overview.daemons),
     ]
 
@@ -108,9 +112,8 @@ def _late(overview: Overview) -> Iterator[Problem]:
         return
     if overview.leader is None:
         remedy = "it fires when a daemon leads"
-    elif overview.hold_ms > overview.now_ms:
-        hold_ms = overview.hold_ms - overview.now_ms
-        remedy = f"nothing fires for {duration_text(hold_ms)} more, after a loss or a restart of Redis"
+    elif overview.held_ms:
+        remedy = f"nothing fires for {duration_text(overview.held_ms)} more, after a loss or a restart of Redis"
     else:
         remedy = "look for redis_refused and clock_jumped in the leader's log, and how busy it and Redis are"
     yield Problem("late", f"the oldest due schedule is {rough_text(overview.late_ms)} late", remedy)
@@ -185,8 +188,15 @@ def _audit(overview: Overview) -> Iterator[Problem]:
     audit = last_audit(overview.archives, overview.now_ms)
     if audit is not None and audit.alarms > audit.repaired:
         text = f"the last audit: {audit_text(audit, overview.now_ms)}; the daemon's log says what"
-        remedy = "there are schedule_missing, occurrence_missing, occurrence_overdue; zsched why ID tells more"
+        events = "schedule_missing, occurrence_missing, occurrence_overdue, run_suppressed"
+        remedy = f"there are {events}; zsched why ID tells more"
         yield Problem("audit", text, remedy)
+
+
+def _wrong_types(overview: Overview) -> Iterator[Problem]:
+    for key in overview.wrong_types:
+        text = f"{key} is of a wrong type: another program wrote it; firing goes on without it"
+        yield Problem("wrong_type", text, f"find out who did, then: redis-cli RENAME {key} wrong:{key}")
 
 
 def _rebuilt(recent: Recent) -> Iterator[Problem]:
@@ -200,6 +210,25 @@ def _rebuilt(recent: Recent) -> Iterator[Problem]:
             "zsched doctor says whether Redis keeps its data on a disk"
         )
         yield Problem("rebuilt", text, remedy)
+
+
+def _clock_was_ahead(overview: Overview, recent: Recent) -> Iterator[Problem]:
+    """What is left of a time when the clock of Redis was ahead: silent schedules, and a doubt in the future."""
+    ahead = recent.ahead
+    if ahead is not None and ahead.times:
+        names, until = sorted(ahead.times), _clock(max(ahead.times.values()))
+        some = ", ".join(names[:_QUEUES]) + (", …" if len(names) > _QUEUES else "")
+        who = f"{len(names):,} recurring schedules went on by it and are silent until {until} at the latest: {some}"
+        text = f"the clock of Redis was ahead, came to {_clock(ahead.until_ms)}, and is right again; {who}"
+        remedy = "give each another rule and then its own again: zsched set ID --every 2, zsched set ID --every 1"
+        yield Problem("clock_was_ahead", text, remedy)
+    if overview.doubt_ms > overview.now_ms:
+        text = f"the clock of Redis was ahead: all that is due until {_clock(overview.doubt_ms)} counts as uncertain"
+        yield Problem("doubt_ahead", text, "start a daemon: its first pass as the leader sets that right")
+
+
+def _clock(at_ms: int) -> str:
+    return f"{from_ms(at_ms):%H:%M:%S} UTC"
 
 
 def _lately(recent: Recent) -> Stretch:
@@ -244,6 +273,30 @@ def _quarantined(overview: Overview) -> Iterator[Problem]:
         text = f"{plural(overview.quarantined, 'schedule')} in quarantine: broken, and not fired"
         remedy = "zsched ls --state quarantined lists them, zsched why ID says why; schedule them again, or cancel them"
         yield Problem("quarantined", text, remedy)
+
+
+def _failing_inside(daemons: list[DaemonSeen]) -> Iterator[Problem]:
+    """Threads and chores of daemons that run: what they do rests meanwhile, and nothing else tells."""
+    for daemon in (one for one in daemons if one.is_running and one.failing):
+        which = "; ".join(f"{part}: {reason}" for part, reason in daemon.failing.items())
+        remedy = (
+            "its log has thread_failed, chore_failed or question_failed with the cause; it is tried again and again"
+        )
+        yield Problem("daemon_failing", f"daemon {daemon.place} fails in part: {which}", remedy)
+
+
+def _unknown(overview: Overview) -> Iterator[Problem]:
+    for report in shown(overview):
+        if report.unknown_entries and report.is_recent(overview.now_ms) and not report.is_stopped:
+            number = entries_text(report.unknown_entries)
+            text = f"archive {report.place} cannot read {number} of the log; by it nothing is audited"
+            is_healing = report.unreadable_entries == report.unknown_entries
+            remedy = (
+                "it reads from Redis what they did, within a minute; find who writes to the log by hand"
+                if is_healing
+                else "upgrade its daemon: a newer zsched led; zsched doctor has it in full"
+            )
+            yield Problem("archive_unknown", text, remedy)
 
 
 def _differing(daemons: list[DaemonSeen]) -> Iterator[Problem]:

@@ -1,17 +1,38 @@
 -- find: where schedules are. The only place that knows lanes, paused and quarantine.
 --
 -- USES   aside_words due_high_key due_normal_key due_low_key paused_key quarantine_key recurring_key
--- GIVES  lanes, lane_keys, find(ids) -> list of {place, lane, key, due_ms, recurring, note} or false
+-- GIVES  lanes, lane_keys, find(ids) -> list of {place, lane, key, due_ms, since_ms, note, recurring} or false
 --
 -- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule that has no place left. What is due
 -- stands in a lane or aside (lib/lanes.lua): `key` is that of the ZSET; lanes and lane_keys have the words of them all.
 -- A paused value is "<lane> <due ms> <since ms> <note>", a quarantined one "<lane> <due ms> <since ms> <reason>".
+-- Another program wrote any other value: find answers that schedule as quarantined, without a lane, due '-'. `key` says
+-- where the value stands.
 -- include lib/lanes.lua
+local VALUE = '^(%a+) (%S+) (%d+) ?(.*)$'
+local BROKEN = 'its value in paused or quarantine is broken'
+
 for word in string.gmatch(aside_words, '%S+') do
-  if lane_keys[lane_of(word) or ''] then
+  if queue_of(word) and is_a(key_of(word), 'zset') then
     lanes[#lanes + 1] = word
     lane_keys[word] = key_of(word)
   end
+end
+
+-- A time that a ZSET takes; a lane may have held one that is no whole number.
+local function is_score(text)
+  local score = string.find(text, '^[%dinfe.+-]+$') and tonumber(text)
+  return score and score == score
+end
+
+-- Where the *value* says that a schedule is, of the hash *key* of *place*.
+local function standing(place, key, value)
+  local lane, due_ms, since_ms, note = string.match(value, VALUE)
+  local is_due = due_ms and (is_score(due_ms) or place == 'quarantine' and due_ms == '-')
+  if not is_due or not lane_keys[lane] then
+    return {place = 'quarantine', key = key, due_ms = '-', since_ms = '0', note = BROKEN}
+  end
+  return {place = place, lane = lane, key = key, due_ms = due_ms, since_ms = since_ms, note = note}
 end
 
 local function find(ids)
@@ -32,8 +53,7 @@ local function find(ids)
     local values = redis.call('HMGET', key, unpack(ids))
     for i = 1, #ids do
       if values[i] then
-        local lane, due_ms, since_ms, note = string.match(values[i], '^(%S+) (%S+) (%S+) ?(.*)$')
-        found[i] = {place = place, lane = lane, due_ms = due_ms, since_ms = since_ms, note = note}
+        found[i] = standing(place, key, values[i])
       end
     end
   end

@@ -1,13 +1,13 @@
 -- hold: fire nothing while it is not known what was lost, nor when the clock jumped.
 --
--- USES   hold_ms now_ms lease_ms clock_from_ms clock_until_ms
+-- USES   hold_ms LONGEST_HOLD now_ms clock_from_ms clock_until_ms
 --
--- A hold further away than two leases was written before the clock jumped back: ignored.
+-- A hold further away than the longest lease of anybody was written before the clock jumped back: ignored.
 -- The caller knows by its monotonic clock about what TIME must be; outside of that window the
 -- server's clock has jumped, and firing by it could be early.
 if now_ms < clock_from_ms or now_ms > clock_until_ms then
   return {'JUMPED', now_ms}
 end
-if now_ms < hold_ms and hold_ms <= now_ms + 2 * lease_ms then
+if now_ms < hold_ms and hold_ms <= now_ms + LONGEST_HOLD then
   return {'HELD', now_ms, hold_ms}
 end

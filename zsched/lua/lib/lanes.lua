@@ -1,7 +1,7 @@
 -- lanes: the ZSETs of schedules that wait for their time, and of those that wait for room in their queue.
 --
 -- USES   due_high_key due_normal_key due_low_key
--- GIVES  lanes, lane_keys, lane_of(word), key_of(word)
+-- GIVES  lanes, lane_keys, lane_of(word), key_of(word); queue_of(word), nil of a lane's word and of what is no word
 --
 -- A word names one of them: "<lane>", or "<lane>:<queue>" for what was due and had to stand aside because the queue
 -- had no room by its limit (lib/room.lua). Which of these there are `meta.aside` says, by spaces.
@@ -10,6 +10,11 @@ local lane_keys = {high = due_high_key, normal = due_normal_key, low = due_low_k
 
 local function lane_of(word)
   return string.match(word, '^%a+')
+end
+
+local function queue_of(word)
+  local lane, queue = string.match(word, '^(%a+):(.+)$')
+  return lane_keys[lane or ''] and queue
 end
 
 local function key_of(word)

@@ -8,7 +8,9 @@
 local seq_before = seq
 if keep_op_ms > 0 then
   local told = redis.call('GET', op_key)
-  if told then
+  if told and string.sub(told, 1, 3) ~= 'OK ' then
+    return redis.error_reply('WRONGVALUE ' .. op_key .. ' holds no reply of a script: delete it')
+  elseif told then
     local reply = {}
     for word in string.gmatch(told, '%S+') do
       reply[#reply + 1] = word

@@ -30,7 +30,7 @@ local function problem_of(one, before)
   end
   for _, each in ipairs(types) do
     if not is_a(each[1], each[2]) then
-      return 'wrong type at ' .. each[1]
+      return 'wrong type at ' .. name_of(each[1])
     end
   end
 end

@@ -19,10 +19,8 @@ end
 local function leave(id, at)
   if at.place == 'due' then
     redis.call('ZREM', at.key, id)
-  elseif at.place == 'paused' then
-    redis.call('HDEL', paused_key, id)
-  elseif at.place == 'quarantine' then
-    redis.call('HDEL', quarantine_key, id)
+  elseif at.place ~= 'ended' then
+    redis.call('HDEL', at.key, id)
   end
 end
 
@@ -32,7 +30,7 @@ local function remove(id, at)
   if at.recurring then
     redis.call('SREM', recurring_key, id)
     redis.call('DEL', schedule_prefix .. id, template_prefix .. id)
-  elseif redis.pcall('HGET', run_key(id, at.due_ms), 'status') == 'scheduled' then
+  elseif at.due_ms ~= '-' and redis.pcall('HGET', run_key(id, at.due_ms), 'status') == 'scheduled' then
     redis.call('DEL', run_key(id, at.due_ms))
   end
 end

@@ -1,22 +1,20 @@
 -- queues: collect runs by RQ queue, then push them.
 --
--- USES   rq_queues_key
--- GIVES  queue_accepts(queue), push(queue, run, at_front), push_all()
+-- USES   rq_queues_key is_a()
+-- GIVES  is_listed, queue_accepts(queue), push(queue, run, at_front), push_all()
 --
--- RQ's own shape: rq:queues is a SET of full keys, a worker takes from the left, RPUSH is the back.
+-- RQ's own shape: rq:queues is a SET of full keys, a worker takes from the left, RPUSH is the back. Workers do not need
+-- rq:queues: where anybody made it another type, is_listed is false, and runs are pushed without it.
+local LONGEST_NAME = 1000  -- bytes; RQ's names are key names, and a writer of jobs may choose any
 local queues, queue_types = {}, {}
-
-local queues_type = redis.call('TYPE', rq_queues_key).ok
-if queues_type ~= 'set' and queues_type ~= 'none' then
-  return redis.error_reply('WRONGTYPE rq:queues is a ' .. queues_type .. ', RQ needs a set')
-end
+local is_listed = is_a(rq_queues_key, 'set')
 
 local function queue_accepts(queue)
   if not queue then
     return false
   end
   if not queue_types[queue] then
-    queue_types[queue] = redis.call('TYPE', 'rq:queue:' .. queue).ok
+    queue_types[queue] = #queue <= LONGEST_NAME and redis.call('TYPE', 'rq:queue:' .. queue).ok or 'no name'
   end
   return queue_types[queue] == 'list' or queue_types[queue] == 'none'
 end
@@ -35,7 +33,9 @@ end
 local function push_all()
   for queue, waiting in pairs(queues) do
     local key = 'rq:queue:' .. queue
-    redis.call('SADD', rq_queues_key, key)
+    if is_listed then
+      redis.call('SADD', rq_queues_key, key)
+    end
     if #waiting.back > 0 then
       redis.call('RPUSH', key, unpack(waiting.back))
     end

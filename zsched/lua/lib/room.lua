@@ -1,6 +1,6 @@
 -- room: how many runs may go into each limited queue now, and when there is room again.
 --
--- USES   meta_key limits_key now_ms aside_words, and lanes' names
+-- USES   meta_key limits_key now_ms aside_words is_a(), and lanes' names
 -- GIVES  is_limited, room[queue] = how many, nil where nothing limits it; aside = set of words that may hold something;
 --        spend(queue), room_again_ms(queue), note_room()
 --
@@ -15,8 +15,8 @@ local limits = redis.call('HGETALL', limits_key)
 local room, rates, spent = {}, {}, {}
 local aside, aside_before = {}, aside_words
 for word in string.gmatch(aside_before, '%S+') do
-  local queue = string.match(word, ':(.*)$')
-  if queue and lane_keys[lane_of(word) or ''] then
+  local queue = queue_of(word)
+  if queue and is_a(key_of(word), 'zset') then
     aside[word] = true
     room[queue] = math.huge  -- unless it has a limit
   end

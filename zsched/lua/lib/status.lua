@@ -1,7 +1,9 @@
 -- status: how far RQ is with a run.
 --
 -- GIVES  is_open(status); status_of(run), - of one whose job is gone
+--        what lib/clean.lua gives
 --        job_of(run) -> {run, status, queue, worker, told_ms}, as lib/withdraw.lua takes it; without a status if gone
+-- include lib/clean.lua
 local IS_OPEN = {queued = true, started = true, deferred = true, scheduled = true}  -- as daemon/chains.py has it
 
 local function is_open(status)
@@ -10,7 +12,7 @@ end
 
 local function status_of(run)
   local status = redis.pcall('HGET', 'rq:job:' .. run, 'status')
-  return type(status) == 'string' and status or '-'
+  return type(status) == 'string' and word_of(status) or '-'
 end
 
 local function job_of(run)

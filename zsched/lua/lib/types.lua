@@ -1,6 +1,15 @@
--- types: whether a key is what a script takes it for; RQ's keys anybody may have written.
+-- types: whether a key is what a script takes it for, and a text a number; anybody may have written either.
 --
--- GIVES  is_a(key, kind), also of one that is not there
+-- GIVES  is_a(key, kind), also of a key that is not there; is_ms(text): whole milliseconds, as zsched writes them;
+--        whole_of(text): a whole number of at most 15 digits, or nil
+local function is_ms(text)
+  return type(text) == 'string' and #text <= 16 and string.find(text, '^%-?%d+$') ~= nil
+end
+
+local function whole_of(text)
+  return type(text) == 'string' and #text <= 15 and string.find(text, '^%d+$') and tonumber(text) or nil
+end
+
 local function is_a(key, kind)
   local found = redis.call('TYPE', key).ok
   return found == kind or found == 'none'

@@ -1,12 +1,11 @@
 -- waiting: runs that wait in RQ, where and for whom, and taking them out of there.
 --
--- USES   now_ms iso()
--- GIVES  is_a (lib/types.lua); PLACES[status], how the keys begin in which such runs wait, before the queue
+-- USES   now_ms iso() is_a (lib/types.lua)
+-- GIVES  PLACES[status], how the keys begin in which such runs wait, before the queue
 --        is_in_place(one, most), of a run with its status and queue, and dependencies_of(run), which only read; then
 --        take_out(one), which wants its dependencies, or depend_no_more(run, dependencies) alone
 --        REMAINS_MS, of a job that is taken out and not kept
 --        sweep(runs, queue), of what waited and was cancelled, or is gone
--- include lib/types.lua
 local PLACES = {queued = 'rq:queue:', scheduled = 'rq:scheduled:', deferred = 'rq:deferred:'}
 local REMAINS_MS = 600000  -- no archive that is well is so far behind
 

@@ -25,7 +25,9 @@ local function cancel(open)
     if one.is_withdrawn then
       take_out(one)
       redis.call('PEXPIRE', 'rq:job:' .. one.run, REMAINS_MS)
-      redis.call('ZREM', deadlines_key, one.run)
+      if is_a(deadlines_key, 'zset') then
+        redis.call('ZREM', deadlines_key, one.run)
+      end
     else
       if one.status == 'started' then
         tell(one)

@@ -1,0 +1,89 @@
+"""Something between zsched and Redis answers with bytes that are no Redis reply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+from redis._parsers import _HiredisParser, _RESP2Parser
+from redis.connection import ConnectionPool
+
+from tests.faults.ledger import queued
+from tests.faults.processes import Start, eventually
+from tests.faults.proxy import Proxy
+from tests.faults.threads import know
+from zsched import Client
+from zsched.errors import RedisUnavailable
+from zsched.storage.connection import Link
+from zsched.storage.options import our_options
+
+pytestmark = pytest.mark.once
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+GARBAGE = [HTTP, b"\x15\x03\x01\x00\x02\x02\x50\r\n", b"$many\r\n", b"*x\r\n", b"*1\r\n" * 5000]
+
+
+def link_by(parser: Any, proxy: Proxy) -> Link:
+    options: dict[str, Any] = {"socket_timeout": 2.0, **our_options()}
+    return Link(ConnectionPool.from_url(proxy.url, parser_class=parser, **options), proxy.url, 2.0)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("parser", [_HiredisParser, _RESP2Parser])
+def test_a_reply_that_is_none_is_a_lost_reply_and_breaks_the_connection(
+    proxy: Proxy, parser: Any, garbage: bytes
+) -> None:
+    wire = link_by(parser, proxy).open()
+    proxy.garbage = garbage
+
+    with pytest.raises(RedisUnavailable, match="no Redis reply") as caught:
+        wire.execute("INCR", "a")
+
+    assert caught.value.may_have_been_applied
+    assert wire.is_broken
+
+
+@pytest.mark.parametrize("parser", [_HiredisParser, _RESP2Parser])
+def test_garbage_while_connecting_means_that_nothing_was_applied(proxy: Proxy, parser: Any) -> None:
+    proxy.garbage = HTTP
+    link = link_by(parser, proxy)
+    link.pool.connection_kwargs["db"] = 1  # so that connecting waits for a reply
+
+    with pytest.raises(RedisUnavailable, match="no Redis reply") as caught:
+        link.open()
+
+    assert not caught.value.may_have_been_applied
+
+
+def test_a_call_of_the_client_that_is_answered_with_garbage_says_that_it_may_have_been_applied(
+    proxy: Proxy, watch: redis.Redis
+) -> None:
+    client = Client.from_url(proxy.url)
+    client.schedule("app.run", id="one", after=3600)
+    proxy.garbage = HTTP
+
+    with pytest.raises(RedisUnavailable, match="may have been applied") as caught:
+        client.schedule("app.run", id="two", after=3600)
+
+    assert caught.value.may_have_been_applied
+    proxy.mend()
+    assert "unchanged" == client.schedule("app.run", id="two", at=client.get("two").next_at).outcome
+
+
+def test_a_daemon_that_is_answered_with_garbage_says_so_once_and_goes_on_afterwards(
+    proxy: Proxy, watch: redis.Redis, start_daemon: Start
+) -> None:
+    know(watch)
+    daemon = start_daemon(proxy.url, DAEMON_LEASE_MS="1000", DAEMON_RENEW_MS="100")
+    daemon.wait_for("term_began")
+
+    proxy.garbage = HTTP
+    daemon.wait_for("redis_lost")
+    proxy.mend()
+    daemon.wait_for("redis_back")
+
+    Client.from_url(proxy.url).schedule("app.run", id="one", after=0)
+    eventually(lambda: queued(watch))
+    assert 1 == len(daemon.of("redis_lost"))
+    assert [] == daemon.of("archiver_crashed") + daemon.of("chore_failed")

@@ -1,0 +1,185 @@
+"""An archive that follows reads what another, which was away, put back, and its own history knows better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from tests.integration.archive.ground import Scene, assert_state_is_redis_own, schedule
+from tests.integration.archive.merging import Watched, due_now, lane_states, lead, put_back, run, said, watch
+from zsched.core.changes import What
+from zsched.core.clock import from_ms
+from zsched.core.entries import restored
+from zsched.core.log import Entry
+from zsched.daemon.follower import Follower
+
+Late = Callable[[], Entry]
+
+
+@pytest.fixture
+def two(scene: Scene) -> tuple[Watched, Watched]:
+    """Two archives that follow: the first one will be away."""
+    return watch(scene), watch(scene, scene.follow("two.db"))
+
+
+def lose_and_recover(scene: Scene, knowing: Watched, late: Watched, happen: Callable[[], object]) -> None:
+    """
+    *happen* while *late* is away; then all is lost, *knowing* puts back what it knows and follows, and *late* returns
+    and puts back what is older, before *knowing* looks.
+    """
+    late.go_on()
+    happen()
+    knowing.go_on()
+    put_back(scene)
+    lead(scene)
+    knowing.go_on()
+    run(scene, late.archive)
+
+
+def corrections(scene: Scene) -> list[tuple[str, str]]:
+    """What was corrected: each schedule, and what it became."""
+    entries = [one for one in scene.log() if one.kind == "restore" and one.body[1] == b"corrected"]
+    return [(row.id, row.place) for one in entries for _, row in restored(one)]
+
+
+def assert_both_have_what_redis_holds(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    for one in two:
+        one.go_on()
+        one.go_on()
+        scene.archive = one.archive
+        assert_state_is_redis_own(scene)
+
+
+def test_a_cancelled_schedule_that_another_put_back_is_taken_out_again(
+    scene: Scene, two: tuple[Watched, Watched]
+) -> None:
+    late, knowing = two
+    schedule(scene, "kept", "cancelled")
+    scene.client.schedule("app.task", id="rule", every=3600)
+
+    lose_and_recover(scene, knowing, late, lambda: [scene.client.cancel(id) for id in ("cancelled", "rule")])
+    assert {"kept", "cancelled", "rule"} == set(lane_states(scene))
+    knowing.go_on()
+
+    assert {"kept": "due"} == lane_states(scene)
+    assert {("cancelled", "gone"), ("rule", "gone")} == set(corrections(scene))
+    assert [What.RESTORED, What.WITHDRAWN] == said(scene, "cancelled")
+    assert_both_have_what_redis_holds(scene, two)
+    assert 2 == len(corrections(scene))
+
+
+def test_a_run_that_has_ended_does_not_wait_again(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    late, knowing = two
+    due_now(scene, "ended")
+
+    def end() -> None:
+        scene.tick()
+        [run_id] = scene.queued()
+        scene.client.cancel_run(run_id)
+
+    lose_and_recover(scene, knowing, late, end)
+    assert {"ended"} == set(lane_states(scene))
+    knowing.go_on()
+
+    assert {} == scene.in_redis()
+    assert_both_have_what_redis_holds(scene, two)
+
+
+def test_a_run_that_fired_and_is_not_over_waits_and_is_marked(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    late, knowing = two
+    due_now(scene, "open")
+
+    lose_and_recover(scene, knowing, late, scene.tick)
+    knowing.go_on()
+    lead(scene)
+    scene.tick()
+
+    [run_id] = scene.queued()
+    assert b"1" == scene.redis.hget(scene.keys.job(run_id), "zs_uncertain")
+    assert_both_have_what_redis_holds(scene, two)
+
+
+def test_a_rule_stands_at_its_later_time_again(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    late, knowing = two
+    scene.client.schedule("app.task", id="rule", every=60)
+    scene.client.schedule("app.task", id="changed", every=3600)
+
+    def go_on() -> None:
+        scene.pass_time(120_000)
+        scene.tick()
+        scene.client.update("changed", every=7200)
+        scene.client.pause("changed")
+
+    lose_and_recover(scene, knowing, late, go_on)
+    known = scene.in_redis()
+    knowing.go_on()
+
+    assert known == scene.in_redis()
+    assert [] == corrections(scene)  # it was there with its t, so nothing older was put back
+    assert_both_have_what_redis_holds(scene, two)
+
+
+def test_a_schedule_that_was_put_again_since_is_not_touched(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    late, knowing = two
+    schedule(scene, "again")
+
+    lose_and_recover(scene, knowing, late, lambda: scene.client.cancel("again"))
+    scene.client.schedule("app.task", args=("new",), id="again", at=from_ms(scene.now_ms) + timedelta(days=2))
+    knowing.go_on()
+
+    assert {"again": "due"} == lane_states(scene)
+    assert [] == corrections(scene)
+    assert_both_have_what_redis_holds(scene, two)
+
+
+def test_what_happened_later_counts_though_the_clock_was_set_back(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    late, knowing = two
+    schedule(scene, "cancelled")
+
+    def cancel_after_the_clock_went_back() -> None:
+        scene.pass_time(-3_600_000)
+        scene.client.cancel("cancelled")
+
+    lose_and_recover(scene, knowing, late, cancel_after_the_clock_went_back)
+    for _ in range(3):
+        knowing.go_on()
+        late.go_on()
+
+    assert {} == lane_states(scene)
+    assert [("cancelled", "gone")] == corrections(scene)
+    assert_both_have_what_redis_holds(scene, two)
+
+
+def test_a_daemon_that_crashed_before_it_corrected_does_so_when_it_is_back(
+    scene: Scene, two: tuple[Watched, Watched]
+) -> None:
+    late, knowing = two
+    schedule(scene, "cancelled")
+    lose_and_recover(scene, knowing, late, lambda: scene.client.cancel("cancelled"))
+
+    scene.archive = knowing.archive
+    scene.reopen()
+    Follower(scene.archive, scene.wire, scene.keys, knowing.clock).step()
+
+    assert {} == lane_states(scene)
+
+
+def test_what_was_put_back_while_it_bootstrapped_is_corrected(
+    scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, knowing = two
+    schedule(scene, "kept", "cancelled")
+    late.go_on()
+    scene.client.cancel("cancelled")
+    knowing.go_on()
+    put_back(scene)
+    lead(scene)
+    began = Follower._bootstrap
+    monkeypatch.setattr(Follower, "_bootstrap", lambda *given: [run(scene, late.archive), began(*given)][1])
+
+    knowing.go_on()
+
+    assert {"kept": "due"} == lane_states(scene)
+    assert_both_have_what_redis_holds(scene, two)

@@ -1,0 +1,70 @@
+"""A job hash that another program made where a run should be: the auditor tells of it, and ``why`` says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.archive.ground import Scene
+from tests.integration.auditor.ground import FUNC, Auditing
+
+
+def _stand_in_the_way(scene: Scene, **fields: str) -> str:
+    """A schedule, and a hash at the id of its next run; that id."""
+    schedule = scene.client.schedule(FUNC, id="r", every=600)
+    assert schedule.next_at is not None
+    run = scene.keys.run_id("r", round(schedule.next_at.timestamp() * 1000))
+    scene.redis.hset(scene.keys.job(run), mapping=fields)
+    return run
+
+
+def test_a_run_that_was_never_pushed_is_an_alarm_and_why_tells_what_stood_in_the_way(
+    scene: Scene, auditing: Auditing
+) -> None:
+    run = _stand_in_the_way(scene, status="finished")
+    assert [] == auditing.run()
+    auditing.pass_time(600_000)
+    scene.tick()
+
+    [told] = auditing.run()
+
+    assert ("run_suppressed", "r", False) == (told["event"], told["schedule_id"], told["repaired"])
+    assert run in told["expected"]
+    assert set() == scene.queued()
+    assert [] == auditing.run()  # said once
+    assert auditing.audit is not None
+    assert 1 == auditing.audit["alarms"]  # and counted on
+    auditing.begin()
+    assert 1 == len(auditing.run())  # by the next leader, too
+
+
+def test_a_hash_that_nobody_pushed_keeps_no_run_from_being_pushed(scene: Scene, auditing: Auditing) -> None:
+    run = _stand_in_the_way(scene, x="1")
+    auditing.pass_time(600_000)
+    scene.tick()
+
+    assert {run} == scene.queued()
+    assert [] == auditing.run()
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_run_that_was_pushed_is_not_pushed_again_and_no_alarm(
+    scene: Scene, auditing: Auditing, is_over: bool
+) -> None:
+    schedule = scene.client.schedule(FUNC, id="r", every=600)
+    assert schedule.next_at is not None
+    nominal_ms = round(schedule.next_at.timestamp() * 1000)
+    auditing.pass_time(600_000)
+    scene.tick()
+    run = scene.keys.run_id("r", nominal_ms)
+    assert {run} == scene.queued()
+    if is_over:
+        scene.redis.hset(scene.keys.job(run), "status", "finished")
+    scene.redis.hset(scene.keys.schedule("r"), "nominal", nominal_ms)
+    scene.redis.zadd(scene.keys.due_normal(), {"r": nominal_ms})  # it is due once more
+    scene.tick()
+
+    told = auditing.run()
+
+    assert {run} == scene.queued()
+    assert 1 == len(scene.redis.lrange("rq:queue:default", 0, -1))
+    assert not any(each["event"] == "run_suppressed" for each in told)

@@ -1,0 +1,216 @@
+"""What the doctor says of the walls between the users of deploy/redis/users.acl: Redis' Lua sandbox, its databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests.integration.doctor.ground import KEYS, examined, only
+from zsched.config import Settings
+from zsched.core.clock import SystemClock
+from zsched.doctor.finding import Finding, Verdict
+from zsched.doctor.patient import Patient
+from zsched.doctor.walls import look_at_sandbox
+from zsched.embedded import EmbeddedRedis, find_server, packaged_server
+from zsched.storage.connection import Link
+from zsched.storage.rights import Role, rights_of
+
+pytestmark = pytest.mark.redis
+OK, WARNING, PROBLEM = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM
+PASSWORD = "secret"
+ATTACK = "getmetatable('').__index = function(text, name) redis.call('SET', 'other', 'by ' .. name) end"
+VICTIM = "return tostring(('x').whatever)"
+
+
+@pytest.fixture(scope="module")
+def unpatched() -> Iterator[EmbeddedRedis]:
+    """The server of the extra ``embedded``: Redis 6.2.14."""
+    binary = packaged_server()
+    assert binary is not None
+    with EmbeddedRedis(tcp=True, server=binary) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def patched() -> Iterator[EmbeddedRedis]:
+    """A server whose sandbox holds."""
+    binary = find_server()
+    with EmbeddedRedis(tcp=True, server=binary) as server:
+        if is_open(server):
+            pytest.skip(f"the sandbox of {binary.path} does not hold")
+        yield server
+
+
+def is_open(server: EmbeddedRedis) -> bool:
+    """Try CVE-2025-46818: True if a script of one user runs code in a script of another one."""
+    with redis.Redis.from_url(server.url, protocol=2) as admin:
+        admin.execute_command("ACL", "SETUSER", "thief", "reset", "on", f">{PASSWORD}", "~mine", "+eval")
+        with redis.Redis.from_url(server.url, username="thief", password=PASSWORD, protocol=2) as thief:
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                thief.set("other", "by hand")
+            try:
+                thief.eval(ATTACK, 0)
+            except redis.ResponseError:
+                return False
+            finally:
+                admin.acl_deluser("thief")
+        admin.eval(VICTIM, 0)
+        wrote = admin.get("other")
+        admin.script_flush()  # 6.2 makes a new interpreter
+        admin.flushall()
+        return wrote is not None
+
+
+def as_user(server: EmbeddedRedis, role: Role) -> str:
+    """The URL of a user with the rights of *role*."""
+    with redis.Redis.from_url(server.url, protocol=2) as admin:
+        words = rights_of([role], KEYS).rule.split()
+        admin.execute_command("ACL", "SETUSER", "somebody", "reset", "on", f">{PASSWORD}", *words)
+    return server.tcp_url.replace("redis://", f"redis://somebody:{PASSWORD}@")
+
+
+def looked_at(url: str, **info: str) -> Finding:
+    """What is found at *url*, had that server said *info* of itself."""
+    link = Link.from_url(url, 5.0)
+    try:
+        with link.wire() as wire:
+            [finding] = look_at_sandbox(Patient(Settings(), link, wire, KEYS, SystemClock(), info))
+    finally:
+        link.pool.disconnect()
+    return finding
+
+
+# -- the sandbox --------------------------------------------------------------------------------------
+
+
+def test_on_an_unpatched_redis_a_script_of_one_user_runs_as_another(unpatched: EmbeddedRedis) -> None:
+    assert is_open(unpatched)
+
+
+def test_a_sandbox_that_does_not_hold_is_a_problem_where_there_are_users(unpatched: EmbeddedRedis) -> None:
+    for role in (Role.CLIENT, Role.DAEMON, Role.WORKER):
+        finding = only(examined(as_user(unpatched, role), roles=(role,))["sandbox"], PROBLEM)
+
+        assert f"Redis {unpatched.server.version} lets a script change what other users' scripts do" in finding.said
+        assert "6.2.20, 7.2.11, 7.4.6, 8.0.4, 8.2.2" in finding.remedy
+
+
+def test_a_sandbox_that_does_not_hold_is_a_warning_where_everybody_may_do_everything(unpatched: EmbeddedRedis) -> None:
+    finding = only(examined(unpatched.url)["sandbox"], WARNING)
+
+    assert "CVE-2025-46818" in finding.said
+
+
+def test_trying_the_sandbox_changes_nothing_in_it(unpatched: EmbeddedRedis) -> None:
+    examined(unpatched.url)
+
+    with redis.Redis.from_url(unpatched.url, protocol=2) as admin:
+        assert 1 == admin.eval("return getmetatable('').__index == string and ('x'):len()", 0)
+        assert b"nil" == admin.eval(VICTIM, 0)
+        assert [] == admin.keys("*")
+
+
+def test_a_sandbox_that_holds_is_well_whoever_asks(patched: EmbeddedRedis) -> None:
+    urls = [patched.url, *(as_user(patched, role) for role in (Role.CLIENT, Role.DAEMON, Role.WORKER))]
+
+    for url in urls:
+        assert "scripts cannot change" in only(examined(url)["sandbox"], OK).said
+
+
+def test_an_older_version_whose_sandbox_holds_is_called_a_backport(patched: EmbeddedRedis) -> None:
+    assert "has the fixes by a backport" in looked_at(patched.url, redis_version="7.0.15").said
+    assert "backport" not in looked_at(patched.url, redis_version="7.2.11").said
+
+
+@pytest.mark.parametrize(
+    ("info", "is_patched"),
+    [
+        ({"redis_version": "6.2.19"}, False),
+        ({"redis_version": "6.2.20"}, True),
+        ({"redis_version": "6.2.22"}, True),
+        ({"redis_version": "7.0.15"}, False),
+        ({"redis_version": "7.2.10"}, False),
+        ({"redis_version": "7.2.11"}, True),
+        ({"redis_version": "7.4.5"}, False),
+        ({"redis_version": "7.4.6"}, True),
+        ({"redis_version": "8.0.3"}, False),
+        ({"redis_version": "8.0.4"}, True),
+        ({"redis_version": "8.2.1"}, False),
+        ({"redis_version": "8.2.2"}, True),
+        ({"redis_version": "8.4.0"}, True),
+        ({"redis_version": "10.0.0"}, True),
+        ({"redis_version": "7.2.4", "valkey_version": "7.2.10"}, False),
+        ({"redis_version": "7.2.4", "valkey_version": "7.2.11"}, True),
+        ({"redis_version": "7.2.4", "valkey_version": "8.0.5"}, False),
+        ({"redis_version": "7.2.4", "valkey_version": "8.0.6"}, True),
+        ({"redis_version": "7.2.4", "valkey_version": "8.1.3"}, False),
+        ({"redis_version": "7.2.4", "valkey_version": "8.1.4"}, True),
+        ({"redis_version": "7.2.4", "valkey_version": "9.0.0"}, True),
+        ({}, False),
+    ],
+)
+def test_where_no_script_may_be_run_the_version_decides(
+    unpatched: EmbeddedRedis, info: dict[str, str], is_patched: bool
+) -> None:
+    finding = looked_at(as_user(unpatched, Role.DASHBOARD), **info)
+
+    assert (OK if is_patched else WARNING) is finding.verdict
+    assert is_patched or "ask as a user who may run scripts" in finding.remedy
+
+
+# -- databases ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def empty(redis_server: EmbeddedRedis) -> Iterator[EmbeddedRedis]:
+    """The session's server, empty and without users before and after."""
+    with redis.Redis.from_url(redis_server.url, protocol=2) as admin:
+        admin.flushall()
+        yield redis_server
+        admin.flushall()
+        admin.acl_deluser("somebody")
+
+
+def put(server: EmbeddedRedis, database: int, key: str) -> None:
+    with redis.Redis.from_url(server.url.replace("db=0", f"db={database}"), protocol=2) as admin:
+        admin.sadd(key, "x")
+
+
+@pytest.mark.parametrize("role", [Role.CLIENT, Role.DAEMON])
+@pytest.mark.parametrize("key", [KEYS.meta(), "rq:queues"])
+def test_a_namespace_or_rq_in_another_database_is_a_warning(empty: EmbeddedRedis, key: str, role: Role) -> None:
+    put(empty, 0, "rq:queues")
+    put(empty, 3, key)
+
+    finding = only(examined(as_user(empty, role), roles=(role,))["databases"], WARNING)
+
+    assert "in database 3, and users are not held to one" in finding.said
+
+
+def test_what_is_in_another_database_is_the_users_to_write(empty: EmbeddedRedis) -> None:
+    put(empty, 3, KEYS.meta())
+
+    with redis.Redis.from_url(as_user(empty, Role.CLIENT).replace("/0", "/3"), protocol=2) as client:
+        assert 1 == client.delete(KEYS.meta())
+
+
+def test_other_things_in_another_database_are_fine(empty: EmbeddedRedis) -> None:
+    put(empty, 3, "zsched:{mail}:meta")
+
+    assert "no other database" in only(examined(as_user(empty, Role.CLIENT))["databases"], OK).said
+
+
+def test_a_user_who_may_not_look_into_a_database_is_told_so(empty: EmbeddedRedis) -> None:
+    put(empty, 3, "another")
+
+    found = examined(as_user(empty, Role.WORKER), roles=(Role.WORKER,))["databases"]
+
+    assert "may not look into database 3" in only(found, Verdict.SKIPPED).said
+
+
+def test_databases_of_a_redis_without_users_are_no_warning(empty: EmbeddedRedis) -> None:
+    put(empty, 3, KEYS.meta())
+
+    assert OK is only(examined(empty.url)["databases"], OK).verdict

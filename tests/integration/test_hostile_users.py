@@ -1,0 +1,200 @@
+"""
+What a worker, and a client of another namespace, write into jobs under deploy/redis/users.acl: nobody else's schedules
+are moved, lost or run again for it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.threads import know
+from tests.integration.users import GuardedRedis
+from zsched import Client
+from zsched.core.log import Entry
+from zsched.embedded.guard import Guard
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log
+
+pytestmark = pytest.mark.redis
+KEYS, FAR = Keys("default"), datetime(2031, 7, 1, tzinfo=UTC)
+FORGED = "q\ndaily normal 1900000000000 pwned"
+OTHER = "zsched-client of another namespace"
+HOSTILE = ("zsched-worker", OTHER)
+SOON_S = 2.5
+WORK_S = 60
+
+
+@pytest.fixture(scope="module")
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> GuardedRedis:
+    return GuardedRedis(tmp_path_factory.mktemp("hostile"), guard)
+
+
+@pytest.fixture
+def operator(started: GuardedRedis) -> Iterator[redis.Redis]:
+    started.empty()
+    with started.connect("operator") as operator:
+        know(operator)
+        yield operator
+
+
+@pytest.fixture
+def client(started: GuardedRedis, operator: redis.Redis) -> Client:
+    return Client.from_url(started.url("zsched-client"))
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return tmp_path / "archive.db"
+
+
+@pytest.fixture
+def leader(started: GuardedRedis, client: Client, guard: Guard, archive: Path) -> Iterator[DaemonProcess]:
+    settings = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100", "ARCHIVE_PATH": str(archive)}
+    daemon = DaemonProcess(guard, started.url("zsched-daemon"), **settings)
+    daemon.wait_for("term_began")
+    eventually(lambda: any(report.is_alive(client.overview().now_ms) for report in client.overview().archives))
+    yield daemon
+    daemon.send(signal.SIGTERM)
+    assert daemon.wait() == 0
+
+
+@pytest.fixture(params=HOSTILE)
+def hostile(request: pytest.FixtureRequest, started: GuardedRedis, operator: redis.Redis) -> Iterator[redis.Redis]:
+    """Somebody with no right on this namespace's keys."""
+    user = request.param
+    if user == OTHER:
+        lines = [line.decode() for line in operator.execute_command("ACL", "LIST")]
+        [rules] = [line for line in lines if line.startswith("user zsched-client ")]
+        words = rules.replace("{default}", "{other}").split()[2:]
+        operator.execute_command("ACL", "SETUSER", "zsched-other", "reset", *words, ">secret")
+        connected = redis.Redis.from_url(started.server.tcp_url.replace("://", "://zsched-other:secret@"), protocol=2)
+    else:
+        connected = started.connect(user)
+    with connected:
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            connected.zrange(KEYS.due_normal(), 0, -1)
+        yield connected
+
+
+def log_of(started: GuardedRedis) -> list[Entry]:
+    link = Link.from_url(started.url("operator"), 10.0)
+    try:
+        return list(Log(link, KEYS).entries())
+    finally:
+        link.pool.disconnect()
+
+
+def bait(client: Client, id: str, at: datetime, **options: object) -> str:
+    run_id = client.schedule("tasks.note", id=id, at=at, **options).run_id  # type: ignore[arg-type]
+    return f"rq:job:{run_id}"
+
+
+def has_fired(operator: redis.Redis, *ids: str) -> None:
+    eventually(lambda: all(operator.zscore(KEYS.due_normal(), id) is None for id in ids))
+
+
+def archived(client: Client) -> None:
+    """The archive has the whole log, and none of it is unknown."""
+    [report] = eventually(lambda: [one for one in client.overview().archives if client.overview().behind(one) == 0])
+    assert (0, 0) == (report.about["unknown_entries"], report.about["unreadable_entries"])
+
+
+def test_who_writes_jobs_cannot_quarantine_cancel_or_lose_a_schedule_of_somebody_else(
+    started: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, hostile: redis.Redis
+) -> None:
+    client.schedule("tasks.note", id="daily", cron="0 9 * * *", durable=True)
+    far = client.schedule("tasks.note", id="far", at=FAR, durable=True).run_id
+    soon = datetime.now(UTC) + timedelta(seconds=SOON_S)
+    for number, (field, text) in enumerate(
+        [("origin", FORGED), ("origin", "q\n!"), ("status", f"x {far}=canceled"), ("status", f"x\n{far}=canceled")]
+    ):
+        hostile.hset(bait(client, f"bait{number}", soon), field, text)
+        hostile.set(f"rq:queue:{text}", "x")
+    has_fired(operator, "bait0", "bait1", "bait2", "bait3")
+    archived(client)
+    assert {"bait0", "bait1"} == {id.decode() for id in operator.hkeys(KEYS.quarantine())}
+    for told in (client.why("daily"), client.why("far")):
+        assert {"put"} == {change.what.value for change in told.changes}
+
+    operator.flushall()
+
+    leader.wait_for("recovery_done")
+    assert ("active", "active") == (client.get("daily").state.value, client.get("far").state.value)
+
+
+def test_who_writes_jobs_cannot_make_runs_that_are_over_run_again(
+    started: GuardedRedis,
+    client: Client,
+    leader: DaemonProcess,
+    operator: redis.Redis,
+    hostile: redis.Redis,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tasks.py").write_text("def note():\n    pass\n")
+    soon = datetime.now(UTC) + timedelta(seconds=SOON_S)
+    job = bait(client, "bait", soon)
+    paid = [bait(client, f"pay-{n}", soon) for n in range(20)]
+    hostile.hset(job, "origin", "q\n!")
+    hostile.set("rq:queue:q\n!", "x")
+    with started.connect("zsched-client") as by_hand:  # a client of this namespace, too, can cost itself no more
+        by_hand.zadd(KEYS.due_normal(), {"a\nb": 1})
+    has_fired(operator, *(f"pay-{n}" for n in range(20)))
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "RQ_REDIS_URL": started.url("zsched-worker"),
+    }  # fmt: skip
+    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "-w", "rq.SimpleWorker", "default"]
+    subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=WORK_S, capture_output=True)
+    eventually(lambda: 20 == len([run for run in client.runs(limit=100) if run.status == "succeeded"]))
+    archived(client)
+
+    operator.flushall()
+
+    leader.wait_for("recovery_done")
+    assert 0 == operator.exists(*paid)
+    assert 0 == operator.llen("rq:queue:default")
+
+
+def test_a_text_of_30_mb_in_a_job_stays_small_in_log_journal_and_archive(
+    started: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, archive: Path
+) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=SOON_S)
+    fields = ("status", "origin", "worker_name", "zs_note", "enqueued_at", "zs_expires")
+    jobs = [bait(client, f"big{n}", soon) for n, _ in enumerate(fields)]
+    before_kb = _peak_kb(leader.pid)
+    with started.connect("zsched-worker") as worker:
+        for job, field in zip(jobs, fields, strict=True):
+            worker.hset(job, field, b"A" * 30_000_000)
+    has_fired(operator, *(f"big{n}" for n, _ in enumerate(fields)))
+    for job in jobs:
+        if operator.hget(job, "status") == b"queued":
+            operator.hset(job, mapping={"status": "finished", "ended_at": "2026-01-01T00:00:01.000001Z"})
+    eventually(lambda: not [run for run in client.runs(limit=100) if not run.is_over])
+    archived(client)
+
+    assert 100_000 > sum(len(text) for entry in log_of(started) for text in entry.texts)
+    assert 20_000 > max(len(str(event)) for event in leader.events)
+    assert 2_000_000 > sum(file.stat().st_size for file in archive.parent.glob("archive.db*"))
+    assert 60_000 > _peak_kb(leader.pid) - before_kb
+
+
+def _peak_kb(pid: int) -> int:
+    """How much memory the process had at most."""
+    [line] = [each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("VmHWM:")]
+    return int(line.split()[1])

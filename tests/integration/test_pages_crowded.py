@@ -1,0 +1,151 @@
+"""The port of ``[metrics] listen`` under slow and many clients: real sockets, and a daemon that does nothing."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.faults.processes import WITHIN_S, eventually
+from tests.integration.asking import ANYWHERE, ask, pages
+from zsched.config import MetricsSettings
+from zsched.core.clock import ManualClock
+from zsched.metrics.pages import HANDLERS, REQUEST_MS, served
+
+pytestmark = pytest.mark.once
+NOBODY = "unix:///nowhere"
+CROWD = 200
+
+
+class Crowd:
+    """Connections that each begin a request and go on with a byte at a time."""
+
+    def __init__(self, where: str, number: int, begin: bytes = b"GET /metrics HTTP/1.1\r\nHost: ") -> None:
+        host, _, port = where.rpartition(":")
+        self.open = [socket.create_connection((host, int(port)), WITHIN_S) for _ in range(number)]
+        for each in self.open:
+            each.setblocking(False)
+            with suppress(OSError):
+                each.send(begin)
+
+    def drip(self) -> int:
+        """Send a byte on each connection, wait a moment, and forget those that the server closed: how many are left."""
+        for each in self.open:
+            with suppress(OSError):
+                each.send(b"x")
+        readable, _, _ = select.select(self.open, (), (), 0.05) if self.open else ((), (), ())
+        for each in readable:
+            if is_closed(each):
+                self.open.remove(each)
+                each.close()
+        return len(self.open)
+
+    def close(self) -> None:
+        for each in self.open:
+            each.close()
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(65536) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+@contextmanager
+def crowd(where: str, number: int, **options: bytes) -> Iterator[Crowd]:
+    gathered = Crowd(where, number, **options)
+    try:
+        yield gathered
+    finally:
+        gathered.close()
+
+
+def handlers() -> int:
+    """Threads that are busy with a request."""
+    return sum("process_request" in thread.name for thread in threading.enumerate())
+
+
+def files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_slow_connections_are_given_few_threads_and_a_deadline() -> None:
+    clock = ManualClock()
+    with pages(NOBODY, clock=clock) as where:
+        ask(where, "/metrics")
+        eventually(lambda: handlers() == 0)
+        before = files()
+        with crowd(where, CROWD) as slow:
+            eventually(lambda: slow.drip() == HANDLERS)
+            assert HANDLERS == handlers()
+
+            clock.advance(int(REQUEST_MS) - 1)
+            assert HANDLERS == slow.drip()
+
+            clock.advance(1)
+            eventually(lambda: slow.drip() == 0)
+
+        eventually(lambda: handlers() == 0)  # each ends a moment after its client sees that it does
+        assert 200 == ask(where, "/metrics").status
+        eventually(lambda: handlers() == 0 and files() <= before)
+
+
+def test_a_client_that_does_not_take_its_answer_has_the_same_deadline() -> None:
+    clock, larger_than_buffers = ManualClock(), b"x" * 30_000_000
+    with capture_logs() as events, served(MetricsSettings(ANYWHERE), lambda: larger_than_buffers, {}, clock):
+        where = str(events[0]["listen"])
+        with crowd(where, HANDLERS, begin=b"GET /metrics HTTP/1.0\r\n\r\n"):
+            eventually(lambda: handlers() == HANDLERS)
+
+            clock.advance(int(REQUEST_MS))
+
+            eventually(lambda: handlers() == 0)
+
+
+def test_a_scrape_beside_fewer_slow_connections_is_answered() -> None:
+    with pages(NOBODY) as where, crowd(where, HANDLERS - 1):
+        assert 200 == ask(where, "/metrics").status
+
+
+def test_without_a_file_to_accept_with_it_waits_and_goes_on_later() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with pages(NOBODY) as where, ExitStack() as held:
+        ask(where, "/healthz")
+        eventually(lambda: handlers() == 0)
+        host, _, port = where.rpartition(":")
+        client = held.enter_context(socket.socket())
+        client.settimeout(WITHIN_S)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, hard))
+        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        with ExitStack() as fillers:
+            with suppress(OSError):
+                while True:
+                    fillers.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+            client.connect((host, int(port)))
+            client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            began_s = time.process_time()
+            is_answered = bool(select.select([client], (), (), 1.0)[0])
+            busy_s = time.process_time() - began_s
+
+        assert not is_answered
+        assert busy_s < 0.3
+        assert client.recv(100).startswith(b"HTTP/1.0 200")
+
+
+def test_a_port_that_was_crowded_ends_with_its_daemon() -> None:
+    with pages(NOBODY) as where, crowd(where, CROWD):
+        eventually(lambda: handlers() == HANDLERS)
+
+    with pytest.raises(OSError, match="refused"):
+        ask(where, "/healthz")

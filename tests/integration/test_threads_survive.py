@@ -1,0 +1,192 @@
+"""Each thread of a daemon survives a bug: it is said once, status shows it, and the thread works afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from tests.faults.processes import eventually
+from tests.faults.threads import STEADY, DaemonThread, know
+from zsched import Client
+from zsched.core.clock import SystemClock
+from zsched.daemon import answerer, archiver, loop, waker, warden
+from zsched.daemon.health import Health
+from zsched.daemon.status_line import StatusLine
+from zsched.errors import RedisUnavailable
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.questions import Questions
+
+pytestmark = pytest.mark.redis
+
+BUG = KeyError("a bug")
+TIMES = 3
+
+
+class Buggy:
+    """Raises BUG the first TIMES that it is called or asked for an attribute, then stands for *sound*."""
+
+    def __init__(self, sound: Any, error: Exception = BUG) -> None:
+        self._sound, self._error, self.left = sound, error, TIMES
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._checked()(*arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._checked(), name)
+
+    def _checked(self) -> Any:
+        if self.left:
+            self.left -= 1
+            raise self._error
+        return self._sound
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_LONGEST_S", 0.01)
+
+
+@pytest.fixture
+def start(redis_url: str, redis_client: redis.Redis) -> Iterator[Callable[[], DaemonThread]]:
+    """Starts a daemon, which leads when this returns."""
+    know(redis_client)
+    daemons: list[DaemonThread] = []
+
+    def started() -> DaemonThread:
+        daemon = DaemonThread(redis_url, **STEADY)
+        daemons.append(daemon)
+        daemon.__enter__()
+        daemon.wait_for("term_began")
+        return daemon
+
+    yield started
+    for daemon in daemons:
+        daemon.__exit__(None, None, None)
+
+
+Start = Callable[[], DaemonThread]
+
+
+def failures(daemon: DaemonThread) -> list[Any]:
+    return [each["thread"] for each in daemon.of("thread_failed")]
+
+
+def test_the_waker_hears_what_is_due_after_a_bug(
+    start: Start, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buggy = Buggy(waker.Waker._hear_all)
+    monkeypatch.setattr(waker.Waker, "_hear_all", lambda self, wire: buggy(self, wire))
+
+    daemon = start()
+    channel = Keys("default").wake()
+    eventually(lambda: not buggy.left and dict(redis_client.pubsub_numsub(channel))[channel.encode()] == 1)
+
+    assert ["waker"] == failures(daemon)
+    assert {"thread waker": "'a bug'"} == daemon.daemon._health.failing
+
+
+def test_the_archiver_follows_after_a_bug(
+    start: Start, redis_url: str, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buggy = Buggy(archiver.Archivers)
+    monkeypatch.setattr(archiver, "Archivers", buggy)
+
+    daemon = start()
+    eventually(Archivers(link, Keys("default")).alive)
+
+    assert "created" == Client.from_url(redis_url).schedule("app.run", id="a", after=3600, durable=True).outcome
+    assert ["archiver"] == failures(daemon)
+
+
+def test_the_warden_does_its_chores_after_a_bug(start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    buggy, done, do = Buggy(warden.Server), set[str](), warden.Warden._do
+    monkeypatch.setattr(warden, "Server", buggy)
+    monkeypatch.setattr(warden.Warden, "_do", lambda self, chore, term: done.add(chore.name) or do(self, chore, term))
+
+    daemon = start()
+    eventually(lambda: len(done) == 4)
+
+    assert ["warden"] == failures(daemon)
+
+
+def test_the_answerer_answers_after_a_bug(start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    buggy = Buggy(answerer.Inbox)
+    monkeypatch.setattr(answerer, "Inbox", buggy)
+    client = Client.from_url(redis_url)
+
+    daemon = start()
+    client.schedule("app.run", id="a", after=3600)
+    eventually(lambda: not buggy.left and client.why("a").source.archive is not None)
+
+    assert ["answerer"] == failures(daemon)
+
+
+@pytest.mark.parametrize("bug", [KeyError("a bug"), TypeError("a bug"), AttributeError("a bug"), ValueError("a bug")])
+def test_a_bug_while_answering_is_logged_and_told_to_the_asker(
+    start: Start, redis_url: str, link: Link, monkeypatch: pytest.MonkeyPatch, bug: Exception
+) -> None:
+    buggy = Buggy(answerer.Runs.of_schedule, bug)
+    monkeypatch.setattr(answerer.Runs, "of_schedule", lambda self, *given: buggy(self, *given))
+    client = Client.from_url(redis_url)
+    daemon = start()
+    client.schedule("app.run", id="a", after=3600)
+    eventually(lambda: daemon.daemon._archiver.is_healthy)
+
+    answers = [Questions(link, Keys("default")).ask("schedule", id="a", newest=3) for _ in range(TIMES)]
+
+    assert all("failed to answer 'schedule'" in (answer or {}).get("error", "") for answer in answers)
+    assert client.why("a").source.archive is not None
+    assert ["schedule"] == [each["question"] for each in daemon.of("question_failed")]
+    assert ["schedule"] == [each["question"] for each in daemon.of("question_back")]
+    assert [] == failures(daemon)
+
+
+def test_what_fails_in_a_daemon_is_in_its_report(start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    buggy = Buggy(answerer.Inbox)
+    buggy.left = 1_000_000
+    monkeypatch.setattr(answerer, "Inbox", buggy)
+    monkeypatch.setattr(archiver, "REPORT_EVERY_MS", 50)
+    client = Client.from_url(redis_url)
+
+    start()
+
+    eventually(lambda: [{"thread answerer": "'a bug'"}] == [dict(one.failing) for one in client.overview().daemons])
+
+
+class Told:
+    """A supervisor that keeps what it was told."""
+
+    listens = True
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def status(self, text: str) -> None:
+        self.said.append(text)
+
+
+class Blind:
+    """A reader whose look at Redis fails as *look* says."""
+
+    def __init__(self, look: Buggy) -> None:
+        self.overview = look
+
+
+def gone() -> None:
+    raise RedisUnavailable("gone")
+
+
+def test_the_status_line_is_told_after_a_bug() -> None:
+    told, health = Told(), Health(SystemClock())
+    line = StatusLine(told, Blind(Buggy(gone)), health, "me")  # type: ignore[arg-type]
+
+    line.start()
+    eventually(lambda: told.said == ["gone"])
+    line.stop()
+
+    assert {"thread status": "'a bug'"} == health.failing

@@ -1,0 +1,177 @@
+"""The "can" column of SECURITY.md: what somebody does who has stolen the password of a user of users.acl."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from rq import Queue
+from rq.command import send_shutdown_command
+from rq.serializers import JSONSerializer
+
+from tests.faults.processes import eventually
+from tests.faults.threads import know
+from tests.integration.users import GuardedRedis
+from zsched import Client
+from zsched.embedded.guard import Guard
+
+pytestmark = pytest.mark.redis
+FAR = datetime(2031, 7, 1, tzinfo=UTC)
+WITHIN_S = 60
+NAMESPACE = "zsched:{default}:"
+RUN = "rq:job:waiting-1940716800000"
+
+
+@pytest.fixture(scope="module")
+def guard() -> Iterator[Guard]:
+    with Guard() as guard:
+        yield guard
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> GuardedRedis:
+    return GuardedRedis(tmp_path_factory.mktemp("stolen"), guard)
+
+
+@pytest.fixture
+def guarded(started: GuardedRedis) -> GuardedRedis:
+    """The server, with a one-shot and a recurring schedule waiting, and a job in a queue."""
+    started.empty()
+    client = Client.from_url(started.url("zsched-client"))
+    with started.connect("operator") as operator:
+        know(operator)
+    client.schedule("tasks.note", args=("argument",), id="waiting", at=FAR)
+    client.schedule("tasks.note", id="daily", cron="0 9 * * *")
+    client.enqueue("tasks.note", id="queued")
+    return started
+
+
+@pytest.fixture
+def worker_of(guarded: GuardedRedis, tmp_path: Path, guard: Guard) -> Callable[..., subprocess.Popen[bytes]]:
+    """Starts an RQ worker of the user zsched-worker."""
+
+    def start(*arguments: str) -> subprocess.Popen[bytes]:
+        env = os.environ | {"RQ_REDIS_URL": guarded.url("zsched-worker"), "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-m", "rq.cli", "worker", *arguments]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return guard.spawn(command, env=env, cwd=tmp_path, **quiet)
+
+    return start
+
+
+CAN = {
+    "zsched-client": [
+        f"HGETALL {RUN}", f"HSET {RUN} data another", f"DEL {RUN}",  # the jobs of all
+        "LPUSH rq:queue:default x", "DEL rq:queue:default", "PUBLISH rq:pubsub:worker x",
+        f"HSET {NAMESPACE}meta seq 1", f"SET {NAMESPACE}lease mine", f"XADD {NAMESPACE}log 99999-1 kind put",
+        f"ZADD {NAMESPACE}due:high 1 made-up", f"DEL {NAMESPACE}recurring", f"XREVRANGE {NAMESPACE}log + -",
+    ],
+    "zsched-daemon": [
+        f"HGETALL {RUN}", f"HSET {RUN} data another", "DEL rq:queue:default", "PUBLISH rq:pubsub:worker x",
+        f"SET {NAMESPACE}lease mine", f"XTRIM {NAMESPACE}log MAXLEN 0",
+        "ZREM rq:finished:default x", "ZREM rq:failed:default x", "ZADD rq:deferred:default 1 x",
+    ],
+    "zsched-worker": [
+        f"HGETALL {RUN}", f"HSET {RUN} data another", f"DEL {RUN}", "DEL rq:queue:default", "SET rq:suspended 1",
+        "PUBLISH rq:pubsub:worker x", "EVAL return(1) 0",
+    ],
+    "zsched-scheduling-worker": [f"DEL {NAMESPACE}recurring", "SET rq:suspended 1", "DEL rq:queue:default"],
+    "zsched-dashboard": [
+        f"HGETALL {RUN}", f"XRANGE {NAMESPACE}log - +", "LRANGE rq:queue:default 0 -1", "SMEMBERS rq:workers",
+    ],
+    "operator": ["KEYS *", "CONFIG GET *", "ACL LIST", "FLUSHALL"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("user", "command"), [(user, command) for user, can in CAN.items() for command in can])
+def test_what_the_table_says_that_a_user_can_is_not_refused(guarded: GuardedRedis, user: str, command: str) -> None:
+    with guarded.connect(user) as thief:
+        thief.execute_command(*command.split(" "))
+
+    assert [] == guarded.refused()
+
+
+@pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon", "zsched-worker"])
+def test_whoever_writes_a_queue_runs_code_in_its_workers(
+    guarded: GuardedRedis, worker_of: Callable[..., subprocess.Popen[bytes]], tmp_path: Path, user: str
+) -> None:
+    ran = tmp_path / "ran"
+
+    class Bomb:
+        def __reduce__(self) -> tuple[object, ...]:
+            return Path.touch, (ran,)
+
+    with guarded.connect(user) as thief:
+        job = b"rq:job:made-up"
+        data = zlib.compress(pickle.dumps(("builtins.len", None, (Bomb(),), {})))
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        thief.hset(
+            job, mapping={"data": data, "created_at": now, "enqueued_at": now, "origin": "default", "status": ""}
+        )
+        thief.lpush("rq:queue:default", "made-up")
+    assert 0 == worker_of("--burst", "default").wait(WITHIN_S)
+
+    assert ran.exists()
+
+
+def test_json_keeps_nobody_from_naming_any_function(
+    guarded: GuardedRedis, worker_of: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    with guarded.connect("zsched-worker") as thief:
+        Queue("json", connection=thief, serializer=JSONSerializer).enqueue("os.system", f"touch {tmp_path / 'ran'}")
+    assert 0 == worker_of("--burst", "--serializer", "rq.serializers.JSONSerializer", "json").wait(WITHIN_S)
+
+    assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("user", ["zsched-client", "zsched-worker"])
+def test_a_client_stops_workers_as_a_worker_does(
+    guarded: GuardedRedis, worker_of: Callable[..., subprocess.Popen[bytes]], user: str
+) -> None:
+    worker = worker_of("--name", "victim", "idle")
+    with guarded.connect("operator") as operator:
+        eventually(lambda: operator.pubsub_numsub("rq:pubsub:victim")[0][1])
+
+    with guarded.connect(user) as thief:
+        send_shutdown_command(thief, "victim")
+
+    assert worker.wait(WITHIN_S) is not None  # RQ's exit code depends on where the signal reaches it
+
+
+@pytest.mark.parametrize("user", ["zsched-client", "zsched-worker"])
+def test_a_client_empties_queues_of_others(guarded: GuardedRedis, user: str) -> None:
+    with guarded.connect("operator") as operator:
+        Queue("theirs", connection=operator).enqueue("tasks.note")
+
+    with guarded.connect(user) as thief:
+        assert 1 == thief.delete("rq:queue:theirs")
+
+
+@pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon", "zsched-worker"])
+def test_a_user_has_the_same_rights_in_every_database(guarded: GuardedRedis, user: str) -> None:
+    key = "rq:job:staging" if user == "zsched-worker" else f"{NAMESPACE}meta"
+
+    with guarded.connect(user) as thief:
+        thief.select(3)
+        thief.hset(key, "x", "y")
+
+    with guarded.connect("operator") as operator:
+        operator.select(3)
+        assert {b"x": b"y"} == operator.hgetall(key)
+
+
+@pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon", "zsched-worker"])
+def test_a_script_of_a_user_writes_lines_into_redis_own_log(guarded: GuardedRedis, user: str) -> None:
+    with guarded.connect(user) as thief:
+        sha = thief.script_load(f"redis.log(redis.LOG_WARNING, 'harmless\\n1:M forged by {user}')")
+        thief.evalsha(sha, 0)
+
+    log = (guarded.server.folder / "redis.log").read_text()
+    assert f"\n1:M forged by {user}\n" in log

@@ -1,0 +1,176 @@
+"""Values of another program, seen through a client and a bootstrap: they hide no other schedule, and break no call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from structlog.testing import capture_logs
+
+from tests.integration.command_line import Zsched
+from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
+from tests.lua.scene import DUE_MS, furnish, kept, set_back, spoil
+from tests.lua.test_wrong_values import SPOILS
+from zsched import Client
+from zsched.config import DaemonSettings
+from zsched.core.clock import SystemClock, from_ms
+from zsched.daemon.native import Native
+from zsched.daemon.tick import Ticker
+from zsched.errors import InvalidSchedule, ZschedError
+from zsched.storage.census import Census
+from zsched.storage.dispatch import Dispatch
+from zsched.storage.lease import Term
+from zsched.storage.native import NativeJobs
+
+
+@pytest.fixture
+def ground(redis_client: redis.Redis, redis_url: str) -> Iterator[Ground]:
+    ground = Ground(redis_client, redis_url)
+    ground.lead()
+    furnish(ground)
+    ground.limit()
+    yield ground
+    ground.close()
+
+
+@pytest.mark.parametrize("kind", SPOILS)
+def test_a_value_of_another_program_hides_no_schedule_from_a_client_or_a_bootstrap(ground: Ground, kind: str) -> None:
+    at_first, client = kept(ground), Client(ground.redis)
+
+    for name, id, write in SPOILS[kind]:
+        set_back(ground, at_first)
+        write(ground)
+        listed = {one.id: one for one in client.list()}
+        with ground.link.wire() as wire:
+            census = Census(wire, ground.keys)
+            held = {one.id for _, page in census.schedules(census.ids()) for one in page}
+
+        assert json.dumps([one.to_dict() for one in listed.values()])
+        is_listed = "score" not in name  # one below 0 is not listed: fire takes it at once
+        assert {"missed", "due-rule", *([id] if is_listed else [])} <= listed.keys() & held, name
+        assert client.get(id).id == id
+
+
+CALLS: dict[str, Callable[[Client, str], Any]] = {
+    "update": lambda client, id: client.update(id, timeout="5m"),
+    "preview": lambda client, id: client.preview(id),
+    "pause": lambda client, id: client.pause(id),
+    "resume": lambda client, id: client.resume(id, missed="skip"),
+    "run_now": lambda client, id: client.run_now(id),
+    "cancel": lambda client, id: client.cancel(id),
+}
+
+
+@pytest.mark.parametrize("kind", SPOILS)
+def test_a_call_about_a_value_of_another_program_works_or_says_why_not(ground: Ground, kind: str) -> None:
+    at_first, client = kept(ground), Client(ground.redis)
+
+    for _, id, write in SPOILS[kind]:
+        for call in CALLS.values():
+            set_back(ground, at_first)
+            write(ground)
+            told = len(ground.link.execute("XRANGE", ground.keys.log(), "-", "+"))
+            try:
+                call(client, id)
+            except ZschedError:
+                assert told == len(ground.link.execute("XRANGE", ground.keys.log(), "-", "+"))
+
+
+@pytest.mark.parametrize("place", ["paused", "quarantine"])
+def test_a_schedule_whose_place_nobody_can_read_is_shown_as_quarantined(ground: Ground, place: str) -> None:
+    client = Client(ground.redis)
+    ground.redis.hset(f"{ground.keys.prefix}{place}", "odd", "nonsense")
+
+    odd = client.get("odd")
+
+    assert ("quarantined", None, "its value in paused or quarantine is broken") == (
+        odd.state.value, odd.next_at, odd.note,
+    )  # fmt: skip
+    assert "created" != client.schedule("app.task", id="odd", after=60).outcome
+    assert "active" == client.get("odd").state.value
+
+
+# -- hashes that come first -----------------------------------------------------------------------
+
+
+def test_a_job_that_zsched_pushed_is_told_apart_from_a_schedule_that_waits(ground: Ground) -> None:
+    client, at = Client(ground.redis), from_ms(DUE_MS * 2)
+    first = client.schedule("app.task", id="invoice", at=at)
+    ground.redis.zrem(ground.keys.due_normal(), "invoice")
+    ground.redis.hset(ground.keys.job(str(first.run_id)), mapping={"status": "finished", "enqueued_at": "then"})
+
+    again = client.schedule("app.task", id="invoice", at=at)
+    many = client.schedule_many([{"func": "app.task", "id": "invoice", "at": at}])
+
+    assert ("already_fired", None, first.run_id) == (again.outcome, again.next_at, again.run_id)
+    assert (1, 0, []) == (many.already_fired, many.unchanged, many.errors)
+
+
+def test_a_job_of_another_program_is_not_taken_for_a_schedule(ground: Ground) -> None:
+    client, at = Client(ground.redis), from_ms(DUE_MS * 2)
+    run = ground.keys.run_id("invoice", round(at.timestamp() * 1000))
+    ground.redis.hset(ground.keys.job(run), "status", "finished")
+
+    with pytest.raises(InvalidSchedule, match="zsched did not make it"):
+        client.schedule("app.task", id="invoice", at=at)
+    ground.redis.delete(ground.keys.job(run))
+    ground.redis.hset(ground.keys.job(run), "x", "1")
+
+    assert "created" == client.schedule("app.task", id="invoice", at=at).outcome
+
+
+# -- keys of a wrong type ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ticker(ground: Ground) -> Iterator[Ticker]:
+    with ground.link.wire() as wire:
+        native = Native(NativeJobs(wire, ground.keys), False, SystemClock())
+        yield Ticker(Dispatch(wire, ground.keys), native, DaemonSettings(), SystemClock())
+
+
+def test_a_leader_fires_without_a_set_of_queues_and_says_so_once_in_a_term(ground: Ground, ticker: Ticker) -> None:
+    ground.redis.hdel(ground.keys.meta(), "frozen_ms", "frozen_by")
+    ground.redis.delete("rq:queues")
+    ground.redis.set("rq:queues", "x")
+    term = Term(TOKEN, EPOCH, SERVER, LEASE_MS, SystemClock().monotonic_ms() + LEASE_MS, ground.now_ms, 0)
+
+    with capture_logs() as told:
+        for _ in range(3):
+            ticker.tick(term)
+        ticker.begin(term)
+        ticker.tick(term)
+
+    said = [one for one in told if one["event"] == "key_of_wrong_type"]
+    assert ["rq:queues"] * 2 == [one["key"] for one in said]
+    assert "RENAME rq:queues" in said[0]["remedy"]
+    assert f"due-{DUE_MS}" in ground.queue()
+
+
+def test_what_cannot_go_into_quarantine_does_not_keep_the_leader_busy(ground: Ground, ticker: Ticker) -> None:
+    ground.redis.hdel(ground.keys.meta(), "frozen_ms", "frozen_by")
+    ground.redis.hset(ground.keys.schedule("due-rule"), "trigger", "nonsense")
+    ground.redis.delete(ground.keys.quarantine())
+    ground.redis.set(ground.keys.quarantine(), "x")
+    term = Term(TOKEN, EPOCH, SERVER, LEASE_MS, SystemClock().monotonic_ms() + LEASE_MS, ground.now_ms, 0)
+
+    with capture_logs() as told:
+        ticks = [ticker.tick(term) for _ in range(5)]
+
+    assert not ticks[-1].has_more
+    assert not any(one["event"] == "schedule_quarantined" for one in told)
+    assert 1 == sum(one["event"] == "key_of_wrong_type" for one in told)
+
+
+@pytest.mark.parametrize("key", ["rq:queues", "zsched:{default}:deadlines"])
+def test_status_names_a_key_of_a_wrong_type(zsched: Zsched, ground: Ground, key: str) -> None:
+    spoil(ground, key)
+
+    told = json.loads(zsched("status", "--json").stdout)
+
+    [alarm] = [one for one in told["alarms"] if one["name"] == "wrong_type"]
+    assert key in alarm["problem"]
+    assert f"RENAME {key}" in alarm["remedy"]

@@ -1,0 +1,68 @@
+"""RQ's own delayed jobs, written by RQ, and native.lua called by keyword."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from unittest.mock import patch
+
+from rq import Queue, Retry
+from rq.job import Job
+
+from tests.lua.ground import SERVER, TOKEN, Ground
+from zsched.core.clock import from_ms
+
+OURS, LOCK_S = "zsched:default", 30
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The reply of native.lua by name."""
+
+    now_ms: int
+    next_ms: int | str
+    looked: int
+    pushed: int
+    others: list[str]
+    broken: list[str]
+    odd: list[str]
+
+
+def native(ground: Ground, *queues: str, **over: Any) -> Reply:
+    arguments = {
+        "token": TOKEN, "expected_server": SERVER, "owner": OURS, "lock_s": LOCK_S, "limit": 100,
+    }  # fmt: skip
+    return Reply(*ground.call("native", queues or ("default",), **(arguments | over)))
+
+
+def delay(ground: Ground, *ids: str, queue: str = "default", in_s: float = -60, **options: Any) -> list[Job]:
+    """Jobs as RQ's ``enqueue_at`` puts them, a second apart from *in_s* on."""
+    due = [from_ms(ground.now_ms) + timedelta(seconds=in_s + n) for n in range(len(ids))]
+    rq = Queue(queue, connection=ground.redis)
+    return [rq.enqueue_at(at, "app.task", job_id=id, **options) for id, at in zip(ids, due, strict=True)]
+
+
+def fail(ground: Ground, id: str, retry: Retry, ended: datetime, took: timedelta = timedelta(0)) -> None:
+    """A job as RQ leaves it that failed at *ended* and has another attempt; RQ's failure handling *took* so long."""
+    Queue("default", connection=ground.redis).enqueue("app.task", job_id=id, retry=retry)
+    fail_again(ground, id, ended, took)
+
+
+def fail_again(ground: Ground, id: str, ended: datetime, took: timedelta = timedelta(0)) -> None:
+    """The same of a job that is queued."""
+    ground.redis.lrem("rq:queue:default", 0, id)
+    job = Job.fetch(id, connection=ground.redis)
+    job.started_at, job.ended_at = ended - timedelta(milliseconds=5), ended
+    with ground.redis.pipeline() as pipeline, patch("rq.job.now", lambda: ended + took):
+        job.retry(Queue("default", connection=ground.redis), pipeline)
+        pipeline.execute()
+
+
+def waiting(ground: Ground, queue: str = "default") -> list[str]:
+    return [id.decode() for id in ground.redis.zrange(f"rq:scheduled:{queue}", 0, -1)]
+
+
+def queued_at(ground: Ground, id: str) -> datetime:
+    """The time that native.lua wrote when it queued the job."""
+    return datetime.fromisoformat(ground.redis.hget(f"rq:job:{id}", "enqueued_at").decode())

@@ -1,0 +1,213 @@
+"""A namespace with something of everything, by a clock that stands still, and a call of each script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.lua import restoring
+from tests.lua.ground import FIELDS, HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
+from tests.lua.test_lost import again, end, execution, job
+from tests.lua.test_pause_resume import UNPLANNED
+
+FENCE = {"token": TOKEN, "expected_server": SERVER}
+DUE_MS = 1_700_000_000_000
+EMAIL = FIELDS | {"origin": "email"}
+EXPIRES = str(10 * 365 * 24 * HOUR_MS)  # so long after DUE_MS that it has not passed
+WORKED = [f"{name}-1767225600000" for name in ("ended", "again", "lost")]  # runs that workers had
+CHAIN = [f"chain-{ms}" for ms in (1767225600000, 1767225660000)]  # of which the first is over, and the second waits
+GONE = "withdrawn-1767225600000"  # the run before of one with overlap=cancel_previous
+RULES = ("rule", "due-rule", "paused-rule", "chain", "withdrawn")
+Keyspace = dict[bytes, tuple[bytes, int]]
+
+
+def furnish(ground: Ground) -> None:
+    """Something of everything."""
+    client, keys = ground.redis, ground.keys
+    client.hset(keys.meta(), mapping={"frozen_ms": ground.now_ms, "frozen_by": "daemon-1"})
+    ground.limit(email=0.001)
+    ground.put(("later", DUE_MS * 2), ("paused", DUE_MS * 2))
+    ground.put(("missed", DUE_MS), ("due", DUE_MS), ("bad", DUE_MS + 1), allow_past=1)
+    ground.put(("expiring", DUE_MS), fields=FIELDS | {"zs": "1e", "zs_expires": EXPIRES}, allow_past=1)
+    ground.put(("mail-1", DUE_MS), ("mail-2", DUE_MS), fields=EMAIL, allow_past=1)
+    client.delete(keys.job(f"bad-{DUE_MS + 1}"))
+    ground.put_recurring("rule", template={"zs_expires": EXPIRES})
+    for id in RULES[1:]:
+        ground.put_recurring(id, DUE_MS, template={"zs_expires": EXPIRES})
+    for id in RULES:
+        client.set(f"version of {id}", client.hget(keys.schedule(id), "version"))
+    for id in ("paused", "missed", "paused-rule"):
+        ground.call("pause", id=id, note="why not")
+    for run in WORKED:
+        job(ground, run)
+        execution(ground, run)
+    client.hset(keys.job(WORKED[0]), mapping={"status": "finished", "ended_at": "then", "zs_expires": EXPIRES})
+    client.hset(keys.job(WORKED[1]), "retries_left", "1")
+    _chain(ground)
+    client.hset(keys.job("delayed"), mapping={"status": "scheduled", "origin": "default", "timeout": "180"})
+    client.zadd("rq:scheduled:default", {"delayed": 1_700_000_000})
+    ground.report()
+
+
+def _chain(ground: Ground) -> None:
+    client, keys = ground.redis, ground.keys
+    first, second = CHAIN
+    client.hset(keys.job(first), mapping={"status": "stopped", "origin": "default"})
+    client.hset(keys.job(second), mapping={"status": "deferred", "origin": "default", "dependency_id": first})
+    client.sadd(f"rq:job:{first}:dependents", second)
+    client.sadd(f"rq:job::{second}:dependencies", first)
+    client.zadd("rq:deferred:default", {second: 1})
+    client.hset(keys.job(GONE), mapping={"status": "queued", "origin": "default", "enqueued_at": "then"})
+    client.rpush("rq:queue:default", GONE)
+    client.hset(keys.chains(), mapping={"chain": f"queue {first} {second}", "withdrawn": f"cancel_previous {GONE}"})
+    client.zadd(keys.deadlines(), {GONE: DUE_MS * 2, WORKED[0]: DUE_MS})
+
+
+def kept(ground: Ground) -> Keyspace:
+    """Everything, to be set back to."""
+    return {key: (ground.redis.dump(key), max(ground.redis.pttl(key), 0)) for key in ground.redis.keys("*")}
+
+
+def set_back(ground: Ground, to: Keyspace) -> None:
+    with ground.redis.pipeline(transaction=False) as pipeline:
+        pipeline.flushall()
+        for key, (dump, ttl_ms) in to.items():
+            pipeline.restore(key, ttl_ms, dump)
+        pipeline.execute()
+
+
+def contents(ground: Ground) -> dict[str, Any]:
+    """What each key holds, comparable; the ids of results, which RQ's stream makes by its own clock, are left out."""
+    keys, found = sorted(ground.redis.keys("*")), {}
+    with ground.redis.pipeline(transaction=False) as pipeline:
+        for key in keys:
+            pipeline.type(key)
+        types = pipeline.execute()
+        for key, kind in zip(keys, types, strict=True):
+            pipeline.execute_command(*_READ[kind.decode()](key))
+        for key, kind, held in zip(keys, types, pipeline.execute(), strict=True):
+            name = key.decode()
+            found[name] = [
+                kind,
+                [one[1] for one in held] if name.startswith("rq:results:") and kind == b"stream" else held,
+            ]
+    return found
+
+
+_READ: dict[str, Callable[[bytes], tuple[Any, ...]]] = {
+    "string": lambda key: ("GET", key),
+    "hash": lambda key: ("HGETALL", key),
+    "list": lambda key: ("LRANGE", key, 0, -1),
+    "set": lambda key: ("SMEMBERS", key),
+    "zset": lambda key: ("ZRANGE", key, 0, -1, "WITHSCORES"),
+    "stream": lambda key: ("XRANGE", key, "-", "+"),
+}
+
+
+def spoil(ground: Ground, key: str) -> None:
+    """Let *key* be of another type than it is, or should be."""
+    is_string = ground.redis.type(key) == b"string"
+    ground.redis.delete(key)
+    if is_string:
+        ground.redis.rpush(key, "not ours")
+    else:
+        ground.redis.set(key, "not ours")
+
+
+def row(ground: Ground, id: str) -> list[str]:
+    """A recurring schedule that is due, as fire answers it."""
+    return [id, "normal", str(DUE_MS), ground.redis.get(f"version of {id}").decode()]
+
+
+def _advance(overlap: str, id: str = "due-rule", next_ms: Any = DUE_MS * 2) -> Callable[[Ground], Any]:
+    return lambda ground: ground.advance((row(ground, id), DUE_MS, next_ms), overlap=overlap)
+
+
+def _seen(ground: Ground) -> dict[str, Any]:
+    last = ground.link.execute("XREVRANGE", ground.keys.log(), "+", "-", "COUNT", 1)[0]
+    return {"seen_entry": last[0].decode(), "seen_t": last[1][3].decode()}
+
+
+def _texts(fields: dict[str, str]) -> list[str]:
+    return [text for pair in fields.items() for text in pair]
+
+
+def _skip(ground: Ground, next_ms: Any) -> Any:
+    plan = {
+        "seen_due_ms": DUE_MS,
+        "planned_version": row(ground, "paused-rule")[3],
+        "next_ms": next_ms,
+        "until_ms": DUE_MS * 3,
+    }
+    plan |= {"first_ms": DUE_MS, "last_ms": DUE_MS, "count": 1}
+    return ground.call("resume", id="paused-rule", missed="skip", **(UNPLANNED | plan))
+
+
+def _replan(ground: Ground) -> Any:
+    id, _, due_ms, version = row(ground, "due-rule")
+    rows = [id, version, due_ms, due_ms, DUE_MS - 1, DUE_MS - 1]
+    return ground.call("replan", rows, tzdata="2026a", is_done=1, **FENCE)
+
+
+_ENQUEUE = {"if_exists": "replace", "at_front": 0, "op": "op", "keep_op_ms": 1000}
+_QUEUED = {"nominal_ms": 1767225600000, "op": "op", "keep_op_ms": 1000}
+
+CALLS: dict[str, Callable[[Ground], Any]] = {
+    "put of new ones": lambda g: g.put(("new", DUE_MS * 2), ("new-2", DUE_MS * 2 + 1), op="op"),
+    "put over a one-shot": lambda g: g.put(("later", DUE_MS * 2, "other"), lane="high"),
+    "put over a rule": lambda g: g.put(("rule", DUE_MS * 2)),
+    "put over a paused one": lambda g: g.put(("paused", DUE_MS * 2 + 5)),
+    "put_recurring of a new one": lambda g: g.put_recurring("new", DUE_MS * 2, op="op"),
+    "put_recurring over a one-shot": lambda g: g.put_recurring("later", DUE_MS * 2),
+    "put_recurring over a rule": lambda g: g.put_recurring("rule", DUE_MS * 2, trigger="rule-2", digest="d"),
+    "enqueue": lambda g: g.call("enqueue", _texts(TEMPLATE | {"zs_expires": EXPIRES}), id="later", **_ENQUEUE),
+    "run_now of a one-shot": lambda g: g.call("run_now", id="expiring", op="op", keep_op_ms=1000),
+    "run_now of a rule": lambda g: g.call("run_now", id="rule", op="op", keep_op_ms=1000),
+    "backfill": lambda g: g.call(
+        "backfill", [DUE_MS - 5, "once", DUE_MS - 4, "again"], id="rule", planned_version=row(g, "rule")[3]
+    ),
+    "retry": lambda g: g.call("retry", _texts({"zs_expires": EXPIRES}), id="ended", run=WORKED[0], **_QUEUED),
+    "cancel of a one-shot": lambda g: g.call("cancel", id="later"),
+    "cancel of a rule": lambda g: g.call("cancel", id="rule", op="op", keep_op_ms=1000),
+    "cancel_run": lambda g: g.call(
+        "cancel_run", id="withdrawn", run=GONE, seen="queued then", row=f"{GONE} cancelled {{}}", most_waiting=50
+    ),
+    "pause": lambda g: g.call("pause", id="rule", note="n"),
+    "resume": lambda g: g.call("resume", id="paused", missed="fire", **UNPLANNED),
+    "resume of a rule": lambda g: g.call("resume", id="paused-rule", missed="fire", **UNPLANNED),
+    "resume with skip of a one-shot": lambda g: g.call("resume", id="missed", missed="skip", **UNPLANNED),
+    "resume with skip of a rule": lambda g: _skip(g, DUE_MS * 2),
+    "resume with skip to the end": lambda g: _skip(g, ""),
+    "get": lambda g: g.call("get", ["later", "rule", "paused"]),
+    "acquire": lambda g: g.call("acquire", daemon="daemon-1", nonce="n", server_id="s2", lease_ms=2000, gen="g"),
+    "renew": lambda g: g.call("renew", lease_ms=2000, **FENCE),
+    "fire": lambda g: g.fire(),
+    "advance": _advance("skip"),
+    "advance to the end": _advance("skip", next_ms=""),
+    "advance with queue": _advance("queue", "chain"),
+    "advance with cancel_previous": _advance("cancel_previous", "withdrawn"),
+    "limits": lambda g: g.limit(default=5),
+    "replan": _replan,
+    "quarantine": lambda g: g.call("quarantine", [*row(g, "due-rule"), "why"], **FENCE),
+    "track": lambda g: g.call(
+        "track", ["ended", WORKED[0], "finished then", "!", f"{WORKED[0]} succeeded {{}}"], **_seen(g), **FENCE
+    ),
+    "look": lambda g: g.call("look", WORKED),
+    "lost": lambda g: g.call(
+        "lost",
+        [*again(WORKED[1], f"{WORKED[1]}:x"), *end(WORKED[2], f"{WORKED[2]}:x")],
+        ended_ms=DUE_MS, **_seen(g), **FENCE,
+    ),
+    "unblock": lambda g: g.call(
+        "unblock", ["chain", f"queue {CHAIN[0]} {CHAIN[1]}", "stopped", CHAIN[1], "why"], **FENCE
+    ),
+    "native": lambda g: g.call("native", ["default"], owner="zsched:default", lock_s=30, limit=10, **FENCE),
+    "restore": lambda g: restoring.restore(
+        g, restoring.one_shot("paused", "later"), restoring.rule("due", "rule"), restoring.one_shot("quarantine", "x"),
+        restoring.rule("due", "y"), restoring.one_shot("due", "z"), restoring.run(id="w"), **_seen(g),
+    ),
+    "clear": lambda g: g.call("clear", ["later", "paused", "paused", "high"], **_seen(g), **FENCE),
+    "report": lambda g: g.report(hold_for_ms=1000),
+    "trim": lambda g: g.call("trim", first_kept="7-2", limit=100, silent_ms=-1, **FENCE),
+    "archived": lambda g: g.call("archived", entry="7-1", entry_ms=1, alive_ms=1000),
+}  # fmt: skip

@@ -1,0 +1,273 @@
+"""Texts that somebody with no right but on RQ's keys wrote into jobs: no entry of the log says more for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
+from zsched import Client
+from zsched.archive.openruns import OpenRun
+from zsched.core.changes import changes
+from zsched.core.clock import ManualClock
+from zsched.core.entries import Fired, advanced, again, ended, released
+from zsched.core.log import Entry, Position
+from zsched.core.runs import Job, of_job, rq_time
+from zsched.core.touches import touches
+from zsched.daemon.chains import USUAL, ChainKeeper
+from zsched.daemon.lost import _Case
+from zsched.embedded import EmbeddedRedis
+from zsched.errors import ZschedError
+from zsched.storage.audit import Audit
+from zsched.storage.dispatch import Dispatch, Over
+from zsched.storage.jobs import Jobs
+from zsched.storage.lease import Term
+from zsched.storage.log import Log
+from zsched.storage.native import NativeJobs
+from zsched.storage.scripts import load
+
+HOSTILE: dict[str, bytes] = {
+    "a row of its own": b"q\ndaily normal 1900000000000 pwned",
+    "a word of its own": b"x daily-1900000000000=canceled daily",
+    "a run of its own": b"x\ndaily-1900000000000 failed {}",
+    "a field of its own": b"x\0daily\0daily-1900000000000",
+    "no text": b"\xff\xfe\n!",
+    "spaces of Unicode": "x\u2028daily\u2003daily-1900000000000\x85daily".encode(),
+    "nothing": b"",
+    "signs": b"=",
+    "a number too large": b"1" + b"0" * 300,
+    "no number": b"nan",
+    "less than nothing": b"-5",
+    "huge": b"A" * 1_000_000,
+}
+NAMES = sorted(
+    path.name.removesuffix(".lua") for path in (resources.files("zsched") / "lua").iterdir() if path.is_file()
+)
+MOST = 12_000  # bytes of an entry of a handful of runs, whatever their jobs say
+TERM = Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0)
+PASSED = rq_time(1_700_000_000_000)
+READ = re.compile(
+    r"call\('(?:HM?GET|HGETALL)',\s*(?:'rq:job:'[^,)]*|job_key|run_key\([^)]*\)|run|source)\s*([,)][^)]*)"
+)
+# What reads a job to compare its status with `scheduled`, and nothing else; or for archives and people, as it is.
+COMPARE = {"cancel", "enqueue", "note", "pause", "put_recurring", "resume", "restore"}
+TELL = {"get"}
+
+
+def fields_read() -> list[str]:
+    """Every field of a job that a script asks for by name."""
+    return sorted({name for script in NAMES for found in READ.findall(load(script).text) for name in _quoted(found)})
+
+
+def _quoted(arguments: str) -> list[str]:
+    return re.findall(r"'([a-z_]+)'", arguments)
+
+
+class Scene:
+    """A Redis in which a daemon leads, with a victim per field; ``daily`` is nobody's business."""
+
+    def __init__(self, led: Ground, url: str, text: bytes) -> None:
+        self.led, self.text = led, text
+        self.wire = led.link.open()
+        self.client = Client.from_url(url)
+        led.put_recurring("daily", next=led.now_ms + 24 * HOUR_MS)
+
+    def victims(self, status: str, **more: str) -> Iterator[str]:
+        """A run per field, in whose job that field is hostile."""
+        at_ms = 1_800_000_000_000
+        for number, field in enumerate(fields_read()):
+            run = f"bait{number}-{at_ms}"
+            job = {"status": status, "origin": "default", "enqueued_at": PASSED, "data": "call", **more}
+            self.led.redis.hset(self.led.keys.job(run), mapping={**job, field: self.text})
+            yield run
+
+    def spoil(self, runs: list[str]) -> None:
+        """Of each of *runs* another field is hostile."""
+        for run, field in zip(runs, fields_read(), strict=True):
+            self.led.redis.hset(self.led.keys.job(run), field, self.text)
+
+    def one_shots(self, due_ms: int) -> list[str]:
+        """As many as there are fields, waiting."""
+        ids = [f"bait{number}" for number, _ in enumerate(fields_read())]
+        fields = {"description": "f", "origin": "default", "timeout": "180", "zs": "1e", "zs_expires": "100000"}
+        self.led.put(*((id, due_ms) for id in ids), allow_past=1, fields=fields)
+        return [self.led.run(id, due_ms) for id in ids]
+
+    @property
+    def seen(self) -> Position:
+        last = Log(self.wire, self.led.keys).last()
+        assert last is not None
+        return last.position
+
+
+def fire(scene: Scene) -> None:
+    led, due_ms = scene.led, scene.led.now_ms - 1000
+    scene.spoil(scene.one_shots(due_ms))
+    if scene.text and len(scene.text) < 1000:  # its origin is a queue that takes nothing
+        led.redis.set(b"rq:queue:" + scene.text, "x")
+    led.fire()
+
+
+def advance(scene: Scene) -> None:
+    led = scene.led
+    for mode in ("skip", "queue", "cancel_previous"):
+        for number, field in enumerate(fields_read()):
+            id = f"bait-{mode}-{number}"
+            led.put_recurring(id, next=led.now_ms - 60_000, template={"status": "queued"})
+            for _ in range(2):
+                [row] = [row for row in led.fire().recurring if row[0] == id]
+                led.advance((row, int(row[2]), int(row[2]) + 1), overlap=mode)
+                led.redis.hset(led.keys.job(led.run(id, row[2])), field, scene.text)
+
+
+def look_and_track(scene: Scene) -> None:
+    for status in ("finished", "failed", "started"):
+        runs = list(scene.victims(status, ended_at=PASSED, worker_name="w", zs_note='{"a": 1}'))
+        jobs = jobs_of(scene, runs)
+        told = [of_job(run, job, 1_700_000_000_000_000) for run, job in zip(runs, jobs, strict=True)]
+        over = [Over.of(run, job.seen) for run, job in zip(told, jobs, strict=True) if job is not None and run.is_over]
+        tracked = Dispatch(scene.wire, scene.led.keys).track(TERM, scene.seen, over)
+        assert tracked is not None
+        assert len(over) - 1 <= tracked.ended  # but for one that says that zsched told of it
+
+
+def jobs_of(scene: Scene, runs: list[str]) -> list[Job | None]:
+    return Jobs(scene.wire, scene.led.keys).look(runs)
+
+
+def lost(scene: Scene) -> None:
+    for status in ("started", "queued"):
+        for on_lost in ("retry", "fail"):
+            more = {"retries_left": "1", "zs_on_lost": on_lost, "last_heartbeat": PASSED, "worker_name": "w"}
+            runs = list(scene.victims(status, **more))
+            dead = []
+            for run, job in zip(runs, jobs_of(scene, runs), strict=True):
+                if job is not None:
+                    id, _, rest = run.rpartition("-")
+                    dead.append(_Case(OpenRun(id, rest, 1, None), job).dead(scene.led.now_ms))
+            Dispatch(scene.wire, scene.led.keys).lose(TERM, scene.seen, dead, scene.led.now_ms)
+
+
+def chains(scene: Scene) -> None:
+    led, clock = scene.led, ManualClock()
+    for mode, statuses in (("queue", "stopped"), ("queue", "started"), ("cancel_previous", "queued")):
+        for run in scene.victims(statuses, worker_name="w"):
+            id = run.rpartition("-")[0]
+            after = f"{id}-1800000060000"
+            waits = {"status": "deferred", "origin": "default", "dependency_id": run}
+            led.redis.hset(led.keys.job(after), mapping=waits)
+            led.redis.zadd("rq:deferred:default", {after: 1})
+            led.redis.hset(led.keys.chains(), id, f"{mode} {run} {after}")
+            led.redis.rpush("rq:queue:default", run)
+        for field, number in zip(fields_read(), range(1000), strict=False):  # and of the one that waits
+            led.redis.hset(led.keys.job(f"bait{number}-1800000060000"), field, scene.text)
+        keeper = ChainKeeper(led.keys, clock).over(scene.wire)
+        for _ in range(6):
+            keeper.step(TERM)
+            clock.advance(max(USUAL.wire_ms, USUAL.settled_ms, USUAL.silent_ms))
+        assert keeper.every_ms < 60_000
+
+
+def native(scene: Scene) -> None:
+    led = scene.led
+    runs = list(scene.victims("scheduled"))
+    led.redis.zadd("rq:scheduled:default", dict.fromkeys(runs, 1))
+    led.redis.sadd("rq:queues", "rq:queue:default")
+    for _ in range(2):
+        NativeJobs(scene.wire, led.keys).move(TERM, [b"default"], 1000)
+        led.pass_time(10_000)
+    led.redis.set("rq:scheduler-lock:default", scene.text)
+    [holder] = NativeJobs(scene.wire, led.keys).move(TERM, [b"default"], 10).others.values()
+    assert len(holder) <= 4000
+
+
+def client_calls(scene: Scene) -> None:
+    client = scene.client
+    for status, call in (("finished", client.retry), ("queued", client.cancel_run)):
+        runs = list(scene.victims(status, ended_at=PASSED))
+        scene.led.redis.rpush("rq:queue:default", *runs)
+        for run in runs:
+            with suppress(ZschedError):
+                call(run)
+    due_ms = scene.led.now_ms + HOUR_MS
+    scene.spoil(scene.one_shots(due_ms))
+    for number, _ in enumerate(fields_read()):
+        with suppress(ZschedError):
+            client.schedule("app.task", id=f"bait{number}", at=datetime.fromtimestamp(due_ms / 1000, UTC))
+    scene.spoil(scene.one_shots(due_ms + 1))
+    Audit(scene.wire, scene.led.keys).look(TERM, [(f"bait{n}", f"{due_ms + 1}") for n, _ in enumerate(fields_read())])
+    for number, _ in enumerate(fields_read()):
+        with suppress(ZschedError):
+            client.run_now(f"bait{number}")
+    client.schedule("app.task", id="baits", every=60)
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    for number, field in enumerate(fields_read()):
+        at_ms = int((now - timedelta(minutes=number + 1)).timestamp() * 1000)
+        scene.led.redis.hset(scene.led.keys.job(scene.led.run("baits", at_ms)), field, scene.text)
+    with suppress(ZschedError):
+        client.backfill("baits", now - timedelta(minutes=50), now)
+
+
+DRIVES: dict[Callable[[Scene], None], set[str]] = {
+    fire: {"fire"},
+    advance: {"advance"},
+    look_and_track: {"look", "track"},
+    lost: {"lost"},
+    chains: {"survey", "unblock"},
+    native: {"native"},
+    client_calls: {"cancel_run", "retry", "run_now", "put", "audit", "backfill"},
+}
+
+
+def test_every_script_that_reads_a_job_is_driven_or_only_compares() -> None:
+    readers = {name for name in NAMES if READ.search(load(name).text)}
+
+    assert readers == set().union(*DRIVES.values()) | COMPARE | TELL
+    assert {"status", "origin", "ended_at", "worker_name", "dependency_id", "zs_expires"} <= set(fields_read())
+
+
+SLOW = ("a row of its own", "no text", "a number too large", "huge")  # enough where a call asks for an archive
+CASES = [(drive, text) for drive in DRIVES for text in (SLOW if drive is client_calls else HOSTILE)]
+
+
+@pytest.mark.parametrize(("drive", "hostile"), CASES, ids=lambda one: one if isinstance(one, str) else one.__name__)
+def test_no_text_in_a_job_says_anything_in_the_log(
+    led: Ground, redis_server: EmbeddedRedis, drive: Callable[[Scene], None], hostile: str
+) -> None:
+    scene = Scene(led, redis_server.url, HOSTILE[hostile])
+    with closing(scene.wire):
+        before = len(list(Log(scene.wire, led.keys).entries()))
+
+        drive(scene)
+
+        entries = list(Log(scene.wire, led.keys).entries())[before:]
+        assert entries or drive is native  # RQ's own jobs are in no log
+    for entry in entries:
+        own = {change.id for change in changes(entry)} | {touch.key[0] for touch in touches(entry, "")}
+        assert all(id.startswith("bait") for id in own), entry
+        assert dropped_in(entry) == []
+        if entry.kind not in ("put", "enqueue"):  # these have their own lengths, and hold what is called
+            assert sum(map(len, entry.texts)) < MOST * max(len(own), 1)
+    assert led.redis.zscore(led.keys.due_normal(), "daily") is not None
+
+
+READERS: dict[str, Callable[[Entry, list[str]], Any]] = {
+    "fire": Fired.of,
+    "advance": lambda entry, dropped: list(advanced(entry, dropped)),
+    "end": lambda entry, dropped: list(ended(entry, dropped)),
+    "again": lambda entry, dropped: list(again(entry, dropped)),
+    "unblock": lambda entry, dropped: list(released(entry, dropped)),
+}
+
+
+def dropped_in(entry: Entry) -> list[str]:
+    """Texts that can be no ids of ours."""
+    dropped: list[str] = []
+    READERS.get(entry.kind, lambda *_: None)(entry, dropped)
+    return dropped

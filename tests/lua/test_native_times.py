@@ -1,0 +1,225 @@
+"""native.lua: never early, though RQ's scores are whole seconds; another attempt comes when its interval is over."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import pytest
+from rq import Queue, Retry
+from rq.registry import ScheduledJobRegistry
+
+from tests.lua.delayed import fail, fail_again, native, queued_at, waiting
+from tests.lua.ground import Ground
+from tests.lua.limited import now_ms, pass_on
+from zsched.core.clock import from_ms, to_ms
+
+SECOND_MS = 1_800_000_000_000  # a whole one
+SECOND = from_ms(SECOND_MS)
+MS, S = timedelta(milliseconds=1), timedelta(seconds=1)
+
+
+@pytest.fixture
+def at_second(still: Ground) -> Ground:
+    """A clock that stands still at SECOND."""
+    pass_on(still, SECOND_MS - now_ms(still))
+    return still
+
+
+def _run_all(ground: Ground, until: datetime) -> None:
+    """What the daemon does: a call whenever the last one said that something is due, until *until*."""
+    while (next_ms := native(ground).next_ms) != "" and int(next_ms) <= to_ms(until):
+        pass_on(ground, max(int(next_ms) - now_ms(ground), 0))
+
+
+def _enqueue_at(ground: Ground, id: str, at: datetime) -> None:
+    Queue("default", connection=ground.redis).enqueue_at(at, "app.task", job_id=id)
+
+
+# -- enqueue_at and enqueue_in ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("micros", [0, 1, 12_000, 500_000, 988_000, 999_999])
+def test_a_delayed_job_is_queued_when_the_second_of_its_time_is_over(at_second: Ground, micros: int) -> None:
+    at = SECOND + 2 * S + timedelta(microseconds=micros)
+    _enqueue_at(at_second, "a", at)
+
+    for _ in range(4):
+        native(at_second)
+        pass_on(at_second, (SECOND_MS + 2999 - now_ms(at_second)) // 2)
+    assert ["a"] == waiting(at_second)
+    _run_all(at_second, SECOND + 10 * S)
+
+    assert SECOND + 3 * S == queued_at(at_second, "a")
+
+
+def test_a_job_put_with_a_time_that_has_begun_waits_for_the_end_of_its_second(at_second: Ground) -> None:
+    pass_on(at_second, 400)
+    _enqueue_at(at_second, "now", SECOND + 400 * MS)
+    _enqueue_at(at_second, "past", SECOND - S)
+
+    assert (1, SECOND_MS + 1000) == ((reply := native(at_second)).pushed, reply.next_ms)
+    assert (["past"], ["now"]) == (at_second.queue(), waiting(at_second))
+
+
+def test_a_job_that_waits_for_the_end_of_its_second_is_due_for_rqs_scheduler_then_too(at_second: Ground) -> None:
+    _enqueue_at(at_second, "a", SECOND)
+    registry = ScheduledJobRegistry("default", connection=at_second.redis)
+
+    native(at_second)
+
+    assert ([], ["a"]) == (
+        registry.get_jobs_to_schedule(SECOND_MS // 1000),
+        registry.get_jobs_to_schedule(SECOND_MS // 1000 + 1),
+    )
+    assert SECOND <= registry.get_scheduled_time("a") < SECOND + S
+
+
+def test_a_job_that_is_cancelled_within_its_second_is_not_queued(at_second: Ground) -> None:
+    _enqueue_at(at_second, "a", SECOND)
+    native(at_second)
+    at_second.redis.hset("rq:job:a", "status", "canceled")
+    pass_on(at_second, 1000)
+
+    reply = native(at_second)
+
+    assert (0, ["default", "a", "canceled"], []) == (reply.pushed, reply.odd, waiting(at_second))
+
+
+def test_a_job_that_is_scheduled_anew_within_its_second_waits_for_its_new_time(at_second: Ground) -> None:
+    _enqueue_at(at_second, "a", SECOND)
+    native(at_second)
+
+    _enqueue_at(at_second, "a", SECOND + 60 * S)
+    pass_on(at_second, 1000)
+
+    assert (0, SECOND_MS + 60_000) == ((reply := native(at_second)).pushed, reply.next_ms)
+
+
+# -- another attempt --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("micros", "due_ms"), [(0, 0), (1, 1), (29_000, 29), (123_456, 124), (988_000, 988), (999_001, 1000)]
+)
+@pytest.mark.parametrize("interval", [1, 2, 3600])
+def test_another_attempt_is_queued_at_the_millisecond_when_its_interval_is_over(
+    at_second: Ground, micros: int, due_ms: int, interval: int
+) -> None:
+    fail(at_second, "a", Retry(max=2, interval=interval), SECOND + timedelta(microseconds=micros))
+
+    _run_all(at_second, SECOND + 7200 * S)
+
+    assert SECOND + interval * S + due_ms * MS == queued_at(at_second, "a")
+
+
+def test_a_run_of_zsched_is_tried_again_when_its_interval_is_over(at_second: Ground) -> None:
+    fields = {"retries_left": "1", "zs_retries": "2", "retry_intervals": "[7, 1]", "status": "scheduled", "zs": "1"}
+    times = {"started_at": "2027-01-15T07:59:59.600000Z", "ended_at": "2027-01-15T07:59:59.655321Z"}
+    at_second.redis.hset("rq:job:a-1", mapping=fields | times | {"origin": "default", "timeout": "180"})
+    at_second.redis.zadd("rq:scheduled:default", {"a-1": SECOND_MS // 1000 + 6})
+
+    _run_all(at_second, SECOND + 60 * S)
+
+    assert SECOND + 6656 * MS == queued_at(at_second, "a-1")
+
+
+@pytest.mark.parametrize(("intervals", "waits_s"), [([1], [1, 1, 1]), ([1, 5, 2], [1, 5, 2]), ([4, 2], [4, 4, 2])])
+def test_each_attempt_waits_for_its_own_interval(at_second: Ground, intervals: list[int], waits_s: list[int]) -> None:
+    ended, waited = SECOND + 250 * MS, []
+    fail(at_second, "a", Retry(max=3, interval=intervals), ended)
+
+    for _ in waits_s:
+        _run_all(at_second, SECOND + 60 * S)
+        waited.append(queued_at(at_second, "a") - ended)
+        ended = queued_at(at_second, "a") + 300 * MS
+        if len(waited) < len(waits_s):
+            fail_again(at_second, "a", ended)
+
+    assert [wait_s * S for wait_s in waits_s] == waited
+
+
+def test_a_failure_that_was_handled_in_the_next_second_does_not_delay_its_retry_by_a_second(at_second: Ground) -> None:
+    fail(at_second, "a", Retry(max=1, interval=5), SECOND + 998 * MS, took=4 * MS)
+
+    _run_all(at_second, SECOND + 60 * S)
+
+    assert SECOND + 6 * S == queued_at(at_second, "a")
+
+
+def test_a_retry_whose_time_passed_while_nobody_looked_is_queued_at_once(at_second: Ground) -> None:
+    fail(at_second, "a", Retry(max=1, interval=1), SECOND - 700 * MS)
+    pass_on(at_second, 301)
+
+    assert 1 == native(at_second).pushed
+
+
+def test_many_attempts_that_end_at_any_time_come_neither_early_nor_later_than_needed(at_second: Ground) -> None:
+    chance, due = random.Random(13), {}
+    for number in range(300):
+        ended = SECOND + timedelta(microseconds=chance.randrange(3_000_000))
+        took = timedelta(microseconds=chance.choice((0, 900, 3_000, 40_000)))
+        interval = chance.randrange(1, 5)
+        fail(at_second, f"a{number}", Retry(max=3, interval=[interval, 9, 9]), ended, took)
+        due[f"a{number}"] = (ended + interval * S, ended + took + interval * S)
+
+    _run_all(at_second, SECOND + 60 * S)
+
+    for id, (earliest, latest) in due.items():
+        assert earliest <= queued_at(at_second, id) <= latest + MS
+    assert [] == waiting(at_second)
+
+
+FAILED = {
+    "status": "scheduled", "origin": "default", "timeout": "180", "retries_left": "1", "retry_intervals": "[2]",
+    "started_at": "2027-01-15T07:59:58.100000Z", "ended_at": "2027-01-15T07:59:58.300000Z",
+}  # fmt: skip  # due at SECOND + 300 ms
+
+
+def test_without_doubt_the_attempt_of_the_next_test_is_queued_within_its_second(at_second: Ground) -> None:
+    at_second.redis.hset("rq:job:a", mapping=FAILED)
+    at_second.redis.zadd("rq:scheduled:default", {"a": SECOND_MS // 1000})
+
+    _run_all(at_second, SECOND + 60 * S)
+
+    assert SECOND + 300 * MS == queued_at(at_second, "a")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"ended_at": ""}, id="abandoned in its first attempt"),
+        pytest.param({"started_at": "2027-01-15T07:59:58.900000Z"}, id="abandoned in its second attempt"),
+        pytest.param({"started_at": None}, id="no start"),
+        pytest.param({"ended_at": "2027-01-15T07:59:59.300000Z"}, id="an end that gives a later second"),
+        pytest.param({"ended_at": "2027-01-15T07:59:51.300000Z"}, id="an end that gives a far earlier second"),
+        pytest.param({"number_of_retries": "1"}, id="the interval was the task's answer"),
+        pytest.param({"repeats_left": "1"}, id="the interval was of a repetition"),
+        pytest.param({"retry_intervals": None}, id="no intervals"),
+        pytest.param({"retry_intervals": ""}, id="empty intervals"),
+        pytest.param({"retry_intervals": '["x"]'}, id="a text as interval"),
+        pytest.param({"retry_intervals": "[1.5]"}, id="a fraction of a second"),
+        pytest.param(
+            {"retry_intervals": '["x"]', "ended_at": "2027-01-15T08:00:00.300000Z"},
+            id="a text as interval, and an end within the second",
+        ),
+        pytest.param({"retry_intervals": "[-2]"}, id="less than nothing"),
+        pytest.param({"retry_intervals": "[1e999]"}, id="endless"),
+        pytest.param({"retry_intervals": "[1e300]"}, id="longer than time"),
+        pytest.param({"retries_left": ""}, id="no number of retries"),
+        pytest.param({"retries_left": "nan"}, id="a number of retries that is none"),
+        pytest.param({"ended_at": "yesterday"}, id="an end that is no time"),
+        pytest.param({"ended_at": "2027-01-15T07:59:58Z"}, id="an end without a fraction"),
+    ],
+)
+def test_an_attempt_whose_end_or_interval_is_not_known_waits_for_the_end_of_its_second(
+    at_second: Ground, other: Mapping[str, str | None]
+) -> None:
+    fields = {**FAILED, **other}
+    at_second.redis.hset("rq:job:a", mapping={name: text for name, text in fields.items() if text is not None})
+    at_second.redis.zadd("rq:scheduled:default", {"a": SECOND_MS // 1000})
+
+    _run_all(at_second, SECOND + 60 * S)
+
+    assert SECOND + S == queued_at(at_second, "a")

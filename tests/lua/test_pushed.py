@@ -1,0 +1,108 @@
+"""lib/pushed.lua: a hash that came first suppresses no run, and no run is pushed twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.lua.ground import HOUR_MS, Ground
+from tests.lua.restoring import DUE_MS, one_shot, restore, run
+
+NOT_PUSHED = [
+    {"x": "1"},
+    {"status": "scheduled", "data": "mine"},
+    {"status": "created"},
+    {"status": "", "started_at": "", "worker_name": ""},
+    {"zs": "1", "origin": "default", "data": "mine"},
+]
+PUSHED = [
+    *({"status": status} for status in ("queued", "started", "deferred", "finished", "failed", "stopped", "canceled")),
+    {"status": "of a later RQ"},
+    {"status": "scheduled", "enqueued_at": "2026-01-01T00:00:00.000000Z"},  # it waits for another attempt
+    *({field: "x"} for field in ("enqueued_at", "started_at", "ended_at", "last_heartbeat", "worker_name")),
+]
+AT = 1_700_000_000_000
+
+
+def _advance(ground: Ground) -> str:
+    version = ground.schedule("r")["version"]
+    [word] = ground.advance((["r", "normal", str(AT), version], AT, AT + HOUR_MS))
+    return "-" if word == "duplicate" else word
+
+
+def _backfill(ground: Ground) -> str:
+    version = ground.schedule("r")["version"]
+    return str(ground.call("backfill", [AT, "once"], id="r", planned_version=version)[2])
+
+
+def _restore(ground: Ground) -> str:
+    restore(ground, run(id="r", ms=AT))
+    return "-" if "refused" in ground.last.texts else "pushed"
+
+
+CALLS: dict[str, Callable[[Ground], str]] = {"advance": _advance, "backfill": _backfill, "restore": _restore}
+
+
+@pytest.fixture
+def rule(led: Ground) -> Ground:
+    led.put_recurring("r", AT)
+    return led
+
+
+@pytest.mark.parametrize("fields", NOT_PUSHED, ids=str)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_hash_that_nobody_pushed_is_replaced_by_the_run(rule: Ground, name: str, fields: dict[str, str]) -> None:
+    rule.redis.hset(f"rq:job:r-{AT}", mapping=fields)
+
+    assert "-" != CALLS[name](rule)
+    job = rule.job(f"r-{AT}")
+    assert ([f"r-{AT}"], "queued", "call") == (rule.queue(), job["status"], job["data"])
+    assert "x" not in job
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_key_that_holds_no_hash_is_replaced_by_the_run(rule: Ground, name: str) -> None:
+    rule.redis.set(f"rq:job:r-{AT}", "x", ex=1000)
+
+    assert "-" != CALLS[name](rule)
+    assert ([f"r-{AT}"], -1) == (rule.queue(), rule.redis.ttl(f"rq:job:r-{AT}"))
+
+
+@pytest.mark.parametrize("fields", PUSHED, ids=str)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_run_that_was_pushed_or_taken_is_left_alone(rule: Ground, name: str, fields: dict[str, str]) -> None:
+    rule.redis.hset(f"rq:job:r-{AT}", mapping=fields)
+
+    assert "-" == CALLS[name](rule)
+    assert ([], fields) == (rule.queue(), rule.job(f"r-{AT}"))
+
+
+def test_a_one_shot_that_waits_for_its_time_stays_where_it_waits(led: Ground) -> None:
+    led.put(("r", AT), allow_past=1)
+
+    assert "-" == _restore(led)
+    assert {"r": f"normal {AT}"} == led.places()
+
+
+@pytest.mark.parametrize("value", ["x", None])
+def test_a_one_shot_is_put_back_over_what_nobody_pushed(led: Ground, value: str | None) -> None:
+    key = f"rq:job:a-{DUE_MS}"
+    if value is None:
+        led.redis.hset(key, "x", "1")
+    else:
+        led.redis.set(key, value)
+
+    restore(led, one_shot())
+
+    assert {"a": f"low {DUE_MS}"} == led.places()
+    assert "scheduled" == led.job(f"a-{DUE_MS}")["status"]
+
+
+def test_runs_on_request_pass_over_a_hash_that_came_first(rule: Ground) -> None:
+    rule.redis.hset(rule.keys.meta(), "frozen_ms", AT + 5)
+    rule.redis.hset(f"rq:job:r-{AT + 5}-r1", "status", "queued")
+
+    word, _, pushed = rule.call("run_now", id="r")
+
+    assert ("fired", f"r-{AT + 5}-r2") == (word, pushed)

@@ -1,0 +1,216 @@
+"""A value that another program wrote: it quarantines one schedule, halves no verb, and a put puts it right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.lua import restoring
+from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
+from tests.lua.scene import DUE_MS, FENCE, Keyspace, contents, furnish, kept, set_back
+from tests.lua.test_pause_resume import UNPLANNED
+from zsched.errors import RedisRefused
+
+# -- what can be wrong ----------------------------------------------------------------------------
+
+STANDING = [  # of paused and quarantine
+    "", " ", "nonsense", "normal", "normal 5", "normal 5 x", "normal x 1 why", "normal nan 1 why", "normal 0x7 1 why",
+    "normal 5\0 1 why", "urgent 5 1 why", "normal:email 5 1 why", "normal 1e 1 why", "normal  5 1 why", b"\xff\xfe 5 1",
+    "9" * 100_000,
+]  # fmt: skip
+TIMES = ["", "x", "-", "nan", "1.5", "1e300", "0x7", "9" * 400, b"\xff"]
+SCORES = [float("inf"), float("-inf"), 1.5, 1e300, -5.0]
+TEXTS = ["", "x", b"\xff\xfe", "{}", "[" * 5000, "a\nb c=d"]
+
+Spoil = Callable[[Ground], Any]
+
+
+def _hash(key: Callable[[Ground], str], field: str, value: Any) -> Spoil:
+    return lambda ground: ground.redis.hset(key(ground), field, value)
+
+
+def _spoils() -> Iterator[tuple[str, str, Spoil]]:
+    """What it is, of which schedule, and how to write it."""
+    for n, value in enumerate(STANDING):
+        yield f"paused {n}", "paused", _hash(lambda g: g.keys.paused(), "paused", value)
+        yield f"paused rule {n}", "paused-rule", _hash(lambda g: g.keys.paused(), "paused-rule", value)
+        yield f"quarantine {n}", "q", _hash(lambda g: g.keys.quarantine(), "q", value)
+        yield f"quarantine rule {n}", "qr", lambda g, value=value: _quarantined_rule(g, value)
+    for n, score in enumerate(SCORES):
+        yield f"score {n}", "later", lambda g, score=score: g.redis.zadd(g.keys.due_normal(), {"later": score})
+        yield f"rule's score {n}", "rule", lambda g, score=score: g.redis.zadd(g.keys.due_normal(), {"rule": score})
+    for n, value in enumerate(TIMES):
+        for field in ("anchor", "nominal", "created_at", "failures", "pause_after"):
+            yield f"{field} {n}", "rule", _hash(lambda g: g.keys.schedule("rule"), field, value)
+        yield f"expiry {n}", "rule", _hash(lambda g: g.keys.template("rule"), "zs_expires", value)
+        yield f"job's expiry {n}", "expiring", _hash(lambda g: g.keys.job(f"expiring-{DUE_MS}"), "zs_expires", value)
+        yield f"limit {n}", "later", _hash(lambda g: g.keys.limits(), "email", value)
+        yield f"limit at {n}", "later", _hash(lambda g: g.keys.limits(), "email", b"5 " + _bytes(value))
+        yield f"limit of {n}", "later", _hash(lambda g: g.keys.limits(), "email", _bytes(value) + b" 0")
+    for n, value in enumerate(TEXTS):
+        for field in ("version", "trigger", "digest", "policy", "last", "flags", "tags", "lane"):
+            yield f"{field} {n}", "rule", _hash(lambda g: g.keys.schedule("rule"), field, value)
+        for field in ("origin", "data", "description"):
+            yield f"template's {field} {n}", "rule", _hash(lambda g: g.keys.template("rule"), field, value)
+        for field in ("origin", "zs", "status", "data"):
+            yield f"job's {field} {n}", "later", _hash(lambda g: g.keys.job(f"later-{DUE_MS * 2}"), field, value)
+        yield f"chain {n}", "chain", _hash(lambda g: g.keys.chains(), "chain", value)
+        yield f"op {n}", "later", lambda g, value=value: g.redis.set(g.keys.op("op"), value)
+    for n, value in enumerate([*TEXTS, "normal", "normal:", ":email", "normal.x:email", "urgent:email", "low:default"]):
+        yield f"aside {n}", "later", _hash(lambda g: g.keys.meta(), "aside", value)
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
+
+
+def _quarantined_rule(ground: Ground, value: Any) -> None:
+    ground.redis.zrem(ground.keys.due_normal(), "rule")
+    ground.put_recurring("qr", DUE_MS * 2)
+    ground.redis.zrem(ground.keys.due_normal(), "qr")
+    ground.redis.hset(ground.keys.quarantine(), "qr", value)
+
+
+SPOILS: dict[str, list[tuple[str, str, Spoil]]] = {}
+for _name, _id, _spoil in _spoils():
+    SPOILS.setdefault(_name.rpartition(" ")[0], []).append((_name, _id, _spoil))
+
+ONE_SHOTS = ("paused", "q", "later", "expiring")
+
+# -- what is done ---------------------------------------------------------------------------------
+
+
+def _resume(ground: Ground, id: str, missed: str) -> Any:
+    plan = {
+        "seen_due_ms": DUE_MS,
+        "planned_version": _version(ground, id),
+        "next_ms": DUE_MS * 2,
+        "until_ms": DUE_MS * 3,
+    }
+    return ground.call("resume", id=id, missed=missed, **(UNPLANNED | plan))
+
+
+def _version(ground: Ground, id: str) -> Any:
+    return ground.redis.hget(ground.keys.schedule(id), "version") or "?"
+
+
+def _advance(ground: Ground, id: str, overlap: str) -> Any:
+    """Of *id* as fire would answer it, were it due, at the score that it has."""
+    [score] = ground.redis.zmscore(ground.keys.due_normal(), [id])
+    words = (
+        id,
+        "normal",
+        f"{score:.17g}" if score is not None else "-",
+        _bytes(_version(ground, id)).decode("latin-1"),
+    )
+    return ground.advance((words, DUE_MS * 2, DUE_MS * 2 + HOUR_MS), overlap=overlap)
+
+
+_OP = {"op": "op", "keep_op_ms": 1000}
+VERBS: dict[str, Callable[[Ground, str], Any]] = {
+    "put": lambda g, id: g.put((id, DUE_MS * 2 + 7), op="op"),
+    "put the same": lambda g, id: g.put((id, DUE_MS * 2)),
+    "put_recurring": lambda g, id: g.put_recurring(id, DUE_MS * 2),
+    "put_recurring of another": lambda g, id: g.put_recurring(id, DUE_MS * 2, trigger="rule-2", digest="d"),
+    "enqueue": lambda g, id: g.call(
+        "enqueue", [text for pair in TEMPLATE.items() for text in pair], id=id, if_exists="replace", at_front=0, **_OP
+    ),
+    "cancel": lambda g, id: g.call("cancel", id=id, **_OP),
+    "pause": lambda g, id: g.call("pause", id=id, note="again"),
+    "resume": lambda g, id: _resume(g, id, "fire"),
+    "resume with skip": lambda g, id: _resume(g, id, "skip"),
+    "run_now": lambda g, id: g.call("run_now", id=id, **_OP),
+    "backfill": lambda g, id: g.call("backfill", [DUE_MS - 5, "once"], id=id, planned_version=_version(g, id), **_OP),
+    "get": lambda g, id: g.call("get", [id, "paused", "later"]),
+    "audit": lambda g, id: g.call("audit", [id, ""], **FENCE),
+    "restore as due": lambda g, id: restoring.restore(g, restoring.rule("due", id), **_end(g)),
+    "restore as gone": lambda g, id: restoring.restore(g, restoring.gone(id), **_end(g)),
+    "replan": lambda g, id: g.call(
+        "replan", [id, _version(g, id), DUE_MS * 2, DUE_MS * 2, DUE_MS, DUE_MS], tzdata="x", is_done=0, **FENCE
+    ),
+    "fire": lambda g, id: g.fire(),
+    "advance": lambda g, id: _advance(g, id, "skip"),
+    "advance with queue": lambda g, id: _advance(g, id, "queue"),
+    "limits": lambda g, id: g.limit(default=5),
+}  # fmt: skip
+
+
+def _end(ground: Ground) -> dict[str, Any]:
+    last = ground.link.execute("XREVRANGE", ground.keys.log(), "+", "-", "COUNT", 1)[0]
+    return {"seen_entry": last[0].decode(), "seen_t": last[1][3].decode()}
+
+
+@pytest.fixture
+def scene(led: Ground) -> Iterator[tuple[Ground, Keyspace]]:
+    furnish(led)
+    led.limit()
+    at_first = kept(led)
+    yield led, at_first
+    set_back(led, at_first)  # for the check of the log
+
+
+def _places_of(ground: Ground, id: str) -> list[str]:
+    return str(ground.call("audit", [id, ""], **FENCE)[4]).split()
+
+
+def _assert_whole(ground: Ground, verb: str, id: str, reply: Any) -> None:
+    """What the *reply* says is so: an id is in one place, or gone with all that it had."""
+    places, recurring = _places_of(ground, id), ground.redis.sismember(ground.keys.recurring(), id)
+    own = ground.redis.exists(ground.keys.schedule(id), ground.keys.template(id))
+    assert len(places) <= 1
+    if verb in ("cancel", "restore as gone", "enqueue"):
+        assert ([], False, 0) == (places, bool(recurring), own)
+    elif verb in ("put", "put the same") and reply[0][0] in ("created", "updated", "unchanged"):
+        assert (1, False) == (len(places), bool(recurring))
+        assert "scheduled" == ground.job(f"{id}-{reply[0][1]}")["status"]
+    elif verb.startswith("put_recurring") or verb == "restore as due":
+        assert (1, True, 2) == (len(places), bool(recurring), own)
+
+
+@pytest.mark.parametrize("kind", SPOILS)
+def test_a_value_of_another_program_halves_no_verb_and_is_put_right_by_a_put(
+    scene: tuple[Ground, Keyspace], kind: str
+) -> None:
+    ground, at_first = scene
+
+    for name, id, spoil in SPOILS[kind]:
+        set_back(ground, at_first)
+        spoil(ground)
+        spoiled, before = kept(ground), contents(ground)
+        for verb, call in VERBS.items():
+            set_back(ground, spoiled)
+            reply, refused = _tried(lambda call=call, id=id: call(ground, id))
+            if refused:
+                assert (name, verb, before) == (name, verb, contents(ground)), refused
+            elif kind != "op":  # then it is what stands there
+                _assert_whole(ground, verb, id, reply)
+        set_back(ground, spoiled)
+        ground.redis.delete(ground.keys.op("op"))
+        assert "paused" == ground.call("get", [id, "missed"])[4][0], name
+        _assert_a_put_puts_right(ground, id, name)
+
+
+def _tried(call: Callable[[], Any]) -> tuple[Any, str]:
+    """Its reply, or why it was refused."""
+    try:
+        return call(), ""
+    except RedisRefused as error:
+        return None, str(error)
+
+
+def _assert_a_put_puts_right(ground: Ground, id: str, name: str) -> None:
+    """Another schedule fires, and this one does when it was put again."""
+    ground.put(("canary", DUE_MS), allow_past=1)
+    ground.fire()
+    assert f"canary-{DUE_MS}" in ground.queue(), name
+    due_ms = DUE_MS + 100
+    if id in ONE_SHOTS:
+        ground.put((id, due_ms), allow_past=1)
+    else:
+        ground.put_recurring(id, due_ms, trigger="rule-9", digest="d9")
+    if id in ("paused", "paused-rule"):
+        ground.call("resume", id=id, missed="fire", **UNPLANNED)
+    fired = ground.fire()
+    assert f"{id}-{due_ms}" in ground.queue() or id in [one[0] for one in fired.recurring], name

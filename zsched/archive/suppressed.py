@@ -1,0 +1,62 @@
+"""
+Occurrences that ``advance`` did not push, since a job of their run was there, and whose run this history never pushed:
+another program made that job. Found beside the archive's writer.
+
+Nothing is said of a run whose time was before the archive's history begins. Not guaranteed: that a run which a lost
+history pushed, and no archive knows of, is told apart; nor that occurrences from between two sets of the server's clock
+are found.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zsched.archive import body
+from zsched.archive.file import converted
+from zsched.archive.history import ENTRY
+from zsched.archive.ran import Ran
+from zsched.archive.retention import first_since
+from zsched.core.changes import Change, What
+from zsched.core.lookback import is_push
+
+_LOOKED_AT: Final = 100_000  # entries of any kind in one look
+_MOST: Final = 200  # occurrences in one look
+
+
+class Suppressed(Ran):
+    """The archive at *path*, as ``Ran``."""
+
+    def __enter__(self) -> Suppressed:
+        super().__enter__()
+        return self
+
+    @property
+    def last_n(self) -> int:
+        """The number of the newest entry."""
+        return int(self._last_n)
+
+    def before(self, t_us: int) -> int:
+        """The number of the last entry before *t_us*."""
+        with converted(self._path):
+            return first_since(self._db, t_us, self._last_n) - 1
+
+    def look(self, behind_n: int) -> tuple[list[Change], int]:
+        """The suppressed occurrences behind entry number *behind_n*, and up to which entry this looked."""
+        until_n, found, asked = min(behind_n + _LOOKED_AT, self.last_n), [], 0
+        query = f"{ENTRY} WHERE n > ? AND n <= ? AND kind = 'advance' AND instr(body, ?) ORDER BY n"
+        with converted(self._path):
+            rows = self._db.execute(query, (behind_n, until_n, b" duplicate ")).fetchall()
+            for row in rows:
+                for change in self._changes(body.entry_of(row)):
+                    if change.what is What.DUPLICATE and asked < _MOST:
+                        asked += 1
+                        found += [change] if self._is_suppressed(change) else []
+        return found, until_n
+
+    def _is_suppressed(self, duplicate: Change) -> bool:
+        nominal_us = (duplicate.nominal_ms or 0) * 1000
+        if self.complete_since is None or (self.complete_since != "start" and int(self.complete_since) > nominal_us):
+            return False
+        behind_n = first_since(self._db, nominal_us, self._last_n) - 1
+        told = (change for _, entry in self._entries(duplicate.id, behind_n) for change in self._changes(entry))
+        return not any(is_push(change) and change.run_id == duplicate.run_id for change in told)

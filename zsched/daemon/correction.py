@@ -1,0 +1,137 @@
+"""
+Correcting what another archive restored: this one follows the log, and its own history knows better (rule: CORRECTS).
+
+An archive that was away when Redis lost everything puts back what it knows; of a schedule that was cancelled or fired
+since, that is too much. It waits for the others (``daemon.recovery``), but not for ever. So whoever reads the
+``restore`` of another looks, before its own state takes that in, whether its history has a later change of the
+schedule, by its own order (BY_ORDER), and answers with a ``restore`` of its own: taken out where it is over; else as
+it was last. What Redis holds counts as in a merge (``core.recovery.lacking``), so a run that was fired and not over
+waits and is marked by fire, and a run that is in its queue again stays there, marked.
+
+It answers only while the restore is the newest entry of that schedule (NEWEST_ONLY, by lib/behind.lua): what a client
+or the leader did since stands. And never by what a restore in this log already told (TOLD_ONCE): a schedule was changed
+so many times and no more, so corrections end, however the clocks of histories disagree.
+
+Nothing is noted on disk: until the answer is in the log the archive's position stays before the restore, and who comes
+back from a crash reads it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+import structlog
+
+from zsched.archive import Archive, Recall
+from zsched.core.entries import Restored, restored
+from zsched.core.log import Entry, Position, UnknownEntry, text
+from zsched.core.recovery import Branch, Mine, lacking
+from zsched.core.touches import touches
+from zsched.daemon.merge import HistoryChanged
+from zsched.storage.census import Census
+from zsched.storage.connection import Wire
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log
+from zsched.storage.restoring import Restoring, portions
+from zsched.storage.time import doubted_until_ms
+
+log = structlog.get_logger(__name__)
+
+_READ: Final = 100  # log entries at a time
+_PAGE: Final = 200  # schedules compared at a time
+_LEAST: Final = 10  # schedules compared at a time, however quickly the log goes on
+
+
+class Correction:
+    """Corrections by *archive* over one wire; nothing fires for *hold_for_ms* after each."""
+
+    def __init__(self, archive: Archive, wire: Wire, keys: Keys, *, hold_for_ms: int) -> None:
+        self._archive, self._wire, self._keys = archive, wire, keys
+        self._log, self._census = Log(wire, keys), Census(wire, keys)
+        self._restoring = Restoring(wire, keys, archive.id, "corrected", hold_for_ms)
+
+    def concerns(self, entry: Entry) -> bool:
+        """Whether *entry* is to be answered before it is taken in: another archive put something back."""
+        is_restore = entry.kind == "restore" and len(entry.body) > 3
+        return is_restore and self._archive.position is not None and text(entry.body[3]) != self._archive.id
+
+    def answer(self, entries: Sequence[Entry]) -> None:
+        """
+        Correct what *entries* of the log, the first of which ``concerns`` this archive, made of schedules of which its
+        history knows better. Its state has nothing of them yet.
+
+        Raises:
+            HistoryChanged: the log went another way meanwhile.
+            RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
+        """
+        recall, better = self._archive.recall(), dict[str, int]()
+        for entry in entries:
+            for id in self._touched(entry):
+                better.pop(id, None)
+            if self.concerns(entry):
+                better |= recall.better(_rows_of(entry))
+        seen, corrected, size = entries[-1].position, 0, _PAGE
+        while better:
+            seen = self._read_on(seen, better)
+            page = {id: better[id] for id in islice(better, size)}
+            new = {id: t_us for id, t_us in page.items() if not self._was_told(recall, id, t_us)}
+            rows = self._lacking(recall, new)
+            portion = next(portions(rows), [])
+            if portion and self._restoring.restore(portion, seen, lambda: None) is None:
+                size = max(size // 4, _LEAST)  # the log goes on quickly: less time from reading it to writing
+                continue
+            corrected += len(portion)
+            left = {row.id for row in rows[len(portion) :]}
+            for id in page.keys() - left:
+                del better[id]
+        if corrected:
+            log.warning("restore_corrected", archive=str(self._archive.path), schedules=corrected)
+
+    def _read_on(self, seen: Position, better: dict[str, int]) -> Position:
+        """Leave out of *better* what the log touched behind *seen*; its end. Raises HistoryChanged."""
+        while True:
+            entries = self._log.read(seen.id, _READ)
+            if not entries or entries[0].position != seen:
+                raise HistoryChanged
+            for entry in entries[1:]:
+                for id in self._touched(entry):
+                    better.pop(id, None)
+            seen = entries[-1].position
+            if len(entries) < _READ:
+                return seen
+
+    def _touched(self, entry: Entry) -> set[str]:
+        """The schedules that *entry* touched."""
+        with suppress(UnknownEntry):  # a newer version's: what it touched is not known here
+            return {touch.key[0] for touch in touches(entry, self._keys.run_suffix)}
+        return set()
+
+    def _was_told(self, recall: Recall, id: str, t_us: int) -> bool:
+        """Whether a restore in this log told that change of *id* before."""
+        return any(self._log.contains(position) for position in recall.restored_at(id, t_us))
+
+    def _lacking(self, recall: Recall, page: dict[str, int]) -> list[Restored]:
+        """What must become of the schedules in *page*, each with the t of its last change."""
+        there = {one.id: one for _, held in self._census.schedules(page) for one in held}
+        rows: list[Restored] = []
+        for mine in recall.known(page, {(id, ""): t_us for id, t_us in page.items()}):
+            here, runs = there.get(mine.id), {run.held.run for run in mine.runs}
+            until_ms = doubted_until_ms(self._wire, self._keys) if here is not None and here.run in runs else None
+            rows += lacking(_dated(mine, page[mine.id]), here, runs, Branch(), until_ms)
+        return rows
+
+
+def _rows_of(entry: Entry) -> list[tuple[str, int]]:
+    """The schedules that a ``restore`` entry put back or took out, each with the t of the change that it repeats."""
+    with suppress(UnknownEntry):
+        return [(row.id, row.t_us) for _, row in restored(entry) if row.is_schedule]
+    return []
+
+
+def _dated(mine: Mine, t_us: int) -> Mine:
+    """*mine* with the time of its last change: what a bootstrap read has that of the bootstrap."""
+    return mine if mine.schedule is None else replace(mine, schedule=replace(mine.schedule, t_us=t_us))

@@ -1,0 +1,95 @@
+"""
+A background thread of the daemon: it does a step again and again, and survives every exception in it.
+
+Waker, archiver, warden, answerer and status line each have one. An exception is logged once, with its traceback unless
+it was foreseen. The step is tried again after a pause, which grows. Meanwhile ``Failures`` holds the reason, which the
+daemon reports. RedisUnavailable is no failure of a thread: the main loop says that Redis is gone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from zsched.core.clock import Clock, SystemClock
+from zsched.daemon.failures import Failures
+from zsched.errors import RedisUnavailable
+
+_LONGEST_S: Final = 30.0  # between two attempts at what goes on failing
+_STEADY_MS: Final = 10_000.0  # without a failure: it is well; else a bug in every second message would fill the journal
+
+
+class Loop:
+    """
+    A thread called *name* that does *step* from ``start`` to ``stop``. The step returns for how many seconds to pause,
+    None for none. A step that goes on until the end, over a connection, asks ``is_stopping`` and tells ``well`` that
+    it got on. *finishes*: one more step is done after ``stop``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], float | None],
+        failures: Failures | None = None,
+        *,
+        retry_s: float = 1.0,
+        finishes: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        """*retry_s*: the pause after RedisUnavailable, and the first one after another error."""
+        self._name, self._step, self._failures = name, step, failures or Failures()
+        self._retry_s, self._finishes, self._clock = retry_s, finishes, clock or SystemClock()
+        self._failed, self._failed_ms = 0, 0.0  # times since it was well; when it did last
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"zsched-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin no step more, but for the last one; the thread ends by itself."""
+        self._stopping.set()
+
+    def join(self, within_s: float) -> bool:
+        """Wait until the thread has ended, at most *within_s*; whether it has. One that was not begun has."""
+        if self._thread.is_alive():
+            self._thread.join(within_s)
+        return not self._thread.is_alive()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopping.is_set()
+
+    def pause(self, for_s: float) -> None:
+        """Wait so long, or until ``stop``."""
+        self._stopping.wait(for_s)
+
+    def well(self) -> None:
+        """Note that the step gets on."""
+        if self._failed and self._clock.monotonic_ms() - self._failed_ms >= _STEADY_MS:
+            self._failed = 0
+            self._failures.end("thread", self._name)
+
+    # -- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self.is_stopping:
+            self._do()
+        if self._finishes:
+            self._do()
+
+    def _do(self) -> None:
+        try:
+            pause_s = self._step()
+            self.well()
+        except RedisUnavailable:  # the main loop says so
+            pause_s = self._retry_s
+        except Exception as error:  # whatever it is, it must not end the thread unheard
+            pause_s = min(self._retry_s * 2 ** min(self._failed, 10), _LONGEST_S)
+            self._failed, self._failed_ms = self._failed + 1, self._clock.monotonic_ms()
+            self._failures.begin("thread", self._name, error)
+        if pause_s:
+            self.pause(pause_s)

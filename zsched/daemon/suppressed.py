@@ -1,0 +1,33 @@
+"""What the auditor knows of suppressed occurrences: a job that somebody else made stood where their run should be."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from zsched.archive.suppressed import Suppressed
+from zsched.core.audit import Alarm, suppressed
+
+_LASTS_MS: Final = 3_600_000  # so long it counts as an alarm; nothing puts it right
+
+
+class SuppressedRuns:
+    """Alarms of one archive, read as its history goes on; the last hour of it at first."""
+
+    def __init__(self) -> None:
+        self._read_to: int | None = None
+        self._at_ms = deque[int]()
+
+    def look(self, path: Path, now_ms: int) -> tuple[list[Alarm], int]:
+        """Those that are new, and how many others there were in the last hour. Raises ArchiveError."""
+        while self._at_ms and self._at_ms[0] < now_ms - _LASTS_MS:
+            self._at_ms.popleft()
+        others = len(self._at_ms)
+        with Suppressed(path) as history:
+            if self._read_to is None or self._read_to > history.last_n:  # another file
+                self._read_to = history.before((now_ms - _LASTS_MS) * 1000)
+            changes, self._read_to = history.look(self._read_to)
+        alarms = [suppressed(one.id, one.run_id or "", one.nominal_ms) for one in changes]
+        self._at_ms.extend([now_ms] * len(alarms))
+        return alarms, others

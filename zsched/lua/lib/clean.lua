@@ -1,0 +1,28 @@
+-- clean: texts that other programs wrote into RQ's keys, as they may stand in a log entry or in a reply.
+--
+-- GIVES  word_of(text), a status: letters, 20 at most; any other text is `odd`, and no text is nil
+--        name_of(text), a name or key: 200 bytes at most, `?` for spaces and control characters
+--        line_of(text): 1,000 bytes at most, `?` for control characters
+--        time_of(text), RQ's: 40 bytes at most, `?` for all that does not stand in a time
+--
+-- The rows of an entry are split at spaces and newlines, so an unchecked text forges rows. Whoever may write rq:job:*
+-- need not have any right on the log.
+local function cleaned(text, most, odd)
+  return text and (string.gsub(string.sub(text, 1, most), odd, '?'))
+end
+
+local function word_of(text)
+  return text and (#text <= 20 and string.find(text, '^%a+$') and text or 'odd') or nil
+end
+
+local function name_of(text)
+  return cleaned(text, 200, '[%c%s]')
+end
+
+local function line_of(text)
+  return cleaned(text, 1000, '%c')
+end
+
+local function time_of(text)
+  return cleaned(text, 40, '[^%w:.+-]')
+end

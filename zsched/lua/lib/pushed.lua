@@ -1,0 +1,31 @@
+-- pushed: whether the hash at a run's key may be of a run that was pushed.
+--
+-- GIVES  OF_RUN, fields to HMGET; is_pushed(job), of their values; make_way(run) -> true when the run's key is free, or
+--        was made so: what is there was pushed by nobody
+--
+-- Whoever may write rq:job:* can make a hash of a run that is not due yet. Such a hash must not keep the run from being
+-- pushed; and a run that was pushed must never be pushed again, in this history or an earlier one. So a hash may be
+-- replaced only when it has nothing that zsched writes with a push, and nothing that RQ's workers write, also into a
+-- hash that was deleted while the run was going on. `scheduled` and `created` are no push. Any other status counts as
+-- one, since a later RQ may know it. The auditor tells of a hash that looks like a push that never was.
+local OF_RUN = {'status', 'enqueued_at', 'started_at', 'ended_at', 'last_heartbeat', 'worker_name'}
+local IS_NO_PUSH = {[''] = true, scheduled = true, created = true}
+
+local function is_pushed(job)
+  if job.err then  -- no hash: RQ and zsched write nothing else there
+    return false
+  elseif not IS_NO_PUSH[job[1] or ''] then
+    return true
+  end
+  for n = 2, #OF_RUN do
+    if (job[n] or '') ~= '' then  -- RQ saves '' for a time that is not known
+      return true
+    end
+  end
+  return false
+end
+
+local function make_way(run)
+  local key = 'rq:job:' .. run
+  return redis.call('EXISTS', key) == 0 or not is_pushed(redis.pcall('HMGET', key, unpack(OF_RUN)))
+end
