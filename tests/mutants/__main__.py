@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,7 @@ ALIVE = (Verdict.SURVIVED, Verdict.UNCLEAR)
 @click.option("--sample", default=200, show_default=True, help="How many mutants, of all that there are.")
 @click.option("--seed", default=1, show_default=True, help="The same seed and the same text: the same mutants.")
 @click.option("--only", multiple=True, metavar="PATH", help="A layer or file, as zsched/core/policy.py; repeatable.")
-@click.option("--since", metavar="COMMIT", help="Only files that have changed since then.")
+@click.option("--since", metavar="COMMIT", help="Only lines that have changed since then.")
 @click.option("--list", "is_list", is_flag=True, help="List the sample and end.")
 def main(sample: int, seed: int, only: tuple[str, ...], since: str | None, is_list: bool) -> None:
     """
@@ -34,8 +35,11 @@ def main(sample: int, seed: int, only: tuple[str, ...], since: str | None, is_li
 
     Exit code 0: every mutant was killed, or stands in equivalent.toml; 1: not.
     """
-    everyone = [mutant for file in _files(only, since) for mutant in _of_file(file)]
+    everyone = [mutant for file in _files(only) for mutant in _of_file(file)]
     equivalent = _equivalent(everyone)
+    if since:
+        changed = _changed(since)
+        everyone = [mutant for mutant in everyone if mutant.number in changed.get(mutant.file, ())]
     drawn = random.Random(seed).sample(everyone, min(sample, len(everyone)))
     click.echo(f"{len(drawn)} of {len(everyone)} mutants, seed {seed}")
     if is_list:
@@ -61,12 +65,24 @@ def main(sample: int, seed: int, only: tuple[str, ...], since: str | None, is_li
     sys.exit(any(count[layer, verdict.value] for layer in LAYERS for verdict in ALIVE))
 
 
-def _files(only: tuple[str, ...], since: str | None) -> list[str]:
+def _files(only: tuple[str, ...]) -> list[str]:
     found = sorted(str(path) for layer in LAYERS for kind in ("*.py", "*.lua") for path in Path(layer).rglob(kind))
-    if since:
-        changed = subprocess.run(["git", "diff", "--name-only", since], check=True, capture_output=True, text=True)
-        found = [file for file in found if file in changed.stdout.splitlines()]
     return [file for file in found if not only or any(file.startswith(path) for path in only)]
+
+
+def _changed(since: str) -> dict[str, set[int]]:
+    """Numbers of the lines that are not as they were at a commit, by file."""
+    command = ["git", "diff", "--unified=0", "--no-prefix", since, "--", *LAYERS]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    changed: dict[str, set[int]] = {}
+    file = ""
+    for line in told.splitlines():
+        if line.startswith("+++ "):
+            file = line.removeprefix("+++ ")
+        elif hunk := re.match(r"@@ \S+ \+(\d+)(?:,(\d+))? @@", line):
+            first, count = int(hunk[1]), int(hunk[2] or 1)
+            changed.setdefault(file, set()).update(range(first, first + count))
+    return changed
 
 
 def _of_file(file: str) -> list[Mutant]:
