@@ -25,6 +25,7 @@ _BESIDES = {
     "zsched/daemon/meter.py": "tests/integration/test_metrics.py",
     "zsched/daemon/process.py": "tests/integration/test_cli.py tests/integration/test_service_manager.py",
     "zsched/daemon/reload.py": "tests/integration/test_limits.py",
+    **{f"zsched/daemon/{name}.py": "tests/integration/ends" for name in ("endings", "lost", "tracker")},
     "zsched/daemon/tick.py": "tests/integration/test_daemon.py tests/integration/test_policies.py"
     " tests/integration/test_daemon_between_scripts.py tests/faults/test_clock_jump.py",
 }
