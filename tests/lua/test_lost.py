@@ -123,6 +123,17 @@ def test_a_run_that_ends_is_recorded_and_filed_where_rq_shows_it(led: Ground, se
     assert [] == led.queue()
 
 
+def test_of_a_run_that_is_lost_the_last_ten_results_are_kept_as_rq_does(led: Ground, seen: Entry) -> None:
+    job(led, A)
+    for number in range(12):
+        led.redis.xadd(f"rq:results:{A}", {"type": "2", "number": number})
+
+    lose(led, seen, end(A, execution(led, A)))
+
+    kept = [fields.get(b"number") for _, fields in led.redis.xrange(f"rq:results:{A}")]
+    assert [*(str(number).encode() for number in range(3, 12)), None] == kept
+
+
 @pytest.mark.parametrize(("ttl", "lives_s"), [("60", 60), ("-1", -1), ("0", -2), ("1.5", YEAR_S), ("", YEAR_S)])
 def test_it_is_kept_as_long_as_its_own_failure_ttl_says(led: Ground, seen: Entry, ttl: str, lives_s: int) -> None:
     job(led, A, failure_ttl=ttl)

@@ -50,6 +50,18 @@ def test_a_rule_is_back_in_its_place_with_a_version_of_its_own(led: Ground, plac
     assert {b"r"} == led.redis.smembers(led.keys.recurring())
 
 
+def test_what_redis_held_of_a_schedule_before_is_gone_when_it_is_back(led: Ground) -> None:
+    led.redis.hset(f"rq:job:a-{DUE_MS}", "of_another_history", "x")
+    for key in (led.keys.schedule("r"), led.keys.template("r")):
+        led.redis.hset(key, "of_another_history", "x")
+
+    restore(led, one_shot(), rule())
+
+    found = [led.job(f"a-{DUE_MS}"), led.schedule("r"), led.template("r")]
+    assert [False] * 3 == ["of_another_history" in each for each in found]
+    assert ["data" in found[0], "trigger" in found[1]] == [True, True]
+
+
 @pytest.mark.parametrize("place", ["paused", "quarantine"])
 def test_a_note_is_back_to_the_letter(led: Ground, place: str) -> None:
     restore(led, one_shot(place, note="5 why  not?\nno"))

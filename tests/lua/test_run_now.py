@@ -120,6 +120,19 @@ def test_a_one_shot_whose_run_cannot_be_pushed_is_not(ground: Ground, broken: st
     assert ([], 1) == (ground.queue(), len(ground.entries()))
 
 
+@pytest.mark.parametrize("broken", ["gone", "another type", "without a payload"])
+def test_a_recurring_schedule_whose_template_cannot_be_read_is_not_run(ground: Ground, broken: str) -> None:
+    ground.put_recurring("r")
+    ground.redis.hdel(ground.keys.template("r"), "data")
+    if broken != "without a payload":
+        ground.redis.delete(ground.keys.template("r"))
+    if broken == "another type":
+        ground.redis.set(ground.keys.template("r"), "x")
+
+    assert "QUARANTINED" == _run_now(ground, "r")[0]
+    assert ([], 1) == (ground.queue(), len(ground.entries()))
+
+
 def test_a_queue_of_another_type_is_reported(ground: Ground) -> None:
     ground.put_recurring("r")
     ground.redis.set("rq:queue:default", "x")

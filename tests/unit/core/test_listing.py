@@ -93,6 +93,7 @@ def test_active_ones_come_by_due_time_and_the_others_by_id() -> None:
         ({"due_after_ms": 10, "due_before_ms": 20}, ["r"]),
         ({"limit": 3}, ["z", "r", "a"]),
         ({"limit": 0}, []),
+        ({"limit": 10**15, "state": "paused"}, ["p1", "p2"]),
         ({"limit": 1, "state": "paused"}, ["p1"]),
     ],
 )
@@ -135,6 +136,7 @@ def test_a_bad_cursor_is_an_error(after: Any) -> None:
         ("kind", "daily"),
         ("state", "running"),
         ("limit", -1),
+        ("limit", 10**15 + 1),
         ("limit", True),
         ("limit", "5"),
         ("match", 5),

@@ -191,6 +191,14 @@ def test_an_occurrence_is_read_as_it_was_told() -> None:
         assert one == Occurrence.of_dict(one.to_dict())
 
 
+def test_an_occurrence_is_shown_with_its_run_or_without_any() -> None:
+    alone, run = Occurrence.of(change(What.FIRED, "a-1")), Run("a-1", RunStatus.FAILED, T_US)
+
+    assert (None, run.to_dict()) == (alone.shown()["run"], alone.with_run(run).shown()["run"])
+    assert alone == alone.with_run(run).with_run(None)
+    assert alone.shown() == {**change(What.FIRED, "a-1").shown(), "run": None}
+
+
 def test_what_is_wanted_is_read_as_it_was_told() -> None:
     for wanted in (Wanted(frozenset(OUTCOMES), frozenset(), 7, "a"), Wanted(NONE, OPEN, 1)):
         assert wanted == Wanted.of_dict(wanted.to_dict())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core.jitter import due_of
-from zsched.core.policy import ON_TIME_MS, USUAL, CatchUp, Overlap, Passed, Plan, Policy, Range, Why, plan
+from zsched.core.policy import ON_TIME_MS, USUAL, CatchUp, Overlap, Passed, Plan, Policy, Range, Why, latest_due, plan
 from zsched.core.triggers import Trigger, TriggerKind, TriggerSpec, build
 from zsched.errors import TriggerError
 
@@ -151,6 +151,28 @@ def test_an_occurrence_is_late_from_when_it_was_due_and_not_before(catch_up: Cat
     on_time = Plan(T0 + HOUR, due_ms, (), T0 + 2 * HOUR, next_due_ms)
     missed = Plan(None, None, (Passed(M, Range(T0 + HOUR, T0 + HOUR, 1)),), T0 + 2 * HOUR, next_due_ms)
     assert [on_time, on_time, missed] == found
+
+
+@pytest.mark.parametrize(("late_ms", "first_ms"), [(0, T0 + 2 * HOUR), (1, T0 + 3 * HOUR)])
+def test_the_oldest_that_is_caught_up_is_so_by_when_it_was_due(late_ms: int, first_ms: int) -> None:
+    trigger, _ = _jittered("a")
+    due_ms = due_of(trigger, "a", T0 + 2 * HOUR)
+    assert due_ms > T0 + 2 * HOUR, "by its nominal time alone it would be too old"
+
+    planned = plan(trigger, T0 + HOUR, due_ms + 9 * HOUR + late_ms, Policy(ALL, 9 * HOUR), "a")
+
+    missed = Passed(M, Range(T0 + HOUR, first_ms - HOUR, first_ms // HOUR - T0 // HOUR - 1))
+    assert (first_ms, (missed,)) == (planned.fire_ms, planned.passed)
+
+
+@pytest.mark.parametrize(
+    ("past_ms", "expected"),
+    [(-1, T0 + HOUR), (0, T0 + 2 * HOUR), (HOUR + MINUTE, T0 + 3 * HOUR), (-2 * HOUR, T0 + HOUR)],
+)
+def test_the_latest_due_occurrence_is_the_last_whose_jitter_has_passed(past_ms: int, expected: int) -> None:
+    trigger, _ = _jittered("a", MINUTE)
+
+    assert expected == latest_due(trigger, T0 + HOUR, due_of(trigger, "a", T0 + 2 * HOUR) + past_ms, "a")
 
 
 @pytest.mark.parametrize("catch_up", CatchUp)

@@ -213,9 +213,18 @@ def test_an_entry_that_nobody_understands_counts_for_nothing_and_hides_no_other(
     assert ["a-5"] == [failure.run.id for failure in found.failures]
 
 
+def test_a_failure_as_json_is_its_run_and_how_often() -> None:
+    run = Run("a-5", RunStatus.LOST)
+
+    assert run.to_dict() | {"times": 3} == Failure(run, 3).to_dict()
+    assert 1 == Failure(run).to_dict()["times"]
+
+
 def test_as_json_every_key_is_there() -> None:
     [stretch, *_] = json.loads(json.dumps(recent(fire(0, f"a-{NOW_MS - 5}")).to_dict()))["stretches"]
 
     assert {what.value for what in HAPPENED} == set(stretch["happened"])
     assert {"succeeded", "failed", "cancelled", "expired", "lost"} == set(stretch["ended"])
+    assert {0} == set(stretch["ended"].values())
+    assert {What.FIRED.value: 1} == {what: count for what, count in stretch["happened"].items() if count}
     assert (60.0, 5.0) == (stretch["span_s"], stretch["late_ms"])

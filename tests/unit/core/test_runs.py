@@ -11,7 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from zsched.core.clock import LAST_MS
-from zsched.core.runs import GONE, OVER, Job, Run, RunStatus, as_seen, ended_as, ms_of, of_row, pushed, row_of, rq_time
+from zsched.core.runs import (
+    EXPIRED,
+    EXPIRED_OR_ENDED,
+    GONE,
+    OVER,
+    Job,
+    Run,
+    RunStatus,
+    as_seen,
+    ended_as,
+    ms_of,
+    of_job,
+    of_row,
+    pushed,
+    row_of,
+    rq_time,
+)
 
 T_MS = 1_800_000_000_000
 RUN = f"a-{T_MS}"
@@ -62,6 +78,26 @@ def test_rqs_statuses_are_all_known() -> None:
 
 def test_of_what_rq_holds_nothing_the_run_is_lost() -> None:
     assert replace(PUSHED, status=RunStatus.LOST, error=GONE, queued_ms=None) == as_seen(PUSHED, None)
+
+
+@pytest.mark.parametrize(
+    ("watched_since_ms", "heartbeat_ms", "expected"),
+    [
+        (T_MS + 59_999, None, EXPIRED),
+        (T_MS + 60_000, None, EXPIRED_OR_ENDED),  # what ended a minute before is seen, too
+        (None, None, EXPIRED),
+        (None, T_MS + 59_999, EXPIRED),
+        (None, T_MS + 60_000, EXPIRED_OR_ENDED),
+    ],
+)
+def test_a_run_that_expired_may_have_ended_unless_all_ends_since_it_was_pushed_were_seen(
+    watched_since_ms: int | None, heartbeat_ms: int | None, expected: str
+) -> None:
+    shown = "" if heartbeat_ms is None else rq_time(heartbeat_ms)
+
+    run = of_job(RUN, NOTHING._replace(status="expired", heartbeat_at=shown), T_MS * 1000, False, watched_since_ms)
+
+    assert (RunStatus.EXPIRED, expected) == (run.status, run.error)
 
 
 def test_a_run_that_is_over_stays_so() -> None:

@@ -87,6 +87,20 @@ from zsched.core.story import Source
             change(What.REPLANNED, nominal_ms=DUE_MS, next_ms=DUE_MS + MINUTE_MS, why="tzdata 2025b → 2026a"),
             f"its zone's rules changed (tzdata 2025b → 2026a): next 2026-01-01 00:01:00+00:00 instead of {DUE}",
         ),
+        (
+            change(What.RELEASED, run_id=RUN, why="a-1 is over"),
+            f"run {RUN} waits no more for those before it, and is in its queue: a-1 is over",
+        ),
+        (change(What.RESTORED, nominal_ms=DUE_MS, why="lost"), f"put back, due {DUE}: Redis had lost it"),
+        (change(What.RESTORED, why="audit"), "put back: it was missing in Redis, and nobody had said why"),
+        (
+            change(What.WITHDRAWN, why="audit"),
+            "taken out: RQ has its run already, so it does not wait any more",
+        ),
+        (
+            change(What.WITHDRAWN, why="lost"),
+            "taken out again: Redis had gone back to a time before it fired or was cancelled",
+        ),
         (change(What.ENDED), "ended: its rule gives no more occurrences"),
     ],
 )

@@ -62,6 +62,22 @@ def test_of_an_occurrence_that_was_left_out_that_is_told() -> None:
     assert (["left"], f"run {FIRST} of schedule a was not pushed") == (texts(story), story.now)
 
 
+@pytest.mark.parametrize(
+    ("first_ms", "last_ms", "is_told"),
+    [
+        (FIRST_MS, FIRST_MS, True),
+        (FIRST_MS - 9, FIRST_MS, True),
+        (FIRST_MS, FIRST_MS + 9, True),
+        (FIRST_MS - 9, FIRST_MS - 1, False),
+        (FIRST_MS + 1, FIRST_MS + 9, False),
+    ],
+)
+def test_a_range_of_missed_occurrences_is_told_of_those_in_it(first_ms: int, last_ms: int, is_told: bool) -> None:
+    missed = change(What.SKIPPED, SECOND_MS, first_ms=first_ms, last_ms=last_ms, nominal_ms=SECOND_MS)
+
+    assert is_told is story_of(FIRST, missed).is_known
+
+
 def test_why_it_was_late_is_told_by_all_that_happened_to_its_schedule() -> None:
     resumed = change(What.RESUMED, SECOND_MS + 1, nominal_ms=SECOND_MS + 60_000)
     late = change(What.FIRED, SECOND_MS + 1000, run_id=FIRST, nominal_ms=FIRST_MS)

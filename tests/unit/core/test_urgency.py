@@ -100,6 +100,12 @@ def test_a_preset_of_what_is_no_option_of_one_is_refused() -> None:
         merged({"sms": {"queue": "sms"}})
 
 
+@pytest.mark.parametrize("given", ["digest", [], {"digest": "low"}, {"digest": {"jitter": 60}, "sms": None}])
+def test_what_are_no_presets_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidSchedule, match=r"not presets; give a dict such as"):
+        merged(given)
+
+
 ONCE = Schedule(
     id="a", state=ScheduleState.ACTIVE, kind="once", func="app.task", queue="default", priority=LOW,
     next_ms=0, nominal_ms=1_795_248_000_000, expires_ms=60_000,

@@ -19,6 +19,10 @@ def test_it_begins_with_the_most_and_keeps_it_while_scripts_are_fast() -> None:
     assert 500 == learn(batch, ms_per_schedule=0.004, times=20)
 
 
+def test_it_begins_with_500_at_most() -> None:
+    assert [200, 500, 500] == [Batch(most, target_ms=3.0).size for most in (200, 500, 4000)]
+
+
 def test_slow_scripts_shrink_it_to_what_fits_into_the_target() -> None:
     batch = Batch(most=500, target_ms=3.0)
     batch.learn(0.1, 0)

@@ -61,6 +61,25 @@ def test_the_second_schedule_of_a_rule_is_planned_from_memory(monkeypatch: pytes
     assert first == second
 
 
+USUAL, ALL, FIRST = Policy(), Policy(CatchUp.ALL), Policy(CatchUp.ALL, catch_up_limit=1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "late_ms", "is_remembered"),
+    [(USUAL, 0, True), (USUAL, 2 * HOUR, True), (ALL, 0, True), (FIRST, 2 * HOUR, False)],
+)
+def test_a_late_plan_is_shared_unless_each_occurrence_is_caught_up_and_some_passed(
+    policy: Policy, late_ms: int, is_remembered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner, row = Planner(), due(cron("0 * * * *"), policy=policy)
+    planner.plan([row], NOON + late_ms)
+
+    monkeypatch.setattr(planner_module, "build", None)
+    planned = planner.plan([row._replace(id=b"b")], NOON + late_ms)
+
+    assert is_remembered is bool(planned.good)
+
+
 def test_a_remembered_next_time_that_has_passed_is_not_used() -> None:
     planner, row = Planner(), due(cron("0 * * * *"))
     planner.plan([row], NOON)
@@ -166,6 +185,7 @@ BROKEN = [
     '{"kind":"every","expr":"0","tz":"UTC"}',
     '{"kind":"every","expr":"-5","tz":"UTC"}',
     '{"kind":"rrule","expr":"FREQ=HOURLY","tz":"UTC"}',
+    '{"kind":"' + "long\\n" * 200 + '","expr":"","tz":"UTC"}',
     "[" * 100_000,
 ]
 
@@ -207,7 +227,10 @@ def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     planner = Planner()
 
     rows = [due(cron("0 * * * *"), nominal_ms=NOON - n * HOUR, anchor_ms=0, id=str(n)) for n in range(10)]
+    sizes = []
     for row in rows:
         planner.plan([row], int(row.nominal_ms))
+        sizes.append(len(planner._known))
 
-    assert len(planner._known) <= 3
+    assert [1, 2, 3] == sizes[:3]
+    assert max(sizes) <= 3

@@ -123,6 +123,7 @@ def test_a_rule_gives_what_dateutil_gives(text, start, zone):
         ("FREQ=MONTHLY;BYDAY=1MO,FR;BYHOUR=8", "UTC", "2026-01-01", ["2026-01-02T08:00", "2026-01-05T08:00"]),
         ("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29", "UTC", "2096-03-01", ["2104-02-29T00:00", "2108-02-29T00:00"]),
         ("FREQ=YEARLY;BYWEEKNO=53;BYDAY=MO", "UTC", "2021-01-01", ["2026-12-28T00:00", "2032-12-27T00:00"]),
+        ("FREQ=YEARLY;BYWEEKNO=-53;BYDAY=MO", "UTC", "2021-01-01", ["2025-12-29T00:00", "2031-12-29T00:00"]),
         ("FREQ=WEEKLY;BYDAY=SA,SU;BYSETPOS=1;WKST=SU", "UTC", "2026-01-01", ["2026-01-04T00:00", "2026-01-11T00:00"]),
         ("FREQ=DAILY;COUNT=2", "UTC", "2026-01-01", ["2026-01-02T00:00", "2026-01-03T00:00"]),
         ("FREQ=DAILY;UNTIL=20260102T000000Z", "UTC", "2026-01-01", ["2026-01-02T00:00"]),
@@ -149,6 +150,13 @@ def test_interval_is_counted_from_the_start_decades_back():
     assert expected == trigger.next_after(expected - 1)
     assert expected == trigger.last_until(expected)
     assert 940 == trigger.count_between(0, expected)
+
+
+def test_a_rule_that_matches_once_in_400_years_is_found_from_anywhere_in_between():
+    trigger = rrule("FREQ=YEARLY;INTERVAL=100;BYMONTH=2;BYMONTHDAY=29", starts_ms=ms("2000-02-29"))
+
+    assert ms("2400-02-29") == trigger.next_after(ms("2000-02-29"))
+    assert ms("2000-02-29") == trigger.last_until(ms("2400-02-28"))
 
 
 def test_a_start_between_two_seconds_counts_from_the_next_whole_one():

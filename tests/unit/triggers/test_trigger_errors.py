@@ -99,6 +99,28 @@ def test_any_text_is_a_cron_expression_or_an_invalid_schedule(position, field):
     assert trigger.next_after(NOW) is None or trigger.next_after(NOW) > NOW
 
 
+# RFC 5545, 3.3.10; but a leap second, 60, is none of ours.
+@pytest.mark.parametrize(
+    ("rule", "least", "most"),
+    [
+        ("FREQ=YEARLY;BYMONTH={}", 1, 12),
+        ("FREQ=YEARLY;BYWEEKNO={};BYDAY=MO", -53, 53),
+        ("FREQ=YEARLY;BYYEARDAY={}", -366, 366),
+        ("FREQ=MONTHLY;BYMONTHDAY={}", -31, 31),
+        ("FREQ=DAILY;BYHOUR={}", 0, 23),
+        ("FREQ=DAILY;BYMINUTE={}", 0, 59),
+        ("FREQ=DAILY;BYSECOND={}", 0, 59),
+        ("FREQ=YEARLY;BYDAY=MO;BYSETPOS={}", -366, 366),
+        ("FREQ=YEARLY;BYDAY={}MO", -53, 53),
+    ],
+)
+def test_the_numbers_of_a_recurrence_rule_are_those_of_rfc_5545(rule: str, least: int, most: int) -> None:
+    for number in (least, most):
+        assert parse_rrule(rule.format(number))[0] == rule.format(number)
+    for number in (least - 1, most + 1):
+        refusal(parse_rrule, rule.format(number))
+
+
 @pytest.mark.parametrize(
     ("value", "says"),
     [

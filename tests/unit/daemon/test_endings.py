@@ -1,0 +1,83 @@
+"""Which lifetimes of RQ's registries are looked for: RQ's own and those that were seen, not without end. No Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from zsched.daemon.endings import Endings
+
+NOW_S = 1_800_000_000
+KEY = "rq:finished:mail"
+
+
+@dataclass
+class _Registries:
+    """Shows some lifetimes; remembers which spans it was asked for."""
+
+    shown: list[int] = field(default_factory=list)
+    asked: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def now_s(self) -> int:
+        return NOW_S
+
+    def keys(self) -> list[str]:
+        return [KEY]
+
+    def lifetimes(self, keys: Sequence[str]) -> dict[str, list[int]]:
+        return {KEY: self.shown}
+
+    def members(self, spans: Sequence[tuple[str, int, int]]) -> list[list[bytes]]:
+        self.asked = list(spans)
+        return [[b"a-1"] for _ in spans]
+
+    @property
+    def lifetimes_s(self) -> list[int]:
+        """Those that the last look was for: what it looked through ends a minute after now."""
+        return [until_s - NOW_S - 60 for _, _, until_s in self.asked]
+
+
+def _look(registries: _Registries, endings: Endings | None = None) -> list[str]:
+    return (endings or Endings()).look(registries)  # type: ignore[arg-type]  # the fake
+
+
+def test_rqs_own_lifetime_is_looked_for_and_those_that_are_seen() -> None:
+    registries = _Registries([86_400, 3600])
+
+    assert ["a-1"] == _look(registries)
+    assert [500, 3600, 86_400] == registries.lifetimes_s
+
+
+def test_lifetimes_that_differ_by_as_much_as_clocks_do_are_one() -> None:
+    registries = _Registries([3600, 3599, 3604])
+    _look(registries)
+    assert [500, 3600] == registries.lifetimes_s
+
+    registries = _Registries([3600, 3598, 3605])
+    _look(registries)
+    assert [500, 3598, 3600, 3605] == registries.lifetimes_s
+
+
+def test_of_very_many_lifetimes_the_newest_16_are_looked_for_and_rqs_own() -> None:
+    registries = _Registries([1000 * number for number in range(1, 41)])
+
+    _look(registries)
+
+    assert [500, *(1000 * number for number in range(26, 41))] == registries.lifetimes_s
+
+
+def test_what_was_told_is_not_told_again_and_a_look_begins_where_the_last_one_ended() -> None:
+    registries, endings = _Registries(), Endings()
+
+    assert (["a-1"], []) == (_look(registries, endings), _look(registries, endings))
+    [(_, since_s, _)] = registries.asked
+    assert NOW_S - 2 + 500 == since_s
+
+
+def test_the_first_look_goes_back_half_a_minute() -> None:
+    registries = _Registries()
+
+    _look(registries)
+
+    [(_, since_s, _)] = registries.asked
+    assert NOW_S - 30 - 2 + 500 == since_s
