@@ -42,11 +42,6 @@ local job_keys, special = {}, {}  -- what is pushed; by key, further fields and 
 local taken = {}  -- by key: in whose registry it was
 local served, ours = {}, {}  -- queues, each with its keys and what leaves its registry; locks that are given up
 
-local function is_of_type(key, wanted)
-  local kind = redis.call('TYPE', key).ok
-  return kind == wanted or kind == 'none'
-end
-
 -- True as RQ reads a flag: bool(int(…)).
 local function is_set(flag)
   return flag and flag ~= '' and tonumber(flag) ~= 0
@@ -149,8 +144,8 @@ end
 for i = 6, #ARGV do
   local queue = ARGV[i]
   local registry_key, lock_key = 'rq:scheduled:' .. queue, 'rq:scheduler-lock:' .. queue
-  local wrong = not is_of_type(lock_key, 'string') and lock_key or not queue_accepts(queue) and 'rq:queue:' .. queue
-    or not is_of_type(registry_key, 'zset') and registry_key
+  local wrong = not is_a(lock_key, 'string') and lock_key or not queue_accepts(queue) and 'rq:queue:' .. queue
+    or not is_a(registry_key, 'zset') and registry_key
   local holder = wrong ~= lock_key and redis.call('GET', lock_key)
   if lock_s == 0 then
     add(ours, holder == owner and lock_key or nil)

@@ -25,6 +25,7 @@ from zsched.core.wording import plural, some
 from zsched.storage.archivers import ArchiveState, Report, last_audit
 from zsched.storage.daemons import SILENT_MS, DaemonSeen
 from zsched.storage.listeners import Attendance, Untaken, waiting_text
+from zsched.storage.meta import moving_away
 from zsched.storage.overview import Overview
 
 LATE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
@@ -197,7 +198,7 @@ def _audit(overview: Overview) -> Iterator[Problem]:
 def _wrong_types(overview: Overview) -> Iterator[Problem]:
     for key in overview.wrong_types:
         text = f"{key} is of a wrong type: another program wrote it; firing goes on without it"
-        yield Problem("wrong_type", text, f"find out who did, then: redis-cli RENAME {key} wrong:{key}")
+        yield Problem("wrong_type", text, moving_away(key))
 
 
 def _rebuilt(recent: Recent) -> Iterator[Problem]:
@@ -214,7 +215,7 @@ def _rebuilt(recent: Recent) -> Iterator[Problem]:
 
 
 def _clock_was_ahead(overview: Overview, recent: Recent) -> Iterator[Problem]:
-    """What is left of a time when the clock of Redis was ahead: silent schedules, and a doubt in the future."""
+    """Yield the traces of a clock of Redis that was ahead: silent schedules, and a doubt in the future."""
     ahead = recent.ahead
     if ahead is not None and ahead.times:
         names, until = sorted(ahead.times), _clock(max(ahead.times.values()))
@@ -277,7 +278,7 @@ def _quarantined(overview: Overview) -> Iterator[Problem]:
 
 
 def _failing_inside(daemons: list[DaemonSeen]) -> Iterator[Problem]:
-    """Threads and chores of daemons that run: what they do rests meanwhile, and nothing else tells."""
+    """Yield the failing threads and chores of running daemons. No other check sees that their work is not done."""
     for daemon in (one for one in daemons if one.is_running and one.failing):
         which = "; ".join(f"{part}: {reason}" for part, reason in daemon.failing.items())
         remedy = (
