@@ -71,12 +71,12 @@ def _rendering(console: bool, *, colors: bool) -> list[Processor]:
 
 
 def _cut(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Leave long texts and lists as their beginnings."""
+    """Cut long texts and lists to their beginnings."""
     return {name: _short(value) for name, value in event.items()}
 
 
 def _cut_exception(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Leave a traceback, of which the message may be long, as its beginning."""
+    """Cut a traceback to its beginning: the message in it may be long."""
     if isinstance(told := event.get("exception"), str):
         event["exception"] = shortened(told, _LONGEST_TRACEBACK)
     return event

@@ -236,8 +236,8 @@ class Schedule:
 @dataclass(frozen=True, slots=True)
 class Scheduled:
     """
-    What ``client.schedule`` did: outcome is created, updated, unchanged, kept or already_fired. The last: RQ has the
-    one-shot's run already, so nothing waits, and ``next_at`` is None.
+    Result of ``client.schedule``. ``outcome`` is created, updated, unchanged, kept or already_fired. After
+    already_fired nothing waits, since RQ has the one-shot's run already, and ``next_at`` is None.
     """
 
     id: str

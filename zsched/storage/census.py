@@ -147,7 +147,7 @@ class Census:
 
 
 def _lane_of(value: bytes) -> str:
-    """A lane, also where another program wrote something else."""
+    """Return the lane in *value*, or the normal one if another program wrote something else."""
     return text(value) if text(value) in _LANES else Priority.NORMAL.value
 
 
