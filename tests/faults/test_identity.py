@@ -1,4 +1,4 @@
-"""Which archive is of which Redis: a daemon puts nothing into another one, and finds its own again wherever it is."""
+"""Identity of data sets: a daemon puts nothing into another Redis, and finds its own archive at any address."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENT = {"DAEMON_LEASE_MS": "5000", "DAEMON_RENEW_MS": "500"}  # it asks archi
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where daemons keep archives for which no path is configured."""
+    """The state folder, in which daemons keep archives without a configured path."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "zsched"
 

@@ -1,6 +1,6 @@
 """
-What a worker, and a client of another namespace, write into jobs under deploy/redis/users.acl: nobody else's schedules
-are moved, lost or run again for it.
+Hostile writers of jobs under deploy/redis/users.acl: a worker, and a client of another namespace. They can move, lose
+or repeat nobody else's schedules.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def leader(started: GuardedRedis, client: Client, guard: Guard, archive: Path) -
 
 @pytest.fixture(params=HOSTILE)
 def hostile(request: pytest.FixtureRequest, started: GuardedRedis, operator: redis.Redis) -> Iterator[redis.Redis]:
-    """Somebody with no right on this namespace's keys."""
+    """A user without any right on this namespace's keys."""
     user = request.param
     if user == OTHER:
         lines = [line.decode() for line in operator.execute_command("ACL", "LIST")]
@@ -116,7 +116,7 @@ def archived(client: Client) -> None:
     assert (0, 0) == (report.about["unknown_entries"], report.about["unreadable_entries"])
 
 
-def test_who_writes_jobs_cannot_quarantine_cancel_or_lose_a_schedule_of_somebody_else(
+def test_a_writer_of_jobs_cannot_quarantine_cancel_or_lose_a_schedule_of_somebody_else(
     started: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, hostile: redis.Redis
 ) -> None:
     client.schedule("tasks.note", id="daily", cron="0 9 * * *", durable=True)
@@ -139,7 +139,7 @@ def test_who_writes_jobs_cannot_quarantine_cancel_or_lose_a_schedule_of_somebody
     assert ("active", "active") == (client.get("daily").state.value, client.get("far").state.value)
 
 
-def test_who_writes_jobs_cannot_make_runs_that_are_over_run_again(
+def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
     started: GuardedRedis,
     client: Client,
     leader: DaemonProcess,
@@ -195,6 +195,6 @@ def test_a_text_of_30_mb_in_a_job_stays_small_in_log_journal_and_archive(
 
 
 def _peak_kb(pid: int) -> int:
-    """How much memory the process had at most."""
+    """Return the most memory that the process had."""
     [line] = [each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("VmHWM:")]
     return int(line.split()[1])

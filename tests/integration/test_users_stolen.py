@@ -1,4 +1,4 @@
-"""The "can" column of SECURITY.md: what somebody does who has stolen the password of a user of users.acl."""
+"""The "can" column of SECURITY.md: actions with the stolen password of a user of users.acl."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ CAN = {
 
 
 @pytest.mark.parametrize(("user", "command"), [(user, command) for user, can in CAN.items() for command in can])
-def test_what_the_table_says_that_a_user_can_is_not_refused(guarded: GuardedRedis, user: str, command: str) -> None:
+def test_redis_allows_each_action_in_the_can_column(guarded: GuardedRedis, user: str, command: str) -> None:
     with guarded.connect(user) as thief:
         thief.execute_command(*command.split(" "))
 

@@ -1,4 +1,4 @@
-"""client.update and the pickles that others may have written: nothing of them runs unless the client was told so."""
+"""client.update and pickles of other writers: none of them runs unless the client was told so."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zsched import Client, InvalidSchedule
 
 
 class Running:
-    """What makes a file when it is unpickled."""
+    """An object that makes a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -28,7 +28,7 @@ class Running:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    """What a hostile pickle makes in the process that opens it."""
+    """The file that a hostile pickle makes in the process that opens it."""
     return tmp_path / "made"
 
 

@@ -1,4 +1,4 @@
-"""How many entries one read of the log brings, by what entries weigh."""
+"""Number of entries that one read of the log brings, by the size of entries."""
 
 from __future__ import annotations
 
