@@ -28,6 +28,11 @@ class Priority(Enum):
     NORMAL = "normal"
     LOW = "low"
 
+    @classmethod
+    def named(cls, text: str | None) -> Priority:
+        """Return the lane called *text*, or the normal one: another program may have written something else."""
+        return next((lane for lane in cls if lane.value == text), cls.NORMAL)
+
 
 class ScheduleState(StrEnum):
     """Where a schedule is in its life."""

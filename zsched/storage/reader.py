@@ -206,7 +206,7 @@ class Reader:
             kind=spec.kind.value if spec else "every" if recurring else "once",
             func=func,
             queue=job.get("origin", ""),
-            priority=_lane(lane.decode() or own.get("lane")),  # an ended one has left its lane
+            priority=Priority.named(lane.decode() or own.get("lane")),  # an ended one has left its lane
             next_ms=next_ms,
             tz=spec.tz if spec else labels.get("tz", "UTC"),
             trigger=spec,
@@ -273,13 +273,6 @@ def _int(text: str | bytes | None) -> int | None:
 def _ms(text: str | bytes | None) -> int | None:
     value = _int(text)
     return value if value is not None and 0 <= value <= LAST_MS else None
-
-
-def _lane(text: str | None) -> Priority:
-    try:
-        return Priority(text or "normal")
-    except ValueError:
-        return Priority.NORMAL
 
 
 def _spec(text: str | None) -> TriggerSpec | None:
