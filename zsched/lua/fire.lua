@@ -92,7 +92,7 @@ local function take_special(id, word, due_ms, run, job_key, job)
   local queue, status, flags = job[1], job[2], job[3]
   if job.err or not flags or status ~= 'scheduled' then
     if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- of another program; rows of advance are split at spaces
-      return true, 'its id is none'
+      return true, 'its id is malformed'
     end
     local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal', 'policy')
     if schedule[1] and string.match(schedule[1], '^%d+%-%d+$') then

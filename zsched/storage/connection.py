@@ -302,7 +302,7 @@ def _no_reply(where: str, error: redis.RedisError) -> str:
     if not isinstance(error, redis.InvalidResponse):
         return f"the connection to Redis at {where} failed: {_reason(error)}"
     remedy = "look for a proxy, another program or a TLS port at that address"
-    return f"Redis at {where} answered with what is no Redis reply: {show(_reason(error))}; {remedy}"
+    return f"Redis at {where} answered with bytes that are no Redis reply: {show(_reason(error))}; {remedy}"
 
 
 def _reason(error: BaseException) -> str:

@@ -96,7 +96,7 @@ def test_a_client_that_trusts_all_writers_opens_objects_of_any_class(redis_url: 
     client = Client.from_url(redis_url, runs_pickles=True)
     client.schedule("app.task", id="r", every=60, args=(Fraction(1, 3),))
 
-    with pytest.raises(InvalidSchedule, match=r"args: those of schedule 'r' .*fractions\.Fraction"):
+    with pytest.raises(InvalidSchedule, match=r"args: the stored ones of schedule 'r' .*fractions\.Fraction"):
         Client.from_url(redis_url).update("r", kwargs={"k": 2})
     client.update("r", kwargs={"k": 2})
 

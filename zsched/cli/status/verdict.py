@@ -191,7 +191,7 @@ def _audit(overview: Overview) -> Iterator[Problem]:
     if audit is not None and audit.alarms > audit.repaired:
         text = f"the last audit: {audit_text(audit, overview.now_ms)}; the daemon's log says what"
         events = "schedule_missing, occurrence_missing, occurrence_overdue, run_suppressed"
-        remedy = f"there are {events}; zsched why ID tells more"
+        remedy = f"look for {events}; zsched why ID tells more"
         yield Problem("audit", text, remedy)
 
 
@@ -219,14 +219,14 @@ def _clock_was_ahead(overview: Overview, recent: Recent) -> Iterator[Problem]:
     ahead = recent.ahead
     if ahead is not None and ahead.times:
         names, until = sorted(ahead.times), _clock(max(ahead.times.values()))
-        some = ", ".join(names[:_QUEUES]) + (", …" if len(names) > _QUEUES else "")
-        who = f"{len(names):,} recurring schedules went on by it and are silent until {until} at the latest: {some}"
+        which = f"{plural(len(names), 'recurring schedule')}: {some(names, _QUEUES)}"
+        who = f"until {until} at the latest it keeps silent {which}"
         text = f"the clock of Redis was ahead, came to {_clock(ahead.until_ms)}, and is right again; {who}"
         remedy = "give each another rule and then its own again: zsched set ID --every 2, zsched set ID --every 1"
         yield Problem("clock_was_ahead", text, remedy)
     if overview.doubt_ms > overview.now_ms:
         text = f"the clock of Redis was ahead: all that is due until {_clock(overview.doubt_ms)} counts as uncertain"
-        yield Problem("doubt_ahead", text, "start a daemon: its first pass as the leader sets that right")
+        yield Problem("doubt_ahead", text, "start a daemon: the first pass of a leader corrects it")
 
 
 def _clock(at_ms: int) -> str:
@@ -291,7 +291,7 @@ def _unknown(overview: Overview) -> Iterator[Problem]:
     for report in shown(overview):
         if report.unknown_entries and report.is_recent(overview.now_ms) and not report.is_stopped:
             number = entries_text(report.unknown_entries)
-            text = f"archive {report.place} cannot read {number} of the log; by it nothing is audited"
+            text = f"archive {report.place} cannot read {number} of the log; nothing is audited by it"
             is_healing = report.unreadable_entries == report.unknown_entries
             remedy = (
                 "it reads from Redis what they did, within a minute; find who writes to the log by hand"
