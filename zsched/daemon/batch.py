@@ -1,16 +1,12 @@
-"""Bounds of one call: schedules of a script by time, entries of the log by bytes."""
+"""Size of the batch that one call takes, by the time that calls take."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
-
-from zsched.core.log import Entry
 
 _FIRST: Final = 500
 _WINDOW: Final = 100  # scripts; the network may have changed since older ones
 _SMALL: Final = 20  # such a part of a batch takes about a round trip
-_PAGE_BYTES: Final = 4 << 20  # of a page of the log, about
 
 
 class Batch:
@@ -63,21 +59,3 @@ class Batch:
         if self._seen == _WINDOW:
             self._least_ms_before, self._least_ms = self._least_ms, float("inf")
             self._seen, self._has_small = 0, False
-
-
-class Pages:
-    """
-    Number of entries that one read of the log may bring: one at first, then twice as many each time, while they are
-    small.
-
-    XRANGE counts entries and not bytes, so the next entries may be larger than all before. Then the page after them is
-    short.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.size, self._most = 1, most
-
-    def learn(self, entries: Iterable[Entry]) -> None:
-        """Learn from *entries*, which were read."""
-        largest = max((entry.size for entry in entries), default=0)
-        self.size = max(min(2 * self.size, self._most, _PAGE_BYTES // max(largest, 1)), 1)

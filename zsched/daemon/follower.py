@@ -51,7 +51,7 @@ from zsched.core.clock import Clock
 from zsched.core.held import Held
 from zsched.core.log import FORMAT, Entry, Position, readable
 from zsched.core.recovery import Verdict
-from zsched.daemon.batch import Batch, Pages
+from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
 from zsched.daemon.correction import Correction
 from zsched.daemon.covering import Covering
@@ -63,7 +63,7 @@ from zsched.storage.archivers import ArchiveState
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
-from zsched.storage.log import Log
+from zsched.storage.log import Log, Pages
 from zsched.storage.meta import number
 from zsched.storage.naming import Naming
 from zsched.storage.scripts import newer_format
@@ -73,6 +73,7 @@ log = structlog.get_logger(__name__)
 _WAIT_MS: Final = 1000  # for the log to go on
 _GRAIN_MS: Final = 200  # that Redis may be late with saying that it did not
 _PAGE: Final = 100  # log entries in one read, at most
+_PAGE_BYTES: Final = 4 << 20  # of one read, about
 _READ_MS: Final = 2.0  # what one read may take of the server
 _RETRY_MS: Final = 1000.0  # before trying again what went wrong
 _REFUSED_MS: Final = 10_000.0  # before comparing again with a data set that is another one
@@ -102,7 +103,7 @@ class Follower:
         self._correction = Correction(archive, wire, keys, hold_for_ms=lease_ms)
         self._covering = Covering(archive, wire, keys, self._recovery, clock)
         self._naming, self._next_heal_ms = Naming(wire, keys), 0.0
-        self._batch, self._pages = Batch(_PAGE, _READ_MS, least=5), Pages(_PAGE)
+        self._batch, self._pages = Batch(_PAGE, _READ_MS, least=5), Pages(_PAGE, _PAGE_BYTES)
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
         self.came = 0  # entries that the last step brought
         self.refusal: NewerFormat | None = None  # why it is outdated
