@@ -94,6 +94,14 @@ from zsched.core.story import Source
         (change(What.RESTORED, nominal_ms=DUE_MS, why="lost"), f"put back, due {DUE}: Redis had lost it"),
         (change(What.RESTORED, why="audit"), "put back: it was missing in Redis, and nobody had said why"),
         (
+            change(What.RESTORED, nominal_ms=DUE_MS, why="corrected"),
+            f"put back, due {DUE}: what an archive had put back was older than what another knows",
+        ),
+        (
+            change(What.WITHDRAWN, why="corrected"),
+            "taken out again: an archive had put it back that did not know that it fired or was cancelled",
+        ),
+        (
             change(What.WITHDRAWN, why="audit"),
             "taken out: RQ has its run already, so it does not wait any more",
         ),
