@@ -182,6 +182,10 @@ class ArchiveForeign(ArchiveError):
     """
 
 
+class ArchiveOfAnother(ArchiveForeign):
+    """The archive is of another data set than the one in this Redis. It stays so until somebody says what is right."""
+
+
 class ArchiveCorrupt(ArchiveError):
     """What is in the file is not what was written."""
 

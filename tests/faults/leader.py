@@ -21,7 +21,7 @@ class Leader:
     def __init__(self, url: str) -> None:
         self._wire = Link.from_url(url, 5).open()
         lease = Lease(self._wire, KEYS, Server.of(self._wire), SystemClock(), "leader", 60_000)
-        term = lease.acquire()
+        term = lease.acquire("gen-1")
         assert isinstance(term, Term)
         self.term = term
         self.dispatch = Dispatch(self._wire, KEYS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.faults.ledger import doubles, queued
 from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
 from tests.faults.threads import know
 from zsched import Client
+from zsched.config.address import address_of
 from zsched.daemon.process import UNUSABLE
 
 pytestmark = pytest.mark.once
@@ -102,7 +104,7 @@ def test_an_empty_file_is_an_archive_that_begins(
 ) -> None:
     know(redis_client)
     path = tmp_path / "archive.db"
-    path.touch()
+    path.touch(0o600)
 
     daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
 
@@ -121,6 +123,7 @@ def test_two_corrupt_files_in_a_row_are_both_kept(
     kept = []
     for text in ("one", "two"):
         path.write_text(text * 1000)
+        path.chmod(0o600)
         daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
         kept.append(daemon.wait_for("archive_corrupt")["kept"])
         daemon.wait_for("archive_bootstrapped")
@@ -177,7 +180,8 @@ def test_without_a_path_each_daemon_finds_a_file_of_its_own_and_the_same_again(
 ) -> None:
     know(redis_client)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    paths = [tmp_path / "zsched" / f"default-{n}.db" for n in (1, 2)]
+    folder = tmp_path / "zsched" / "-".join(["default", *re.findall(r"[\w.]+", address_of(redis_url))])
+    paths = [folder / f"{n}.db" for n in (1, 2)]
 
     def start() -> DaemonProcess:
         return start_daemon(redis_url, ARCHIVE_PATH="", **SHORT)

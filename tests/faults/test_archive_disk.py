@@ -181,6 +181,7 @@ def test_a_corrupt_archive_on_a_full_disk_is_no_reason_not_to_fire_either(
             pytest.skip("needs the right to mount a tmpfs")
         path, client = disk.folder / "archive.db", Client.from_url(redis_url)
         path.write_text("dear diary")
+        path.chmod(0o600)
         disk.fill(0)
         daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Mapping, MutableMapping
 from types import TracebackType
 from typing import Any
@@ -70,6 +71,7 @@ class DaemonThread(Telling):
 
 
 def know(client: redis.Redis, namespace: str = "default") -> None:
-    """Let this server be the one that led before: no hold, no doubt."""
-    info = client.info()
-    client.hset(f"zsched:{{{namespace}}}:meta", "server", f"{info['run_id']}{info['master_replid']}")
+    """Let this server be the one that led before, and its data set have a name: no hold, no doubt, no naming."""
+    info, meta_key = client.info(), f"zsched:{{{namespace}}}:meta"
+    client.hset(meta_key, "server", f"{info['run_id']}{info['master_replid']}")
+    client.hsetnx(meta_key, "gen", uuid.uuid4().hex)

@@ -29,6 +29,7 @@ from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
+from zsched.storage.naming import Knowledge, Naming
 from zsched.storage.questions import Inbox, Question, Questions
 
 pytestmark = pytest.mark.redis
@@ -373,6 +374,9 @@ class Sick:
     def is_healthy(self) -> bool:
         return next(self._looks, False)
 
+    def knowledge(self) -> Knowledge:
+        return Knowledge("g1", None, is_new=False)
+
 
 def test_a_question_is_given_back_when_the_archive_is_not_healthy(link: Link, redis_client: redis.Redis) -> None:
     question = Question("x", "schedule", {"id": "a", "newest": 3}, Position(1, 2, 3))
@@ -386,6 +390,37 @@ def test_a_question_is_given_back_when_the_archive_is_not_healthy(link: Link, re
     assert [question.text.encode()] == redis_client.lrange(KEYS.ask(), 0, -1)
     assert 0 < redis_client.pttl(KEYS.ask()) <= 30_000
     assert question == Question.parse(question.text.encode())
+
+
+def test_an_archive_that_is_not_healthy_says_which_name_it_knows_and_takes_no_other_question(
+    link: Link, redis_client: redis.Redis
+) -> None:
+    redis_client.rpush(KEYS.ask(), Question("x", "schedule", {"id": "a", "newest": 3}, None).text)
+    naming, archiver = Naming(link, KEYS), Sick()
+    naming.ask()
+    naming.ask()  # nobody took the first one
+    assert (1, False) == (redis_client.llen(KEYS.ask_names()), next(archiver._looks) is False)
+
+    with closing(link.open()) as wire:
+        Answerer(archiver, link, KEYS)._serve(Inbox(wire, KEYS))  # type: ignore[arg-type]  # what it looks at
+
+    assert [Knowledge("g1", None, is_new=False)] == list(naming.answers())
+    assert (0, 1) == (redis_client.llen(KEYS.ask_names()), redis_client.llen(KEYS.ask()))
+
+
+@pytest.mark.parametrize(
+    "told", [b"", b"nonsense", b"[1]", b"{}", b'{"gen": 5, "position": null, "is_new": true}',
+             b'{"gen": "a b", "position": null, "is_new": true}', b'{"gen": "a", "position": [1], "is_new": true}']
+)  # fmt: skip
+def test_an_answer_about_names_that_cannot_be_read_is_none(link: Link, redis_client: redis.Redis, told: bytes) -> None:
+    naming = Naming(link, KEYS)
+    naming.ask()
+    question = Question.parse(redis_client.lindex(KEYS.ask_names(), 0))
+    assert question is not None
+    good = Knowledge("g1", Position(1, 2, 3), is_new=True)
+    redis_client.rpush(KEYS.answer(question.id), told, json.dumps(good.to_dict()))
+
+    assert [good] == list(naming.answers())
 
 
 def test_an_answer_that_nobody_takes_lapses(link: Link, redis_client: redis.Redis) -> None:

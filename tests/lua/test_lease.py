@@ -22,7 +22,7 @@ def _meta(ground: Ground) -> dict[str, str]:
 
 
 def test_the_first_term_on_a_new_redis_begins_with_doubt_and_hold(ground: Ground) -> None:
-    token, epoch, now_ms, hold_ms = _acquire(ground)
+    token, epoch, now_ms, hold_ms, _ = _acquire(ground)
 
     assert ("one:1:2000:n1", 1, now_ms + LEASE_MS) == (token, epoch, hold_ms)
     expected = {
@@ -42,7 +42,7 @@ def test_the_first_term_on_a_new_redis_begins_with_doubt_and_hold(ground: Ground
 def test_the_first_entry_of_a_term_is_its_own(ground: Ground) -> None:
     ground.put(("a", "+60000"))
 
-    _, _, now_ms, _ = _acquire(ground)
+    _, _, now_ms, *_ = _acquire(ground)
 
     entry = ground.last
     assert ("1-2", "term", {"daemon": "one", "server": "s1", "format": "1"}) == (entry.id, entry.kind, entry.fields)
@@ -62,10 +62,10 @@ def test_a_held_lease_is_busy_and_nothing_is_written(ground: Ground) -> None:
 
 
 def test_an_ordinary_take_over_raises_the_epoch_without_hold_or_doubt(ground: Ground) -> None:
-    _, _, first_ms, first_hold_ms = _acquire(ground, "one")
+    _, _, first_ms, first_hold_ms, _ = _acquire(ground, "one")
     ground.redis.delete(ground.keys.lease())
 
-    token, epoch, _, hold_ms = _acquire(ground, "two", "n2")
+    token, epoch, _, hold_ms, _ = _acquire(ground, "two", "n2")
 
     assert ("two:2:2000:n2", 2, first_hold_ms) == (token, epoch, hold_ms)
     meta = _meta(ground)
@@ -98,7 +98,7 @@ def test_another_server_sets_doubt_and_hold(ground: Ground) -> None:
     ground.redis.delete(ground.keys.lease())
     ground.redis.hset(ground.keys.meta(), mapping={"doubt": 5, "hold": 5})
 
-    _, _, now_ms, hold_ms = _acquire(ground, "two", "n2", server_id="s2")
+    _, _, now_ms, hold_ms, _ = _acquire(ground, "two", "n2", server_id="s2")
 
     meta = _meta(ground)
     assert ["s2", str(now_ms), str(now_ms + LEASE_MS)] == [meta[name] for name in ("server", "doubt", "hold")]
@@ -110,7 +110,7 @@ def test_epochs_go_on_above_the_log_when_meta_was_lost(ground: Ground) -> None:
     ground.put(("a", "+60000"))
     ground.redis.delete(ground.keys.lease(), ground.keys.meta())
 
-    _, epoch, _, _ = _acquire(ground, "two", "n2")
+    _, epoch, *_ = _acquire(ground, "two", "n2")
 
     assert 2 == epoch
     assert ["1-1", "1-2", "2-3"] == [entry.id for entry in ground.entries()]

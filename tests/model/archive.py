@@ -66,7 +66,8 @@ class Archive:
     """
 
     def __init__(self) -> None:
-        self.gen: int | None = None
+        self.gens: list[int] = []
+        self.origin = 0  # of the data set that it followed last, in truth
         self.position: Position | None = None
         self.entries: list[Entry] = []
         self.order: dict[Position, int] = {}
@@ -76,6 +77,16 @@ class Archive:
         self.last: dict[int, tuple[int, int]] = {}  # id → place and t of the last change that an entry told
         self.bootstrap: Bootstrap | None = None
         self.answerable: dict[int, Change] = {}
+
+    @property
+    def gen(self) -> int | None:
+        """The name of the data set that it followed last."""
+        return self.gens[-1] if self.gens else None
+
+    def note(self, gen: int | None) -> None:
+        """The data set that it follows is called *gen*; None: it has no name yet."""
+        if gen is not None and gen != self.gen:
+            self.gens.append(gen)
 
     def append(self, entry: Entry) -> None:
         """Take the next entry of the log that it follows."""
@@ -92,7 +103,9 @@ class Archive:
         assert built is not None
         followed = data.since(built.base)
         fold(built.state, followed)
-        self.gen, self.position, self.state = data.gen, data.tail, built.state
+        self.note(data.gen)
+        self.origin = data.origin
+        self.position, self.state = data.tail, built.state
         self.entries = built.entries + followed
         self._number(self.entries)
         self.bootstrap = None

@@ -84,16 +84,18 @@ def find_correction(
     if Rule.CORRECTS in left_out:
         return None
     newest = {entry.id: entry for entry in data.log}
+    changed = {entry.id: entry for entry in data.log if entry.kind not in ("fire", "skip", "end")}
     told = {(entry.id, entry.changed_t) for entry in data.log if entry.kind == "restore"}
     for entry in taken_in:
         if entry.kind != "restore" or entry.by == name or entry.id is None:
             continue
-        if newest[entry.id] is not entry and Rule.NEWEST_ONLY not in left_out:
+        if changed[entry.id] is not entry and Rule.NEWEST_ONLY not in left_out:
             continue
         known = archive.better(entry.id, entry.changed_t, by_order=Rule.BY_ORDER not in left_out)
         if known is None or ((entry.id, known.changed_t) in told and Rule.TOLD_ONCE not in left_out):
             continue
-        if _is_missing(known.record, data.records.get(entry.id)):
+        may_be_put_back = newest[entry.id] is entry or Rule.NEWEST_ONLY in left_out or known.record.state is State.GONE
+        if may_be_put_back and _is_missing(known.record, data.records.get(entry.id)):
             return entry.id, known
     return None
 

@@ -9,8 +9,11 @@ Every method is one step, so that anything may happen between two. What an archi
 
 It is forgotten when the daemon dies, or when the log contains the archive's position (again).
 
-Not guaranteed: what no archive had; what an archive brings that returns after the log was trimmed past it; a
-cancel that only a silent archive knows is undone until that archive returns, and may have run by then.
+A leader of a data set without a name asks the others' archives for one, and fires when it has given it one.
+
+Not guaranteed: that a Redis that was flushed while every archive was away is known again: it counts as new, and their
+archives as another data set's; what no archive had; what an archive brings that returns after the log was trimmed past
+it; a cancel that only a silent archive knows is undone until that archive returns, and may have run by then.
 """
 
 from __future__ import annotations
@@ -21,11 +24,12 @@ from dataclasses import dataclass
 from tests.model.archive import PAGES, Archive, Bootstrap, Known
 from tests.model.comparison import find_correction, find_missing, is_trimmed_past
 from tests.model.dataset import Entry, Position
-from tests.model.invariants import check_one_history
+from tests.model.invariants import Broken, Invariant, check_one_history
 from tests.model.rules import Rule
 from tests.model.scripts import Redis, Token
 
 WAIT = 1  # ticks; the second that a daemon gives the others
+ASK = 1  # ticks; in truth a lease, which the hold lasts anyway
 PATIENCE = 4  # ticks; that it gives those that follow this log, and do not say that they have looked
 ALIVE = 10  # ticks since its last report; then an archive is not waited for
 
@@ -66,6 +70,8 @@ class Daemon:
         self.server: int | None = None
         self.token: Token | None = None
         self.recovery: Waiting | Merging | Merged | None = None
+        self.peers: list[Daemon] = [self]  # who may be asked for a name, itself too
+        self.asks_until = 0
         self.looked_at: frozenset[Position] = frozenset()
 
     def forget(self) -> None:
@@ -86,15 +92,52 @@ class Daemon:
 
     def acquire(self) -> None:
         """Try to lead."""
-        reply = self.redis.acquire(self.name, self.token, self.server, self.archive.gen)
+        gen = None if self.is_refused else self.archive.gen
+        reply = self.redis.acquire(self.name, self.token, self.server, gen)
         if reply != "BUSY":
             assert not isinstance(reply, str)
-            self.token = reply
+            self.token, self.asks_until = reply, self.redis.now + ASK
 
     def fire(self) -> None:
-        """Push one due run; on another server acquire again first."""
-        if self.redis.fire(self.token, self.server) == "SERVER":
+        """Push one due run, in a data set that has a name; on another server acquire again first."""
+        if self.leads and self.redis.data.gen is None:
+            self._name()
+        elif self.redis.fire(self.token, self.server) == "SERVER":
             self.acquire()
+
+    def _name(self) -> None:
+        """Ask who is there which name the data set has; after a while give it a new one."""
+        redis = self.redis
+        redis.renew(self.token)
+        there = [peer for peer in self.peers if peer.is_up and not peer.is_paused]
+        known = [peer.archive.gen for peer in there if peer.archive.gen is not None and not peer.is_refused]
+        if redis.keeps(Rule.ASK):
+            if not known and redis.now < self.asks_until:
+                return
+        else:
+            known = []
+        others = [peer.archive for peer in there if peer.has_something_else]
+        is_new = not known and (not others or not redis.keeps(Rule.NEW))
+        if redis.name(self.token, self.server, known[0] if known else None, is_new) == "SERVER":
+            self.acquire()
+        elif not known:
+            redis.witness.missed |= {peer.name for peer in self.peers if peer not in there}
+            if not others:
+                redis.witness.begin_anew()
+
+    @property
+    def has_something_else(self) -> bool:
+        """Whether its archive has an entry that this log lacks, or had a name before."""
+        position = self.archive.position
+        return bool(self.archive.gens) or (position is not None and not self.redis.contains(position))
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the data set in Redis is another one than its archive's."""
+        archive, gen = self.archive, self.redis.data.gen
+        is_here = archive.position is not None and self.redis.contains(archive.position)
+        is_other = gen is not None and bool(archive.gens) and gen not in archive.gens
+        return is_other and not is_here and self.redis.keeps(Rule.NAME)
 
     def track(self) -> None:
         """Log one ended run."""
@@ -116,8 +159,11 @@ class Daemon:
         self.looked_at = frozenset()
         if archive.position is None:
             self._bootstrap()
+        elif self.recovery is None and self.is_refused:
+            archive.bootstrap = None
         elif is_trimmed_past(archive, redis.data, redis.left_out):
             self.archive, self.recovery = Archive(), None
+            self.archive.gens = archive.gens
         else:
             self._recover(archive.position)
 
@@ -129,7 +175,7 @@ class Daemon:
                 check_one_history(self.name, archive, data.log[index])
                 archive.append(data.log[index])
             return
-        archive.gen = data.gen or archive.gen
+        archive.note(data.gen)
         self._cover_reported()
         self.redis.report(self.name, archive.position or position, self.looked_at)
 
@@ -204,6 +250,8 @@ class Daemon:
     def _restore_next(self, seen: Position, left: tuple[tuple[int, Known], ...]) -> None:
         redis = self.redis
         if left:
+            if self.archive.gens and redis.data.origin != self.archive.origin:
+                raise Broken(Invariant.I7, f"{self.name} puts {left[0][0]} into another data set")
             refused = redis.restore(self.name, seen, *left[0])
             done: Merging | Merged = Merging(redis.data.tail, left[1:])
         else:

@@ -95,6 +95,7 @@ class Dataset:
         self.records: dict[int, Record] = {}
         self.queue: list[int] = []
         self.reports: dict[str, Report] = {}
+        self.origin = 0  # whose it is in truth, which nobody can read: another server's that took the place of ours
 
     def copy(self) -> Dataset:
         """What a snapshot, or a replica, has."""

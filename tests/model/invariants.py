@@ -1,5 +1,5 @@
 """
-The six promises of the protocol, and the witness of what really happened, which no daemon can know.
+The seven promises of the protocol, and the witness of what really happened, which no daemon can know.
 
 I2, I3 and I6 are checked where they could break, the others when all is quiet.
 """
@@ -23,6 +23,8 @@ class Invariant(Enum):
     I4 = "In the end the state in every archive is what Redis holds."
     I5 = "In the end somebody leads, nothing is held and nothing due is left waiting."
     I6 = "While nothing was lost, nothing is held longer than one lease per server start."
+
+    I7 = "Nothing of one data set is put into another one."
 
 
 class Broken(Exception):
@@ -48,7 +50,12 @@ class Witness:
         self.ended: set[int] = set()
         self.skipped: set[int] = set()
         self.changes: dict[int, int] = {}
+        self.missed: set[str] = set()  # daemons that were away when the data set got a name that is new to them
         self.pushed_again = self.pushed_in_vain = self.refused = self.corrections = 0
+
+    def begin_anew(self) -> None:
+        """Nobody who is there knows of anything before: what comes now counts as new."""
+        self.pushes.clear()
 
     def saw_push(self, id: int, by: str, uncertain: bool) -> None:
         """The run *id* goes to its queue."""

@@ -35,7 +35,10 @@ class Rule(Enum):
         "but not for ever: one who knows more can be first."
     )
     CORRECTS = "An archive that reads a restore of what its own history knows better answers with what it knows."
-    NEWEST_ONLY = "It corrects only while the newest entry of that id is the restore: a later change stands."
+    NEWEST_ONLY = (
+        "It corrects only while the newest entry of that id is the restore: a later change stands; that the leader "
+        "went on with it saves nothing that is gone."
+    )
     BY_ORDER = "Of two changes in one's own history the order counts, not t: clocks jump."
     TOLD_ONCE = "What a restore in this log already told is not told again, so corrections end."
     YIELD = "Whoever sees the restore entries of another lets it finish before it compares again."
@@ -46,6 +49,9 @@ class Rule(Enum):
     ONE_HISTORY = "All pages of a bootstrap, and what follows them, are read from one history."
     KEEP_OLD = "The old state and position stay, and count, until the bootstrap that replaces them is complete."
     MERGED_STAYS = "The bootstrap after a merge goes on only while the log still has the merged entry."
+    NAME = "A data set with a name that an archive never followed is another one: it puts nothing in there."
+    ASK = "Who leads a data set without a name asks the archives that are there for one before it makes one up."
+    NEW = "A data set that is named anew is without doubt only where no archive that is there has anything else."
 
     @property
     def sentence(self) -> str:

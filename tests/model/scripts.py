@@ -87,8 +87,7 @@ class Redis:
         if token and is_mine and not is_changed:
             return token
         self._append("term", epoch=data.epoch + 1)
-        if data.gen is None:
-            data.gen = gen or self.t
+        data.gen = gen if data.gen is None else data.gen
         if is_changed:
             data.server, data.doubt, data.doubted_t = server, self.now, self.t
             if self.keeps(Rule.HOLD):
@@ -97,12 +96,31 @@ class Redis:
         data.lease = Lease(token, self.now + LEASE)
         return token
 
+    def renew(self, token: Token | None) -> Refusal | None:
+        """Lead for one lease more."""
+        if not self.leads(token) or token is None:
+            return "STALE"
+        self.data.lease = Lease(token, self.now + LEASE)
+        return None
+
+    def name(self, token: Token | None, server: int | None, gen: int | None, is_new: bool) -> Refusal | None:
+        """Name the data set, anew without *gen*; where it is new, in the first term of a complete log: no doubt."""
+        data = self.data
+        if not self.leads(token):
+            return "STALE"
+        if data.server != server:
+            return "SERVER"
+        if data.gen is None:
+            data.gen = gen or self.t
+            if is_new and data.epoch == 1 and data.is_complete:
+                data.doubt = None
+        return None
+
     def fire(self, token: Token | None, server: int | None) -> Refusal | None:
         """Renew the lease and push what is due, one run per call."""
         data = self.data
-        if not self.leads(token) or token is None:
-            return "STALE"
-        data.lease = Lease(token, self.now + LEASE)
+        if refusal := self.renew(token):
+            return refusal
         if self.is_held:
             return "HELD"
         if self.keeps(Rule.SERVER) and data.server != server:

@@ -20,8 +20,11 @@ class Case(NamedTuple):
     history: str
 
 
-# A leads, past the hold of its first acquire, and has archived that.
-LED = "acquire A · tick ×3 · acquire A · follow A ×5 · "
+# Who leads has named the data set, and the hold of its first acquire is over.
+NAMED = "acquire {0} · fire {0} · tick ×2 · fire {0} · tick · fire {0} · "
+
+# A leads, and has archived that.
+LED = NAMED.format("A") + "follow A ×5 · "
 
 # A and B have archived the put of 0, then A alone its cancel; all is lost, and A has recovered when B returns. It is
 # silent for longer than B waits, and then reads that B put back what it knows to be cancelled.
@@ -32,13 +35,13 @@ SILENT_FOR_LONG = (
 
 # A knows that the run of 0 has ended, B that it was fired, and B returns when A follows the new log, and is slow.
 END_KNOWN_TO_A = (
-    "acquire A · tick ×3 · acquire A · follow A ×5 · put 0 0 · follow A · follow B ×9 · fire A · follow B ×2 · "
+    f"{LED}put 0 0 · follow A · follow B ×9 · fire A · follow B ×2 · "
     "crash B · work · track A · follow A ×5 · flush · follow A · tick · follow A ×8 · crash B · follow B ×3 · "
     "follow A · tick ×2 · follow B ×3 · follow A · follow B ×5"
 )
 
-# The clock is ahead when A leads for the first time; then it is right, and 3 (skip) is put. Nothing was lost.
-CLOCK_WAS_AHEAD = "clock ahead · acquire A · clock right · fire A · put 3 5 · tick ×9"
+# Redis is restarted while the clock is ahead; then it is right, and 3 (skip) is put. Nothing was lost.
+CLOCK_WAS_AHEAD = LED + "clock ahead · restart · acquire A · clock right · acquire A · fire A · put 3 5 · tick ×9"
 
 # A has archived the put of 3, a rollback loses it, A puts it back and says so; then all is lost.
 LOST_AFTER_A_MERGE = (
@@ -48,8 +51,8 @@ LOST_AFTER_A_MERGE = (
 
 # A rollback to a lower epoch; 4 is fired and done and all that is trimmed, before the ids are where A's ended.
 TRIMMED_AT_LOWER_IDS = (
-    "acquire B · put 4 8 · put 1 999 · snapshot · tick ×3 · acquire B · tick ×3 · acquire B · put 1 999 ×3 · trim B · "
-    "follow A ×5 · pause A · rollback · acquire B · tick ×2 · fire B · tick · fire B · work · track B · "
+    f"{NAMED.format('B')}put 4 8 · put 1 999 · snapshot · tick ×3 · acquire B · tick ×3 · acquire B · put 1 999 ×3 · "
+    "trim B · follow A ×5 · pause A · rollback · acquire B · tick ×2 · fire B · tick · fire B · work · track B · "
     "put 1 999 ×3 · trim B · pause A · follow A"
 )
 
@@ -62,9 +65,8 @@ CASES = [
     Case(
         Rule.COMPARE_AND_SET,
         Invariant.I2,
-        LED
-        + "put 2 1 · follow A ×2 · flush · follow A · tick · follow A · acquire B · tick ×4 · put 2 0 · acquire B · "
-        "fire B · work · follow A · fire B ×2",
+        LED + "put 2 1 · follow A ×2 · flush · follow A · tick · follow A · acquire B · fire B · tick ×4 · put 2 0 · "
+        "acquire B · fire B · work · follow A · fire B ×2",
     ),
     Case(
         Rule.BRANCH,
@@ -106,6 +108,15 @@ CASES = [
     ),
     Case(Rule.KEEP_OLD, Invariant.I1, LOST_AFTER_A_MERGE.format(4)),
     Case(Rule.MERGED_STAYS, Invariant.I1, LOST_AFTER_A_MERGE.format(4)),
+    Case(Rule.NAME, Invariant.I7, LED + "put 1 999 · follow A ×3 · swap · follow A · tick"),
+    Case(Rule.ASK, Invariant.I4, LED + "put 0 999 · follow A ×3 · new_disk B · flush · acquire B · fire B"),
+    # The archive was behind: it followed, and knew no name yet, when the leader fired.
+    Case(
+        Rule.NEW,
+        Invariant.I2,
+        "acquire A · follow A ×5 · fire A · tick ×2 · fire A · tick · fire A · put 4 0 · fire A · flush · "
+        "acquire A · put 4 0 · fire A · tick ×2 · fire A · tick · fire A ×2",
+    ),
 ]
 
 # No promise depends on these: they spare work, or a mark on a run that nobody lost, and have tests of their own.
@@ -195,6 +206,36 @@ def test_an_open_run_comes_back_in_its_queue_and_is_marked() -> None:
     assert [4] == world.redis.data.queue
     assert {3} == world.witness.skipped
     assert 1 == world.witness.pushed_again
+
+
+def test_who_acquires_first_after_a_flush_names_the_data_set_as_an_archive_knows_it_and_stays_in_doubt() -> None:
+    history = LED + "put 4 0 · fire A · follow A ×5 · new_disk B · flush · acquire B · put 4 0 · "
+
+    broken, world = play(history + "fire B · tick ×2 · fire B · tick · fire B")
+
+    assert broken is None
+    assert world.daemons["A"].archive.gens == world.daemons["B"].archive.gens
+    assert (set(), 1) == (world.witness.missed, world.witness.pushed_again)
+
+
+def test_an_archive_that_was_away_while_the_data_set_was_named_anew_puts_nothing_into_it() -> None:
+    history = LED + "put 0 999 · follow A ×3 · pause A · new_disk B · flush · " + NAMED.format("B")
+
+    broken, world = play(history + "follow B ×3 · pause A · follow A ×3")
+
+    assert broken is None
+    assert (True, {"A"}) == (world.daemons["A"].is_refused, world.witness.missed)
+    assert {} == world.redis.data.records
+
+
+def test_a_redis_that_was_flushed_while_no_archive_was_there_counts_as_new() -> None:
+    history = LED + "put 4 0 · fire A · new_disk A · flush · put 4 0 · " + NAMED.format("A") + "fire A"
+
+    broken, world = play(history)
+
+    assert broken is None
+    assert world.redis.data.doubt is None
+    assert [4] == world.redis.data.queue
 
 
 def test_a_search_without_a_rule_finds_a_short_history() -> None:

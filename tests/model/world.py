@@ -39,6 +39,8 @@ class World:
         self.witness = Witness()
         self.redis = Redis(left_out, self.witness)
         self.daemons = {name: Daemon(name, self.redis) for name in names(daemons)}
+        for daemon in self.daemons.values():
+            daemon.peers = list(self.daemons.values())
         self.snapshot: Dataset | None = None
         self.version = 0
         self.due: dict[int, int] = {}  # a one-shot put again keeps its time, so its run is the same one
@@ -62,6 +64,8 @@ class World:
             case ("work",):
                 if self.redis.data.queue:
                     self.witness.received.add(self.redis.data.queue.pop(0))
+            case ("swap",):
+                self._swap()
             case ("snapshot" | "restart" | "rollback" | "failover" | "flush", *count):
                 self._happen_to_redis(event[0], *count)
             case ("pause" | "crash" | "new_disk" as verb, str(name)):
@@ -87,6 +91,8 @@ class World:
         data = self.redis.data
         check_live(data, any(daemon.leads for daemon in alive), self.redis.is_held, self.redis.now)
         for daemon in alive:
+            if daemon.is_refused and daemon.name in self.witness.missed:
+                continue  # people have to say what is right
             check_same_state(daemon.name, daemon.archive, data)
             check_nothing_lost(daemon.name, daemon.archive.answerable.items(), data, self.witness)
 
@@ -126,6 +132,20 @@ class World:
             redis.recent.clear()
             self.witness.history += 1
             self.losses += 1
+
+    def _swap(self) -> None:
+        """Another Redis answers here, with a data set of its own."""
+        redis = self.redis
+        redis.server += 1
+        redis.t += 1
+        redis.data = Dataset()
+        redis.data.gen = redis.data.origin = redis.t
+        redis.recent.clear()
+        redis.put(0, self.version, redis.now + 999)
+        self.losses += 1
+        self.witness.missed |= {daemon.name for daemon in self.daemons.values() if daemon.archive.gens}
+        for daemon in self.daemons.values():
+            daemon.forget()
 
     def _happen_to_daemon(self, verb: str, daemon: Daemon) -> None:
         if verb == "pause":

@@ -65,7 +65,7 @@ def test_the_shipped_file_documents_every_key_with_its_default() -> None:
     flat |= {(section, key): v for section, t in documented.items() if isinstance(t, dict) for key, v in t.items()}
     defaults = {key: value_of(Settings(), *key) for key in keys()}
     assert "/run/credentials/" in flat[("redis", "password_file")]
-    assert flat[("archive", "path")].endswith("/default-1.db")
+    assert flat[("archive", "path")].endswith("/archive.db")
     assert 3 == len(flat[("redis", "sentinels")])
     flat[("redis", "sentinels")] = []
     for name in ("password_file", "master", "sentinel_password_file"):  # TOML has no null: the text says what holds

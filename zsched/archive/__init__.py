@@ -1,14 +1,13 @@
 """
 The archive: a daemon's durable copy of the log, and the state that the log adds up to, in one SQLite file.
 
-Reading order: schema (the tables and why they are cheap), file (opening, locking, what goes wrong),
-live (what is scheduled), fold (what an entry does to that), archive (the writer), history (the readers), recall (what a
-lost Redis is rebuilt from), check (whether the file is what was written).
+Reading order: schema (the tables and why they are cheap), file (opening, locking, what goes wrong), places (which
+file), live (what is scheduled), fold (what an entry does to that), archive (the writer), history (the readers), recall
+(what a lost Redis is rebuilt from), check (whether the file is what was written).
 """
 
 from zsched.archive.archive import START, Archive
-from zsched.archive.file import default_paths
 from zsched.archive.history import History
 from zsched.archive.recall import Recall, recalling
 
-__all__ = ["START", "Archive", "History", "Recall", "default_paths", "recalling"]
+__all__ = ["START", "Archive", "History", "Recall", "recalling"]

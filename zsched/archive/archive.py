@@ -78,6 +78,7 @@ class Archive:
         facts = facts_of(self._db, self.path)
         self.id = str(facts.get("archive", uuid.uuid4().hex))
         self.gens = str(facts.get("gens", "")).split()  # of the data sets that it followed, the last one last
+        self.address: str | None = facts.get("address")  # of the Redis that it was made for, or found at last
         self.complete_since: str | None = facts.get("complete_since")  # START, or t in µs; None: it knows nothing yet
         self.position = body.position_of(facts.get("position"))
         self.unknown_entries = int(facts.get("unknown_entries", 0))  # that the state lacks, perhaps
@@ -125,16 +126,28 @@ class Archive:
         if not self.is_bootstrapping:
             self.position = self._tail
 
-    def note(self, *, gen: str | None = None, complete_since: str | None = None, format: int = 1) -> None:
+    def note(
+        self,
+        *,
+        gen: str | None = None,
+        address: str | None = None,
+        complete_since: str | None = None,
+        format: int = 1,
+    ) -> None:
         """
-        Note which data set is followed here, since when nothing is missing, and in which *format* something may be kept
-        that was read; until ``commit`` in memory.
+        Note which data set is followed here, by its names, and at which *address*; since when nothing is missing; and
+        in which *format* something may be kept that was read. Until ``commit`` in memory.
         """
         self._format = max(self._format, format)
-        if gen is not None and self.gens[-1:] != [gen]:
-            self.gens = [*(each for each in self.gens if each != gen), gen]
+        names = gen.split() if gen is not None else []
+        if names and self.gens[-len(names) :] != names:
+            self.gens = [*(each for each in self.gens if each not in names), *names]
             self._begin()
             self._set(gens=" ".join(self.gens))
+        if address is not None and address != self.address:
+            self.address = address
+            self._begin()
+            self._set(address=address)
         if complete_since is not None:
             self.complete_since = complete_since
             self._begin()

@@ -3,11 +3,14 @@ An archive's file: where it is, who may open it, how it is opened, and what its 
 
 One process writes it, guarded by a lock on ``<path>.lock``: a lock on the file itself would be dropped
 whenever anything in the process closed it (fcntl(2), "record locks"). Nobody but its owner reads it: 0600
-in a folder 0700, for payloads are in it.
+in a folder 0700, for payloads are in it. A file that is a symbolic link, somebody else's, or open to others is refused:
+SQLite gives its write-ahead log the modes of the file. Folders may be links: file and lock are found by what they lead
+to, so that two paths of one file are one.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -19,7 +22,6 @@ from typing import Final
 from zsched.archive.schema import APPLICATION_ID, VERSION, create, migrate
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
 
-_INSTANCES: Final = 16  # daemons of one namespace and user on one machine that find a file by themselves
 _PAGE_BYTES: Final = 8192
 _CACHE_KIB: Final = 131_072  # at most; of pages that were used
 _CHECKPOINT_PAGES: Final = 8000  # of the write-ahead log, before it is moved into the file: 64 MiB
@@ -27,17 +29,6 @@ _CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE
 # While a file is opened or checked, these too: SQLite does not know its format, or what should be in it is not.
 CORRUPT_AT_OPEN: Final = (*_CORRUPT, sqlite3.SQLITE_ERROR)
 _PARTS: Final = ("", "-wal", "-shm")  # of one database
-
-
-def default_paths(namespace: str, environment: dict[str, str]) -> list[Path]:
-    """
-    Where a daemon looks for its archive when none is configured: ``<namespace>-<instance>.db``, the first that no
-    other process uses, in systemd's STATE_DIRECTORY, else in ``$XDG_STATE_HOME/zsched`` (``~/.local/state``).
-    """
-    state = environment.get("STATE_DIRECTORY", "").split(":")[0]
-    home = environment.get("XDG_STATE_HOME") or Path(environment.get("HOME") or Path.home(), ".local/state")
-    folder = Path(state) if state else Path(home, "zsched")
-    return [folder / f"{namespace}-{instance + 1}.db" for instance in range(_INSTANCES)]
 
 
 class Lock:
@@ -48,14 +39,16 @@ class Lock:
         Raises:
             ArchiveInUse: another process has it. ArchiveError, ArchiveFailed: folder or file cannot be made.
         """
-        self._path = path.with_name(path.name + ".lock")
+        lock_path = path.parent.resolve() / f"{path.name}.lock"
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except (PermissionError, NotADirectoryError, FileExistsError, IsADirectoryError) as error:
             remedy = "give [archive] path where this user may write"
             raise ArchiveError(f"archive {path}: {error.strerror or error}; {remedy}") from error
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise _is_link(lock_path) from error
             raise ArchiveFailed(f"archive {path}: {error.strerror or error}") from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,7 +78,7 @@ def connect(path: Path, namespace: str, *, leaves_traces: bool = True) -> sqlite
         ArchiveCorrupt, ArchiveFailed, ArchiveError.
     """
     with converted(path, CORRUPT_AT_OPEN):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        _demand_own(path)
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
@@ -104,6 +97,37 @@ def connect(path: Path, namespace: str, *, leaves_traces: bool = True) -> sqlite
             db.close()
             raise
         return db
+
+
+def _demand_own(path: Path) -> None:
+    """
+    Make the file, if it is not there; it and its parts must be this user's alone.
+
+    Raises:
+        ArchiveError: they are not. OSError.
+    """
+    for part in _PARTS:
+        here = path.with_name(path.name + part)
+        try:
+            fd = os.open(here, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (0 if part else os.O_CREAT), 0o600)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise _is_link(here) from error
+            raise
+        found = os.fstat(fd)
+        os.close(fd)
+        if found.st_uid != os.geteuid():
+            remedy = f"run as that user, or chown {os.geteuid()} {here}"
+            raise ArchiveError(f"archive {here}: it is of the user with number {found.st_uid}; {remedy}")
+        if found.st_mode & 0o077:
+            modes = f"{found.st_mode & 0o777:04o}"
+            raise ArchiveError(f"archive {here}: others may use it ({modes}), and payloads are in it; chmod 600 {here}")
+
+
+def _is_link(path: Path) -> ArchiveError:
+    return ArchiveError(f"archive {path}: it is a symbolic link; give [archive] path where the file itself is")
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:

@@ -106,6 +106,10 @@ class Recall:
                     found[id] = last_us
         return found
 
+    def last_entry(self, id: str) -> Position | None:
+        """The entry by which its history last touched schedule *id*."""
+        return next((body.entry_of(row).position for row, touched in self._touching(id) if id in touched), None)
+
     def restored_at(self, id: str, t_us: int) -> Iterator[Position]:
         """The ``restore`` entries that made of schedule *id* what it was since the change of *t_us*."""
         for row, touched in self._touching(id, "AND kind = 'restore'"):

@@ -28,9 +28,10 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
     they were pushed (pushed again and marked uncertain, or skipped, as their schedules wish). What clients changed in
     Redis since then stands. A daemon does the same by itself, unless [archive] recovery = "manual".
 
-    The archive is --from FILE, else [archive] path, else the one file where daemons keep theirs. Of several there it is
-    any, if they end with the same log entry; else --dry-run takes the one that goes furthest, and a recovery asks for
-    --from. It is read beside its daemon, and all its checksums are compared before anything is done.
+    The archive is --from FILE, else [archive] path, else the one that daemons of this Redis keep. Of several it is any,
+    if they end with the same log entry; else --dry-run takes the one that goes furthest, and a recovery asks for
+    --from. It is read beside its daemon, and all its checksums are compared before anything is done. Afterwards this
+    Redis has the name of the archive's data set too: daemons find the archive by it, wherever it is.
 
     Refused, each with what to run instead: while a daemon leads and none waits for this command (--force does it all
     the same); an archive of another data set (unless --from names it); one that the log was trimmed past, so that
@@ -41,7 +42,7 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
     Examples:
       zsched recover --dry-run --tz Asia/Seoul
       zsched recover --dry-run --json | jq .counts
-      zsched recover --from /var/lib/zsched/default-1.db
+      zsched recover --from /var/lib/zsched/default-redis-6379-0/1.db
     """
     from zsched.cli.recovering.archives import NoArchive  # SQLite, which costs the other commands 15 ms
     from zsched.cli.recovering.recovery import Recovery

@@ -9,7 +9,7 @@ the name by which ``tests/model`` leaves it out, to show that it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -19,7 +19,6 @@ from zsched.core.held import Held
 from zsched.core.log import Entry, Position, text
 from zsched.core.touches import Key, Touch, of_restored, touches
 
-_SKEW_US: Final = 60_000_000  # that clocks of two servers may differ by
 _FOR_GOOD: Final = 1 << 63  # µs: later than all that an archive knows
 
 
@@ -31,22 +30,27 @@ class Verdict(Enum):
     UNRELATED = "unrelated"  # this is another data set
 
 
-def judge(mine: Position, first: Position | None, *, is_known: bool, is_same_set: bool) -> Verdict:
+def is_same_set(gen: str | None, gens: Collection[str]) -> bool:
     """
-    What happened, by the archive's position and the log's *first* entry (None: it is empty). *is_known*: the log has
-    something of the archive's history, or a ``merged`` entry names it; *is_same_set*: it is called ``gen`` as the
-    archive knows it.
+    Whether a data set with the names *gen* (by blanks; None: it has none) may be the one that an archive followed under
+    the names *gens*. Where one of them has no name, only its address tells (``archive.places``).
+    """
+    return not gen or not gens or not set(gens).isdisjoint(gen.split())
 
-    A log is complete when it begins with seq 1 (rule: COMPLETE). One that is not, and whose first entry is later than
-    the archive's last, went on without it, whatever ids say (rule: PASSED_BY_TIME). One that began before that and has
-    nothing of the archive's history never was its own, unless it is called so.
+
+def judge(mine: Position, first: Position | None, *, is_same_set: bool) -> Verdict:
     """
-    if first is None:
-        return Verdict.LOST
-    if first.seq != 1 and first.t_us > mine.t_us:
-        return Verdict.LEFT_BEHIND if is_known or is_same_set else Verdict.UNRELATED
-    is_later = first.seq == 1 and first.t_us + _SKEW_US >= mine.t_us
-    return Verdict.LOST if is_known or is_same_set or is_later else Verdict.UNRELATED
+    What happened, by the archive's position, the log's *first* entry (None: it is empty), and ``is_same_set``.
+
+    A name that the archive never followed is another data set's, whatever the log looks like (rule: NAME). A log is
+    complete when it begins with seq 1 (rule: COMPLETE). One that is not, and whose first entry is later than the
+    archive's last, went on without it, whatever ids say (rule: PASSED_BY_TIME).
+    """
+    if not is_same_set:
+        return Verdict.UNRELATED
+    if first is not None and first.seq != 1 and first.t_us > mine.t_us:
+        return Verdict.LEFT_BEHIND
+    return Verdict.LOST
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from zsched.daemon.loop import Loop
 from zsched.errors import ArchiveError, show
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.naming import ABOUT
 from zsched.storage.questions import Inbox, Question
 
 log = structlog.get_logger(__name__)
@@ -46,7 +47,10 @@ Look = Callable[[Runs], dict[str, Any]]  # a question that was understood: asked
 
 
 class Answerer:
-    """Answers from ``start`` to ``stop``, while the archive is healthy."""
+    """
+    Answers from ``start`` to ``stop``, while the archive is healthy. Which names of data sets it knows, an archive says
+    also when it lost its place: somebody wants to name the data set that it may have been.
+    """
 
     def __init__(self, archiver: Archiver, link: Link, keys: Keys, failures: Failures | None = None) -> None:
         self._archiver, self._link, self._keys = archiver, link, keys
@@ -70,11 +74,14 @@ class Answerer:
                 self._loop.well()
 
     def _serve(self, inbox: Inbox) -> None:
-        if not self._archiver.is_healthy:
+        if (knowledge := self._archiver.knowledge()) is None:
             self._loop.pause(_WAIT_S)
             return
-        question = inbox.take(_WAIT_S)
+        question = inbox.take(_WAIT_S, only_names=not self._archiver.is_healthy)
         if question is None:
+            return
+        if question.about == ABOUT:
+            inbox.answer(question, (self._archiver.knowledge() or knowledge).to_dict())
             return
         path = self._archiver.path
         if self._loop.is_stopping or path is None or not self._archiver.is_healthy:

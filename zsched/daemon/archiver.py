@@ -4,22 +4,24 @@ The archiver: a thread of every daemon, leader or standby, that keeps the archiv
 What goes wrong with the archive never stops the firing: the thread says so, as an event and in its report
 (``zsched status``), and tries again every second. A file that is not what was written is kept under another
 name, and a new archive begins beside it.
+
+Before it follows, it finds out whether the archive is of the data set in this Redis (``daemon.own_archive``): at the
+start of the daemon, which ends if it is not; or, where Redis could not be reached then, as soon as it can be, and then
+the daemon stays up, fires, and says that its archive is refused.
 """
 
 from __future__ import annotations
 
-import os
 import threading
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from zsched.archive import Archive, default_paths
-from zsched.archive.file import set_aside
+from zsched.archive import Archive
 from zsched.config import Settings
-from zsched.core.clock import Clock, from_ms
+from zsched.core.clock import Clock
 from zsched.core.log import Position
 from zsched.daemon.about import facts
 from zsched.daemon.bell import Bell
@@ -27,17 +29,19 @@ from zsched.daemon.failures import Failures
 from zsched.daemon.follower import Follower
 from zsched.daemon.loop import Loop
 from zsched.daemon.meter import Meter, NoMeter
+from zsched.daemon.own_archive import OwnArchive
 from zsched.errors import (
     ArchiveCorrupt,
     ArchiveError,
     ArchiveFailed,
-    ArchiveInUse,
+    ArchiveOfAnother,
     RedisRefused,
     RedisUnavailable,
 )
 from zsched.storage.archivers import REPORT_EVERY_MS, Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
+from zsched.storage.naming import Knowledge, Naming
 
 log = structlog.get_logger(__name__)
 
@@ -45,8 +49,8 @@ _FEW: Final = 2  # entries of a pass: what comes one by one is archived at once
 _STEP_MS: Final = 2000.0  # of a backlog: then it is reported how far it came
 _GATHER_MS: Final = 25.0  # from one pass to the next otherwise: what comes in a stream shares a commit
 _RETRY_S: Final = 1.0  # before trying again what went wrong
+_REFUSED_S: Final = 10.0  # before looking again whether the archive is of this data set
 _PRUNE_EVERY_MS: Final = 3_600_000.0
-_CHECK_AT_OPEN_MS: Final = 1000.0  # for comparing checksums before the daemon goes on
 _CHECK_MS: Final = 5.0  # of every idle pass, until all of the file was seen
 _DAY_US: Final = 86_400 * 1_000_000
 _NOWHERE: Final = Position(-1, 0, 0)
@@ -71,13 +75,10 @@ class Archiver:
     ) -> None:
         self._settings, self._link, self._clock, self._facts = settings, link, clock, facts(daemon, clock)
         self._meter = meter or NoMeter()
-        self._keys = Keys(settings.namespace)
-        self._archive: Archive | None = None
-        self._path: Path | None = None
+        self._keys, self._own = Keys(settings.namespace), OwnArchive(settings, clock)
         self._follower: Follower | None = None
         self._trouble: str | None = None  # what was said last, until it is well
         self._next_prune_ms, self._is_pruning = clock.monotonic_ms(), False
-        self._is_checked = False  # all of the file was compared with its checksums
         self._known_as: tuple[str, Position | None] = f"none-{daemon}", None
         self._failures, self._bell = failures or Failures(), Bell()  # the daemon's, for the report; for the log's wait
         self._loop = Loop("archiver", self._keep_over, self._failures, retry_s=_RETRY_S, finishes=True)
@@ -88,25 +89,40 @@ class Archiver:
     @property
     def path(self) -> Path | None:
         """The archive's file, once it was opened."""
-        return self._path
+        return self._own.path
 
     @property
     def position(self) -> Position | None:
         """What is on disk."""
-        archive = self._archive
+        archive = self._own.archive
         return archive.position if archive else None
 
     @property
     def gen(self) -> str | None:
-        """The name of the data set that it followed last; None when it knows none."""
-        archive = self._archive
-        return archive.gens[-1] if archive is not None and archive.gens else None
+        """A name of the data set that it followed last; None when it knows none."""
+        knowledge = self.knowledge()
+        return knowledge.gen if knowledge else None
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether it found out which archive is of the data set here, or that it cannot be used."""
+        return self._own.is_ours or self._trouble is not None or not self._loop.is_running
+
+    def knowledge(self) -> Knowledge | None:
+        """What the archive knows of the data set here; None without one, or before it is known to be of that."""
+        archive, follower = self._own.archive, self._follower
+        if archive is None or not self._own.is_ours:
+            return None
+        if follower is not None and follower.state is ArchiveState.REFUSED:
+            return Knowledge(None, None, is_new=False)
+        gens = archive.gens
+        return Knowledge(gens[-1] if gens else None, archive.position, is_new=not self._own.has_past)
 
     @property
     def is_healthy(self) -> bool:
         """Whether the archive follows the log."""
         follower = self._follower
-        return self._archive is not None and follower is not None and follower.state is ArchiveState.FOLLOWING
+        return self._own.archive is not None and follower is not None and follower.state is ArchiveState.FOLLOWING
 
     def wait_until(self, seen: Position | None, within_s: float) -> None:
         """Wait until the archive has the entry *seen*, at most *within_s*."""
@@ -116,16 +132,21 @@ class Archiver:
 
     def open(self) -> None:
         """
-        Open the archive, or make it; a disk that fails is left for later.
+        Open the archive, or make it; a disk that fails is left for later, and so is the choice of an archive where
+        Redis does not say which data set it holds.
 
         Raises:
-            ArchiveInUse, ArchiveForeign: the file is somebody else's. ArchiveError: it may not be written.
+            ArchiveInUse, ArchiveForeign: the file is somebody else's, or another data set's. ArchiveError: it may not
+            be written.
         """
         try:
             try:
-                self._open()
-            except ArchiveCorrupt as error:
-                self._begin_anew(error)
+                with closing(self._link.open()) as wire:
+                    gen = Naming(wire, self._keys).gen()
+            except (RedisUnavailable, RedisRefused):  # the main loop says so
+                self._own.prepare()
+            else:
+                self._own.open(gen)
         except ArchiveFailed as error:
             self._say_once("archive_failed", str(error))
 
@@ -138,7 +159,7 @@ class Archiver:
         self._loop.stop()
         self._bell.ring()
         if self._loop.join(_STOP_S):  # else it is in the middle of something; the process's end closes the file
-            self._close()
+            self._own.close()
             self._bell.close()
 
     # -- the thread -------------------------------------------------------------------------------
@@ -169,19 +190,28 @@ class Archiver:
                 return
 
     def _follow_once(self, wire: Wire, archivers: Archivers) -> None:
-        """Follow until stopped; a corrupt file is replaced first."""
+        """Follow until stopped; a corrupt file is replaced first, and what is another data set's is left alone."""
         try:
-            self._follow(self._archive or self._open(), wire, archivers)
+            archive = self._own.archive
+            if archive is None or not self._own.is_ours:
+                archive = self._own.open(Naming(wire, self._keys).gen())
+            self._follow(archive, wire, archivers)
+        except ArchiveOfAnother as error:
+            self._say_once("archive_refused", str(error))
+            self._report(archivers, ArchiveState.REFUSED)
+            self._loop.pause(_REFUSED_S)
         except ArchiveCorrupt as error:
             archivers.forget(self._known_as[0])  # what it reported does not count any more
-            self._begin_anew(error)
+            self._follower = None
+            self._own.begin_anew(error)
 
     def _fail(self, error: Exception) -> None:
         reason = str(error) or repr(error)
         if not isinstance(error, ArchiveError) and reason != self._trouble:
             log.exception("archiver_crashed")
         self._say_once("archive_failed", reason)
-        self._close()
+        self._follower = None
+        self._own.close()
 
     def _follow(self, archive: Archive, wire: Wire, archivers: Archivers) -> None:
         lease_ms, is_manual = self._settings.daemon.lease_ms, self._settings.archive.recovery == "manual"
@@ -193,6 +223,8 @@ class Archiver:
         while True:
             began_ms = self._clock.monotonic_ms()
             is_following = follower.step(_STEP_MS)
+            if not archive.gens:
+                follower.note_gen()
             self._tell(follower)
             self._loop.well()
             may_not_lead = self.may_not_lead
@@ -206,8 +238,8 @@ class Archiver:
                 with self.moved:
                     self.moved.notify_all()
                 self._prune(archive, now_ms)
-            elif not self._is_checked:
-                self._is_checked = not archive.check_step(_CHECK_MS, self._clock)
+            elif not self._own.is_checked:
+                self._own.is_checked = not archive.check_step(_CHECK_MS, self._clock)
             if self._loop.is_stopping:
                 return
             took_ms = self._clock.monotonic_ms() - began_ms
@@ -218,43 +250,6 @@ class Archiver:
                     return  # a reply is in flight: the last pass is over another connection
             else:
                 self._loop.pause(follower.pause_ms / 1000)
-
-    # -- the file ---------------------------------------------------------------------------------
-
-    def _open(self) -> Archive:
-        settings = self._settings.archive
-        configured = settings.path or (str(self._path) if self._path else None)
-        paths = [Path(configured)] if configured else default_paths(self._settings.namespace, dict(os.environ))
-        for number, path in enumerate(paths):
-            try:
-                self._archive = Archive(path, self._settings.namespace, keep_args=settings.keep_args)
-                self._is_checked = not self._archive.check_step(_CHECK_AT_OPEN_MS, self._clock)
-            except ArchiveInUse:
-                if number == len(paths) - 1:
-                    raise
-            except (ArchiveCorrupt, ArchiveFailed):
-                self._path = path
-                raise
-            else:
-                self._path = path
-                log.info("archive_opened", archive=str(path), position=_shown(self._archive.position))
-                return self._archive
-        raise AssertionError("unreachable")
-
-    def _close(self) -> None:
-        archive, self._archive, self._follower = self._archive, None, None
-        if archive is not None:
-            with suppress(ArchiveCorrupt, ArchiveFailed):
-                archive.close()
-
-    def _begin_anew(self, error: ArchiveCorrupt) -> None:
-        """Keep the bad file, and begin another in its place."""
-        self._close()
-        assert self._path is not None  # it was opened, or tried to
-        at = from_ms(self._clock.now_ms()).strftime("%Y%m%dT%H%M%S.%f")[:-3]  # of two in one second, too, both are kept
-        kept = set_aside(self._path, "corrupt", at)
-        log.error("archive_corrupt", archive=str(self._path), reason=str(error), kept=str(kept))
-        self._open()
 
     def _prune(self, archive: Archive, now_ms: int) -> None:
         """Forget old history: a round every hour, a part of it at each report."""
@@ -268,8 +263,8 @@ class Archiver:
 
     def _report(self, archivers: Archivers, state: ArchiveState, hold_for_ms: int = 0) -> int:
         """Tell Redis; a failed archive under the name and position that it had. TIME in ms."""
-        archive = self._archive
-        about = {**self._facts, "path": str(self._path)}
+        archive = self._own.archive
+        about = {**self._facts, "path": str(self.path)}
         if self._loop.is_stopping:  # the last report, which every archiver makes that is stopped in order
             state = ArchiveState.STOPPED
         if archive is not None:
@@ -292,25 +287,20 @@ class Archiver:
 
     def _tell(self, follower: Follower) -> None:
         state = follower.state
+        if state in (ArchiveState.LOST, ArchiveState.REFUSED):
+            self._own.has_past = True
         if state is ArchiveState.REFUSED:
-            remedy = (
-                f"give [archive] path of its own, or move the file away; zsched recover --from {self._path} "
-                "puts what it knows into this Redis (with --force while a daemon leads)"
-            )
-            self._say_once("archive_refused", f"this Redis is another data set than the archive's; {remedy}")
+            problem = f"archive {self.path}: the Redis at {self._own.address} is another data set now"
+            self._say_once("archive_refused", str(self._own.refused(problem)))
         elif state is ArchiveState.OUTDATED:
             self._say_once("archive_outdated", f"{follower.refusal}; it goes on where it is")
         elif follower.awaits_people:
             self._trouble = "Redis lost something that this archive has: run zsched recover"
         elif state is ArchiveState.FOLLOWING and self._trouble is not None:
-            log.info("archive_back", archive=str(self._path), after=self._trouble)
+            log.info("archive_back", archive=str(self.path), after=self._trouble)
             self._trouble = None
 
     def _say_once(self, event: str, reason: str) -> None:
         if self._trouble != reason:
-            log.error(event, archive=str(self._path), reason=reason)
+            log.error(event, archive=str(self.path), reason=reason)
         self._trouble = reason
-
-
-def _shown(position: Position | None) -> str | None:
-    return position.id if position else None

@@ -9,8 +9,12 @@ it was last. What Redis holds counts as in a merge (``core.recovery.lacking``), 
 waits and is marked by fire, and a run that is in its queue again stays there, marked.
 
 It answers only while the restore is the newest entry of that schedule (NEWEST_ONLY, by lib/behind.lua): what a client
-or the leader did since stands. And never by what a restore in this log already told (TOLD_ONCE): a schedule was changed
+did since stands, and where the leader went on with it, it is left where it is, unless it is over: a cancelled rule must
+not fire for ever. And never by what a restore in this log already told (TOLD_ONCE): a schedule was changed
 so many times and no more, so corrections end, however the clocks of histories disagree.
+
+Only what this log does not tell counts: who restored has read the log, and a cancelled rule that fired in it once more
+is not better known to be there.
 
 Nothing is noted on disk: until the answer is in the log the archive's position stays before the restore, and who comes
 back from a crash reads it again.
@@ -41,6 +45,7 @@ from zsched.storage.time import doubted_until_ms
 
 log = structlog.get_logger(__name__)
 
+_OF_LEADER: Final = frozenset("fire advance quarantine replan end again unblock".split())
 _READ: Final = 100  # log entries at a time
 _PAGE: Final = 200  # schedules compared at a time
 _LEAST: Final = 10  # schedules compared at a time, however quickly the log goes on
@@ -52,6 +57,7 @@ class Correction:
     def __init__(self, archive: Archive, wire: Wire, keys: Keys, *, hold_for_ms: int) -> None:
         self._archive, self._wire, self._keys = archive, wire, keys
         self._log, self._census = Log(wire, keys), Census(wire, keys)
+        self._went_on: set[str] = set()  # schedules with which the leader went on since the restore
         self._restoring = Restoring(wire, keys, archive.id, "corrected", hold_for_ms)
 
     def concerns(self, entry: Entry) -> bool:
@@ -69,17 +75,17 @@ class Correction:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
         recall, better = self._archive.recall(), dict[str, int]()
+        self._went_on.clear()
         for entry in entries:
-            for id in self._touched(entry):
-                better.pop(id, None)
+            self._leave_touched(entry, better)
             if self.concerns(entry):
-                better |= recall.better(_rows_of(entry))
+                better |= self._lost_here(recall, recall.better(_rows_of(entry)))
         seen, corrected, size = entries[-1].position, 0, _PAGE
         while better:
             seen = self._read_on(seen, better)
             page = {id: better[id] for id in islice(better, size)}
             new = {id: t_us for id, t_us in page.items() if not self._was_told(recall, id, t_us)}
-            rows = self._lacking(recall, new)
+            rows = [row for row in self._lacking(recall, new) if row.place == "gone" or row.id not in self._went_on]
             portion = next(portions(rows), [])
             if portion and self._restoring.restore(portion, seen, lambda: None) is None:
                 size = max(size // 4, _LEAST)  # the log goes on quickly: less time from reading it to writing
@@ -91,6 +97,11 @@ class Correction:
         if corrected:
             log.warning("restore_corrected", archive=str(self._archive.path), schedules=corrected)
 
+    def _lost_here(self, recall: Recall, better: dict[str, int]) -> dict[str, int]:
+        """Those of *better* that this log does not tell: what it tells, who restored has read (COMPARE_AND_SET)."""
+        last = {id: recall.last_entry(id) for id in better}
+        return {id: t_us for id, t_us in better.items() if (at := last[id]) and not self._log.contains(at)}
+
     def _read_on(self, seen: Position, better: dict[str, int]) -> Position:
         """Leave out of *better* what the log touched behind *seen*; its end. Raises HistoryChanged."""
         while True:
@@ -98,17 +109,20 @@ class Correction:
             if not entries or entries[0].position != seen:
                 raise HistoryChanged
             for entry in entries[1:]:
-                for id in self._touched(entry):
-                    better.pop(id, None)
+                self._leave_touched(entry, better)
             seen = entries[-1].position
             if len(entries) < _READ:
                 return seen
 
-    def _touched(self, entry: Entry) -> set[str]:
-        """The schedules that *entry* touched."""
+    def _leave_touched(self, entry: Entry, better: dict[str, int]) -> None:
+        """Leave out of *better* what *entry* changed; of what the leader went on with, note that."""
         with suppress(UnknownEntry):  # a newer version's: what it touched is not known here
-            return {touch.key[0] for touch in touches(entry, self._keys.run_suffix)}
-        return set()
+            for id in {touch.key[0] for touch in touches(entry, self._keys.run_suffix)}:
+                if entry.kind in _OF_LEADER:
+                    self._went_on.add(id)
+                else:
+                    better.pop(id, None)
+                    self._went_on.discard(id)
 
     def _was_told(self, recall: Recall, id: str, t_us: int) -> bool:
         """Whether a restore in this log told that change of *id* before."""

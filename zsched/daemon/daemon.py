@@ -26,6 +26,7 @@ from zsched.daemon.failures import Failures
 from zsched.daemon.health import Health
 from zsched.daemon.lost import LostRuns
 from zsched.daemon.meter import Meter, NoMeter
+from zsched.daemon.naming import ASK_EVERY_MS, Namer
 from zsched.daemon.native import Native
 from zsched.daemon.replan import Replanner, ReplanningDispatch
 from zsched.daemon.supervisor import Supervisor
@@ -57,6 +58,7 @@ class Session:
 
     server: Server
     elector: Elector
+    namer: Namer
     ticker: Ticker
     replanner: Replanner
     trimmer: Trimmer
@@ -156,12 +158,13 @@ class Daemon:
             self._supervisor.ready()
             lease = Lease(wire, self._keys, server, self._clock, self.id, settings.lease_ms)
             elector = Elector(lease, self._clock, settings.renew_ms)
+            namer = Namer(wire, self._keys, self._archiver, self._clock)
             replanner = Replanner(wire, self._keys, self._zone_rules, self._clock)
             dispatch = ReplanningDispatch(wire, self._keys, replanner)
             native = Native(NativeJobs(wire, self._keys), self._settings.rq.native, self._clock)
             ticker = Ticker(dispatch, native, settings, self._clock, self._settings.runs_per_second, self._meter)
             trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
-            yield Session(server, elector, ticker, replanner, trimmer)
+            yield Session(server, elector, namer, ticker, replanner, trimmer)
 
     def _serve(self, session: Session) -> None:
         """Lead whenever possible, until stopped or until the connection is lost."""
@@ -198,6 +201,7 @@ class Daemon:
         elector, ticker = session.elector, session.ticker
         assert elector.term is not None  # the campaign was won
         ticker.begin(elector.term)
+        is_named = elector.term.gen is not None
         while not self._is_stopping:
             sent_ms = self._clock.monotonic_ms()
             renewed_at_ms = elector.renew_if_due()
@@ -206,8 +210,12 @@ class Daemon:
                 ticker.observe(renewed_at_ms, sent_ms)
                 session.trimmer.trim_if_due(elector.term, renewed_at_ms)
             try:
-                tick = ticker.tick(elector.term)
-                has_moved = session.replanner.step_if_free(elector.term, tick)
+                if not is_named and (naming_ms := session.namer.step(elector.term)) is not None:
+                    tick, has_moved = ticker.hold(elector.term, naming_ms, ASK_EVERY_MS), False
+                else:
+                    is_named = True
+                    tick = ticker.tick(elector.term)
+                    has_moved = session.replanner.step_if_free(elector.term, tick)
             except RedisRefused as error:  # out of memory, a key of ours of a wrong type: lead on, it may be mended
                 self._health.trouble = str(error)
                 self._say_once("redis_refused", str(error))

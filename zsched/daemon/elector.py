@@ -1,7 +1,7 @@
 """
 Leadership: which of the daemons fires.
 
-States of a daemon::
+States of a daemon (a leader of a data set without a name gives it one before it fires: ``daemon.naming``)::
 
     connecting ──► standby ──acquire──► leading ──stop──► released
         ▲             ▲                    │
@@ -44,8 +44,8 @@ class Elector:
 
     def campaign(self, gen: str | None = None) -> Busy | None:
         """
-        Try to lead, with *gen* as the name of a data set that has none. None when it leads now (``term`` is set), else
-        the ms after which to try again, and TIME.
+        Try to lead, with *gen* as the name of a data set that has none (None: none yet). None when it leads now
+        (``term`` is set), else the ms after which to try again, and TIME.
         """
         won = self._lease.acquire(gen)
         if isinstance(won, Busy):

@@ -165,8 +165,7 @@ class Follower:
 
     def note_gen(self) -> None:
         """Note the name of the data set that is followed; of another one nothing is noted."""
-        gen = self._gen() if self.state is ArchiveState.FOLLOWING else None
-        if gen is not None:
+        if self.state is ArchiveState.FOLLOWING and (gen := self._gen_of(self._archive.position)) is not None:
             self._archive.note(gen=gen)
             self._archive.commit()
 
@@ -316,6 +315,12 @@ class Follower:
             raise newer_format(format)
         return format
 
+    def _gen_of(self, position: Position | None) -> str | None:
+        """The names of the data set if it is the one of *position*: another may have come since that was read."""
+        gen = self._gen()
+        is_its = gen is not None and position is not None and self._log.contains(position)
+        return gen if is_its else None
+
     def _gen(self) -> str | None:
         found = self._wire.execute("HGET", self._keys.meta(), "gen")
         return found.decode() if found else None
@@ -355,7 +360,7 @@ class Follower:
         except HistoryChanged:  # from the start, at the next pass
             archive.abandon_bootstrap()
             return False
-        gen, format = self._gen(), self._demand_known_format()
+        gen, format = self._gen_of(archive.tail), self._demand_known_format()
         archive.end_bootstrap(since)
         archive.note(gen=gen, format=format)
         archive.commit()

@@ -59,6 +59,11 @@ class Loop:
         return not self._thread.is_alive()
 
     @property
+    def is_running(self) -> bool:
+        """Whether the thread was begun and has not ended."""
+        return self._thread.is_alive()
+
+    @property
     def is_stopping(self) -> bool:
         """Whether ``stop`` was called."""
         return self._stopping.is_set()

@@ -28,7 +28,7 @@ import structlog
 from zsched.archive import Archive
 from zsched.core.clock import Clock
 from zsched.core.log import Position
-from zsched.core.recovery import Verdict, judge
+from zsched.core.recovery import Verdict, is_same_set, judge
 from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Wire
@@ -122,9 +122,8 @@ class Recovery:
 
     def _judge(self, position: Position, gen: str | None, merge: Merge) -> Verdict:
         archive, first = self._archive, self._log.first()
-        is_same_set = gen is None or not archive.gens or gen in archive.gens
         start = first.position if first else None
-        verdict = judge(position, start, is_known=merge.is_known, is_same_set=is_same_set)
+        verdict = judge(position, start, is_same_set=is_same_set(gen, archive.gens))
         if verdict is Verdict.LOST and self._said != position:
             common = merge.common.id if merge.common else None
             log.error("redis_history_lost", archive=str(archive.path), had=position.id, common=common)

@@ -9,9 +9,10 @@ in between is left alone and comes back in the next pass. RQ's own delayed jobs 
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -136,6 +137,15 @@ class Ticker:
         next_ms = min((at_ms for at_ms in (fired.next_ms, look.next_ms) if at_ms is not None), default=None)
         offset_ms = self._server_clock.now_ms() - self._clock.monotonic_ms()
         return Tick(next_ms=next_ms, server_offset_ms=offset_ms)
+
+    def hold(self, term: Term, for_ms: float, look_ms: float) -> Tick:
+        """
+        One pass that fires nothing, since this leader may not for *for_ms* more; it looks again in *look_ms*. Raises as
+        ``tick``.
+        """
+        now_ms = int(self._server_clock.now_ms())
+        tick = self._stopped(term, Stopped("HELD", now_ms, now_ms + math.ceil(for_ms)))
+        return tick if tick.wait_ms is None else replace(tick, wait_ms=min(tick.wait_ms, look_ms))
 
     def _advance(self, term: Term, due: list[DueRecurring], now_ms: int) -> Stopped | bool:
         """Plan and advance what is *due*; False when all of it stays as it is."""

@@ -16,7 +16,7 @@ _TROUBLES: Final = {
     ArchiveState.FAILED: ("has failed", "see to its disk: until then, what happens is copied by the others alone"),
     ArchiveState.REFUSED: (
         "is of another data set than this Redis",
-        "give that daemon an [archive] path of its own, or move the file away",
+        "if this Redis was rebuilt or moved: zsched recover --from its file --force; else give its daemon another path",
     ),
     ArchiveState.LOST: (
         "has what Redis lost",

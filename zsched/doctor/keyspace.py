@@ -46,6 +46,7 @@ def queues_of(patient: Patient) -> Iterator[str]:
 def _ours(patient: Patient) -> Iterator[tuple[str, str]]:
     keys = patient.keys
     yield from ((keys.meta(), "hash"), (keys.log(), "stream"), (keys.lease(), "string"), (keys.ask(), "list"))
+    yield keys.ask_names(), "list"
     for key in (keys.paused(), keys.quarantine(), keys.chains(), keys.limits(), keys.archivers()):
         yield key, "hash"
     for key in (*(keys.due(lane) for lane in Priority), keys.deadlines()):

@@ -5,8 +5,9 @@
 --        nonce           never used before: a rolled-back Redis may give the same epoch twice
 --        server_id       of the connection, from INFO
 --        lease_ms
---        gen             the name that a new dataset gets
--- RETURNS  OK, token, epoch, now ms, hold ms  |  BUSY, now ms, ms until the lease lapses  |  OFFSET
+--        gen             a name that the candidate's archive knows, for a data set that has none; '' when it knows none
+-- RETURNS  OK, token, epoch, now ms, hold ms, names of the data set, '' when it has none
+--        |  BUSY, now ms, ms until the lease lapses  |  OFFSET
 -- LOGS   term: epoch's own entry: daemon, server, format
 --
 -- A token is <daemon>:<epoch>:<lease ms>:<nonce>. The candidate's own lease is no obstacle, also when it
@@ -15,6 +16,7 @@
 -- compares tokens. A changed server (restart, promotion, flush, first start) sets doubt and hold.
 -- The format is noted: from then on no older zsched reads or writes here (lib/meta.lua), and no archive of an older one
 -- reads on behind this entry (daemon/follower.py).
+-- Nobody fires in a data set without a name before name.lua has given it one.
 -- OFFSET: the clock is a test's: moved (meta.offset_ms), or stopped (meta.frozen_ms) by somebody else than
 -- this candidate (meta.frozen_by). Firing by it would be early or late for everybody but that test.
 local lease_key, meta_key, log_key = unpack(KEYS)
@@ -41,7 +43,9 @@ if last then
 end
 epoch = epoch + 1
 append('term', {'daemon', daemon, 'server', server_id, 'format', FORMAT})
-redis.call('HSETNX', meta_key, 'gen', gen)
+if gen ~= '' then
+  redis.call('HSETNX', meta_key, 'gen', gen)
+end
 redis.call('HSET', meta_key, 'epoch', string.format('%.0f', epoch), 'format', FORMAT)
 if server ~= server_id then
   hold_ms = now_ms + tonumber(lease_ms)
@@ -50,4 +54,4 @@ if server ~= server_id then
 end
 local token = table.concat({daemon, string.format('%.0f', epoch), lease_ms, nonce}, ':')
 redis.call('SET', lease_key, token, 'PX', lease_ms)
-return {'OK', token, epoch, now_ms, hold_ms}
+return {'OK', token, epoch, now_ms, hold_ms, redis.call('HGET', meta_key, 'gen') or ''}

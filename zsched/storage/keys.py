@@ -100,6 +100,10 @@ class Keys:
         """LIST: questions to whoever has an archive, JSON; see ``storage/questions.py``."""
         return f"{self.prefix}ask"
 
+    def ask_names(self) -> str:
+        """LIST: questions to every archive, also one that lost its place: which names of data sets it knows."""
+        return f"{self.prefix}ask:names"
+
     # -- one key per schedule or call ---------------------------------------------------------
 
     def schedule_prefix(self) -> str:

@@ -12,6 +12,7 @@ import uuid
 from dataclasses import dataclass, replace
 
 from zsched.core.clock import Clock
+from zsched.core.log import text
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
@@ -23,7 +24,8 @@ from zsched.storage.server import Server
 class Term:
     """
     A won lease. ``trusted_until_ms`` is on the monotonic clock and counted from the start of the attempt,
-    so it is never later than the lease's end on the server. ``now_ms`` is TIME of the reply.
+    so it is never later than the lease's end on the server. ``now_ms`` is TIME of the reply. ``gen``: the names of the
+    data set; None when it has none, and nothing may be fired (``daemon.naming``).
     """
 
     token: str
@@ -33,6 +35,7 @@ class Term:
     trusted_until_ms: float
     now_ms: int
     hold_ms: int
+    gen: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Lease:
 
     def acquire(self, gen: str | None = None) -> Term | Busy:
         """
-        Try to begin a term; a data set that has no name gets *gen*, or a new one. A lease that this daemon left behind,
+        Try to begin a term; a data set that has no name gets *gen*, or none yet. A lease that this daemon left behind,
         over whatever connection, is no obstacle.
 
         Raises:
@@ -73,7 +76,7 @@ class Lease:
             nonce=uuid.uuid4().hex,
             server_id=self._server.id,
             lease_ms=self._lease_ms,
-            gen=gen or uuid.uuid4().hex,
+            gen=gen or "",
         )
         if reply[0] == "BUSY":
             return Busy(int(reply[2]), int(reply[1]), started_ms)
@@ -81,10 +84,16 @@ class Lease:
             raise RedisRefused(
                 "the namespace's clock is moved for tests (meta.offset_ms or frozen_ms); a daemon does not lead there"
             )
-        token, epoch, now_ms, hold_ms = reply
-        trusted_until_ms = started_ms + self._lease_ms
+        token, epoch, now_ms, hold_ms, names = reply
         return Term(
-            token.decode(), int(epoch), self._server.id, self._lease_ms, trusted_until_ms, int(now_ms), int(hold_ms)
+            token.decode(),
+            int(epoch),
+            self._server.id,
+            self._lease_ms,
+            trusted_until_ms=started_ms + self._lease_ms,
+            now_ms=int(now_ms),
+            hold_ms=int(hold_ms),
+            gen=text(names) or None,
         )
 
     def renew(self, term: Term) -> Term:

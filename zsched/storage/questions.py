@@ -4,7 +4,8 @@ Questions to the archives through Redis, and their answers: history reaches whoe
 A question is one line of JSON on the list ``ask``: its id, what is asked (``about``), the arguments, and the
 last entry of the log that the asker saw, so that the answer knows at least that. Any daemon whose archive is
 healthy takes it and pushes one line of JSON to a list of that id, which lapses. Nobody answers within two
-seconds: the asker takes the question back and says so.
+seconds: the asker takes the question back and says so. A leader's question about names stands on the list
+``ask:names`` (``storage.naming``).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from zsched.storage.log import Log
 
 WAIT_S: Final = 2.0  # for an answer
 # What json.loads and the parts of a message raise: also numbers without end, and brackets without end.
-_UNREADABLE: Final = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
-_KEPT_MS: Final = 30_000  # questions and answers that nobody takes
+UNREADABLE: Final = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
+KEPT_MS: Final = 30_000  # questions and answers that nobody takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Question:
     @classmethod
     def parse(cls, text: bytes) -> Question | None:
         """The question in *text*; None when a foreign hand wrote it."""
-        with suppress(*_UNREADABLE):
+        with suppress(*UNREADABLE):
             given = json.loads(text)
             seen = None if given["seen"] is None else Position(*map(int, given["seen"]))
             return cls(str(given["id"]), str(given["about"]), dict(given["arguments"]), seen)
@@ -74,12 +75,12 @@ class Questions:
         ask_key, answer_key = self._keys.ask(), self._keys.answer(question.id)
         with self._link.wire() as wire:
             wire.execute("RPUSH", ask_key, question.text)
-            wire.execute("PEXPIRE", ask_key, _KEPT_MS)
+            wire.execute("PEXPIRE", ask_key, KEPT_MS)
             answered = wire.execute("BLPOP", answer_key, self.wait_s)
             if answered is None:
                 wire.execute("LREM", ask_key, 1, question.text)
                 return None
-        with suppress(*_UNREADABLE):
+        with suppress(*UNREADABLE):
             answer = json.loads(answered[1])
             return answer if isinstance(answer, dict) else None
         return None
@@ -91,18 +92,19 @@ class Inbox:
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._wire, self._keys = wire, keys
 
-    def take(self, wait_s: float) -> Question | None:
-        """The next question, or None when none comes within *wait_s*."""
-        taken = self._wire.execute("BLPOP", self._keys.ask(), wait_s)
+    def take(self, wait_s: float, *, only_names: bool = False) -> Question | None:
+        """The next question, *only_names*: about names; None when none comes within *wait_s*."""
+        lists = [self._keys.ask_names()] if only_names else [self._keys.ask_names(), self._keys.ask()]
+        taken = self._wire.execute("BLPOP", *lists, wait_s)
         return Question.parse(taken[1]) if taken else None
 
     def answer(self, question: Question, answer: dict[str, Any]) -> None:
         """Push the answer to whoever asked."""
         key = self._keys.answer(question.id)
         self._wire.execute("RPUSH", key, json.dumps(answer))
-        self._wire.execute("PEXPIRE", key, _KEPT_MS)
+        self._wire.execute("PEXPIRE", key, KEPT_MS)
 
     def give_back(self, question: Question) -> None:
         """Leave the question to another archive."""
         self._wire.execute("LPUSH", self._keys.ask(), question.text)
-        self._wire.execute("PEXPIRE", self._keys.ask(), _KEPT_MS)
+        self._wire.execute("PEXPIRE", self._keys.ask(), KEPT_MS)

@@ -58,8 +58,8 @@ SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
         "resume", "retry", "run_now",
     ),
     Role.DAEMON: (
-        "acquire", "advance", "audit", "clear", "fire", "get", "limits", "look", "lost", "merged", "native",
-        "quarantine", "release", "renew", "replan", "report", "restore", "survey", "track", "trim", "unblock",
+        "acquire", "adopt", "advance", "audit", "clear", "fire", "get", "limits", "look", "lost", "merged", "name",
+        "native", "quarantine", "release", "renew", "replan", "report", "restore", "survey", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),
     Role.DASHBOARD: (),  # whoever may run a script may keep Redis busy for ever
@@ -75,9 +75,9 @@ _COMMANDS: Final[Mapping[Role, str]] = {
         "scard script|load smembers time xlen xrange xread xrevrange zcard zcount zrange zrangebyscore"
     ),
     Role.DAEMON: (
-        "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hscan info lindex llen lpush lrange memory|usage "
-        "pexpire pttl pubsub|numsub rpush scard script|load smembers sscan subscribe time type xlen xrange xread "
-        "xrevrange zcard zcount zrandmember zrange zrangebyscore zremrangebyscore zscan"
+        "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hscan info lindex llen lpop lpush lrange "
+        "memory|usage pexpire pttl pubsub|numsub rpush scard script|load smembers sscan subscribe time type xlen "
+        "xrange xread xrevrange zcard zcount zrandmember zrange zrangebyscore zremrangebyscore zscan"
     ),
     # RQ's own, read from its sources, 2.8 to 2.12; without CLIENT LIST, which it can do without.
     Role.WORKER: (

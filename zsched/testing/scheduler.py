@@ -198,7 +198,7 @@ class ManualScheduler:
     def _lead(self) -> Term:
         """A term that began a lease ago. Raises ConfigError."""
         self._clock.freeze()
-        won = self._lease.acquire()
+        won = self._lease.acquire(uuid.uuid4().hex)
         if isinstance(won, Busy):  # it began between our look and our stopping the clock
             self._clock.thaw()
             raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -58,7 +59,7 @@ class Scene:
         self.wire = self.link.open()
         know(redis_client, namespace)
         lease = Lease(self.wire, self.keys, Server.of(self.wire), SystemClock(), "leader", 600_000)
-        term = lease.acquire()
+        term = lease.acquire(uuid.uuid4().hex)
         assert isinstance(term, Term)
         self.term, self.dispatch, self.planner = term, Dispatch(self.wire, self.keys), Planner()
         self._archives: list[Archive] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -47,7 +48,7 @@ def lead(scene: Scene) -> None:
     scene.redis.hdel(scene.keys.meta(), "offset_ms")
     if scene.archive.gens:  # as a daemon with an archive proposes it
         scene.redis.hsetnx(scene.keys.meta(), "gen", scene.archive.gens[-1])
-    term = lease.acquire()
+    term = lease.acquire(uuid.uuid4().hex)
     assert isinstance(term, Term)
     if offset_ms is not None:
         scene.redis.hset(scene.keys.meta(), "offset_ms", offset_ms)

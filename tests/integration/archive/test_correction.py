@@ -134,6 +134,47 @@ def test_a_schedule_that_was_put_again_since_is_not_touched(scene: Scene, two: t
     assert_both_have_what_redis_holds(scene, two)
 
 
+def test_a_cancelled_rule_that_fired_again_is_taken_out_all_the_same(
+    scene: Scene, two: tuple[Watched, Watched]
+) -> None:
+    late, knowing = two
+    scene.client.schedule("app.task", id="rule", every=60)
+
+    lose_and_recover(scene, knowing, late, lambda: scene.client.cancel("rule"))
+    lead(scene)
+    for _ in range(2):
+        scene.pass_time(60_000)
+        scene.tick()
+    assert 2 == len([one for one in scene.log() if one.kind == "advance"])
+    knowing.go_on()
+
+    assert "rule" not in lane_states(scene) or "open" == lane_states(scene)["rule"]
+    assert [("rule", "gone")] == corrections(scene)
+    assert_both_have_what_redis_holds(scene, two)
+
+
+def test_a_rule_with_which_the_leader_went_on_is_not_set_back(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    late, knowing = two
+    scene.client.schedule("app.task", id="rule", every=60)
+
+    def change() -> None:
+        scene.client.update("rule", every=3600)
+
+    late.go_on()
+    change()
+    knowing.go_on()
+    put_back(scene)
+    lead(scene)
+    run(scene, late.archive)
+    lead(scene)
+    scene.pass_time(60_000)
+    scene.tick()
+    knowing.go_on()
+
+    assert [] == corrections(scene)
+    assert_both_have_what_redis_holds(scene, two)
+
+
 def test_what_happened_later_counts_though_the_clock_was_set_back(scene: Scene, two: tuple[Watched, Watched]) -> None:
     late, knowing = two
     schedule(scene, "cancelled")

@@ -14,7 +14,7 @@ from tests.integration.archive.ground import Scene
 from zsched.config import Settings
 from zsched.config.settings import ArchiveSettings
 from zsched.core.clock import SystemClock
-from zsched.daemon import archiver as archiver_module
+from zsched.daemon import own_archive
 from zsched.daemon.archiver import Archiver
 
 
@@ -49,7 +49,7 @@ def test_it_is_found_when_it_is_opened(archiver: Archiver) -> None:
 def test_it_is_found_later_when_there_was_no_time(
     archiver: Archiver, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archiver_module, "_CHECK_AT_OPEN_MS", 0.0)  # one entry: the last
+    monkeypatch.setattr(own_archive, "_CHECK_AT_OPEN_MS", 0.0)  # one entry: the last
     archiver.open()
     assert [] == kept(archiver)
 

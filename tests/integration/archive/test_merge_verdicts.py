@@ -56,7 +56,6 @@ def test_another_data_set_is_not_touched_however_often_it_is_looked_at(scene: Sc
     watched.follower.note_gen()
     put_back(scene, foreign)
     scene.redis.hset(scene.keys.meta(), "gen", "another")
-    age(scene)
     before, gens = scene.log(), scene.archive.gens
 
     for _ in range(4):
@@ -66,16 +65,6 @@ def test_another_data_set_is_not_touched_however_often_it_is_looked_at(scene: Sc
     assert ArchiveState.REFUSED is watched.follower.state
     assert (before, gens) == (scene.log(), scene.archive.gens)
     assert {"mine"} == {row.id for row, _ in scene.archive.state()}
-
-
-def age(scene: Scene) -> None:
-    """The log looks as if it had begun an hour before."""
-    entries = scene.redis.xrange(scene.keys.log())
-    scene.redis.delete(scene.keys.log())
-    for id, fields in entries:
-        texts = [text for pair in fields.items() for text in pair]
-        texts[3] = b"%d" % (int(texts[3]) - 3_600_000_000)
-        scene.redis.execute_command("XADD", scene.keys.log(), id, *texts)
 
 
 def test_by_hand_nothing_is_put_back_before_somebody_does_it(scene: Scene) -> None:

@@ -13,6 +13,7 @@ import redis
 from tests.integration.archive.ground import Scene
 from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, populate, told
 from zsched.cli.exits import DONE, NOT_FOUND
+from zsched.config.address import address_of
 from zsched.core.log import Position
 from zsched.storage.keys import Keys
 
@@ -40,51 +41,53 @@ def test_without_any_it_is_said_where_was_looked(redis_url: str, tmp_path: Path)
 
     said = zsched.refusal("--dry-run", code=NOT_FOUND)
 
-    assert f"no archive of namespace 'default': {tmp_path}/zsched has no default-1.db to default-16.db" in said
+    address = address_of(redis_url)
+    assert f"no archive of namespace 'default': {tmp_path}/zsched has none of the Redis at {address}" in said
 
 
-def a_folder_of_archives(scene: Scene, state: Path) -> Path:
+def a_folder_of_archives(scene: Scene, state: Path, url: str) -> Path:
     """Where daemons keep archives below *state*; none is there yet, and the scene's is ready to be copied."""
     populate(scene)
+    scene.archive.note(address=address_of(url))
     scene.archive.commit()
-    folder = state / "zsched"
-    folder.mkdir()
+    folder = state / "zsched" / "default-something"
+    folder.mkdir(parents=True)
     return folder
 
 
 def test_the_one_file_where_daemons_keep_theirs_is_taken_and_of_several_it_is_asked_which(
     scene: Scene, redis_url: str, tmp_path: Path
 ) -> None:
-    folder = a_folder_of_archives(scene, tmp_path)
-    copied(scene, folder / "default-2.db")
+    folder = a_folder_of_archives(scene, tmp_path, redis_url)
+    copied(scene, folder / "2.db")
     scene.redis.flushall()
     zsched = Zsched(redis_url, XDG_STATE_HOME=str(tmp_path))
-    assert str(folder / "default-2.db") == zsched.json("--dry-run")["archive"]["path"]
+    assert str(folder / "2.db") == zsched.json("--dry-run")["archive"]["path"]
 
-    copied(scene, folder / "default-5.db")
-    (folder / "default-7.db").write_bytes(b"no database at all, but a file with that name")
+    copied(scene, folder / "5.db")
+    (folder / "7.db").write_bytes(b"no database at all, but a file with that name")
     said = zsched.refusal()
 
     position = scene.archive.position
     assert position is not None
     for text in (
-        "there are 3 archives: ", f"default-2.db, up to log entry {position.id} of 20",
-        "complete since the beginning; ", "default-5.db, up to", "default-7.db, which cannot be read (", "--from FILE",
+        "there are 3 archives: ", f"2.db, up to log entry {position.id} of 20",
+        "complete since the beginning; ", "5.db, up to", "7.db, which cannot be read (", "--from FILE",
     ):  # fmt: skip
         assert text in said
-    assert 4 == zsched.json("--dry-run", "--from", str(folder / "default-5.db"))["counts"]["put_back"]
+    assert 4 == zsched.json("--dry-run", "--from", str(folder / "5.db"))["counts"]["put_back"]
 
 
 def test_of_several_a_dry_run_takes_the_one_that_goes_furthest_and_says_which(
     scene: Scene, redis_url: str, tmp_path: Path
 ) -> None:
-    folder = a_folder_of_archives(scene, tmp_path)
-    behind = copied(scene, folder / "default-1.db")
+    folder = a_folder_of_archives(scene, tmp_path, redis_url)
+    behind = copied(scene, folder / "1.db")
     scene.client.schedule("app.more", id="more", after=HOUR_S)
     assert scene.follower.step()
     scene.archive.commit()
-    furthest = copied(scene, folder / "default-2.db")
-    (folder / "default-3.db").write_bytes(b"no database at all, but a file with that name")
+    furthest = copied(scene, folder / "2.db")
+    (folder / "3.db").write_bytes(b"no database at all, but a file with that name")
     scene.redis.flushall()
     zsched = Zsched(redis_url, XDG_STATE_HOME=str(tmp_path))
 
@@ -98,15 +101,53 @@ def test_of_several_a_dry_run_takes_the_one_that_goes_furthest_and_says_which(
 
 
 def test_of_several_that_end_alike_any_is_taken_also_to_recover(scene: Scene, redis_url: str, tmp_path: Path) -> None:
-    folder = a_folder_of_archives(scene, tmp_path)
+    folder = a_folder_of_archives(scene, tmp_path, redis_url)
     for number in (1, 2):
-        copied(scene, folder / f"default-{number}.db")
+        copied(scene, folder / f"{number}.db")
     before = listed(scene.client)
     scene.redis.flushall()
 
     result = Zsched(redis_url, XDG_STATE_HOME=str(tmp_path))()
 
     assert (DONE, told(before)) == (result.exit_code, told(listed(scene.client)))
+
+
+def test_archives_of_other_redis_servers_are_left_out(scene: Scene, redis_url: str, tmp_path: Path) -> None:
+    folder = a_folder_of_archives(scene, tmp_path, redis_url)
+    mine = copied(scene, folder / "1.db")
+    scene.client.schedule("app.more", id="more", after=HOUR_S)
+    assert scene.follower.step()
+    scene.archive.note(gen="another", address="elsewhere:6379/0")
+    scene.archive.commit()
+    (tmp_path / "zsched" / "default-elsewhere").mkdir()
+    others = copied(scene, tmp_path / "zsched" / "default-elsewhere" / "1.db")
+    zsched = Zsched(redis_url, XDG_STATE_HOME=str(tmp_path))
+
+    scene.redis.flushall()
+    assert str(mine) == zsched.json("--dry-run")["archive"]["path"]  # by its address, though the other goes further
+    scene.redis.hset(KEYS.meta(), "gen", "another")
+    assert str(others) == zsched.json("--dry-run")["archive"]["path"]  # by its name
+    scene.redis.hset(KEYS.meta(), "gen", "unknown")
+    said = zsched.refusal("--dry-run")
+    assert f"archive {mine} followed the data set " in said
+    assert f"zsched recover --from {mine} puts what the archive knows into it" in said
+
+
+def test_a_configured_archive_of_another_address_is_refused_where_redis_has_no_name_unless_it_is_named(
+    scene: Scene, zsched: Zsched
+) -> None:
+    populate(scene)
+    scene.archive.note(address="elsewhere:6379/0")
+    scene.archive.commit()
+    [name] = scene.archive.gens
+    scene.redis.flushall()
+
+    said = zsched.refusal()
+
+    assert "was made for the Redis at elsewhere:6379/0, and the data set of the Redis at " in said
+    assert {} == dump(scene.redis)
+    assert 4 == zsched.json("--from", str(scene.archive.path))["counts"]["put_back"]
+    assert name.encode() == scene.redis.hget(KEYS.meta(), "gen")
 
 
 def test_a_corrupt_archive_is_refused(scene: Scene, zsched: Zsched, tmp_path: Path) -> None:
@@ -191,12 +232,13 @@ def test_another_data_set_is_refused_unless_the_archive_is_named(scene: Scene, z
     assert before == dump(scene.redis)
     for text in (
         f"ends with log entry {mine.id} of ", f"the log in Redis goes from {first.id} of 2020-09-13",
-        "they have nothing in common (data set other here, ", f"zsched recover --from {scene.archive.path} puts it in",
+        "followed the data set ", " is other; ", f"zsched recover --from {scene.archive.path} puts it in",
     ):  # fmt: skip
         assert text in said
     planned = zsched.json("--dry-run")
     assert ("unrelated", 1) == (planned["verdict"], len(planned["warnings"]))
     assert 4 == zsched.json("--from", str(scene.archive.path))["counts"]["put_back"]
+    assert f"other {scene.archive.gens[-1]}".encode() == scene.redis.hget(KEYS.meta(), "gen")
 
 
 def test_a_log_that_was_trimmed_past_the_archive_is_refused_unless_it_is_named_and_forced(

@@ -34,6 +34,7 @@ def client(url: str) -> Client:
         (KEYS.paused(), "hash"),
         (KEYS.recurring(), "set"),
         (KEYS.ask(), "list"),
+        (KEYS.ask_names(), "list"),
         (KEYS.chains(), "hash"),
         (KEYS.deadlines(), "zset"),
         (KEYS.archivers(), "hash"),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.archive.ground import archived, put
-from zsched.archive import Archive, default_paths
+from zsched.archive import Archive
 from zsched.archive.file import connect_to_read, set_aside
 from zsched.archive.schema import APPLICATION_ID, VERSION
 from zsched.errors import ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
@@ -61,6 +61,56 @@ def test_nobody_but_its_owner_reads_it(tmp_path: Path) -> None:
     assert 0o700 == folder.stat().st_mode & 0o777
 
 
+def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
+    Archive(tmp_path / "real.db", "default").close()
+    (tmp_path / "link.db").symlink_to(tmp_path / "real.db")
+
+    with pytest.raises(ArchiveError, match=r"link\.db: it is a symbolic link; give \[archive\] path where"):
+        Archive(tmp_path / "link.db", "default")
+
+
+def test_a_lock_that_is_a_symbolic_link_is_refused_and_what_it_leads_to_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "archive.db.lock").symlink_to(tmp_path / "precious")
+
+    with pytest.raises(ArchiveError, match=r"archive\.db\.lock: it is a symbolic link"):
+        Archive(tmp_path / "archive.db", "default")
+    assert "mine" == (tmp_path / "precious").read_text()
+
+
+@pytest.mark.parametrize("part", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("mode", [0o660, 0o604, 0o666])
+def test_a_file_that_others_may_use_is_refused_with_the_chmod(tmp_path: Path, part: str, mode: int) -> None:
+    path = archived(tmp_path / "archive.db", [put(1, "a")])
+    here = path.with_name(path.name + part)
+    here.touch()
+    here.chmod(mode)
+
+    with pytest.raises(ArchiveError, match=rf"others may use it \({mode:04o}\), .*; chmod 600 {here}$"):
+        Archive(path, "default")
+
+    here.chmod(0o600)
+    Archive(path, "default").close()
+
+
+def test_somebody_elses_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, owner = archived(tmp_path / "archive.db", [put(1, "a")]), os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+
+    with pytest.raises(ArchiveError, match=rf"it is of the user with number {owner}; run as that user, or chown"):
+        Archive(path, "default")
+
+
+def test_two_paths_of_one_folder_are_one_archive_with_one_lock(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+
+    with closing(Archive(tmp_path / "real" / "archive.db", "default")), pytest.raises(ArchiveInUse):
+        Archive(tmp_path / "link" / "archive.db", "default")
+    with closing(Archive(tmp_path / "link" / "archive.db", "default")), pytest.raises(ArchiveInUse):
+        Archive(tmp_path / "real" / ".." / "real" / "archive.db", "default")
+
+
 def test_another_process_is_named_and_what_to_do(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     with pytest.raises(ArchiveInUse, match=rf"in use by process {holder.pid}; give each daemon an \[archive\] path"):
         Archive(tmp_path / "archive.db", "default")
@@ -103,6 +153,7 @@ def test_another_namespaces_archive_is_refused(tmp_path: Path) -> None:
 
 def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = statement(tmp_path / "other.db", "CREATE TABLE t(x)")
+    path.chmod(0o600)
     before = path.read_bytes()
 
     with pytest.raises(ArchiveForeign, match=r"a database of something else; give another \[archive\] path"):
@@ -173,20 +224,3 @@ def test_what_is_set_aside_can_be_opened_as_it_was(tmp_path: Path) -> None:
 
     with closing(Archive(kept, "default")) as old, closing(Archive(path, "default")) as new:
         assert (1, 0) == (len(list(old.state())), len(list(new.state())))
-
-
-@pytest.mark.parametrize(
-    ("environment", "first"),
-    [
-        ({"STATE_DIRECTORY": "/var/lib/zsched", "XDG_STATE_HOME": "/x", "HOME": "/h"}, "/var/lib/zsched/shop-1.db"),
-        ({"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"}, "/var/lib/a/shop-1.db"),
-        ({"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x/zsched/shop-1.db"),
-        ({"HOME": "/h"}, "/h/.local/state/zsched/shop-1.db"),
-        ({"STATE_DIRECTORY": "", "XDG_STATE_HOME": "", "HOME": "/h"}, "/h/.local/state/zsched/shop-1.db"),
-    ],
-)
-def test_a_daemon_looks_where_its_environment_says(environment: dict[str, str], first: str) -> None:
-    paths = default_paths("shop", environment)
-
-    assert Path(first) == paths[0]
-    assert [f"shop-{number}.db" for number in range(1, 17)] == [path.name for path in paths]

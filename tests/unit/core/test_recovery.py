@@ -25,7 +25,7 @@ from tests.unit.core.recovering import (
 from zsched.core.entries import Restored
 from zsched.core.held import Held
 from zsched.core.log import Entry, Position
-from zsched.core.recovery import Branch, Known, Mine, Verdict, judge, lacking, row_of
+from zsched.core.recovery import Branch, Known, Mine, Verdict, is_same_set, judge, lacking, row_of
 
 
 def opened(run: str = RUN, flags: bytes = b"1") -> Known:
@@ -80,31 +80,47 @@ def test_the_last_restore_is_known_in_whatever_order_the_log_is_read() -> None:
 # -- which history is this ------------------------------------------------------------------------
 
 MINE = Position(3, 100, 1_000_000_000)
-OLD, NEW, SKEWED = 900_000_000, 1_100_000_000, 950_000_000
+OLD, NEW = 900_000_000, 1_100_000_000
 JUDGED = [
-    # (first, last, is_known, is_same_set), verdict
-    ((None, False, True), Verdict.LOST),  # emptied
-    ((None, False, False), Verdict.LOST),
-    ((Position(1, 1, OLD), True, True), Verdict.LOST),  # rolled back
-    ((Position(9, 200, OLD), True, False), Verdict.LOST),  # a merged entry names it
-    ((Position(0, 1, NEW), False, True), Verdict.LOST),  # emptied, and went on
-    ((Position(0, 1, NEW), False, False), Verdict.LOST),  # under another name
-    ((Position(1, 1, OLD), False, False), Verdict.UNRELATED),
-    ((Position(1, 1, SKEWED), False, False), Verdict.LOST),  # clocks may differ
-    ((Position(1, 1, OLD), False, True), Verdict.LOST),
-    ((Position(3, 200, NEW), False, True), Verdict.LEFT_BEHIND),  # trimmed past it
-    ((Position(3, 50, OLD), False, True), Verdict.LOST),
-    ((Position(2, 200, OLD), False, True), Verdict.LOST),  # of an earlier term
-    ((Position(3, 200, OLD), False, False), Verdict.UNRELATED),
-    ((Position(3, 50, OLD), False, False), Verdict.UNRELATED),
+    # (first, is_same_set), verdict
+    ((None, True), Verdict.LOST),  # emptied
+    ((Position(1, 1, OLD), True), Verdict.LOST),  # rolled back
+    ((Position(0, 1, NEW), True), Verdict.LOST),  # emptied, and went on
+    ((Position(3, 200, NEW), True), Verdict.LEFT_BEHIND),  # trimmed past it
+    ((Position(3, 50, OLD), True), Verdict.LOST),
+    ((Position(2, 200, OLD), True), Verdict.LOST),  # of an earlier term
+    ((None, False), Verdict.UNRELATED),
+    ((Position(0, 1, NEW), False), Verdict.UNRELATED),  # begun after the archive's last entry
+    ((Position(1, 1, OLD), False), Verdict.UNRELATED),
+    ((Position(3, 200, NEW), False), Verdict.UNRELATED),
 ]
 
 
 @pytest.mark.parametrize(("given", "verdict"), JUDGED)
-def test_what_happened_to_the_log_is_judged_by_its_ends(given: tuple[Any, ...], verdict: Verdict) -> None:
-    first, is_known, is_same_set = given
+def test_what_happened_to_the_log_is_judged_by_its_ends_and_the_data_sets_name(
+    given: tuple[Any, ...], verdict: Verdict
+) -> None:
+    first, is_same = given
 
-    assert verdict is judge(MINE, first, is_known=is_known, is_same_set=is_same_set)
+    assert verdict is judge(MINE, first, is_same_set=is_same)
+
+
+@pytest.mark.parametrize(
+    ("gen", "gens", "expected"),
+    [
+        (None, ("mine",), True),
+        ("new", (), True),
+        ("mine", ("old", "mine"), True),
+        ("old", ("old", "mine"), True),
+        ("new mine", ("mine",), True),  # one that a recovery added
+        ("new", ("mine",), False),
+        ("min", ("mine",), False),
+    ],
+)
+def test_a_name_that_the_archive_never_followed_is_another_data_set(
+    gen: str | None, gens: tuple[str, ...], expected: bool
+) -> None:
+    assert expected is is_same_set(gen, gens)
 
 
 # -- what is lacking ------------------------------------------------------------------------------

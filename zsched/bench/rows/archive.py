@@ -64,7 +64,7 @@ def measure(arena: Arena) -> Result:
 def _zsched(arena: Arena, ground: Ground, count: int) -> Figure:
     _put(arena, ground, count)
     with folder(arena) as made:
-        path = made / "default-1.db"
+        path = made / "archive.db"
         before_kib = _memory_kib("VmRSS")
         has_peak = _begin_peak()
         puts = _follow(arena, ground, path)
@@ -114,7 +114,7 @@ def _fire(arena: Arena, ground: Ground) -> None:
     window = Window(now_ms - _LEASE_MS, now_ms + _LEASE_MS)
     with ground.wire() as wire:
         lease = Lease(wire, ground.keys, Server.of(wire), arena.clock, "bench", _LEASE_MS)
-        term = lease.acquire()
+        term = lease.acquire("bench")
         assert isinstance(term, Term), "no daemon runs here"
         dispatch = Dispatch(wire, ground.keys)
         while ground.waiting():

@@ -45,7 +45,7 @@ def measure(arena: Arena) -> Result:
 def _zsched(arena: Arena, ground: Ground, count: int) -> Figure:
     _put(arena, ground, count)
     with folder(arena) as made:
-        archive = Archive(Path(made) / "default-1.db", "default")
+        archive = Archive(Path(made) / "archive.db", "default")
         try:
             with ground.wire() as wire:
                 follower = Follower(archive, wire, ground.keys, arena.clock)

@@ -19,11 +19,13 @@ from itertools import islice
 from pathlib import Path
 
 from zsched.archive import START, Archive
+from zsched.archive.places import paths_for
 from zsched.bench import load
 from zsched.bench.arena import Arena, Ground
 from zsched.bench.children import folder, leader
 from zsched.bench.contest import Contestant, Figure, contest
 from zsched.bench.results import Broken, Result
+from zsched.config.address import address_of
 from zsched.core.changes import What
 from zsched.core.log import Entry, Position
 from zsched.storage.connection import Link
@@ -60,7 +62,7 @@ def _measure(arena: Arena, name: str, count: int) -> Result:
 def _zsched(arena: Arena, ground: Ground, count: int) -> Figure:
     ground.client().schedule(load.FUNC, id="template", after=_AHEAD_S, args=load.ARGS)
     with folder(arena) as state, ground.wire() as wire:
-        path = state / "default-1.db"
+        path = paths_for("default", None, address_of(ground.url), {"STATE_DIRECTORY": str(state)})[0]
         asked = _build(arena, path, count, list(Log(wire, ground.keys).entries()))
         size = path.stat().st_size
         with leader(arena, ground, state=state):

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from zsched.archive import START, History, Recall, default_paths, recalling
+from zsched.archive import START, History, Recall, recalling
+from zsched.archive.places import archives_of, state_folder
 from zsched.config import Settings
+from zsched.config.address import address_of
 from zsched.core.clock import SystemClock
 from zsched.core.log import Position
 from zsched.core.sentences import local_text
@@ -26,26 +28,34 @@ class NoArchive(ArchiveError):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What an archive says of itself, and ``recall``, what it knows. ``gens``: data sets that it followed."""
+    """
+    What an archive says of itself, and ``recall``, what it knows. ``gens``: names of data sets that it followed, the
+    last one last; ``address``: the Redis that it was made for.
+    """
 
     path: Path
     recall: Recall
     position: Position
     complete_since: str | None
-    gens: frozenset[str]
+    gens: tuple[str, ...]
+    address: str | None
 
     def text(self, tz: str) -> str:
         """Which file, how far it goes and since when; times in *tz*."""
         return f"{self.path}, {_extent(self.position, self.complete_since, tz)}"
 
 
-def choose(settings: Settings, given: Path | None, *, is_only_read: bool, say: Callable[[str], None]) -> Path:
+def choose(
+    settings: Settings, given: Path | None, gen: str | None, *, is_only_read: bool, say: Callable[[str], None]
+) -> Path:
     """
-    The file *given*, else the configured one, else the one that is where daemons keep theirs. Of several any, if all of
-    them end with the same log entry; else, where it *is_only_read*, the one that goes furthest, which *say* is told.
+    The file *given*, else the configured one, else one of those that daemons of this Redis keep, whose names are *gen*
+    (None: it has none). Of several any, if all of them end with the same log entry; else, where it *is_only_read*, the
+    one that goes furthest, which *say* is told.
 
     Raises:
-        NoArchive: it is not there. ArchiveError: there are several, or it may not be looked at.
+        NoArchive: it is not there. ArchiveError: there are several, or it may not be looked at. ArchiveOfAnother: those
+        of this address followed other data sets.
     """
     configured = given or (Path(settings.archive.path) if settings.archive.path else None)
     if configured is not None:
@@ -54,10 +64,11 @@ def choose(settings: Settings, given: Path | None, *, is_only_read: bool, say: C
         name = "--from" if given else "[archive] path"
         remedy = "give --from FILE; zsched status says where daemons keep theirs"
         raise NoArchive(f"{name}={str(configured)!r}: there is no such file; {remedy}")
-    looked = default_paths(settings.namespace, dict(os.environ))
-    found = [path for path in looked if _is_there(path)]
+    address, folder = address_of(settings.redis.url), state_folder(os.environ)
+    _is_there(folder)  # or it is said that this user may not look
+    found = archives_of(settings.namespace, gen, address, os.environ)
     if not found:
-        where = f"{looked[0].parent} has no {looked[0].name} to {looked[-1].name}"
+        where = f"{folder} has none of the Redis at {address}"
         remedy = "run this as the daemon's user, or give --from FILE; zsched status says where daemons keep theirs"
         raise NoArchive(f"no archive of namespace {settings.namespace!r}: {where}; {remedy}")
     return found[0] if len(found) == 1 else _one_of(found, is_only_read=is_only_read, say=say)
@@ -104,12 +115,12 @@ def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> Known:
     if "position" not in facts:
         problem = "it has nothing yet of what Redis holds; its daemon is about to read that"
         raise ArchiveError(f"archive {path}: {problem}; give another one with --from FILE")
-    since, gens = facts.get("complete_since"), frozenset(str(facts.get("gens", "")).split())
+    since, gens = facts.get("complete_since"), tuple(str(facts.get("gens", "")).split())
     try:
         position = Position.parse(facts["position"])
     except (ValueError, AttributeError) as error:
         raise ArchiveCorrupt(f"archive {path}: its position is {facts['position']!r}, which is none") from error
-    return Known(path, recall, position, since, gens)
+    return Known(path, recall, position, since, gens, facts.get("address"))
 
 
 def _named(path: Path, error: Exception) -> str:

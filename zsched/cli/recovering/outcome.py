@@ -18,10 +18,14 @@ from zsched.core.sentences import duration_text
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a comparison of the histories showed. ``gen`` is the data set's name in Redis; ``now_ms`` its time."""
+    """
+    What a comparison of the histories showed. ``gen``: the data set's names in Redis; ``now_ms``: its time;
+    ``objection``: why the archive is of another one.
+    """
 
     known: Known
     verdict: Verdict
+    objection: str | None
     is_nothing_lost: bool  # the log goes on from the archive's last entry, or an archive said that it lacks nothing
     common: Position | None  # the last entry that both have
     is_known: bool  # it has one, or what archives said of theirs in the log names one of its own
@@ -43,9 +47,7 @@ class Found:
         mine = f"the archive {known.path} ends with log entry {_entry(known.position)}"
         theirs = f"the log in Redis goes from {_entry(self.first)} to {_entry(self.last)}"
         if self.verdict is Verdict.UNRELATED and not is_named:
-            gens = ", ".join(sorted(known.gens)) or "of no name"
-            names = f"data set {self.gen or 'of no name'} here, {gens} there"
-            return f"{mine}, {theirs}, and they have nothing in common ({names}); {again} puts it in all the same"
+            return f"{self.objection}; {mine}, {theirs}; {again} puts it in all the same"
         if self.verdict is Verdict.LEFT_BEHIND and not (is_named and is_forced):
             unknown = "what happened between them is not known, and would be done again"
             return f"{mine}, {theirs}: {unknown}; {again} --force puts it in all the same"

@@ -15,6 +15,7 @@ from typing import Final
 
 import click
 
+from zsched.archive.places import Told
 from zsched.cli.invocation import say
 from zsched.cli.progress import Progress
 from zsched.cli.recovering.archives import Known, choose, reading
@@ -22,6 +23,7 @@ from zsched.cli.recovering.difference import Difference
 from zsched.cli.recovering.outcome import Found, Outcome
 from zsched.cli.recovering.stopping import Stopping
 from zsched.config import Settings
+from zsched.config.address import address_of
 from zsched.config.redaction import redact
 from zsched.core.entries import Restored, restored
 from zsched.core.log import Position
@@ -32,6 +34,7 @@ from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
+from zsched.storage.naming import Naming
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
@@ -55,7 +58,9 @@ class Recovery:
         self._is_quiet, self._keys = is_quiet, Keys(settings.namespace)
         self._link = Link.from_url(settings.redis.url, settings.redis.timeout_s, settings.redis.read_password())
         self._reader = Reader(self._link, self._keys, Encoder(settings.rq.serializer, settings.limits.payload_bytes))
-        self._path = choose(settings, file, is_only_read=is_dry, say=self._say)
+        is_chosen = file is not None or settings.archive.path is not None
+        gen = None if is_chosen else Naming(self._link, self._keys).gen()
+        self._path = choose(settings, file, gen, is_only_read=is_dry, say=self._say)
         self._place = {"namespace": settings.namespace, "redis": redact(settings.redis.url)}
 
     def look(self, keeps_all: bool) -> Outcome:
@@ -100,6 +105,7 @@ class Recovery:
                 if not difference and (reason := self._refusal(found)):
                     raise RecoveryRefused(reason)
                 if found.is_nothing_lost:
+                    self._adopt(found, wire)
                     return self._outcome(found, difference, 0, merge)
                 restoring = merge.branch.restored
                 is_news = restoring is not None and restoring[1] != known.recall.archive and restoring != others
@@ -116,6 +122,7 @@ class Recovery:
                     others = merge.branch.restored
                     self._wait(others[1] if others else "?", stopping)
                 else:
+                    self._adopt(found, wire)
                     return self._outcome(found, difference, max(merge.total - difference.schedules, 0), merge)
 
     # -- how ----------------------------------------------------------------------------------------
@@ -126,20 +133,26 @@ class Recovery:
             yield known
 
     def _compare(self, known: Known, wire: Wire, now_ms: int) -> tuple[Merge, Found]:
-        gen = wire.execute("HGET", self._keys.meta(), "gen")
+        gen = Naming(wire, self._keys).gen()
         first = Log(wire, self._keys).first()
         hold_for_ms = self._settings.daemon.lease_ms
         merge = Merge(known.recall, wire, self._keys, known.position, hold_for_ms=hold_for_ms)
         merge.compare()
-        name = gen.decode(errors="replace") if gen else None
-        is_same_set = name is None or not known.gens or name in known.gens
         start, mine = first.position if first else None, known.position
-        verdict = judge(mine, start, is_known=merge.is_known, is_same_set=is_same_set)
+        told = Told(known.path, self._settings.namespace, known.gens, known.address, mine)
+        objection = told.objection(gen, address_of(self._settings.redis.url))
+        verdict = judge(mine, start, is_same_set=objection is None)
         is_nothing_lost = merge.common == mine or mine in merge.branch.merged
         found = Found(
-            known, verdict, is_nothing_lost, merge.common, merge.is_known, start, merge.seen, name, now_ms
+            known, verdict, objection, is_nothing_lost, merge.common, merge.is_known, start, merge.seen, gen, now_ms
         )  # fmt: skip
         return merge, found
+
+    def _adopt(self, found: Found, wire: Wire) -> None:
+        """Give Redis the name by which daemons find this archive; a name that it has stays."""
+        gens = found.known.gens
+        if gens and gens[-1] not in (found.gen or "").split():
+            Naming(wire, self._keys).adopt(gens[-1])
 
     def _run(self, merge: Merge, wire: Wire, difference: Difference, stopping: Stopping) -> None:
         log = Log(wire, self._keys)

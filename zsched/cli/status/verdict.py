@@ -45,7 +45,8 @@ _PUT_BACK: Final = {
 }
 _START: Final = "start one: systemctl start zsched, or zsched daemon"
 _REMEDIES: Final = {
-    ArchiveState.REFUSED: "give its daemon an [archive] path of its own, or move the file away",
+    ArchiveState.REFUSED: "if this Redis was rebuilt or moved: zsched recover --from its file --force; else give its "
+    "daemon another path",
     ArchiveState.OUTDATED: "upgrade its daemon: it goes on by itself, and newer ones have what it lacks",
     ArchiveState.FAILED: "make room on its disk, or mend it: it goes on by itself, and Redis keeps what it lacks",
 }

@@ -1,0 +1,333 @@
+"""Which archive is of which Redis: a daemon puts nothing into another one, and finds its own again wherever it is."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.faults.archives import KEYS, await_caught_up, fact, report_of, stop
+from tests.faults.ledger import connect, queued
+from tests.faults.processes import SHORT, WITHIN_S, DaemonProcess, Start, eventually
+from tests.integration.command_line import Zsched
+from zsched import Client
+from zsched.config.address import address_of
+from zsched.embedded import EmbeddedRedis
+from zsched.storage.archivers import ArchiveState
+
+UNUSABLE = 2
+PATIENT = {"DAEMON_LEASE_MS": "5000", "DAEMON_RENEW_MS": "500"}  # it asks archives for so long
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where daemons keep archives for which no path is configured."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "zsched"
+
+
+@pytest.fixture
+def other() -> Iterator[EmbeddedRedis]:
+    """Another Redis than ``server``."""
+    with EmbeddedRedis(tcp=True) as server:
+        yield server
+
+
+def begin(start_daemon: Start, url: str, **settings: str) -> DaemonProcess:
+    """A daemon that looks for its archive by itself, as soon as it fires and the archive knows the data set's name."""
+    daemon = start_daemon(url, **{"ARCHIVE_PATH": "", **SHORT, **settings})
+    path = path_of(daemon)
+    eventually(lambda: fact(path, "gens"))
+    await_caught_up(url, path)
+    return daemon
+
+
+def path_of(daemon: DaemonProcess) -> Path:
+    return Path(daemon.wait_for("archive_opened")["archive"])
+
+
+def fill(url: str, watch: redis.Redis) -> None:
+    """A run in its queue, a one-shot and a recurring schedule, as somebody's first tries leave them."""
+    client = Client.from_url(url)
+    client.schedule("app.mail", id="mail-ada", after=0)
+    client.schedule("app.mail", id="mail-bob", after=3600)
+    client.schedule("app.mail", id="mail-cron", every=3600)
+    eventually(lambda: queued(watch))
+
+
+def ids(url: str) -> set[str]:
+    return {schedule.id for schedule in Client.from_url(url).list()}
+
+
+def gen(watch: redis.Redis) -> bytes:
+    return watch.hget(KEYS.meta(), "gen") or b""
+
+
+# -- another Redis ------------------------------------------------------------------------------------
+
+
+def test_another_empty_redis_gets_nothing_of_the_first_one(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis, state: Path
+) -> None:
+    first = begin(start_daemon, server.url)
+    fill(server.url, watch)
+    await_caught_up(server.url, path_of(first))
+    stop(first)
+
+    second = begin(start_daemon, other.url)
+
+    with connect(other.url) as client:
+        assert (set(), []) == (ids(other.url), queued(client))
+        assert gen(watch) != gen(client)
+    assert [] == second.of("redis_history_lost") + second.of("archive_refused")
+    assert path_of(first).parent != path_of(second).parent
+    assert {path_of(first).parent, path_of(second).parent} == set(state.iterdir())
+    stop(second)
+
+
+def test_another_redis_with_schedules_and_no_daemon_yet_gets_nothing_of_the_first_one(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis
+) -> None:
+    first = begin(start_daemon, server.url)
+    fill(server.url, watch)
+    await_caught_up(server.url, path_of(first))
+    stop(first)
+    Client.from_url(other.url).schedule("app.own", id="own", after=3600)
+
+    second = begin(start_daemon, other.url)
+
+    assert {"own"} == ids(other.url)
+    stop(second)
+
+
+def test_a_production_redis_with_a_leader_gets_nothing_of_a_developers_archive(
+    start_daemon: Start,
+    server: EmbeddedRedis,
+    watch: redis.Redis,
+    other: EmbeddedRedis,
+    tmp_path: Path,
+) -> None:
+    developers = begin(start_daemon, server.url)
+    fill(server.url, watch)
+    await_caught_up(server.url, path_of(developers))
+    stop(developers)
+    leader = begin(start_daemon, other.url, ARCHIVE_PATH=str(tmp_path / "production.db"))
+    Client.from_url(other.url).schedule("app.own", id="own", after=3600)
+
+    by_place = begin(start_daemon, other.url)
+    by_path = start_daemon(other.url, ARCHIVE_PATH=str(path_of(developers)), **SHORT)
+
+    assert UNUSABLE == by_path.wait()
+    said = by_path.of("daemon_failed")[0]["reason"]
+    with connect(other.url) as client:
+        for name in (gen(watch).decode(), gen(client).decode(), f"zsched recover --from {path_of(developers)}"):
+            assert name in said
+        assert [] == queued(client)
+    assert {"own"} == ids(other.url)
+    assert not leader.has_ended
+    assert [] == by_place.of("redis_history_lost")
+    stop(by_place, leader)
+
+
+def test_an_archive_at_its_address_that_followed_another_data_set_ends_the_daemon_for_good(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
+) -> None:
+    first = begin(start_daemon, server.url)
+    fill(server.url, watch)
+    await_caught_up(server.url, path_of(first))
+    stop(first)
+    before = gen(watch).decode()
+    watch.flushall()
+    watch.hset(KEYS.meta(), "gen", "another")
+
+    second = start_daemon(server.url, ARCHIVE_PATH="", **SHORT)
+
+    assert UNUSABLE == second.wait()
+    said = second.of("daemon_failed")[0]["reason"]
+    folder = path_of(first).parent
+    for text in (before, "another", f"zsched recover --from {path_of(first)}", f"or move {folder} away"):
+        assert text in said
+    assert set() == ids(server.url)
+
+
+def test_a_path_for_another_address_is_refused_where_redis_has_no_name_until_it_is_recovered_from(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis, tmp_path: Path
+) -> None:
+    path = tmp_path / "archive.db"
+    first = begin(start_daemon, server.url, ARCHIVE_PATH=str(path))
+    fill(server.url, watch)
+    await_caught_up(server.url, path)
+    stop(first)
+
+    refused = start_daemon(other.url, ARCHIVE_PATH=str(path), **SHORT)
+
+    assert UNUSABLE == refused.wait()
+    said = refused.of("daemon_failed")[0]["reason"]
+    for text in (address_of(server.url), address_of(other.url), f"zsched recover --from {path}"):
+        assert text in said
+    assert set() == ids(other.url)
+    without = Zsched(other.url, ZSCHED_ARCHIVE_PATH=str(path))("recover")
+    assert (1, True) == (without.exit_code, f"zsched recover --from {path}" in without.stderr)
+    assert 0 == Zsched(other.url)("recover", "--from", str(path)).exit_code
+    again = begin(start_daemon, other.url, ARCHIVE_PATH=str(path))
+    assert (address_of(server.url), address_of(other.url)) == (
+        again.wait_for("archive_moved")["made_for"],
+        fact(path, "address"),
+    )
+    assert {"mail-bob", "mail-cron"} == ids(other.url)
+    stop(again)
+
+
+# -- the same Redis -----------------------------------------------------------------------------------
+
+
+def test_a_daemon_finds_its_archive_by_the_data_sets_name_at_another_address_and_after_that_by_it(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
+) -> None:
+    first = begin(start_daemon, server.url)
+    fill(server.url, watch)
+    await_caught_up(server.url, path_of(first))
+    stop(first)
+
+    moved = begin(start_daemon, server.tcp_url)
+
+    assert path_of(first) == path_of(moved)
+    told = moved.wait_for("archive_moved")
+    assert (address_of(server.url), address_of(server.tcp_url)) == (told["made_for"], told["redis"])
+    stop(moved)
+    watch.flushall()
+    back = begin(start_daemon, server.tcp_url)
+    back.wait_for("recovery_done")
+    assert path_of(first) == path_of(back)
+    assert {"mail-bob", "mail-cron"} <= ids(server.url)
+    stop(back)
+
+
+def test_two_daemons_of_one_machine_share_the_folder(start_daemon: Start, server: EmbeddedRedis) -> None:
+    one, two = begin(start_daemon, server.url), begin(start_daemon, server.url)
+
+    assert ["1.db", "2.db"] == [path_of(daemon).name for daemon in (one, two)]
+    assert path_of(one).parent == path_of(two).parent
+    stop(two, one)
+
+
+def test_a_daemon_that_starts_without_redis_chooses_its_archive_when_it_is_there(
+    start_daemon: Start, server: EmbeddedRedis
+) -> None:
+    first = begin(start_daemon, server.url)
+    stop(first)
+    server.stop()
+    early = start_daemon(server.url, ARCHIVE_PATH="", **SHORT)
+    early.wait_for("redis_lost")
+    assert [] == early.of("archive_opened")
+
+    server.start()
+
+    assert path_of(first) == path_of(early)
+    await_caught_up(server.url, path_of(early))
+    stop(early)
+
+
+def test_a_state_folder_that_cannot_be_made_is_told_at_once_also_without_redis(
+    start_daemon: Start, server: EmbeddedRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    server.stop()
+
+    daemon = start_daemon(server.url, ARCHIVE_PATH="")
+
+    assert 1 == daemon.wait()
+    assert "give [archive] path where this user may write" in daemon.of("daemon_failed")[0]["reason"]
+
+
+# -- naming -------------------------------------------------------------------------------------------
+
+
+def test_a_fresh_daemon_that_acquires_first_after_a_flush_names_the_data_set_as_it_was(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
+) -> None:
+    knows = begin(start_daemon, server.url, ARCHIVE_PATH=str(tmp_path / "knows.db"))
+    fill_held(server.url)
+    await_caught_up(server.url, path_of(knows))
+    before = gen(watch)
+
+    knows.send(signal.SIGSTOP)
+    watch.flushall()
+    fresh = start_daemon(server.url, ARCHIVE_PATH=str(tmp_path / "fresh.db"), **PATIENT)
+    fresh.wait_for("term_began")
+    knows.send(signal.SIGCONT)
+
+    named = fresh.wait_for("data_set_named")
+    assert (before.decode(), False) == (named["name"], named["is_new"])
+    knows.wait_for("recovery_done")
+    assert {"mail-bob", "mail-cron"} == ids(server.url)
+    assert [] == knows.of("archive_refused")
+    assert watch.hget(KEYS.meta(), "doubt") is not None
+    stop(fresh, knows)
+
+
+def test_an_archive_that_was_silent_while_the_data_set_was_named_anew_is_refused_until_it_is_recovered_from(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
+) -> None:
+    path = tmp_path / "silent.db"
+    silent = begin(start_daemon, server.url, ARCHIVE_PATH=str(path))
+    fill_held(server.url)
+    await_caught_up(server.url, path)
+    before = gen(watch)
+    silent.send(signal.SIGSTOP)
+    watch.flushall()
+    fresh = start_daemon(server.url, ARCHIVE_PATH=str(tmp_path / "fresh.db"), **SHORT)
+    fresh.wait_for("data_set_named")
+    assert before != gen(watch)
+
+    silent.send(signal.SIGCONT)
+
+    said = silent.wait_for("archive_refused")["reason"]
+    assert f"zsched recover --from {path}" in said
+    assert set() == ids(server.url)
+    assert not silent.has_ended
+    eventually(lambda: (report := report_of(server.url, path)) and report.state is ArchiveState.REFUSED)
+    assert 0 == Zsched(server.url)("recover", "--from", str(path), "--force").exit_code
+    assert {"mail-bob", "mail-cron"} == ids(server.url)
+    eventually(lambda: (report := report_of(server.url, path)) and report.state is ArchiveState.FOLLOWING, 2 * WITHIN_S)
+    stop(fresh, silent)
+
+
+def fill_held(url: str) -> None:
+    """Schedules that no leader has to fire."""
+    client = Client.from_url(url)
+    client.schedule("app.mail", id="mail-bob", after=3600)
+    client.schedule("app.mail", id="mail-cron", every=3600)
+
+
+def test_the_first_run_ever_is_not_uncertain(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis) -> None:
+    Client.from_url(server.url).schedule("app.mail", id="first", after=0, on_uncertain="skip")
+    Client.from_url(server.url).schedule("app.mail", id="second", after=0)
+
+    daemons = [start_daemon(server.url, ARCHIVE_PATH="", **SHORT) for _ in range(2)]
+
+    runs = eventually(lambda: len(found := queued(watch)) == 2 and found)
+    assert [None, None] == [watch.hget(f"rq:job:{run}", "zs_uncertain") for run in runs]
+    assert watch.hget(KEYS.meta(), "doubt") is None
+    assert [True] == [event["is_new"] for daemon in daemons for event in daemon.of("data_set_named")]
+    stop(*daemons)
+
+
+def test_the_first_run_after_a_flush_is_uncertain_where_an_archive_had_something(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
+) -> None:
+    path = tmp_path / "archive.db"
+    first = begin(start_daemon, server.url, ARCHIVE_PATH=str(path))
+    stop(first)
+    watch.flushall()
+    Client.from_url(server.url).schedule("app.mail", id="again", after=0)
+
+    second = start_daemon(server.url, ARCHIVE_PATH=str(path), **SHORT)
+
+    [run] = eventually(lambda: queued(watch))
+    assert b"1" == watch.hget(f"rq:job:{run}", "zs_uncertain")
+    stop(second)

@@ -1,0 +1,89 @@
+"""name.lua and adopt.lua: what a data set is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import EPOCH, SERVER, TOKEN, Ground
+from zsched.errors import ServerChanged, Stale
+
+
+@pytest.fixture
+def nameless(led: Ground) -> Ground:
+    """A leader's, in the first term of a complete log, with doubt and hold."""
+    led.redis.hdel(led.keys.meta(), "gen")
+    led.redis.hset(led.keys.meta(), mapping={"epoch": 1, "doubt": 5, "hold": 7})
+    led.put(("a", "+60000"))
+    return led
+
+
+def _name(ground: Ground, gen: str = "new", is_new: int = 1, **over: Any) -> Any:
+    return ground.call("name", **({"token": TOKEN, "expected_server": SERVER, "gen": gen, "is_new": is_new} | over))
+
+
+def _meta(ground: Ground, *fields: str) -> list[str | None]:
+    return [value and value.decode() for value in ground.redis.hmget(ground.keys.meta(), fields)]
+
+
+def test_what_is_new_has_its_name_and_is_not_in_doubt_and_the_hold_stands(nameless: Ground) -> None:
+    before = len(nameless.entries())
+
+    [names] = _name(nameless)
+
+    assert "new" == names
+    assert ["new", None, "7"] == _meta(nameless, "gen", "doubt", "hold")
+    assert before == len(nameless.entries())
+
+
+def test_where_an_archive_has_something_else_it_stays_in_doubt(nameless: Ground) -> None:
+    _name(nameless, is_new=0)
+
+    assert ["new", "5"] == _meta(nameless, "gen", "doubt")
+
+
+def test_in_a_later_term_it_stays_in_doubt(nameless: Ground) -> None:
+    nameless.redis.hset(nameless.keys.meta(), "epoch", 2)
+
+    _name(nameless)
+
+    assert ["new", "5"] == _meta(nameless, "gen", "doubt")
+
+
+def test_a_log_that_is_not_complete_stays_in_doubt(nameless: Ground) -> None:
+    nameless.put(("b", "+60000"))
+    nameless.trimmed = nameless.redis.xtrim(nameless.keys.log(), maxlen=1, approximate=False)
+
+    _name(nameless)
+
+    assert ["new", "5"] == _meta(nameless, "gen", "doubt")
+
+
+def test_a_name_that_is_there_stays(nameless: Ground) -> None:
+    nameless.redis.hset(nameless.keys.meta(), "gen", "old")
+
+    [names] = _name(nameless)
+
+    assert ("old", ["old", "5"]) == (names, _meta(nameless, "gen", "doubt"))
+
+
+def test_only_the_leader_names(nameless: Ground) -> None:
+    with pytest.raises(Stale):
+        _name(nameless, token=f"other:{EPOCH}:2000:n")
+    with pytest.raises(ServerChanged):
+        _name(nameless, expected_server="another")
+    assert [None, "5"] == _meta(nameless, "gen", "doubt")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, "mine"), ("mine", "mine"), ("old", "old mine"), ("mine2 old", "mine2 old mine")]
+)
+def test_a_data_set_that_took_another_one_in_has_its_name_too(ground: Ground, before: str | None, after: str) -> None:
+    ground.redis.delete(ground.keys.meta())
+    if before:
+        ground.redis.hset(ground.keys.meta(), "gen", before)
+
+    assert [after] == ground.call("adopt", gen="mine")
+    assert [after] == ground.call("adopt", gen="mine")
+    assert [after] == _meta(ground, "gen")

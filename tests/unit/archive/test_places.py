@@ -1,0 +1,175 @@
+"""Which folder a daemon's archive lies in, by the data set's name and its address."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.archive.ground import put
+from zsched.archive import Archive
+from zsched.archive.places import archives_of, paths_for, state_folder, told_by
+from zsched.config.address import address_of
+from zsched.errors import ArchiveOfAnother
+
+HERE, THERE = "here:6379/0", "there:6379/0"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {"STATE_DIRECTORY": str(tmp_path)}
+
+
+def made(folder: Path, name: str = "1.db", *, gen: str | None = None, at: str | None = HERE, n: int = 1) -> Path:
+    """An archive in *folder* that followed *gen* up to entry *n*."""
+    with closing(Archive(folder / name, "default")) as archive:
+        archive.append([put(k + 1, "a") for k in range(n)])
+        archive.note(gen=gen, address=at)
+        archive.commit()
+    return folder / name
+
+
+def folder_of(gen: str | None, address: str, environment: dict[str, str], namespace: str = "default") -> Path:
+    return paths_for(namespace, gen, address, environment)[0].parent
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"STATE_DIRECTORY": "/var/lib/zsched", "XDG_STATE_HOME": "/x", "HOME": "/h"}, "/var/lib/zsched"),
+        ({"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"}, "/var/lib/a"),
+        ({"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x/zsched"),
+        ({"HOME": "/h"}, "/h/.local/state/zsched"),
+        ({"STATE_DIRECTORY": "", "XDG_STATE_HOME": "", "HOME": "/h"}, "/h/.local/state/zsched"),
+    ],
+)
+def test_a_daemon_looks_where_its_environment_says(environment: dict[str, str], folder: str) -> None:
+    paths = paths_for("shop", None, HERE, environment)
+
+    assert Path(folder) == state_folder(environment)
+    assert [Path(folder, "shop-here-6379-0", f"{number}.db") for number in range(1, 17)] == paths
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("redis://ann:s3cret@h:1/0?password=s3cret", "default-h-1-0"),
+        ("unix://:s3cret@/run/my redis/redis.sock", "default-unix-run-my-redis-redis.sock-0"),
+        ("redis+sentinel://:s3cret@b,a:1/main/2?sentinel_password=s3cret", "default-sentinels-a-1-b-26379-main-2"),
+    ],
+)
+def test_a_fresh_folder_is_named_after_the_address_and_no_password(
+    environment: dict[str, str], url: str, name: str
+) -> None:
+    assert name == folder_of(None, address_of(url), environment).name
+
+
+def test_long_addresses_that_begin_alike_have_folders_of_their_own(environment: dict[str, str]) -> None:
+    one, two = (folder_of(None, f"unix:/{'x' * 200}/{n}", environment).name for n in range(2))
+
+    assert one != two
+    assert max(len(one), len(two)) < 140
+
+
+def test_the_name_that_an_archive_followed_is_found_before_the_address(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    made(tmp_path / "default-moved", gen="g1", at=THERE)
+    made(tmp_path / "default-here-6379-0", gen="g2", at=HERE, n=5)
+
+    assert tmp_path / "default-moved" == folder_of("g1", HERE, environment)
+    assert tmp_path / "default-here-6379-0" == folder_of("g2", THERE, environment)
+
+
+def test_a_redis_without_a_name_is_found_by_its_address(environment: dict[str, str], tmp_path: Path) -> None:
+    made(tmp_path / "default-old", gen="g1", at=HERE)
+    made(tmp_path / "default-new", gen="g2", at=HERE, n=5)  # it moved here later
+    made(tmp_path / "default-there", gen="g3", at=THERE, n=9)
+
+    assert tmp_path / "default-new" == folder_of(None, HERE, environment)
+
+
+def test_a_redis_of_another_name_at_an_address_with_archives_is_refused(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    path = made(tmp_path / "default-here-6379-0", gen="g1")
+
+    with pytest.raises(ArchiveOfAnother, match=rf"followed the data set g1, and .* is g2; .* --from {path} ") as caught:
+        paths_for("default", "g2", HERE, environment)
+    assert f"or move {path.parent} away" in str(caught.value)
+    with pytest.raises(ArchiveOfAnother):
+        archives_of("default", "g2", HERE, environment)
+
+
+def test_an_address_without_archives_gets_a_fresh_folder_whatever_the_name(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    made(tmp_path / "default-there-6379-0", gen="g1", at=THERE)
+
+    for gen in (None, "g2"):
+        assert tmp_path / "default-here-6379-0" == folder_of(gen, HERE, environment)
+        assert [] == archives_of("default", gen, HERE, environment)
+
+
+def test_a_folder_with_that_name_and_another_ones_archives_is_left_alone(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    made(tmp_path / "default-here-6379-0", gen="g1", at=THERE)  # it was named when its data set was here
+
+    assert tmp_path / "default-here-6379-0-2" == folder_of(None, HERE, environment)
+
+
+def test_an_archive_that_knows_no_name_yet_is_of_its_address(environment: dict[str, str], tmp_path: Path) -> None:
+    made(tmp_path / "default-x", gen=None)
+
+    assert tmp_path / "default-x" == folder_of("g1", HERE, environment)
+    assert tmp_path / "default-there-6379-0" == folder_of("g1", THERE, environment)
+
+
+def test_another_namespaces_archives_and_what_cannot_be_read_are_passed_over(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    made(tmp_path / "shop-here-6379-0", gen="g1")  # default's, by what it says of itself
+    (tmp_path / "default-bad").mkdir()
+    (tmp_path / "default-bad" / "1.db").write_bytes(b"no database at all, but a file with that name")
+
+    assert tmp_path / "default-here-6379-0" == folder_of("g1", HERE, environment)
+    assert tmp_path / "shop-here-6379-0" == folder_of("g1", HERE, environment, "shop")
+
+
+def test_archives_of_another_data_set_are_left_out_of_those_to_recover_from(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "default-here-6379-0"
+    mine = [made(folder, "1.db", gen="g1"), made(folder, "3.db", gen="g1", at=THERE)]
+    made(folder, "2.db", gen="g2")
+    (folder / "4.db").write_bytes(b"no database at all, but a file with that name")
+
+    assert [*mine, folder / "4.db"] == archives_of("default", "g1", HERE, environment)
+
+
+TOLD: list[tuple[dict[str, Any], str | None, bool]] = [
+    # archive, gen of the Redis at HERE, whether it is objected to
+    ({"gen": "g1"}, "g1", False),
+    ({"gen": "g1", "at": THERE}, "g1", False),
+    ({"gen": "g1"}, "g2", True),
+    ({"gen": "g1", "at": THERE}, "g2", True),
+    ({"gen": "g1"}, None, False),
+    ({"gen": "g1", "at": THERE}, None, True),
+    ({"gen": None}, "g1", False),
+    ({"gen": None, "at": THERE}, "g1", True),
+    ({"gen": None, "at": THERE}, None, True),
+    ({"gen": "g1", "at": None}, None, False),  # of no address: it was made by hand
+]
+
+
+@pytest.mark.parametrize(("archive", "gen", "expected"), TOLD)
+def test_what_speaks_against_an_archive(
+    tmp_path: Path, archive: dict[str, Any], gen: str | None, expected: bool
+) -> None:
+    told = told_by(made(tmp_path, **archive))
+
+    assert told is not None
+    assert expected is (told.objection(gen, HERE) is not None)

@@ -1,0 +1,171 @@
+"""
+Where archives lie when no path is configured, and which of them is of the data set that a Redis holds.
+
+Below the state folder there is a folder for each data set, ``<namespace>-<address>``, and in it a file for each daemon
+of this machine, ``1.db``, ``2.db``, …: each takes the first that no other process uses. A folder's name says what it
+was made for; which data set it is of, its archives say themselves:
+
+1. the Redis has a name (``meta.gen``) that an archive followed: that one's folder, whatever address it was made for;
+2. the Redis has a name that none of them followed, and all of its address followed others: refused, this is another
+   data set, and nobody knows which is wrong;
+3. else the folder of this address, where Redis was flushed or is new; and a fresh folder where there is none.
+
+With a path configured, the same objections hold for that one file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from zsched.archive import body
+from zsched.archive.check import facts_of
+from zsched.archive.file import connect_to_read, converted
+from zsched.core.log import Position
+from zsched.core.recovery import is_same_set
+from zsched.errors import ArchiveError, ArchiveOfAnother
+
+_INSTANCES: Final = 16  # daemons of one namespace and user on one machine that find a file by themselves
+_LONGEST: Final = 100  # characters of a folder's name; most file systems take 255
+_NOWHERE: Final = Position(0, 0, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """
+    What the archive at *path* says of itself: ``gens`` are names of data sets that it followed, ``address`` is the
+    Redis that it was made for, None where nobody noted one; ``position`` is its last entry.
+    """
+
+    path: Path
+    namespace: str
+    gens: Sequence[str]
+    address: str | None
+    position: Position | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it knows of nothing that could be put back."""
+        return not self.gens and self.position is None
+
+    def objection(self, gen: str | None, address: str) -> str | None:
+        """Why it is of another data set than the Redis at *address*, which has the names *gen* (None: no name)."""
+        if not is_same_set(gen, self.gens):
+            names = ", ".join(self.gens)
+            return f"archive {self.path} followed the data set {names}, and the Redis at {address} is {gen}"
+        is_named = gen is not None and bool(self.gens)
+        if is_named or self.is_empty or self.address in (None, address):
+            return None
+        there = f"the data set of the Redis at {address} has {'another name' if gen else 'no name'}"
+        return f"archive {self.path} was made for the Redis at {self.address}, and {there}"
+
+
+def told_by(path: Path) -> Told | None:
+    """What the archive at *path* says of itself; None when it cannot be read, or says nothing."""
+    with suppress(ArchiveError, ValueError, KeyError, TypeError), closing(connect_to_read(path)) as db:
+        with converted(path):
+            facts = facts_of(db, path)
+        gens, address = str(facts.get("gens", "")).split(), facts.get("address")
+        return Told(path, str(facts["namespace"]), gens, address, body.position_of(facts.get("position")))
+    return None
+
+
+def state_folder(environment: Mapping[str, str]) -> Path:
+    """systemd's STATE_DIRECTORY, else ``$XDG_STATE_HOME/zsched`` (``~/.local/state``)."""
+    state = environment.get("STATE_DIRECTORY", "").split(":")[0]
+    home = environment.get("XDG_STATE_HOME") or Path(environment.get("HOME") or Path.home(), ".local/state")
+    return Path(state) if state else Path(home, "zsched")
+
+
+def archives_of(namespace: str, gen: str | None, address: str, environment: Mapping[str, str]) -> list[Path]:
+    """
+    The archives of the data set at *address*, whose names are *gen* (None: it has none), and those beside them that
+    cannot be read.
+
+    Raises:
+        ArchiveOfAnother: those of its address followed other data sets.
+    """
+    folder = _folder_of(_found(namespace, environment), gen, address)
+    paths = [] if folder is None else sorted(folder.glob("*.db"))
+    return [path for path in paths if (told := told_by(path)) is None or told.objection(gen, address) is None]
+
+
+def paths_for(namespace: str, gen: str | None, address: str, environment: Mapping[str, str]) -> list[Path]:
+    """
+    Where a daemon of the data set at *address*, whose names are *gen* (None: it has none), may keep its archive: in one
+    folder, in the order in which to try.
+
+    Raises:
+        ArchiveOfAnother: the archives of its address followed other data sets.
+    """
+    found = _found(namespace, environment)
+    folder = _folder_of(found, gen, address) or _fresh(state_folder(environment), namespace, address, found)
+    return [folder / f"{instance + 1}.db" for instance in range(_INSTANCES)]
+
+
+def refused(objection: str, file: Path, away: Path) -> ArchiveOfAnother:
+    """The error for an *objection* to the archive *file*, with what to do; *away*: what could be moved."""
+    return ArchiveOfAnother(
+        f"{objection}; if that Redis was rebuilt or moved, zsched recover --from {file} puts what the archive knows "
+        "into it (with --force while a daemon leads); if it is another one, give this daemon another [archive] path, "
+        f"or move {away} away"
+    )
+
+
+def _found(namespace: str, environment: Mapping[str, str]) -> list[Told]:
+    """What the archives of *namespace* below the state folder say of themselves, the newest first."""
+    paths = state_folder(environment).glob(f"{namespace}-*/*.db")
+    found = [told for path in paths if (told := told_by(path)) is not None and told.namespace == namespace]
+    return sorted(found, key=lambda told: (-(told.position or _NOWHERE).t_us, told.path))
+
+
+def _folder_of(found: Sequence[Told], gen: str | None, address: str) -> Path | None:
+    """The folder of the data set, None when there is none. Raises ArchiveOfAnother."""
+    for told in found:
+        if gen is not None and told.gens and is_same_set(gen, told.gens):
+            return told.path.parent
+    here = [told for told in found if told.address == address]
+    fitting = [told for told in here if told.objection(gen, address) is None]
+    if fitting:
+        return fitting[0].path.parent
+    if here:
+        raise refused(here[0].objection(gen, address) or "", here[0].path, here[0].path.parent)
+    return None
+
+
+def _fresh(state: Path, namespace: str, address: str, found: Sequence[Told]) -> Path:
+    """A folder named after *address* in which no archive of another one is."""
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", address).strip("-")
+    if len(name) > _LONGEST:
+        name = f"{name[: _LONGEST - 9]}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
+    taken = {told.path.parent for told in found if told.address not in (None, address)}
+    number, folder = 1, state / f"{namespace}-{name}"
+    while folder in taken:
+        number += 1
+        folder = state / f"{namespace}-{name}-{number}"
+    return folder
+
+
+def demand_folder(folder: Path) -> None:
+    """
+    Make *folder*, and see that archives can be made in it. What a disk has against it may pass by.
+
+    Raises:
+        ArchiveError: this user may not.
+    """
+    problem = "Permission denied"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return
+    except (PermissionError, NotADirectoryError, FileExistsError) as error:
+        problem = error.strerror or str(error)
+    except OSError:
+        return
+    raise ArchiveError(f"archive {folder}: {problem}; give [archive] path where this user may write")

@@ -1,0 +1,140 @@
+"""
+The archive of one daemon: found, opened or made, and known to be of the data set in Redis before it is used.
+
+Which file that is, and what speaks against it, is decided in ``archive.places``. A path is kept once it was chosen: a
+disk that fails for a while must not make a daemon begin another archive.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from zsched.archive import Archive
+from zsched.archive.file import set_aside
+from zsched.archive.places import Told, demand_folder, paths_for, refused, state_folder
+from zsched.config import Settings
+from zsched.config.address import address_of
+from zsched.core.clock import Clock, from_ms
+from zsched.errors import ArchiveCorrupt, ArchiveFailed, ArchiveInUse, ArchiveOfAnother
+
+log = structlog.get_logger(__name__)
+
+_CHECK_AT_OPEN_MS: Final = 1000.0  # for comparing checksums before the daemon goes on
+
+
+class OwnArchive:
+    """
+    ``archive``, while it is open, at ``path``. ``is_ours``: it is of the data set in this Redis; ``has_past``: it had
+    something before this process, or lost something since; ``is_checked``: all of it was compared with its checksums.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
+        self.address = address_of(settings.redis.url)
+        self.archive: Archive | None = None
+        self.path: Path | None = None
+        self.is_ours = self.has_past = self.is_checked = False
+
+    def prepare(self) -> None:
+        """
+        Do what can be done without Redis: open the file that is configured, or see that one can be made.
+
+        Raises:
+            ArchiveInUse, ArchiveForeign, ArchiveError, ArchiveFailed.
+        """
+        if self._settings.archive.path:
+            self._open_first([Path(self._settings.archive.path)])
+        else:
+            demand_folder(state_folder(os.environ))
+
+    def open(self, gen: str | None) -> Archive:
+        """
+        The archive of the data set here, whose names are *gen* (None: it has none).
+
+        Raises:
+            ArchiveOfAnother: it is of another one. Others as ``prepare``.
+        """
+        if self.archive is None:
+            chosen = self._settings.archive.path or self.path
+            if chosen:
+                self._open_first([Path(chosen)])
+            else:
+                paths = paths_for(self._settings.namespace, gen, self.address, os.environ)
+                self._open_first(paths, lambda archive: self._objection(archive, gen) is None)
+        archive = self.archive
+        assert archive is not None
+        if objection := self._objection(archive, gen):
+            raise self.refused(objection)
+        was = archive.address
+        archive.note(address=self.address)
+        archive.commit()
+        if was not in (None, self.address):
+            log.warning("archive_moved", archive=str(archive.path), made_for=was, redis=self.address)
+        self.is_ours = True
+        return archive
+
+    def refused(self, objection: str) -> ArchiveOfAnother:
+        """The error for an *objection* to the archive, with what to do."""
+        assert self.path is not None  # it was opened
+        return refused(objection, self.path, self.path if self._settings.archive.path else self.path.parent)
+
+    def begin_anew(self, error: ArchiveCorrupt) -> None:
+        """Keep the bad file, and begin another in its place. Raises as ``prepare``."""
+        self.close()
+        assert self.path is not None  # it was opened, or tried to
+        at = from_ms(self._clock.now_ms()).strftime("%Y%m%dT%H%M%S.%f")[:-3]  # of two in one second, too, both are kept
+        kept = set_aside(self.path, "corrupt", at)
+        log.error("archive_corrupt", archive=str(self.path), reason=str(error), kept=str(kept))
+        self.has_past = True
+        self._open(self.path)
+
+    def close(self) -> None:
+        """Give the file back."""
+        archive, self.archive, self.is_ours = self.archive, None, False
+        if archive is not None:
+            with suppress(ArchiveCorrupt, ArchiveFailed):
+                archive.close()
+
+    def _objection(self, archive: Archive, gen: str | None) -> str | None:
+        told = Told(archive.path, archive.namespace, archive.gens, archive.address, archive.position)
+        return told.objection(gen, self.address)
+
+    def _open_first(self, paths: Sequence[Path], fits: Callable[[Archive], bool] = lambda archive: True) -> None:
+        """Open the first of *paths* that nobody uses and that *fits*, else the last."""
+        for path in paths:
+            is_last = path == paths[-1]
+            try:
+                self._open_any(path)
+            except ArchiveInUse:
+                if is_last:
+                    raise
+            else:
+                if is_last or (self.archive is not None and fits(self.archive)):
+                    return
+                self.close()
+                self.path = None
+
+    def _open_any(self, path: Path) -> None:
+        """Open the archive at *path*; where it is corrupt, a new one in its place."""
+        try:
+            self._open(path)
+        except ArchiveCorrupt as error:
+            self.begin_anew(error)
+
+    def _open(self, path: Path) -> None:
+        try:
+            archive = Archive(path, self._settings.namespace, keep_args=self._settings.archive.keep_args)
+            self.archive, self.is_ours = archive, False
+            self.is_checked = not archive.check_step(_CHECK_AT_OPEN_MS, self._clock)
+        except (ArchiveCorrupt, ArchiveFailed):
+            self.path = path
+            raise
+        self.path = path
+        self.has_past = self.has_past or bool(archive.gens) or archive.position is not None
+        log.info("archive_opened", archive=str(path), position=archive.position.id if archive.position else None)

@@ -1,0 +1,18 @@
+-- adopt: say that a data set is also the one of this name, since all that was known of that one is in it now.
+--
+-- KEYS   meta log
+-- ARGV   gen             the name
+-- RETURNS  OK, names of the data set
+-- LOGS   nothing
+local meta_key, log_key = unpack(KEYS)
+local gen = unpack(ARGV)
+-- include lib/meta.lua
+
+local names = redis.call('HGET', meta_key, 'gen')
+if not names then
+  names = gen
+elseif not string.find(' ' .. names .. ' ', ' ' .. gen .. ' ', 1, true) then
+  names = names .. ' ' .. gen
+end
+redis.call('HSET', meta_key, 'gen', names)
+return {'OK', names}

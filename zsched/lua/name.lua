@@ -1,0 +1,23 @@
+-- name: give a data set its name, if it has none.
+--
+-- KEYS   lease meta log
+-- ARGV   token expected_server        this term's
+--        gen             the name
+--        is_new          1: no archive knows a name, and none has anything that this log lacks; else 0
+-- RETURNS  OK, names of the data set  |  STALE  |  SERVER
+-- LOGS   nothing
+--
+-- Nothing was lost before the first term of a complete log that no archive has more than: nothing is in doubt there.
+-- The hold stands.
+local lease_key, meta_key, log_key = unpack(KEYS)
+local token, expected_server, gen, is_new = unpack(ARGV)
+-- include lib/meta.lua
+-- include lib/fence.lua
+
+if redis.call('HSETNX', meta_key, 'gen', gen) == 1 and is_new == '1' and epoch == 1 then
+  local first = redis.call('XRANGE', log_key, '-', '+', 'COUNT', 1)[1]
+  if first and string.find(first[1], '^%d+%-1$') then
+    redis.call('HDEL', meta_key, 'doubt')
+  end
+end
+return {'OK', redis.call('HGET', meta_key, 'gen')}
