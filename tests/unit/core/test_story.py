@@ -125,6 +125,14 @@ def test_a_run_that_was_pushed_is_not_pushed_again_and_one_of_unknown_past_neith
     assert [again] == texts(duplicate, source=Source("host:/a.db", DUE_MS + 1, "1-9"))
 
 
+def test_a_run_that_nobody_pushed_was_made_by_another_program() -> None:
+    duplicate = change(What.DUPLICATE, DUE_MS + 1, nominal_ms=DUE_MS, run_id=RUN)
+
+    for source in (COMPLETE, Source("host:/a.db", DUE_MS, "1-9"), Source(None, DUE_MS, "1-9")):
+        [told] = texts(duplicate, source=source)
+        assert "another program had made a job of run" in told
+
+
 def test_there_is_a_sentence_for_every_kind_also_by_itself() -> None:
     for what in What:
         assert sentence(change(what, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN), "UTC")
