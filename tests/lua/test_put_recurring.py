@@ -222,6 +222,15 @@ def test_an_end_at_no_time_was_written_by_another_program_and_a_put_brings_the_s
     assert "ended_at" not in ground.schedule("r")
 
 
+@pytest.mark.parametrize("field", ["version", "anchor", "trigger", "digest"])
+def test_a_field_that_another_program_took_away_is_back_by_the_same_put(ground: Ground, field: str) -> None:
+    ground.put_recurring("r")
+    ground.redis.hdel(ground.keys.schedule("r"), field)
+
+    assert "updated" == ground.put_recurring("r")[0]
+    assert field in ground.schedule("r")
+
+
 def test_a_new_rule_brings_an_ended_schedule_back(ground: Ground) -> None:
     ground.put_recurring("r")
     _end(ground, "r")
