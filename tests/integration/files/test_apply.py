@@ -173,6 +173,7 @@ def test_a_schedule_that_has_ended_is_changed_but_not_paused(ground: Ground, red
     ground.apply(BEAT + "count = 1")
     redis_client.zrem(KEYS.due(Priority.NORMAL), "beat")
     redis_client.hdel(KEYS.schedule("beat"), "nominal")
+    redis_client.hset(KEYS.schedule("beat"), "ended_at", "1795359600000")
 
     applied = ground.apply(BEAT + "count = 1\nqueue = 'email'\npaused = true")
 
