@@ -137,6 +137,9 @@ def test_of_a_run_that_is_lost_the_last_ten_results_are_kept_as_rq_does(led: Gro
 @pytest.mark.parametrize(("ttl", "lives_s"), [("60", 60), ("-1", -1), ("0", -2), ("1.5", YEAR_S), ("", YEAR_S)])
 def test_it_is_kept_as_long_as_its_own_failure_ttl_says(led: Ground, seen: Entry, ttl: str, lives_s: int) -> None:
     job(led, A, failure_ttl=ttl)
+    led.redis.xadd(f"rq:results:{A}", {"type": "2"})  # of an attempt before
+    for key in (led.keys.job(A), f"rq:results:{A}"):
+        led.redis.expire(key, 7)
 
     assert [A] == lose(led, seen, end(A, execution(led, A)))[4]
 

@@ -211,6 +211,26 @@ def test_an_ended_schedule_stays_ended_while_its_rule_is_the_same(ground: Ground
     assert ("17", False) == (schedule["ended_at"], "nominal" in schedule)
 
 
+def test_an_end_at_no_time_was_written_by_another_program_and_a_put_brings_the_schedule_back(ground: Ground) -> None:
+    ground.put_recurring("r")
+    _end(ground, "r")
+    ground.redis.hset(ground.keys.schedule("r"), "ended_at", "soon")
+    next_ms = ground.now_ms + HOUR_MS
+
+    assert "updated" == ground.put_recurring("r", next_ms)[0]
+    assert {"r": f"normal {next_ms}"} == ground.places()
+    assert "ended_at" not in ground.schedule("r")
+
+
+@pytest.mark.parametrize("field", ["version", "anchor", "trigger", "digest"])
+def test_a_field_that_another_program_took_away_is_back_by_the_same_put(ground: Ground, field: str) -> None:
+    ground.put_recurring("r")
+    ground.redis.hdel(ground.keys.schedule("r"), field)
+
+    assert "updated" == ground.put_recurring("r")[0]
+    assert field in ground.schedule("r")
+
+
 def test_a_new_rule_brings_an_ended_schedule_back(ground: Ground) -> None:
     ground.put_recurring("r")
     _end(ground, "r")

@@ -140,6 +140,17 @@ def test_a_run_that_changed_meanwhile_is_left_alone(led: Ground, seen: Entry, is
     assert before == led.keyspace()
 
 
+@pytest.mark.parametrize(
+    ("told", "ended_at", "recorded"), [(None, "", 1), (None, ENDED, 1), (STARTED, ENDED, 1), (ENDED, ENDED, 0)]
+)
+def test_a_cancelled_run_is_recorded_unless_its_cancelling_was(
+    led: Ground, seen: Entry, told: str | None, ended_at: str, recorded: int
+) -> None:
+    job(led, A, "canceled", **({"ended_at": ended_at} if ended_at else {}), **({"zs_told": told} if told else {}))
+
+    assert recorded == track(led, seen, over(A, f"canceled {ended_at}"))[3]
+
+
 @pytest.mark.parametrize("broken", ["no key", "no status", "another type"])
 def test_a_run_that_is_gone_is_recorded(led: Ground, seen: Entry, broken: str) -> None:
     if broken == "no status":

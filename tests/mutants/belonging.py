@@ -22,6 +22,7 @@ _BESIDES = {
     "zsched/daemon/archiver.py": "tests/integration/test_daemon_in_trouble.py",
     "zsched/daemon/daemon.py": "tests/integration/test_daemon_in_trouble.py tests/integration/test_daemon_ends.py",
     "zsched/daemon/elector.py": "tests/integration/test_daemon.py tests/integration/test_daemon_in_trouble.py",
+    "zsched/daemon/follower.py": "tests/faults/test_archive_unknown.py",
     "zsched/daemon/meter.py": "tests/integration/test_metrics.py",
     "zsched/daemon/process.py": "tests/integration/test_cli.py tests/integration/test_service_manager.py",
     "zsched/daemon/reload.py": "tests/integration/test_limits.py",

@@ -20,6 +20,6 @@ def in_a_line(text: str, most: int = LONGEST_NAME) -> str:
     return " ".join(plain.split())
 
 
-def shortened(text: str, most: int = _LONGEST) -> str:
+def truncated(text: str, most: int = _LONGEST) -> str:
     """Return *text*; if it is longer than *most* characters, its beginning and its length."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"

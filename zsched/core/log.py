@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from zsched.core.foreign import shortened
+from zsched.core.foreign import truncated
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]
@@ -133,7 +133,7 @@ def reading(entry: Entry) -> Iterator[None]:
         yield
     except (ValueError, KeyError, IndexError, TypeError) as error:
         position = entry.position
-        reason = shortened(repr(error))
+        reason = truncated(repr(error))
         raise UnreadableEntry(f"log entry {position.id} ({entry.kind}) cannot be read: {reason}") from error
 
 

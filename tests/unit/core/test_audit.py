@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core import policy
-from zsched.core.audit import GRACE_MS, Event, is_overdue, left_out, may_be_left_out, misplaced, missing_occurrence
+from zsched.core.audit import (
+    GRACE_MS,
+    Event,
+    is_overdue,
+    left_out,
+    may_be_left_out,
+    misplaced,
+    missing_occurrence,
+    unknown,
+)
 from zsched.core.bracket import after_missed
 from zsched.core.held import Held
 from zsched.core.recovery import Known
@@ -170,6 +180,86 @@ def test_alarms_show_no_arguments() -> None:
     assert (Event.DIFFERENT, "normal lane, due 2026-01-01T01:00:00.000Z") == (alarm.event, alarm.expected)
     shown = "low lane; due 1970-01-01T00:00:00.005Z; nominal 1970-01-01T00:00:00.005Z; other data, origin"
     assert shown == alarm.found
+
+
+DUE_MS = rule(1).held.due_ms
+ONCE = Known(Held("a", str(DUE_MS), "due", "normal", DUE_MS, None, None, None, RECORD[:4]), 5)
+QUARANTINED = Known(Held("a", str(DUE_MS), "quarantine", "normal", DUE_MS, None, None, "5 why", RECORD[:4]), 5)
+
+
+@pytest.mark.parametrize(
+    ("known", "changes", "found"),
+    [
+        (rule(1), {"place": "paused"}, "paused"),
+        (rule(1), {"place": "paused", "note": "5 why"}, "paused"),
+        (rule(1), {"due_ms": 5}, "due 1970-01-01T00:00:00.005Z"),
+        (rule(1), {"nominal_ms": 5}, "nominal 1970-01-01T00:00:00.005Z"),
+        (rule(1), {"last": "r-7"}, "last run r-7"),
+        (rule(1), {"run": "5", "last": "r-7"}, "a one-shot"),
+        (ONCE, {"run": ""}, "recurring"),
+        (rule(1), {"record": RECORD[4:]}, "its template is gone"),
+        (ONCE, {"record": []}, "its job is gone"),
+        (ONCE, {"record": [b"origin", b"mail", b"data", b"secret"]}, "other origin"),
+        (rule(1, place="paused"), {"note": "5 why"}, "another note"),
+        (QUARANTINED, {"lane": "low"}, "something else"),
+    ],
+)
+def test_an_alarm_says_what_is_otherwise(known: Known, changes: dict[str, Any], found: str) -> None:
+    alarm = misplaced(known, replace(known.held, **changes), ["normal"], "")
+
+    assert alarm is not None
+    assert (Event.DIFFERENT, found) == (alarm.event, alarm.found)
+
+
+@pytest.mark.parametrize("known", [rule(1), ONCE, QUARANTINED, rule(1, place="paused")])
+def test_a_schedule_that_is_as_the_log_says_gives_no_alarm(known: Known) -> None:
+    assert misplaced(known, known.held, ["normal"], "scheduled") is None
+
+
+def test_of_a_quarantined_schedule_the_content_is_no_matter() -> None:
+    assert misplaced(QUARANTINED, replace(QUARANTINED.held, record=[]), ["quarantine"], "") is None
+
+
+@pytest.mark.parametrize(
+    ("places", "status", "event", "found"),
+    [
+        ([], "", Event.MISSING, "nothing"),
+        ([], "scheduled", Event.MISSING, "nothing"),
+        ([], "queued", Event.MISSING, "nothing; its run is queued in RQ"),
+        (["normal", "paused"], "", Event.SCATTERED, "in normal and paused"),
+    ],
+)
+def test_a_schedule_in_no_place_or_in_two_is_put_back(places: list[str], status: str, event: Event, found: str) -> None:
+    alarm = misplaced(ONCE, ONCE.held if places else None, places, status)
+
+    assert alarm is not None
+    assert (event, "normal lane, due 2026-01-01T01:00:00.000Z", found) == (alarm.event, alarm.expected, alarm.found)
+    assert alarm.row is not None
+    assert ("a", "due", DUE_MS) == (alarm.row.id, alarm.row.place, alarm.row.due_ms)
+
+
+def test_a_one_shot_whose_due_time_is_not_that_of_its_run_is_not_put_back() -> None:
+    odd = Known(replace(ONCE.held, due_ms=5), 5)
+
+    alarm = misplaced(odd, None, [], "")
+
+    assert alarm is not None
+    assert (None, "nothing; by the log it is not due when its run is") == (alarm.row, alarm.found)
+
+
+def test_a_quarantined_schedule_that_is_gone_is_told_and_not_put_back() -> None:
+    alarm = misplaced(QUARANTINED, None, [], "")
+
+    assert alarm is not None
+    assert (Event.MISSING, None) == (alarm.event, alarm.row)
+
+
+def test_what_the_log_never_had_is_told_with_its_places() -> None:
+    alarm = unknown("x", ["low", "paused"])
+
+    assert (Event.UNKNOWN, "nothing", "in low and paused", None) == (
+        alarm.event, alarm.expected, alarm.found, alarm.row
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

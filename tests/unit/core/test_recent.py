@@ -11,7 +11,8 @@ import pytest
 from tests.unit.core.test_log import SAID, T_US
 from zsched.core.changes import What, outcomes
 from zsched.core.log import Entry
-from zsched.core.recent import FAILURES, HAPPENED, Counting, Failure, Rebuilt, Recent, Stretch
+from zsched.core.model import iso
+from zsched.core.recent import FAILURES, HAPPENED, Ahead, Counting, Failure, Rebuilt, Recent, Stretch
 from zsched.core.runs import Run, RunStatus, row_of
 
 SUFFIX = "-nshop"
@@ -211,6 +212,34 @@ def test_an_entry_that_nobody_understands_counts_for_nothing_and_hides_no_other(
 
     assert 1 <= found.stretches[0].happened[What.FIRED] <= 2
     assert ["a-5"] == [failure.run.id for failure in found.failures]
+
+
+HOUR_MS = 60 * MINUTE_MS
+
+
+def advance(ago_ms: int, *nexts: tuple[str, int | None]) -> Entry:
+    """Schedules fired, and are next so much later than NOW_MS."""
+    times = [(id, "-" if later_ms is None else str(NOW_MS + later_ms)) for id, later_ms in nexts]
+    return entry(ago_ms, "advance", moves="\n".join(f"{id} fired {NOW_MS} {at} {at} - -" for id, at in times))
+
+
+def test_a_clock_that_was_ahead_leaves_the_schedules_silent_that_went_on_by_it() -> None:
+    found = recent(
+        fire(-11_000, "late-5"),
+        advance(-HOUR_MS, ("hourly", 2 * HOUR_MS), ("soon", 10_000), ("later", 10_001), ("over", None)),
+        advance(-2 * HOUR_MS, ("hourly", 3 * HOUR_MS)),  # before that
+        entry(-3 * HOUR_MS, "advance", moves="nonsense"),
+    )
+
+    assert found.ahead == Ahead(NOW_MS + 3 * HOUR_MS, {"hourly": NOW_MS + 2 * HOUR_MS, "later": NOW_MS + 10_001})
+    assert {"until": iso(NOW_MS + 3 * HOUR_MS), "silent": ["hourly", "later"]} == found.to_dict()["ahead"]
+
+
+@pytest.mark.parametrize("ago_ms", [-10_000, 0, 5])
+def test_a_clock_that_was_ahead_by_no_more_than_a_slow_network_is_not_told(ago_ms: int) -> None:
+    found = recent(advance(ago_ms, ("hourly", 2 * HOUR_MS)))
+
+    assert (None, None) == (found.ahead, found.to_dict()["ahead"])
 
 
 def test_a_failure_as_json_is_its_run_and_how_often() -> None:

@@ -94,6 +94,14 @@ from zsched.core.story import Source
         (change(What.RESTORED, nominal_ms=DUE_MS, why="lost"), f"put back, due {DUE}: Redis had lost it"),
         (change(What.RESTORED, why="audit"), "put back: it was missing in Redis, and nobody had said why"),
         (
+            change(What.RESTORED, nominal_ms=DUE_MS, why="corrected"),
+            f"put back, due {DUE}: what an archive had put back was older than what another knows",
+        ),
+        (
+            change(What.WITHDRAWN, why="corrected"),
+            "taken out again: an archive had put it back that did not know that it fired or was cancelled",
+        ),
+        (
             change(What.WITHDRAWN, why="audit"),
             "taken out: RQ has its run already, so it does not wait any more",
         ),
@@ -115,6 +123,14 @@ def test_a_run_that_was_pushed_is_not_pushed_again_and_one_of_unknown_past_neith
 
     assert again == texts(pushed, duplicate)[-1]
     assert [again] == texts(duplicate, source=Source("host:/a.db", DUE_MS + 1, "1-9"))
+
+
+def test_a_run_that_nobody_pushed_was_made_by_another_program() -> None:
+    duplicate = change(What.DUPLICATE, DUE_MS + 1, nominal_ms=DUE_MS, run_id=RUN)
+
+    for source in (COMPLETE, Source("host:/a.db", DUE_MS, "1-9"), Source(None, DUE_MS, "1-9")):
+        [told] = texts(duplicate, source=source)
+        assert "another program had made a job of run" in told
 
 
 def test_there_is_a_sentence_for_every_kind_also_by_itself() -> None:

@@ -35,6 +35,8 @@ class _Jobs:
     now_ms: int = NOW_MS
     asked: int = 0
     moved: list[list[bytes]] = field(default_factory=list)
+    limits: list[int] = field(default_factory=list)
+    clock: ManualClock | None = None  # on which each job takes a tenth of a millisecond, from the second call on
     released: list[list[bytes]] = field(default_factory=list)
 
     def queues(self) -> list[bytes]:
@@ -43,8 +45,11 @@ class _Jobs:
 
     def move(self, term: Term, queues: Sequence[bytes], limit: int) -> Moved:
         self.moved.append(list(queues))
+        self.limits.append(limit)
         if self.error:
             raise self.error
+        if self.clock and len(self.moved) > 1:
+            self.clock.advance(limit / 10)
         self.more -= 1
         next_ms = self.now_ms if self.more >= 0 else self.next_ms
         return Moved(self.now_ms, next_ms, limit, limit, self.others, self.broken, self.odd)
@@ -98,6 +103,17 @@ def test_what_is_left_is_moved_at_once_a_script_per_pass() -> None:
 
     assert [True, True, False] == [look.has_more for look in looks]
     assert 3 == len(jobs.moved)
+
+
+def test_a_script_that_takes_long_is_followed_by_smaller_ones() -> None:
+    jobs = _Jobs(more=100, clock=(clock := ManualClock(NOW_MS)))
+    native = _native(jobs, clock=clock)
+
+    for _ in range(12):
+        native.look_if_due(TERM, NOW_MS, is_busy=False)
+
+    assert 500 == jobs.limits[0]
+    assert jobs.limits[-1] < 100, "2.5 ms are 25 jobs, and 50 is the least"
 
 
 def test_a_backlog_of_one_queue_does_not_keep_the_others_waiting() -> None:

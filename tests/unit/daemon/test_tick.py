@@ -3,120 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from zsched.config import DaemonSettings
-from zsched.core.clock import ManualClock
-from zsched.core.triggers import TriggerKind, TriggerSpec
-from zsched.daemon.meter import NoMeter
+from tests.unit.daemon.leading import BOOTED_MS, HOUR_MS, NOTHING, NOW_MS, TERM, TickingLeader, hourly
 from zsched.daemon.native import Look
 from zsched.daemon.server_clock import JUMP_MS, STEADY_MS
-from zsched.daemon.tick import Tick, Ticker
-from zsched.storage.dispatch import DueRecurring, Fired, PlannedRun, Stopped, Window
-from zsched.storage.lease import Term
-
-BOOTED_MS = 5_000.0  # of the monotonic clock, when a test begins
-NOW_MS = 1_767_268_800_000  # of the server's clock then: 2026-01-01T12:00Z
-HOUR_MS = 3_600_000
-NOTHING = Fired(NOW_MS, None, 0, 0, 0, [], [], [], [], [])
-TERM = Term("token", 1, "server", 2000, BOOTED_MS + 2000, NOW_MS, 0)
-
-
-@dataclass
-class _Scripts:
-    """Answers as it is told to, after ``takes_ms``; remembers what was asked."""
-
-    clock: ManualClock
-    answer: Fired | Stopped = NOTHING
-    word: str = "fired"
-    stops: Stopped | None = None  # what advance answers instead
-    takes_ms: float = 0.0
-    fired: list[tuple[Window, int]] = field(default_factory=list)
-    advanced: list[list[bytes]] = field(default_factory=list)
-    patience_ms: float | None = None
-    limits: list[Mapping[str, float]] = field(default_factory=list)
-    bad: list[bytes] = field(default_factory=list)
-
-    def limit(self, term: Term, limits: Mapping[str, float]) -> None:
-        self.limits.append(dict(limits))
-
-    def fire(self, term: Term, window: Window, limit: int) -> Fired | Stopped:
-        self.fired.append((window, limit))
-        self.clock.advance(self.takes_ms)
-        return self.answer
-
-    def advance(
-        self, term: Term, window: Window, patience_ms: float, part: Sequence[PlannedRun]
-    ) -> list[str] | Stopped:
-        self.advanced.append([one.due.id for one in part])
-        self.patience_ms = patience_ms
-        self.clock.advance(self.takes_ms)
-        return self.stops or [self.word for _ in part]
-
-    def quarantine(self, term: Term, bad: Sequence[tuple[DueRecurring, bytes]]) -> int:
-        self.bad += [one.id for one, _ in bad]
-        return len(bad)
-
-
-@dataclass
-class _RqJobs:
-    """RQ's own delayed jobs."""
-
-    look: Look = field(default_factory=Look)
-    asked: list[tuple[int, bool]] = field(default_factory=list)
-    terms: list[str] = field(default_factory=list)
-
-    def begin(self) -> None:
-        self.terms.append("begin")
-
-    def end(self, term: Term) -> None:
-        self.terms.append("end")
-
-    def look_if_due(self, term: Term, now_ms: int, *, is_busy: bool) -> Look:
-        self.asked.append((now_ms, is_busy))
-        return self.look
-
-
-class _Meter(NoMeter):
-    def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
-
-    def ran(self, script: str, took_ms: float, fired: int) -> None:
-        self.told.append((script, took_ms, fired))
-
-    def jumped(self, by_ms: float) -> None:
-        self.told.append(("jumped", by_ms))
-
-
-class _Leader:
-    """A ticker in its term, whose Redis and whose clock are by hand."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.clock = ManualClock(NOW_MS, BOOTED_MS)
-        self.scripts, self.rq, self.meter = _Scripts(self.clock), _RqJobs(), _Meter()
-        chosen = DaemonSettings(**settings)
-        self.ticker = Ticker(self.scripts, self.rq, chosen, self.clock, {"mail": 5.0}, self.meter)  # type: ignore[arg-type]
-        self.ticker.begin(TERM)
-
-    def tick(self, answer: Fired | Stopped = NOTHING) -> Tick:
-        self.scripts.answer = answer
-        return self.ticker.tick(TERM)
-
-
-def _hourly(number: int, trigger: str = "") -> DueRecurring:
-    text = trigger or TriggerSpec(TriggerKind.CRON, "0 * * * *").to_text()
-    told = (f"s{number}", "normal", str(NOW_MS), "1-1", text, str(NOW_MS - HOUR_MS), str(NOW_MS))
-    return DueRecurring(*(each.encode() for each in told))
+from zsched.daemon.tick import Tick
+from zsched.storage.dispatch import Fired, Stopped
 
 
 @pytest.fixture
-def leader() -> _Leader:
-    return _Leader()
+def leader() -> TickingLeader:
+    return TickingLeader()
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +36,7 @@ def _names(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 # -- when to go on --------------------------------------------------------------------------------
 
 
-def test_a_sleep_until_a_due_time_ends_when_the_servers_clock_shows_it(leader: _Leader) -> None:
+def test_a_sleep_until_a_due_time_ends_when_the_servers_clock_shows_it(leader: TickingLeader) -> None:
     ticked = leader.tick(replace(NOTHING, next_ms=NOW_MS + 700))
 
     assert ticked.next_ms == NOW_MS + 700
@@ -155,7 +58,7 @@ SOON_MS, LATER_MS = NOW_MS + 100, NOW_MS + 900
     ],
 )
 def test_a_sleep_ends_with_the_earlier_of_zscheds_and_rqs_jobs(
-    leader: _Leader, next_ms: int | None, rqs_next_ms: int | None, expected: int | None
+    leader: TickingLeader, next_ms: int | None, rqs_next_ms: int | None, expected: int | None
 ) -> None:
     leader.rq.look = Look(next_ms=rqs_next_ms)
 
@@ -171,15 +74,17 @@ def test_a_sleep_ends_with_the_earlier_of_zscheds_and_rqs_jobs(
         (replace(NOTHING, next_ms=NOW_MS - 1), True),
         (replace(NOTHING, next_ms=NOW_MS), True),
         (replace(NOTHING, next_ms=NOW_MS + 1), False),
-        (replace(NOTHING, next_ms=NOW_MS + 1, recurring=[_hourly(1)]), True),  # its next time may be earlier
+        (replace(NOTHING, next_ms=NOW_MS + 1, recurring=[hourly(1)]), True),  # its next time may be earlier
     ],
 )
-def test_a_pass_that_leaves_something_due_is_followed_at_once(leader: _Leader, fired: Fired, has_more: bool) -> None:
+def test_a_pass_that_leaves_something_due_is_followed_at_once(
+    leader: TickingLeader, fired: Fired, has_more: bool
+) -> None:
     assert has_more is leader.tick(fired).has_more
     assert [(NOW_MS, has_more)] == leader.rq.asked, "RQ's jobs have patience while zsched's are due"
 
 
-def test_more_of_rqs_jobs_are_moved_at_once(leader: _Leader) -> None:
+def test_more_of_rqs_jobs_are_moved_at_once(leader: TickingLeader) -> None:
     leader.rq.look = Look(has_more=True, next_ms=NOW_MS)
 
     assert Tick(has_more=True) == leader.tick()
@@ -188,7 +93,7 @@ def test_more_of_rqs_jobs_are_moved_at_once(leader: _Leader) -> None:
 # -- a term ---------------------------------------------------------------------------------------
 
 
-def test_limits_are_told_once_in_a_term_and_again_when_they_change(leader: _Leader) -> None:
+def test_limits_are_told_once_in_a_term_and_again_when_they_change(leader: TickingLeader) -> None:
     leader.tick()
     leader.tick()
     leader.ticker.limit({"mail": 9.0})
@@ -200,7 +105,7 @@ def test_limits_are_told_once_in_a_term_and_again_when_they_change(leader: _Lead
     assert [{"mail": 5.0}, {"mail": 9.0}, {"mail": 9.0}] == leader.scripts.limits
 
 
-def test_rqs_jobs_are_taken_and_given_up_with_the_term(leader: _Leader) -> None:
+def test_rqs_jobs_are_taken_and_given_up_with_the_term(leader: TickingLeader) -> None:
     leader.ticker.end(TERM)
 
     assert ["begin", "end"] == leader.rq.terms
@@ -211,7 +116,7 @@ def test_rqs_jobs_are_taken_and_given_up_with_the_term(leader: _Leader) -> None:
 
 @pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])
 def test_nothing_fires_for_some_time_after_the_servers_clock_jumped(
-    leader: _Leader, events: list[MutableMapping[str, Any]], by_ms: int
+    leader: TickingLeader, events: list[MutableMapping[str, Any]], by_ms: int
 ) -> None:
     jumped = leader.tick(Stopped("JUMPED", NOW_MS + by_ms))
     waiting = leader.tick()
@@ -223,7 +128,7 @@ def test_nothing_fires_for_some_time_after_the_servers_clock_jumped(
     assert [("jumped", pytest.approx(by_ms, abs=2))] == leader.meter.told
 
 
-def test_a_script_may_fire_only_by_a_time_of_the_server_that_can_be(leader: _Leader) -> None:
+def test_a_script_may_fire_only_by_a_time_of_the_server_that_can_be(leader: TickingLeader) -> None:
     leader.clock.advance(10_000)
     leader.tick(replace(NOTHING, now_ms=NOW_MS + 10_000))
 
@@ -243,7 +148,7 @@ HELD = Stopped("HELD", NOW_MS, NOW_MS + 500)
     [(None, 500), (NOW_MS + 900, 500), (NOW_MS + 200, 200), (NOW_MS - 5, 1)],
 )
 def test_a_hold_is_waited_for_and_rqs_jobs_go_on_meanwhile(
-    leader: _Leader, rqs_next_ms: int | None, wait_ms: float
+    leader: TickingLeader, rqs_next_ms: int | None, wait_ms: float
 ) -> None:
     leader.rq.look = Look(next_ms=rqs_next_ms)
 
@@ -251,14 +156,27 @@ def test_a_hold_is_waited_for_and_rqs_jobs_go_on_meanwhile(
     assert [(NOW_MS, False)] == leader.rq.asked
 
 
-def test_many_of_rqs_jobs_do_not_wait_for_the_end_of_a_hold(leader: _Leader) -> None:
+def test_many_of_rqs_jobs_do_not_wait_for_the_end_of_a_hold(leader: TickingLeader) -> None:
     leader.rq.look = Look(has_more=True)
 
     assert Tick(has_more=True) == leader.tick(HELD)
 
 
+@pytest.mark.parametrize(("for_ms", "look_ms", "wait_ms"), [(400.2, 1000, 401), (400, 50, 50)])
+def test_a_leader_that_may_not_fire_yet_moves_rqs_jobs_and_looks_again_in_time(
+    leader: TickingLeader, for_ms: float, look_ms: float, wait_ms: float
+) -> None:
+    held = leader.ticker.hold(TERM, for_ms, look_ms)
+
+    assert wait_ms == held.wait_ms
+    assert [] == leader.scripts.fired
+    assert 1 == len(leader.rq.asked)
+    leader.rq.look = Look(has_more=True)
+    assert Tick(has_more=True) == leader.ticker.hold(TERM, for_ms, look_ms)
+
+
 def test_a_hold_is_told_when_it_begins_and_when_it_ends(
-    leader: _Leader, events: list[MutableMapping[str, Any]]
+    leader: TickingLeader, events: list[MutableMapping[str, Any]]
 ) -> None:
     for answer in (HELD, HELD, NOTHING, NOTHING, HELD):
         leader.tick(answer)
@@ -270,10 +188,10 @@ def test_a_hold_is_told_when_it_begins_and_when_it_ends(
 # -- what recurs ----------------------------------------------------------------------------------
 
 
-def test_recurring_schedules_are_advanced_in_portions_of_half_a_batch(leader: _Leader) -> None:
-    leader = _Leader(batch_max=100)
+def test_recurring_schedules_are_advanced_in_portions_of_half_a_batch(leader: TickingLeader) -> None:
+    leader = TickingLeader(batch_max=100)
 
-    leader.tick(replace(NOTHING, recurring=[_hourly(number) for number in range(120)]))
+    leader.tick(replace(NOTHING, recurring=[hourly(number) for number in range(120)]))
 
     assert [100] == [limit for _, limit in leader.scripts.fired]
     assert [50, 50, 20] == [len(part) for part in leader.scripts.advanced]
@@ -281,17 +199,17 @@ def test_recurring_schedules_are_advanced_in_portions_of_half_a_batch(leader: _L
 
 
 def test_a_waiting_run_has_the_patience_of_the_settings() -> None:
-    leader = _Leader(overlap_patience_s=7)
+    leader = TickingLeader(overlap_patience_s=7)
 
-    leader.tick(replace(NOTHING, recurring=[_hourly(1)]))
+    leader.tick(replace(NOTHING, recurring=[hourly(1)]))
 
     assert 7000 == leader.scripts.patience_ms
 
 
 def test_a_rule_that_cannot_be_planned_goes_to_quarantine_and_the_others_fire(
-    leader: _Leader, events: list[MutableMapping[str, Any]]
+    leader: TickingLeader, events: list[MutableMapping[str, Any]]
 ) -> None:
-    leader.tick(replace(NOTHING, recurring=[_hourly(1), _hourly(2, "no rule"), _hourly(3)]))
+    leader.tick(replace(NOTHING, recurring=[hourly(1), hourly(2, "no rule"), hourly(3)]))
 
     assert [b"s2"] == leader.scripts.bad
     assert [[b"s1", b"s3"]] == leader.scripts.advanced
@@ -300,14 +218,38 @@ def test_a_rule_that_cannot_be_planned_goes_to_quarantine_and_the_others_fire(
 
 @pytest.mark.parametrize("stops", [HELD, Stopped("JUMPED", NOW_MS)])
 def test_an_advance_that_is_stopped_leaves_the_rest_to_a_later_pass(stops: Stopped) -> None:
-    leader = _Leader(batch_max=100)
+    leader = TickingLeader(batch_max=100)
     leader.scripts.stops = stops
 
-    ticked = leader.tick(replace(NOTHING, recurring=[_hourly(number) for number in range(120)]))
+    ticked = leader.tick(replace(NOTHING, recurring=[hourly(number) for number in range(120)]))
 
     assert 1 == len(leader.scripts.advanced)
     assert (False, None) == (ticked.has_more, ticked.next_ms)
     assert ticked.wait_ms
+
+
+@pytest.mark.parametrize(
+    ("words", "goes_on"), [(["fired"], True), (["overlap"], True), (["changed", "fired"], True), (["changed"], False)]
+)
+def test_when_all_that_was_due_was_changed_meanwhile_the_next_pass_waits_a_little(
+    leader: TickingLeader, words: list[str], goes_on: bool
+) -> None:
+    leader.scripts.words = words
+
+    ticked = leader.tick(replace(NOTHING, recurring=[hourly(number) for number in range(len(words))]))
+
+    assert (goes_on, not goes_on) == (ticked.has_more, 0 < (ticked.wait_ms or 0) < 100)
+
+
+def test_a_rule_that_may_not_go_into_quarantine_is_not_told_as_if_it_had_and_is_tried_again(
+    leader: TickingLeader, events: list[MutableMapping[str, Any]]
+) -> None:
+    leader.scripts.takes_bad = False
+
+    ticked = leader.tick(replace(NOTHING, recurring=[hourly(1, "no rule")]))
+
+    assert (False, []) == (ticked.has_more, _names(events))
+    assert 0 < (ticked.wait_ms or 0) < 100
 
 
 # -- what is said ---------------------------------------------------------------------------------
@@ -329,17 +271,17 @@ def test_an_advance_that_is_stopped_leaves_the_rest_to_a_later_pass(stops: Stopp
     ],
 )
 def test_an_occurrence_that_does_not_simply_fire_is_told(
-    leader: _Leader, events: list[MutableMapping[str, Any]], word: str, expected: list[tuple[str, str]]
+    leader: TickingLeader, events: list[MutableMapping[str, Any]], word: str, expected: list[tuple[str, str]]
 ) -> None:
     leader.scripts.word = word
 
-    leader.tick(replace(NOTHING, recurring=[_hourly(1)]))
+    leader.tick(replace(NOTHING, recurring=[hourly(1)]))
 
     assert expected == _names(events)
 
 
 def test_a_run_that_fire_did_not_push_is_told_with_its_reason(
-    leader: _Leader, events: list[MutableMapping[str, Any]]
+    leader: TickingLeader, events: list[MutableMapping[str, Any]]
 ) -> None:
     leader.tick(
         replace(
@@ -364,10 +306,23 @@ def test_a_run_that_fire_did_not_push_is_told_with_its_reason(
     ] == told
 
 
-def test_a_meter_hears_of_each_script_how_long_it_took_and_how_many_runs_it_pushed(leader: _Leader) -> None:
+def test_a_meter_hears_of_each_script_how_long_it_took_and_how_many_runs_it_pushed(leader: TickingLeader) -> None:
     leader.scripts.takes_ms = 3.0
-    leader.tick(replace(NOTHING, runs=7, recurring=[_hourly(1), _hourly(2)]))
+    leader.tick(replace(NOTHING, runs=7, recurring=[hourly(1), hourly(2)]))
     leader.scripts.word = "overlap"
-    leader.tick(replace(NOTHING, recurring=[_hourly(1)]))
+    leader.tick(replace(NOTHING, recurring=[hourly(1)]))
 
     assert [("fire", 3.0, 7), ("advance", 3.0, 2), ("fire", 3.0, 0), ("advance", 3.0, 0)] == leader.meter.told
+
+
+def test_a_key_of_a_wrong_type_is_told_once_in_a_term(
+    leader: TickingLeader, events: list[MutableMapping[str, Any]]
+) -> None:
+    for wrong in (["rq:queues"], ["rq:queues", "other"], []):
+        leader.tick(replace(NOTHING, wrong=wrong))
+    assert ["rq:queues", "other"] == [event["key"] for event in events]
+    assert all(event["key"] in event["remedy"] for event in events)
+
+    leader.ticker.begin(TERM)
+    leader.tick(replace(NOTHING, wrong=["other"]))
+    assert [("error", "key_of_wrong_type")] * 3 == _names(events)

@@ -1,0 +1,114 @@
+"""A leader whose passes go by hand: its Redis answers as it is told to, and its clock stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from zsched.config import DaemonSettings
+from zsched.core.clock import ManualClock
+from zsched.core.triggers import TriggerKind, TriggerSpec
+from zsched.daemon.meter import NoMeter
+from zsched.daemon.native import Look
+from zsched.daemon.tick import Tick, Ticker
+from zsched.storage.dispatch import DueRecurring, Fired, PlannedRun, Stopped, Window
+from zsched.storage.lease import Term
+
+BOOTED_MS = 5_000.0  # of the monotonic clock, when a test begins
+NOW_MS = 1_767_268_800_000  # of the server's clock then: 2026-01-01T12:00Z
+HOUR_MS = 3_600_000
+NOTHING = Fired(NOW_MS, None, 0, 0, 0, [], [], [], [], [])
+TERM = Term("token", 1, "server", 2000, BOOTED_MS + 2000, NOW_MS, 0)
+
+
+@dataclass
+class Scripts:
+    """Answers as it is told to, after ``takes_ms``; remembers what was asked."""
+
+    clock: ManualClock
+    answer: Fired | Stopped = NOTHING
+    word: str = "fired"
+    words: list[str] | None = None  # instead of one for all
+    takes_bad: bool = True
+    stops: Stopped | None = None  # what advance answers instead
+    takes_ms: float = 0.0
+    fired: list[tuple[Window, int]] = field(default_factory=list)
+    advanced: list[list[bytes]] = field(default_factory=list)
+    patience_ms: float | None = None
+    limits: list[Mapping[str, float]] = field(default_factory=list)
+    bad: list[bytes] = field(default_factory=list)
+
+    def limit(self, term: Term, limits: Mapping[str, float]) -> None:
+        self.limits.append(dict(limits))
+
+    def fire(self, term: Term, window: Window, limit: int) -> Fired | Stopped:
+        self.fired.append((window, limit))
+        self.clock.advance(self.takes_ms)
+        return self.answer
+
+    def advance(
+        self, term: Term, window: Window, patience_ms: float, part: Sequence[PlannedRun]
+    ) -> list[str] | Stopped:
+        self.advanced.append([one.due.id for one in part])
+        self.patience_ms = patience_ms
+        self.clock.advance(self.takes_ms)
+        return self.stops or self.words or [self.word for _ in part]
+
+    def quarantine(self, term: Term, bad: Sequence[tuple[DueRecurring, bytes]]) -> int:
+        self.bad += [one.id for one, _ in bad]
+        return len(bad) if self.takes_bad else 0
+
+
+@dataclass
+class RqJobs:
+    """RQ's own delayed jobs."""
+
+    look: Look = field(default_factory=Look)
+    asked: list[tuple[int, bool]] = field(default_factory=list)
+    terms: list[str] = field(default_factory=list)
+
+    def begin(self) -> None:
+        self.terms.append("begin")
+
+    def end(self, term: Term) -> None:
+        self.terms.append("end")
+
+    def look_if_due(self, term: Term, now_ms: int, *, is_busy: bool) -> Look:
+        self.asked.append((now_ms, is_busy))
+        return self.look
+
+
+class Noted(NoMeter):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def ran(self, script: str, took_ms: float, fired: int) -> None:
+        self.told.append((script, took_ms, fired))
+
+    def jumped(self, by_ms: float) -> None:
+        self.told.append(("jumped", by_ms))
+
+
+class TickingLeader:
+    """A ticker in its term, whose Redis and whose clock are by hand."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = ManualClock(NOW_MS, BOOTED_MS)
+        self.scripts, self.rq, self.meter = Scripts(self.clock), RqJobs(), Noted()
+        chosen = DaemonSettings(**settings)
+        self.ticker = Ticker(self.scripts, self.rq, chosen, self.clock, {"mail": 5.0}, self.meter)  # type: ignore[arg-type]
+        self.ticker.begin(TERM)
+
+    def tick(self, answer: Fired | Stopped = NOTHING) -> Tick:
+        self.scripts.answer = answer
+        return self.ticker.tick(TERM)
+
+
+def hourly(number: int, trigger: str = "") -> DueRecurring:
+    """Schedule s<number> of every hour, or of the text *trigger*, which is due now."""
+    text = trigger or TriggerSpec(TriggerKind.CRON, "0 * * * *").to_text()
+    told = (f"s{number}", "normal", str(NOW_MS), "1-1", text, str(NOW_MS - HOUR_MS), str(NOW_MS))
+    return DueRecurring(*(each.encode() for each in told))
