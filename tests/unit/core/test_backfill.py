@@ -50,6 +50,13 @@ def test_the_start_counts_and_the_end_does_not() -> None:
     assert hours(1, 2, 3) == times(schedule(), 1, 4)
 
 
+def test_an_occurrence_in_the_last_millisecond_of_a_stretch_is_counted() -> None:
+    stretch = Stretch.of(schedule(replace(EVERY_HOUR, expr="1")), MIDNIGHT_MS + 1, MIDNIGHT_MS + 4)
+
+    assert [MIDNIGHT_MS + n for n in (1, 2, 3)] == list(stretch.times())
+    assert 3 == stretch.count
+
+
 def test_of_a_cron_rule_the_times_before_it_was_put_count_too() -> None:
     assert hours(-2, -1, 0, 1) == times(schedule(), -2, 2)
 

@@ -143,6 +143,17 @@ def test_pauses_grow_while_a_step_goes_on_failing(clock: ManualClock) -> None:
     assert [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] == pauses
 
 
+def test_a_loop_without_a_pause_of_its_own_waits_a_second_after_a_failure(clock: ManualClock) -> None:
+    pauses: list[float] = []
+    loop = Loop("worker", Step(KeyError("a bug")), clock=clock)
+    loop.pause = pauses.append  # type: ignore[method-assign]
+
+    with capture_logs():
+        loop._do()
+
+    assert [1.0] == pauses
+
+
 def test_a_loop_that_finishes_does_one_step_more_when_it_is_stopped() -> None:
     step = Step()
     loop = Loop("worker", step, finishes=True)
