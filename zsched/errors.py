@@ -109,7 +109,7 @@ class Contended(ZschedError):
     """
     Others changed the schedule, or the run's notes, at every attempt of the call.
 
-    Call again: this is no matter of Redis, and of no version that the caller named.
+    Call again. Neither Redis nor a version that the caller named is the cause.
     """
 
 
@@ -183,7 +183,7 @@ class ArchiveForeign(ArchiveError):
 
 
 class ArchiveOfAnother(ArchiveForeign):
-    """The archive is of another data set than the one in this Redis. It stays so until somebody says what is right."""
+    """The archive belongs to another data set than the one in this Redis. People must say which is right."""
 
 
 class ArchiveCorrupt(ArchiveError):

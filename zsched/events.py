@@ -22,7 +22,7 @@ from typing import Final, TextIO
 import structlog
 from structlog.typing import EventDict, Processor
 
-from zsched.core.foreign import shortened
+from zsched.core.foreign import truncated
 from zsched.errors import ConfigError
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -71,22 +71,22 @@ def _rendering(console: bool, *, colors: bool) -> list[Processor]:
 
 
 def _cut(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Leave long texts and lists as their beginnings."""
+    """Cut long texts and lists to their beginnings."""
     return {name: _short(value) for name, value in event.items()}
 
 
 def _cut_exception(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Leave a traceback, of which the message may be long, as its beginning."""
+    """Cut a traceback to its beginning: the message in it may be long."""
     if isinstance(told := event.get("exception"), str):
-        event["exception"] = shortened(told, _LONGEST_TRACEBACK)
+        event["exception"] = truncated(told, _LONGEST_TRACEBACK)
     return event
 
 
 def _short(value: object) -> object:
     if isinstance(value, str):
-        return shortened(value)
+        return truncated(value)
     if isinstance(value, bytes):
-        return shortened(repr(value[:_LONGEST_TRACEBACK]))
+        return truncated(repr(value[:_LONGEST_TRACEBACK]))
     if isinstance(value, dict):
         return {_short(name): _short(value[name]) for name in islice(value, _MOST)}
     if isinstance(value, list | tuple | set | frozenset):

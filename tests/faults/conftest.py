@@ -36,7 +36,7 @@ def watch(server: EmbeddedRedis) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def proxy(server: EmbeddedRedis) -> Iterator[Proxy]:
-    """A way to that server on which something may happen."""
+    """A proxy to that server, which can break, delay or change the traffic."""
     assert server.port is not None
     with Proxy(server.port) as proxy:
         yield proxy

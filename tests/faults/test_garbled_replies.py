@@ -31,7 +31,7 @@ def link_by(parser: Any, proxy: Proxy) -> Link:
 
 @pytest.mark.parametrize("garbage", GARBAGE)
 @pytest.mark.parametrize("parser", [_HiredisParser, _RESP2Parser])
-def test_a_reply_that_is_none_is_a_lost_reply_and_breaks_the_connection(
+def test_bytes_that_are_no_reply_count_as_a_lost_reply_and_break_the_connection(
     proxy: Proxy, parser: Any, garbage: bytes
 ) -> None:
     wire = link_by(parser, proxy).open()

@@ -1,4 +1,4 @@
-"""Which archive is of which Redis: a daemon puts nothing into another one, and finds its own again wherever it is."""
+"""Identity of data sets: a daemon puts nothing into another Redis, and finds its own archive at any address."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENT = {"DAEMON_LEASE_MS": "5000", "DAEMON_RENEW_MS": "500"}  # it asks archi
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where daemons keep archives for which no path is configured."""
+    """The state folder, in which daemons keep archives without a configured path."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "zsched"
 
@@ -66,16 +66,22 @@ def gen(watch: redis.Redis) -> bytes:
     return watch.hget(KEYS.meta(), "gen") or b""
 
 
+def use(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis) -> DaemonProcess:
+    """Run a daemon on *server* until its archive has schedules and a run. Return the stopped daemon."""
+    daemon = begin(start_daemon, server.url)
+    fill(server.url, watch)
+    await_caught_up(server.url, path_of(daemon))
+    stop(daemon)
+    return daemon
+
+
 # -- another Redis ------------------------------------------------------------------------------------
 
 
 def test_another_empty_redis_gets_nothing_of_the_first_one(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis, state: Path
 ) -> None:
-    first = begin(start_daemon, server.url)
-    fill(server.url, watch)
-    await_caught_up(server.url, path_of(first))
-    stop(first)
+    first = use(start_daemon, server, watch)
 
     second = begin(start_daemon, other.url)
 
@@ -91,10 +97,7 @@ def test_another_empty_redis_gets_nothing_of_the_first_one(
 def test_another_redis_with_schedules_and_no_daemon_yet_gets_nothing_of_the_first_one(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis
 ) -> None:
-    first = begin(start_daemon, server.url)
-    fill(server.url, watch)
-    await_caught_up(server.url, path_of(first))
-    stop(first)
+    use(start_daemon, server, watch)
     Client.from_url(other.url).schedule("app.own", id="own", after=3600)
 
     second = begin(start_daemon, other.url)
@@ -135,10 +138,7 @@ def test_a_production_redis_with_a_leader_gets_nothing_of_a_developers_archive(
 def test_an_archive_at_its_address_that_followed_another_data_set_ends_the_daemon_for_good(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
-    first = begin(start_daemon, server.url)
-    fill(server.url, watch)
-    await_caught_up(server.url, path_of(first))
-    stop(first)
+    first = use(start_daemon, server, watch)
     before = gen(watch).decode()
     watch.flushall()
     watch.hset(KEYS.meta(), "gen", "another")
@@ -187,10 +187,7 @@ def test_a_path_for_another_address_is_refused_where_redis_has_no_name_until_it_
 def test_a_daemon_finds_its_archive_by_the_data_sets_name_at_another_address_and_after_that_by_it(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
-    first = begin(start_daemon, server.url)
-    fill(server.url, watch)
-    await_caught_up(server.url, path_of(first))
-    stop(first)
+    first = use(start_daemon, server, watch)
 
     moved = begin(start_daemon, server.tcp_url)
 

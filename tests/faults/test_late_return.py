@@ -74,7 +74,7 @@ class Scene:
 
     @property
     def ids(self) -> set[str]:
-        """What is in Redis now: schedules, and runs that are not over."""
+        """Return the schedules in Redis and the runs that are not over."""
         return {id for id, _ in held_in(self.server.url)}
 
     def b_returns(self, a_pauses_s: float = 0) -> DaemonProcess:
@@ -116,7 +116,7 @@ def scene(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_pa
 
 
 @pytest.mark.parametrize("slow_s", SLOW_S)
-def test_what_is_over_stays_over_when_a_daemon_returns_while_the_other_is_slow(scene: Scene, slow_s: float) -> None:
+def test_ended_schedules_stay_ended_when_a_daemon_returns_while_the_other_is_slow(scene: Scene, slow_s: float) -> None:
     scene.proxy.delay_s = slow_s
     b = scene.b_returns()
     scene.proxy.mend()
@@ -125,13 +125,13 @@ def test_what_is_over_stays_over_when_a_daemon_returns_while_the_other_is_slow(s
 
 
 @pytest.mark.parametrize("for_s", PAUSED_S)
-def test_what_is_over_stays_over_when_a_daemon_returns_while_the_other_is_paused(scene: Scene, for_s: float) -> None:
+def test_ended_schedules_stay_ended_when_a_daemon_returns_while_the_other_is_paused(scene: Scene, for_s: float) -> None:
     b = scene.b_returns(a_pauses_s=for_s)
 
     scene.assert_nothing_came_back(b)
 
 
-def test_what_came_back_while_the_other_was_paused_for_too_long_is_taken_out_again(scene: Scene) -> None:
+def test_restored_schedules_are_corrected_when_a_daemon_returns_from_too_long_a_pause(scene: Scene) -> None:
     scene.b_returns(a_pauses_s=PAUSED_TOO_LONG_S)
 
     assert {*CANCELLED, RULE} <= scene.came_back

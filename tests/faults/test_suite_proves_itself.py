@@ -101,7 +101,7 @@ SAFEGUARDS: dict[str, tuple[Callable[[Case], None], str, str, str]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """*line* of the script *file* is *instead*: *test* of tests/lua must fail."""
+    """A safeguard of a script: with *line* of *file* replaced by *instead*, *test* of tests/lua must fail."""
 
     file: str
     line: str
@@ -114,7 +114,7 @@ class Mutant:
         self.test(led, *self.arguments)
 
     def __str__(self) -> str:
-        """Where and what, as pytest shows it."""
+        """The name of the test case, as pytest shows it."""
         return f"{self.file}: {self.line} -> {self.instead or 'nothing'}"
 
 
@@ -214,7 +214,7 @@ def test_the_script_test_beside_a_line_fails_without_it(
 
 
 def mutate(monkeypatch: pytest.MonkeyPatch, file: str, line: str, instead: str) -> None:
-    """From now on *line* of the script *file* is another one."""
+    """Replace *line* of the script *file* by another one."""
     read = scripts._read
 
     def read_without(path: str) -> str:

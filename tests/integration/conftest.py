@@ -13,10 +13,19 @@ from tests.faults.threads import STEADY, DaemonThread, know
 from tests.integration.archive.ground import Scene
 from tests.integration.command_line import Zsched
 from tests.integration.standing import lead
+from tests.integration.users import GuardedRedis
 from zsched import Client
+from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+
+
+@pytest.fixture(scope="module")
+def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedRedis]:
+    """A server under deploy/redis/users.acl, for the tests of one file."""
+    with Guard() as guard:
+        yield GuardedRedis(tmp_path_factory.mktemp("users"), guard)
 
 
 @pytest.fixture

@@ -263,7 +263,7 @@ def test_rules_that_are_silent_since_the_clock_was_ahead_are_named_until_they_ha
     client.update("changed", every=1)
 
     warning = said(zsched, "clock_was_ahead")
-    assert "1 recurring schedules went on by it and are silent until" in warning["problem"]
+    assert "it keeps silent 1 recurring schedule: silent" in warning["problem"]
     assert warning["problem"].endswith(": silent")
     assert "zsched set ID --every" in warning["remedy"]
     assert led.zscore(KEYS.due_normal(), "changed") < now_ms(led) + 5000

@@ -1,4 +1,4 @@
-"""What stands in Redis is run by workers alone, and what arguments say is in no event, metric or message."""
+"""Data is never code: only workers run payloads, and no event, metric or message has arguments."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """
-What a worker, and a client of another namespace, write into jobs under deploy/redis/users.acl: nobody else's schedules
-are moved, lost or run again for it.
+Hostile writers of jobs under deploy/redis/users.acl: a worker, and a client of another namespace. They can move, lose
+or repeat nobody else's schedules.
 """
 
 from __future__ import annotations
@@ -36,28 +36,17 @@ SOON_S = 2.5
 WORK_S = 60
 
 
-@pytest.fixture(scope="module")
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> GuardedRedis:
-    return GuardedRedis(tmp_path_factory.mktemp("hostile"), guard)
-
-
 @pytest.fixture
-def operator(started: GuardedRedis) -> Iterator[redis.Redis]:
-    started.empty()
-    with started.connect("operator") as operator:
+def operator(guarded_server: GuardedRedis) -> Iterator[redis.Redis]:
+    guarded_server.empty()
+    with guarded_server.connect("operator") as operator:
         know(operator)
         yield operator
 
 
 @pytest.fixture
-def client(started: GuardedRedis, operator: redis.Redis) -> Client:
-    return Client.from_url(started.url("zsched-client"))
+def client(guarded_server: GuardedRedis, operator: redis.Redis) -> Client:
+    return Client.from_url(guarded_server.url("zsched-client"))
 
 
 @pytest.fixture
@@ -66,9 +55,9 @@ def archive(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def leader(started: GuardedRedis, client: Client, guard: Guard, archive: Path) -> Iterator[DaemonProcess]:
+def leader(guarded_server: GuardedRedis, client: Client, guard: Guard, archive: Path) -> Iterator[DaemonProcess]:
     settings = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100", "ARCHIVE_PATH": str(archive)}
-    daemon = DaemonProcess(guard, started.url("zsched-daemon"), **settings)
+    daemon = DaemonProcess(guard, guarded_server.url("zsched-daemon"), **settings)
     daemon.wait_for("term_began")
     eventually(lambda: any(report.is_alive(client.overview().now_ms) for report in client.overview().archives))
     yield daemon
@@ -77,25 +66,29 @@ def leader(started: GuardedRedis, client: Client, guard: Guard, archive: Path) -
 
 
 @pytest.fixture(params=HOSTILE)
-def hostile(request: pytest.FixtureRequest, started: GuardedRedis, operator: redis.Redis) -> Iterator[redis.Redis]:
-    """Somebody with no right on this namespace's keys."""
+def hostile(
+    request: pytest.FixtureRequest, guarded_server: GuardedRedis, operator: redis.Redis
+) -> Iterator[redis.Redis]:
+    """A user without any right on this namespace's keys."""
     user = request.param
     if user == OTHER:
         lines = [line.decode() for line in operator.execute_command("ACL", "LIST")]
         [rules] = [line for line in lines if line.startswith("user zsched-client ")]
         words = rules.replace("{default}", "{other}").split()[2:]
         operator.execute_command("ACL", "SETUSER", "zsched-other", "reset", *words, ">secret")
-        connected = redis.Redis.from_url(started.server.tcp_url.replace("://", "://zsched-other:secret@"), protocol=2)
+        connected = redis.Redis.from_url(
+            guarded_server.server.tcp_url.replace("://", "://zsched-other:secret@"), protocol=2
+        )
     else:
-        connected = started.connect(user)
+        connected = guarded_server.connect(user)
     with connected:
         with pytest.raises(redis.exceptions.NoPermissionError):
             connected.zrange(KEYS.due_normal(), 0, -1)
         yield connected
 
 
-def log_of(started: GuardedRedis) -> list[Entry]:
-    link = Link.from_url(started.url("operator"), 10.0)
+def log_of(guarded_server: GuardedRedis) -> list[Entry]:
+    link = Link.from_url(guarded_server.url("operator"), 10.0)
     try:
         return list(Log(link, KEYS).entries())
     finally:
@@ -122,8 +115,8 @@ def archived(client: Client) -> None:
     assert (0, 0) == (report.about["unknown_entries"], report.about["unreadable_entries"])
 
 
-def test_who_writes_jobs_cannot_quarantine_cancel_or_lose_a_schedule_of_somebody_else(
-    started: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, hostile: redis.Redis
+def test_a_writer_of_jobs_cannot_quarantine_cancel_or_lose_a_schedule_of_somebody_else(
+    guarded_server: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, hostile: redis.Redis
 ) -> None:
     client.schedule("tasks.note", id="daily", cron="0 9 * * *", durable=True)
     far = client.schedule("tasks.note", id="far", at=FAR, durable=True).run_id
@@ -145,8 +138,8 @@ def test_who_writes_jobs_cannot_quarantine_cancel_or_lose_a_schedule_of_somebody
     assert ("active", "active") == (client.get("daily").state.value, client.get("far").state.value)
 
 
-def test_who_writes_jobs_cannot_make_runs_that_are_over_run_again(
-    started: GuardedRedis,
+def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
+    guarded_server: GuardedRedis,
     client: Client,
     leader: DaemonProcess,
     operator: redis.Redis,
@@ -159,11 +152,11 @@ def test_who_writes_jobs_cannot_make_runs_that_are_over_run_again(
     paid = [bait(client, f"pay-{n}", soon) for n in range(20)]
     hostile.hset(job, "origin", "q\n!")
     hostile.set("rq:queue:q\n!", "x")
-    with started.connect("zsched-client") as by_hand:  # a client of this namespace, too, can cost itself no more
+    with guarded_server.connect("zsched-client") as by_hand:  # a client of this namespace, too, can cost itself no more
         by_hand.zadd(KEYS.due_normal(), {"a\nb": 1})
     has_fired(operator, *(f"pay-{n}" for n in range(20)))
     env = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "RQ_REDIS_URL": started.url("zsched-worker"),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "RQ_REDIS_URL": guarded_server.url("zsched-worker"),
     }  # fmt: skip
     command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "-w", "rq.SimpleWorker", "default"]
     subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=WORK_S, capture_output=True)
@@ -178,13 +171,13 @@ def test_who_writes_jobs_cannot_make_runs_that_are_over_run_again(
 
 
 def test_a_text_of_30_mb_in_a_job_stays_small_in_log_journal_and_archive(
-    started: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, archive: Path
+    guarded_server: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, archive: Path
 ) -> None:
     soon = datetime.now(UTC) + timedelta(seconds=SOON_S)
     fields = ("status", "origin", "worker_name", "zs_note", "enqueued_at", "zs_expires")
     jobs = [bait(client, f"big{n}", soon) for n, _ in enumerate(fields)]
     before_kb = _peak_kb(leader.pid)
-    with started.connect("zsched-worker") as worker:
+    with guarded_server.connect("zsched-worker") as worker:
         for job, field in zip(jobs, fields, strict=True):
             worker.hset(job, field, b"A" * 30_000_000)
     has_fired(operator, *(f"big{n}" for n, _ in enumerate(fields)))
@@ -194,13 +187,13 @@ def test_a_text_of_30_mb_in_a_job_stays_small_in_log_journal_and_archive(
     eventually(lambda: not [run for run in client.runs(limit=100) if not run.is_over])
     archived(client)
 
-    assert 100_000 > sum(len(text) for entry in log_of(started) for text in entry.texts)
+    assert 100_000 > sum(len(text) for entry in log_of(guarded_server) for text in entry.texts)
     assert 20_000 > max(len(str(event)) for event in leader.events)
     assert 2_000_000 > sum(file.stat().st_size for file in archive.parent.glob("archive.db*"))
     assert 60_000 > _peak_kb(leader.pid) - before_kb
 
 
 def _peak_kb(pid: int) -> int:
-    """How much memory the process had at most."""
+    """Return the most memory that the process had."""
     [line] = [each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("VmHWM:")]
     return int(line.split()[1])

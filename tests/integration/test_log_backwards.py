@@ -1,4 +1,4 @@
-"""Reading the log from its end: how many bytes one command and a whole look may take, whoever looks."""
+"""Bounds of reading the log from its end: bytes of one command and of a whole look, for each caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each thread of a daemon survives a bug: it is said once, status shows it, and the thread works afterwards."""
+"""Each thread of a daemon survives a bug: it is logged once, status shows it, and the thread works afterwards."""
 
 from __future__ import annotations
 
@@ -146,7 +146,9 @@ def test_a_bug_while_answering_is_logged_and_told_to_the_asker(
     assert [] == failures(daemon)
 
 
-def test_what_fails_in_a_daemon_is_in_its_report(start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_of_a_daemon_has_its_failing_threads(
+    start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     buggy = Buggy(answerer.Inbox)
     buggy.left = 1_000_000
     monkeypatch.setattr(answerer, "Inbox", buggy)

@@ -158,7 +158,7 @@ def test_a_file_of_a_ca_that_is_not_there_is_named(tls: TlsRedis) -> None:
 
 
 def test_a_password_is_not_sent_in_plain_text_where_tls_is_asked_for() -> None:
-    """Of a server that speaks no TLS, or of somebody in between."""
+    """Bytes of a server that speaks no TLS, or of a program in between."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(30)
         heard: list[bytes] = []

@@ -52,22 +52,11 @@ def fail():
 """
 
 
-@pytest.fixture(scope="module")
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> GuardedRedis:
-    return GuardedRedis(tmp_path_factory.mktemp("users"), guard)
-
-
 @pytest.fixture
-def guarded(started: GuardedRedis) -> GuardedRedis:
+def guarded(guarded_server: GuardedRedis) -> GuardedRedis:
     """The server, empty."""
-    started.empty()
-    return started
+    guarded_server.empty()
+    return guarded_server
 
 
 @pytest.fixture

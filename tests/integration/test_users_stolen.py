@@ -1,4 +1,4 @@
-"""The "can" column of SECURITY.md: what somebody does who has stolen the password of a user of users.acl."""
+"""The "can" column of SECURITY.md: actions with the stolen password of a user of users.acl."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,28 +29,17 @@ NAMESPACE = "zsched:{default}:"
 RUN = "rq:job:waiting-1940716800000"
 
 
-@pytest.fixture(scope="module")
-def guard() -> Iterator[Guard]:
-    with Guard() as guard:
-        yield guard
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> GuardedRedis:
-    return GuardedRedis(tmp_path_factory.mktemp("stolen"), guard)
-
-
 @pytest.fixture
-def guarded(started: GuardedRedis) -> GuardedRedis:
+def guarded(guarded_server: GuardedRedis) -> GuardedRedis:
     """The server, with a one-shot and a recurring schedule waiting, and a job in a queue."""
-    started.empty()
-    client = Client.from_url(started.url("zsched-client"))
-    with started.connect("operator") as operator:
+    guarded_server.empty()
+    client = Client.from_url(guarded_server.url("zsched-client"))
+    with guarded_server.connect("operator") as operator:
         know(operator)
     client.schedule("tasks.note", args=("argument",), id="waiting", at=FAR)
     client.schedule("tasks.note", id="daily", cron="0 9 * * *")
     client.enqueue("tasks.note", id="queued")
-    return started
+    return guarded_server
 
 
 @pytest.fixture
@@ -91,7 +80,7 @@ CAN = {
 
 
 @pytest.mark.parametrize(("user", "command"), [(user, command) for user, can in CAN.items() for command in can])
-def test_what_the_table_says_that_a_user_can_is_not_refused(guarded: GuardedRedis, user: str, command: str) -> None:
+def test_redis_allows_each_action_in_the_can_column(guarded: GuardedRedis, user: str, command: str) -> None:
     with guarded.connect(user) as thief:
         thief.execute_command(*command.split(" "))
 

@@ -150,7 +150,9 @@ def test_a_leader_fires_without_a_set_of_queues_and_says_so_once_in_a_term(groun
     assert f"due-{DUE_MS}" in ground.queue()
 
 
-def test_what_cannot_go_into_quarantine_does_not_keep_the_leader_busy(ground: Ground, ticker: Ticker) -> None:
+def test_a_schedule_that_cannot_go_into_quarantine_does_not_keep_the_leader_busy(
+    ground: Ground, ticker: Ticker
+) -> None:
     ground.redis.hdel(ground.keys.meta(), "frozen_ms", "frozen_by")
     ground.redis.hset(ground.keys.schedule("due-rule"), "trigger", "nonsense")
     ground.redis.delete(ground.keys.quarantine())

@@ -77,7 +77,7 @@ def set_back(ground: Ground, to: Keyspace) -> None:
 
 
 def contents(ground: Ground) -> dict[str, Any]:
-    """What each key holds, comparable; the ids of results, which RQ's stream makes by its own clock, are left out."""
+    """Return the values of all keys, comparable. Leave out ids of results, which RQ makes by its own clock."""
     keys, found = sorted(ground.redis.keys("*")), {}
     with ground.redis.pipeline(transaction=False) as pipeline:
         for key in keys:

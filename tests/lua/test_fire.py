@@ -167,7 +167,7 @@ def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Gro
     assert fired.quarantined[0].endswith("wrong type at its key")
 
 
-def test_what_is_due_is_pushed_without_a_set_of_queues_and_fire_says_so(led: Ground) -> None:
+def test_a_due_run_is_pushed_without_a_set_of_queues_and_fire_says_so(led: Ground) -> None:
     [run] = _put_due(led, "a")
     led.redis.set("rq:queues", "not a set")
 

@@ -1,4 +1,4 @@
-"""Texts that somebody with no right but on RQ's keys wrote into jobs: no entry of the log says more for them."""
+"""Hostile texts in jobs, by a writer with rights on RQ's keys only: they add nothing to an entry of the log."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ class Scene:
             yield run
 
     def spoil(self, runs: list[str]) -> None:
-        """Of each of *runs* another field is hostile."""
+        """Make another field hostile in each of *runs*."""
         for run, field in zip(runs, fields_read(), strict=True):
             self.led.redis.hset(self.led.keys.job(run), field, self.text)
 
     def one_shots(self, due_ms: int) -> list[str]:
-        """As many as there are fields, waiting."""
+        """Put a waiting one-shot for each field."""
         ids = [f"bait{number}" for number, _ in enumerate(fields_read())]
         fields = {"description": "f", "origin": "default", "timeout": "180", "zs": "1e", "zs_expires": "100000"}
         self.led.put(*((id, due_ms) for id in ids), allow_past=1, fields=fields)
@@ -267,7 +267,7 @@ READERS: dict[str, Callable[[Entry, list[str]], Any]] = {
 
 
 def dropped_in(entry: Entry) -> list[str]:
-    """Texts that can be no ids of ours."""
+    """Malformed ids."""
     dropped: list[str] = []
     READERS.get(entry.kind, lambda *_: None)(entry, dropped)
     return dropped

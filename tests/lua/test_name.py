@@ -1,4 +1,4 @@
-"""name.lua and adopt.lua: what a data set is called."""
+"""name.lua and adopt.lua: the names of a data set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _meta(ground: Ground, *fields: str) -> list[str | None]:
     return [value and value.decode() for value in ground.redis.hmget(ground.keys.meta(), fields)]
 
 
-def test_what_is_new_has_its_name_and_is_not_in_doubt_and_the_hold_stands(nameless: Ground) -> None:
+def test_a_new_data_set_has_its_name_and_its_hold_and_no_doubt(nameless: Ground) -> None:
     before = len(nameless.entries())
 
     [names] = _name(nameless)
@@ -37,13 +37,13 @@ def test_what_is_new_has_its_name_and_is_not_in_doubt_and_the_hold_stands(namele
     assert before == len(nameless.entries())
 
 
-def test_where_an_archive_has_something_else_it_stays_in_doubt(nameless: Ground) -> None:
+def test_a_data_set_stays_in_doubt_if_an_archive_has_something_else(nameless: Ground) -> None:
     _name(nameless, is_new=0)
 
     assert ["new", "5"] == _meta(nameless, "gen", "doubt")
 
 
-def test_in_a_later_term_it_stays_in_doubt(nameless: Ground) -> None:
+def test_a_data_set_stays_in_doubt_in_a_later_term(nameless: Ground) -> None:
     nameless.redis.hset(nameless.keys.meta(), "epoch", 2)
 
     _name(nameless)

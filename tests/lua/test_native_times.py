@@ -28,7 +28,7 @@ def at_second(still: Ground) -> Ground:
 
 
 def _run_all(ground: Ground, until: datetime) -> None:
-    """What the daemon does: a call whenever the last one said that something is due, until *until*."""
+    """Call native.lua like the daemon, whenever the last reply said that something is due, until *until*."""
     while (next_ms := native(ground).next_ms) != "" and int(next_ms) <= to_ms(until):
         pass_on(ground, max(int(next_ms) - now_ms(ground), 0))
 

@@ -50,7 +50,7 @@ def test_a_rule_is_back_in_its_place_with_a_version_of_its_own(led: Ground, plac
     assert {b"r"} == led.redis.smembers(led.keys.recurring())
 
 
-def test_what_redis_held_of_a_schedule_before_is_gone_when_it_is_back(led: Ground) -> None:
+def test_a_restore_leaves_nothing_of_what_redis_held_of_the_schedule(led: Ground) -> None:
     led.redis.hset(f"rq:job:a-{DUE_MS}", "of_another_history", "x")
     for key in (led.keys.schedule("r"), led.keys.template("r")):
         led.redis.hset(key, "of_another_history", "x")

@@ -72,7 +72,7 @@ def _pushed(entry: Entry) -> list[str]:
 
 
 def _assert_sound(ground: Ground, told: int, placed: set[str]) -> None:
-    """What the log tells behind its first *told* entries is so, and it tells what became of *placed*."""
+    """Check that the entries after the first *told* are true, and account for all of *placed*."""
     new = [entry for entry in ground.entries()[told:] if entry.kind != "restore"]
     lists = [f"rq:queue:{name}" for name in ("default", "email")]
     waiting = [run for key in lists if ground.redis.type(key) == b"list" for run in ground.redis.lrange(key, 0, -1)]

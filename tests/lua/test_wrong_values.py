@@ -1,4 +1,4 @@
-"""A value that another program wrote: it quarantines one schedule, halves no verb, and a put puts it right."""
+"""Values of other programs: each quarantines one schedule, leaves no verb half done, and a put repairs it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _hash(key: Callable[[Ground], str], field: str, value: Any) -> Spoil:
 
 
 def _spoils() -> Iterator[tuple[str, str, Spoil]]:
-    """What it is, of which schedule, and how to write it."""
+    """A broken value: its name, its schedule, and a way to write it."""
     for n, value in enumerate(STANDING):
         yield f"paused {n}", "paused", _hash(lambda g: g.keys.paused(), "paused", value)
         yield f"paused rule {n}", "paused-rule", _hash(lambda g: g.keys.paused(), "paused-rule", value)
@@ -97,7 +97,7 @@ def _version(ground: Ground, id: str) -> Any:
 
 
 def _advance(ground: Ground, id: str, overlap: str) -> Any:
-    """Of *id* as fire would answer it, were it due, at the score that it has."""
+    """Return the row of *id* that fire would answer if it were due, with its score."""
     [score] = ground.redis.zmscore(ground.keys.due_normal(), [id])
     words = (
         id,
@@ -156,7 +156,7 @@ def _places_of(ground: Ground, id: str) -> list[str]:
 
 
 def _assert_whole(ground: Ground, verb: str, id: str, reply: Any) -> None:
-    """What the *reply* says is so: an id is in one place, or gone with all that it had."""
+    """Check that the *reply* is true: an id is in one place, or gone with all its keys."""
     places, recurring = _places_of(ground, id), ground.redis.sismember(ground.keys.recurring(), id)
     own = ground.redis.exists(ground.keys.schedule(id), ground.keys.template(id))
     assert len(places) <= 1
@@ -193,7 +193,7 @@ def test_a_value_of_another_program_halves_no_verb_and_is_put_right_by_a_put(
 
 
 def _tried(call: Callable[[], Any]) -> tuple[Any, str]:
-    """Its reply, or why it was refused."""
+    """Return the reply, or why the call was refused."""
     try:
         return call(), ""
     except RedisRefused as error:

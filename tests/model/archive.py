@@ -132,6 +132,6 @@ class Archive:
         return Known(self.state.get(id, NOT_THERE).record, t) if is_later else None
 
     def known(self, id: int) -> Known | None:
-        """What it knows of *id*: of one that its state does not have, that it is gone, and since when."""
+        """Return its knowledge of *id*. An id that its state lacks is gone, since a known time."""
         since = self.last.get(id)
         return self.state.get(id) or (NOT_THERE._replace(changed_t=since[1]) if since else None)

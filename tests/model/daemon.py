@@ -106,7 +106,7 @@ class Daemon:
             self.acquire()
 
     def _name(self) -> None:
-        """Ask who is there which name the data set has; after a while give it a new one."""
+        """Ask the archives present for the data set's name; after a while give it a new one."""
         redis = self.redis
         redis.renew(self.token)
         there = [peer for peer in self.peers if peer.is_up and not peer.is_paused]
@@ -127,13 +127,13 @@ class Daemon:
 
     @property
     def has_something_else(self) -> bool:
-        """Whether its archive has an entry that this log lacks, or had a name before."""
+        """True if its archive has an entry that this log lacks, or had a name before."""
         position = self.archive.position
         return bool(self.archive.gens) or (position is not None and not self.redis.contains(position))
 
     @property
     def is_refused(self) -> bool:
-        """Whether the data set in Redis is another one than its archive's."""
+        """True if the data set in Redis is another one than its archive's."""
         archive, gen = self.archive, self.redis.data.gen
         is_here = archive.position is not None and self.redis.contains(archive.position)
         is_other = gen is not None and bool(archive.gens) and gen not in archive.gens
@@ -180,7 +180,7 @@ class Daemon:
         self.redis.report(self.name, archive.position or position, self.looked_at)
 
     def _correct(self, taken_in: list[Entry]) -> bool:
-        """Before *taken_in* are: answer one restore of what is known better here. Whether there was one."""
+        """Answer one restore among *taken_in* of which a later change is known here. Return True if there was one."""
         data, redis = self.redis.data, self.redis
         found = find_correction(self.archive, self.name, data, taken_in, redis.left_out)
         if found is None:
@@ -227,7 +227,7 @@ class Daemon:
         self.recovery = Waiting(now + ticks, self.redis.data.tail, now + PATIENCE)
 
     def _is_awaited(self, position: Position, at_most: int) -> bool:
-        """Whether an archive that follows this log, and was heard of lately, has not looked at *position* yet."""
+        """True if an archive that follows this log, and reported lately, has not looked at *position* yet."""
         redis = self.redis
         is_silent = any(
             name != self.name

@@ -54,7 +54,7 @@ class Witness:
         self.pushed_again = self.pushed_in_vain = self.refused = self.corrections = 0
 
     def begin_anew(self) -> None:
-        """Nobody who is there knows of anything before: what comes now counts as new."""
+        """Let everything count as new from here on: nobody present knows of anything before."""
         self.pushes.clear()
 
     def saw_push(self, id: int, by: str, uncertain: bool) -> None:

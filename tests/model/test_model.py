@@ -208,7 +208,7 @@ def test_an_open_run_comes_back_in_its_queue_and_is_marked() -> None:
     assert 1 == world.witness.pushed_again
 
 
-def test_who_acquires_first_after_a_flush_names_the_data_set_as_an_archive_knows_it_and_stays_in_doubt() -> None:
+def test_the_first_leader_after_a_flush_gives_the_name_that_an_archive_knows_and_stays_in_doubt() -> None:
     history = LED + "put 4 0 · fire A · follow A ×5 · new_disk B · flush · acquire B · put 4 0 · "
 
     broken, world = play(history + "fire B · tick ×2 · fire B · tick · fire B")

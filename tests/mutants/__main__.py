@@ -91,7 +91,7 @@ def _of_file(file: str) -> list[Mutant]:
 
 
 def _equivalent(everyone: list[Mutant]) -> set[Mutant]:
-    """Those of *everyone* that stand in the list. One that is not there any more is an error."""
+    """Return the mutants of *everyone* that are listed. A listed one that no longer exists is an error."""
     found: set[Mutant] = set()
     for one in tomllib.loads(EQUIVALENT.read_text())["equivalent"]:
         if not Path(one["file"]).exists() or not one["reason"]:

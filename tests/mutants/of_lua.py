@@ -47,7 +47,7 @@ _LUA = LuaRuntime()
 
 
 def changes(text: bytes) -> Iterator[Change]:
-    """Each of them leaves *text* one that compiles, as far as that is seen without its includes."""
+    """Yield changes after which *text* compiles, as far as that is seen without its includes."""
     for change in (*_of_words(text), *_of_lines(text)):
         if _compiles(change.applied(text)):
             yield change
@@ -96,6 +96,6 @@ def _of_lines(text: bytes) -> Iterator[Change]:
 
 
 def _depth(line: bytes) -> int:
-    """How many brackets of *line* stay open."""
+    """Return the number of brackets that *line* leaves open."""
     words = [word for word in _WORD.findall(line) if len(word) == 1]
     return sum(word in _OPENING for word in words) - sum(word in _CLOSING for word in words)

@@ -40,7 +40,7 @@ _PLAIN = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.NamedExpr)
 
 
 def changes(text: bytes) -> Iterator[Change]:
-    """Each of them leaves *text* one that compiles."""
+    """Yield changes after which *text* compiles."""
     source = _Source(text)
     for change in source.of(source.tree):
         if change.applied(text) != text and _compiles(change.applied(text)):

@@ -22,7 +22,7 @@ _DOUBTFUL = 3  # so many witnesses that fail now and then leave a mutant unclear
 
 
 class Verdict(Enum):
-    """What became of a mutant."""
+    """Outcome of a mutant."""
 
     KILLED = "killed"
     HUNG = "killed: the tests did not end"
@@ -89,7 +89,7 @@ class Court:
             return self._tree.run(asked, limit_s)
 
     def _limit_s(self, step: tuple[str, ...]) -> float:
-        """When *step* is said to hang; it is run without a mutant, once."""
+        """Return the time after which *step* counts as hanging. It is run once without a mutant."""
         if step not in self._usual_s:
             self._usual_s[step] = self._tree.run(step, _LONG_S).took_s
         return self._usual_s[step] * _PATIENCE + _SOON_S

@@ -30,7 +30,7 @@ def test_an_address_is_host_port_and_database_as_they_are_configured(url: str, a
     assert address == address_of(url)
 
 
-def test_sentinels_of_the_settings_are_in_it() -> None:
+def test_an_address_has_the_sentinels_of_the_settings() -> None:
     env = {"ZSCHED_REDIS_SENTINELS": "b:1,a:2", "ZSCHED_REDIS_MASTER": "main", "ZSCHED_REDIS_URL": "redis://x:y@/3"}
 
     assert "sentinels:a:2,b:1/main/3" == address_of(load(env=env).redis.url)

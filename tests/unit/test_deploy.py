@@ -214,7 +214,7 @@ def test_the_drop_in_for_addresses_is_known_to_systemd(installed: Path, name: st
 
 
 def address_line(unit: Path) -> str:
-    """What systemd says of the addresses that a unit reaches."""
+    """Return the addresses that a unit reaches, according to systemd."""
     said = analyze("security", "--offline=true", "--no-pager", str(unit))
     [line] = [line for line in said.splitlines() if "IPAddressDeny=" in line]
     return line

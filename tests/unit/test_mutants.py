@@ -1,4 +1,4 @@
-"""Which changes of a text the mutants are (tests/mutants)."""
+"""Mutants of a text (tests/mutants)."""
 
 from __future__ import annotations
 

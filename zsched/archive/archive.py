@@ -78,13 +78,13 @@ class Archive:
         facts = facts_of(self._db, self.path)
         self.id = str(facts.get("archive", uuid.uuid4().hex))
         self.gens = str(facts.get("gens", "")).split()  # of the data sets that it followed, the last one last
-        self.address: str | None = facts.get("address")  # of the Redis that it was made for, or found at last
+        self.address: str | None = facts.get("address")  # of the Redis to which it belongs
         self.complete_since: str | None = facts.get("complete_since")  # START, or t in µs; None: it knows nothing yet
         self.position = body.position_of(facts.get("position"))
         self.unknown_entries = int(facts.get("unknown_entries", 0))  # that the state lacks, perhaps
         self.unreadable_entries = int(facts.get("unreadable_entries", 0))  # of them, those that a bootstrap heals
-        self.dropped = 0  # texts that can be no ids of ours, since it was opened
-        self._before = 0, 0  # both counts of the state that a bootstrap replaces
+        self.dropped = 0  # malformed ids left out since it was opened
+        self._before = 0, 0  # both counts, of the state that a bootstrap replaces
         self._known_from = int(facts.get("known_from", 0))
         self._format = int(facts.get("format", 1))  # the newest in which an entry may be: older versions leave it alone
         self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
@@ -318,7 +318,7 @@ class Archive:
         return problems
 
     def _count_unknown(self, error: UnknownEntry, is_folded: bool) -> None:
-        """What one of a known kind did is in a state that was scanned after it."""
+        """Count an entry that cannot be read. A scanned state already has what one of a known kind did."""
         is_unreadable = isinstance(error, UnreadableEntry)
         if is_folded or not is_unreadable:
             self.unknown_entries += 1

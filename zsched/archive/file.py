@@ -120,7 +120,7 @@ def _demand_own(path: Path) -> None:
         os.close(fd)
         if found.st_uid != os.geteuid():
             remedy = f"run as that user, or chown {os.geteuid()} {here}"
-            raise ArchiveError(f"archive {here}: it is of the user with number {found.st_uid}; {remedy}")
+            raise ArchiveError(f"archive {here}: its owner is the user with number {found.st_uid}; {remedy}")
         if found.st_mode & 0o077:
             modes = f"{found.st_mode & 0o777:04o}"
             raise ArchiveError(f"archive {here}: others may use it ({modes}), and payloads are in it; chmod 600 {here}")

@@ -58,7 +58,7 @@ class Fold:
         db.create_function("live_sum", 10, live.checksum, deterministic=True)
         self._db, self.life, self._suffix = db, life, run_suffix
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
-        self.dropped: Dropped = []  # texts of the last entry that can be no ids of ours
+        self.dropped: Dropped = []  # malformed ids of the last entry
         self._at = self._scanned_to = (-1, -1)  # the entry that is folded; the last that a scanned schedule has in it
         self._clear()
 

@@ -1,5 +1,5 @@
 """
-Where archives lie when no path is configured, and which of them is of the data set that a Redis holds.
+Places of archives when no path is configured, and the choice of those that belong to the data set in a Redis.
 
 Below the state folder there is a folder for each data set, ``<namespace>-<address>``, and in it a file for each daemon
 of this machine, ``1.db``, ``2.db``, …: each takes the first that no other process uses. A folder's name says what it
@@ -39,8 +39,8 @@ _NOWHERE: Final = Position(0, 0, -1)
 @dataclass(frozen=True, slots=True)
 class Told:
     """
-    What the archive at *path* says of itself: ``gens`` are names of data sets that it followed, ``address`` is the
-    Redis that it was made for, None where nobody noted one; ``position`` is its last entry.
+    Facts noted in the archive at *path*. ``gens``: names of the data sets that it followed. ``address``: the Redis that
+    it was made for, or None. ``position``: its last entry.
     """
 
     path: Path
@@ -51,11 +51,11 @@ class Told:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it knows of nothing that could be put back."""
+        """True if the archive holds nothing that could be restored."""
         return not self.gens and self.position is None
 
     def objection(self, gen: str | None, address: str) -> str | None:
-        """Why it is of another data set than the Redis at *address*, which has the names *gen* (None: no name)."""
+        """Return why it is not of the data set at *address* with the names *gen* (None: no name), or None if it is."""
         if not is_same_set(gen, self.gens):
             names = ", ".join(self.gens)
             return f"archive {self.path} followed the data set {names}, and the Redis at {address} is {gen}"
@@ -67,7 +67,7 @@ class Told:
 
 
 def told_by(path: Path) -> Told | None:
-    """What the archive at *path* says of itself; None when it cannot be read, or says nothing."""
+    """Return the facts noted in the archive at *path*; None if it cannot be read or has none."""
     with suppress(ArchiveError, ValueError, KeyError, TypeError), closing(connect_to_read(path)) as db:
         with converted(path):
             facts = facts_of(db, path)
@@ -77,7 +77,7 @@ def told_by(path: Path) -> Told | None:
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """systemd's STATE_DIRECTORY, else ``$XDG_STATE_HOME/zsched`` (``~/.local/state``)."""
+    """Return systemd's STATE_DIRECTORY, else ``$XDG_STATE_HOME/zsched`` (``~/.local/state``)."""
     state = environment.get("STATE_DIRECTORY", "").split(":")[0]
     home = environment.get("XDG_STATE_HOME") or Path(environment.get("HOME") or Path.home(), ".local/state")
     return Path(state) if state else Path(home, "zsched")
@@ -85,8 +85,8 @@ def state_folder(environment: Mapping[str, str]) -> Path:
 
 def archives_of(namespace: str, gen: str | None, address: str, environment: Mapping[str, str]) -> list[Path]:
     """
-    The archives of the data set at *address*, whose names are *gen* (None: it has none), and those beside them that
-    cannot be read.
+    Return the archives of the data set at *address* with the names *gen* (None: no name). Archives in the same folder
+    that cannot be read are returned too.
 
     Raises:
         ArchiveOfAnother: those of its address followed other data sets.
@@ -98,8 +98,8 @@ def archives_of(namespace: str, gen: str | None, address: str, environment: Mapp
 
 def paths_for(namespace: str, gen: str | None, address: str, environment: Mapping[str, str]) -> list[Path]:
     """
-    Where a daemon of the data set at *address*, whose names are *gen* (None: it has none), may keep its archive: in one
-    folder, in the order in which to try.
+    Return the paths at which a daemon of the data set at *address* with the names *gen* (None: no name) may keep its
+    archive. They are in one folder, in the order in which to try them.
 
     Raises:
         ArchiveOfAnother: the archives of its address followed other data sets.
@@ -110,7 +110,7 @@ def paths_for(namespace: str, gen: str | None, address: str, environment: Mappin
 
 
 def refused(objection: str, file: Path, away: Path) -> ArchiveOfAnother:
-    """The error for an *objection* to the archive *file*, with what to do; *away*: what could be moved."""
+    """Return the error for an *objection* to the archive *file*, with the remedy. *away*: the path to move away."""
     return ArchiveOfAnother(
         f"{objection}; if that Redis was rebuilt or moved, zsched recover --from {file} puts what the archive knows "
         "into it (with --force while a daemon leads); if it is another one, give this daemon another [archive] path, "
@@ -119,14 +119,14 @@ def refused(objection: str, file: Path, away: Path) -> ArchiveOfAnother:
 
 
 def _found(namespace: str, environment: Mapping[str, str]) -> list[Told]:
-    """What the archives of *namespace* below the state folder say of themselves, the newest first."""
+    """Return the facts of all archives of *namespace* below the state folder, the newest archive first."""
     paths = state_folder(environment).glob(f"{namespace}-*/*.db")
     found = [told for path in paths if (told := told_by(path)) is not None and told.namespace == namespace]
     return sorted(found, key=lambda told: (-(told.position or _NOWHERE).t_us, told.path))
 
 
 def _folder_of(found: Sequence[Told], gen: str | None, address: str) -> Path | None:
-    """The folder of the data set, None when there is none. Raises ArchiveOfAnother."""
+    """Return the folder of the data set, or None if there is none. Raises ArchiveOfAnother."""
     for told in found:
         if gen is not None and told.gens and is_same_set(gen, told.gens):
             return told.path.parent
@@ -140,7 +140,7 @@ def _folder_of(found: Sequence[Told], gen: str | None, address: str) -> Path | N
 
 
 def _fresh(state: Path, namespace: str, address: str, found: Sequence[Told]) -> Path:
-    """A folder named after *address* in which no archive of another one is."""
+    """Return a folder named after *address* that has no archive of another address."""
     name = re.sub(r"[^A-Za-z0-9.]+", "-", address).strip("-")
     if len(name) > _LONGEST:
         name = f"{name[: _LONGEST - 9]}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
@@ -154,7 +154,7 @@ def _fresh(state: Path, namespace: str, address: str, found: Sequence[Told]) -> 
 
 def demand_folder(folder: Path) -> None:
     """
-    Make *folder*, and see that archives can be made in it. What a disk has against it may pass by.
+    Make *folder*, and check that archives can be made in it. Errors of the disk are ignored here: they may pass.
 
     Raises:
         ArchiveError: this user may not.

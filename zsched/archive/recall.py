@@ -32,7 +32,7 @@ from zsched.errors import ArchiveCorrupt, ArchiveError
 
 _PAGE: Final = 200  # schedules, or entries, at a time
 _CHECK_MS: Final = 500.0  # of a step of the check before a recovery
-_READERS: Final = 64  # entries kept taken apart, for their records or for what they touched
+_READERS: Final = 64  # parsed entries kept in memory, for their records or for what they touched
 _TOLD: Final = 100  # entries of a schedule in one segment: a clock that was set back leaves it few, until it is due
 
 
@@ -91,8 +91,9 @@ class Recall:
 
     def better(self, rows: Sequence[tuple[str, int]]) -> dict[str, int]:
         """
-        Those schedules of *rows* (id, and t in µs of a change) of which its history has a later change, each with the t
-        of that: by the history's order if it has both, for clocks jump, else by t (rule: BY_ORDER).
+        Return the schedules of *rows* (id, and t in µs of a change) of which this history has a later change, each with
+        the t of its last change. If the history has both changes, its order decides, since clocks jump. Else t decides
+        (rule: BY_ORDER).
         """
         found: dict[str, int] = {}
         for first in range(0, len(rows), _PAGE):
@@ -107,17 +108,17 @@ class Recall:
         return found
 
     def last_entry(self, id: str) -> Position | None:
-        """The entry by which its history last touched schedule *id*."""
+        """Return the entry by which this history last touched schedule *id*, or None."""
         return next((body.entry_of(row).position for row, touched in self._touching(id) if id in touched), None)
 
     def restored_at(self, id: str, t_us: int) -> Iterator[Position]:
-        """The ``restore`` entries that made of schedule *id* what it was since the change of *t_us*."""
+        """Yield the ``restore`` entries that repeated the change of *t_us* of schedule *id*."""
         for row, touched in self._touching(id, "AND kind = 'restore'"):
             if touched.get(id) == t_us:
                 yield body.entry_of(row).position
 
     def _has_told(self, id: str, t_us: int) -> bool:
-        """Whether the history has the change of *t_us* of schedule *id*, done or restored."""
+        """Return True if the history has the change of *t_us* of schedule *id*, done or restored."""
         which = f"AND (t = {t_us} OR kind = 'restore')"
         return any(touched.get(id) == t_us for _, touched in self._touching(id, which))
 
@@ -138,7 +139,7 @@ class Recall:
                         yield row, self._schedules_touched(row)
 
     def _schedules_touched(self, row: body.Row) -> dict[str, int]:
-        """The schedules that the entry in *row* touched; of an entry that names many that is asked many times."""
+        """Return the schedules that the entry in *row* touched. Cached, since many schedules may ask for one entry."""
         if row[0] not in self._touched:
             if len(self._touched) >= _READERS:
                 self._touched.clear()

@@ -1,10 +1,10 @@
 """
-Occurrences that ``advance`` did not push, since a job of their run was there, and whose run this history never pushed:
-another program made that job. Found beside the archive's writer.
+Suppressed occurrences: ``advance`` did not push them because a job of their run existed, and this history never pushed
+that run. Another program made that job. They are searched for over a connection beside the archive's writer.
 
-Nothing is said of a run whose time was before the archive's history begins. Not guaranteed: that a run which a lost
-history pushed, and no archive knows of, is told apart; nor that occurrences from between two sets of the server's clock
-are found.
+A run whose time is before the beginning of the archive's history is never reported. Not guaranteed: that a run is told
+apart which a lost history pushed and no archive knows; nor that occurrences are found from a time to which the server's
+clock was set back later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST: Final = 200  # occurrences in one look
 
 
 class Suppressed(Ran):
-    """The archive at *path*, as ``Ran``."""
+    """A reader of the archive at *path*, like ``Ran``."""
 
     def __enter__(self) -> Suppressed:
         super().__enter__()
@@ -41,7 +41,7 @@ class Suppressed(Ran):
             return first_since(self._db, t_us, self._last_n) - 1
 
     def look(self, behind_n: int) -> tuple[list[Change], int]:
-        """The suppressed occurrences behind entry number *behind_n*, and up to which entry this looked."""
+        """Return the suppressed occurrences behind entry number *behind_n*, and the number of the last entry read."""
         until_n, found, asked = min(behind_n + _LOOKED_AT, self.last_n), [], 0
         query = f"{ENTRY} WHERE n > ? AND n <= ? AND kind = 'advance' AND instr(body, ?) ORDER BY n"
         with converted(self._path):

@@ -62,7 +62,7 @@ def is_roots_alone(folder: os.stat_result) -> bool:
 
 
 class _Refusal:
-    """An importer that is asked last, and refuses the modules of *folder*."""
+    """A finder that is asked last, and refuses the modules of *folder*."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

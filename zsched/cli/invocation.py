@@ -32,7 +32,7 @@ class Invocation:
 
     @property
     def config_file(self) -> str | None:
-        """The configuration file that is read, if one is."""
+        """Path of the configuration file, or None."""
         return self.given.get("config") or os.environ.get(config.FILE_VARIABLE) or None
 
     def settings(self) -> Settings:

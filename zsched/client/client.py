@@ -322,7 +322,7 @@ class Client(Lives):
             _, args, kwargs = self._encoder.open(data, runs=self._runs_pickles)
         except InvalidSchedule as error:
             kept = " and ".join(name for name in ("args", "kwargs") if name not in changes)
-            problem = f"those of schedule {id!r} cannot be read ({error.__cause__})"
+            problem = f"the stored ones of schedule {id!r} cannot be read ({error.__cause__})"
             raise InvalidSchedule(kept, NOT_GIVEN, problem, error.remedy) from error
         return args, kwargs
 

@@ -1,7 +1,7 @@
 """
-The address of a Redis, as an archive notes it: one text for all ways to write it, and without user and password.
+The address of a Redis, as an archive notes it: one text for all ways to write it, without user and password.
 
-It is what the settings say, and never a resolved IP: a name goes on to mean the same Redis when its machine changes.
+It is taken from the settings and never resolved to an IP. A host name means the same Redis after its machine changed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _PORT = 6379
 
 def address_of(url: str) -> str:
     """
-    The address in *url*, a checked ``[redis] url``: ``host:port/db``, ``unix:/path/db``, or behind Sentinels
-    ``sentinels:host:port,host:port/master/db``, in whatever order they stand there.
+    Return the address in *url*, a checked ``[redis] url``: ``host:port/db``, ``unix:/path/db``, or for Sentinels
+    ``sentinels:host:port,host:port/master/db`` with the hosts sorted.
     """
     if is_sentinel_url(url):
         parsed = SentinelUrl.parse(url)
@@ -29,7 +29,7 @@ def address_of(url: str) -> str:
 
 
 def _database(url: str) -> int:
-    """The number of the database; redis-py takes that of the query first."""
+    """Return the number of the database. Like redis-py, prefer the one in the query."""
     parts = urlsplit(url)
     asked = parse_qs(parts.query).get("db", [""])[0]
     path = "" if parts.scheme == "unix" else parts.path.strip("/")

@@ -45,7 +45,7 @@ from zsched.errors import ConfigError, show
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
 PASSWORD_VARIABLE = "ZSCHED_DASHBOARD_PASSWORD"  # no setting: nobody is to write it into the file of settings
-LONGEST_LEASE_MS = 60_000  # so no hold, which lasts for a lease, is longer: lua/lib/time.lua has the number, too
+LONGEST_LEASE_MS = 60_000  # also the longest hold; the same number stands in lua/lib/time.lua
 _PREFIX = "ZSCHED_"
 _NO_HOST = "redis:///0"  # what `url` adds to Sentinels when it is not given
 # Ours, but not settings.

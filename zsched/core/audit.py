@@ -90,7 +90,7 @@ def unknown(id: str, places: Sequence[str]) -> Alarm:
 
 
 def suppressed(id: str, run_id: str, nominal_ms: int | None) -> Alarm:
-    """An occurrence that was not pushed, since RQ had a job of its run, which the history never pushed."""
+    """Return the alarm for an occurrence that was not pushed: RQ had a job of a run that the history never pushed."""
     return Alarm(
         Event.SUPPRESSED, id, f"run {run_id}, {iso(nominal_ms)}", "a job of that id, and no push of it is known"
     )

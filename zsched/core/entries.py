@@ -15,7 +15,7 @@ from zsched.core.log import Entry, Position, Texts, any_milliseconds, expect, id
 from zsched.core.policy import Passed, Range, Why
 from zsched.core.run_id import ID, RunKey, run_key
 
-Dropped = list[str]  # texts that were left out
+Dropped = list[str]  # malformed ids that were left out
 
 _QUARANTINED = re.compile(r"(\S+) (high|normal|low) (\S+) (.*)")
 
@@ -122,7 +122,7 @@ class Backfilled(NamedTuple):
 
 
 class Quarantined(NamedTuple):
-    """A schedule that cannot be planned or pushed. ``due_ms`` is None where it was none."""
+    """A schedule that cannot be planned or pushed. ``due_ms`` is None if its due time was no number."""
 
     id: str
     lane: str
@@ -132,8 +132,8 @@ class Quarantined(NamedTuple):
 
 class Fired(NamedTuple):
     """
-    A ``fire`` entry. Each text is read by itself, so that a bad one costs no more than itself. ``uncertain``: keys of
-    those of the *runs* that a lost history may have pushed; ``cancelled``: each with the status that RQ had.
+    A ``fire`` entry. Each text is parsed by itself, so a malformed one loses only itself. ``uncertain``: keys of the
+    *runs* that a lost history may have pushed. ``cancelled``: run keys, each with its status in RQ.
     """
 
     runs: list[RunKey]
@@ -145,7 +145,7 @@ class Fired(NamedTuple):
 
     @classmethod
     def of(cls, entry: Entry, dropped: Dropped | None = None) -> Fired:
-        """Raises UnknownEntry."""
+        """Parse *entry*. Raises UnknownEntry."""
         with reading(entry):
             fields = entry.fields()
             runs, uncertain, skipped, expired = (

@@ -1,25 +1,25 @@
 """
-Texts that other programs wrote, as they may stand in a log entry, an event or an archive.
+Cleaning of texts that other programs wrote, before they go into a log entry, an event or an archive.
 
-Whoever may write RQ's keys chooses the texts in them: worker names, errors, statuses. lua/lib/clean.lua is the same for
-the scripts.
+Whoever may write RQ's keys chooses the texts in them: worker names, errors, statuses. For scripts lua/lib/clean.lua
+does the same.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-LONGEST_NAME: Final = 200  # characters of a worker's, a queue's, or of a run's that somebody else wrote into RQ's hash
+LONGEST_NAME: Final = 200  # characters of the name of a worker or a queue, and of a run id in RQ's hash
 _LONGEST: Final = 2000  # characters of any other text
 
 
 def in_a_line(text: str, most: int = LONGEST_NAME) -> str:
-    """The first *most* characters of *text* in one line, without control characters."""
+    """Return the first *most* characters of *text* as one line, without control characters."""
     cut = text[:most]
     plain = cut if cut.isprintable() else "".join(each if each.isprintable() else " " for each in cut)
     return " ".join(plain.split())
 
 
-def shortened(text: str, most: int = _LONGEST) -> str:
-    """*text*, or its first *most* characters and how many it had."""
+def truncated(text: str, most: int = _LONGEST) -> str:
+    """Return *text*; if it is longer than *most* characters, its beginning and its length."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from zsched.core.foreign import shortened
+from zsched.core.foreign import truncated
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]
@@ -44,7 +44,7 @@ class UnknownEntry(ZschedError):
 
 
 class UnreadableEntry(UnknownEntry):
-    """A log entry of a known kind has not the form of that kind: another writer broke it."""
+    """A log entry of a known kind does not have the form of that kind: another writer broke it."""
 
 
 class Position(NamedTuple):
@@ -100,7 +100,7 @@ class Entry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of its body."""
+        """Size of the body in bytes."""
         return sum(map(len, self.body))
 
     @property
@@ -128,12 +128,12 @@ def readable(entries: Iterable[Entry]) -> list[Entry]:
 
 @contextmanager
 def reading(entry: Entry) -> Iterator[None]:
-    """Inside the block, an entry that is not what it should be raises UnreadableEntry."""
+    """Convert errors inside the block, from parsing a malformed *entry*, to UnreadableEntry."""
     try:
         yield
     except (ValueError, KeyError, IndexError, TypeError) as error:
         position = entry.position
-        reason = shortened(repr(error))
+        reason = truncated(repr(error))
         raise UnreadableEntry(f"log entry {position.id} ({entry.kind}) cannot be read: {reason}") from error
 
 

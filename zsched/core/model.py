@@ -28,6 +28,11 @@ class Priority(Enum):
     NORMAL = "normal"
     LOW = "low"
 
+    @classmethod
+    def named(cls, text: str | None) -> Priority:
+        """Return the lane called *text*, or the normal one: another program may have written something else."""
+        return next((lane for lane in cls if lane.value == text), cls.NORMAL)
+
 
 class ScheduleState(StrEnum):
     """Where a schedule is in its life."""
@@ -236,8 +241,8 @@ class Schedule:
 @dataclass(frozen=True, slots=True)
 class Scheduled:
     """
-    What ``client.schedule`` did: outcome is created, updated, unchanged, kept or already_fired. The last: RQ has the
-    one-shot's run already, so nothing waits, and ``next_at`` is None.
+    Result of ``client.schedule``. ``outcome`` is created, updated, unchanged, kept or already_fired. After
+    already_fired nothing waits, since RQ has the one-shot's run already, and ``next_at`` is None.
     """
 
     id: str

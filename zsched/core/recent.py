@@ -26,7 +26,7 @@ from zsched.core.model import iso
 from zsched.core.policy import Why
 from zsched.core.runs import BAD, OVER, Run, RunStatus, ended_as
 
-_AHEAD_MS: Final = 10_000  # of a clock that is no clock of a little while ago: more than a slow network makes
+_AHEAD_MS: Final = 10_000  # in the future: an entry of a clock that was ahead; a slow network makes less
 WINDOWS_MS: Final = (60_000, 300_000, 1_800_000)  # the log in Redis keeps an hour, if that is not too much
 FAILURES: Final = 10  # kinds of failures that are told of
 _FAILED: Final = (*BAD, RunStatus.EXPIRED)
@@ -91,15 +91,15 @@ class Rebuilt:
 @dataclass(frozen=True, slots=True)
 class Ahead:
     """
-    Redis's clock was ahead of what it is now, and came to *until_ms*. ``times``: the recurring schedules that went on
-    by it, each with the nominal time at which it is next, unless it was changed since: until then it is silent.
+    A clock of Redis that was ahead. ``until_ms``: the latest time that it showed. ``times``: the recurring schedules
+    that were advanced by it, each with its next nominal time. Unless changed since, a schedule is silent until then.
     """
 
     until_ms: int
     times: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it."""
+        """Return a form for JSON."""
         return {"until": iso(self.until_ms), "silent": sorted(self.times)}
 
 
@@ -173,7 +173,7 @@ class Counting:
         self._stretches.append(Stretch(span_ms, happened, ended, self._late_ms, self._missed, is_whole))
 
     def _note_ahead(self, entry: Entry) -> None:
-        """An entry of when the clock was ahead: the newest of each schedule says when it is next."""
+        """Note an entry of a clock that was ahead. The newest entry of a schedule has its next nominal time."""
         self._ahead_ms = max(self._ahead_ms, entry.position.t_us // 1000)
         with suppress(UnknownEntry):
             for row in advanced(entry) if entry.kind == "advance" else ():

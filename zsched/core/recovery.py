@@ -32,15 +32,15 @@ class Verdict(Enum):
 
 def is_same_set(gen: str | None, gens: Collection[str]) -> bool:
     """
-    Whether a data set with the names *gen* (by blanks; None: it has none) may be the one that an archive followed under
-    the names *gens*. Where one of them has no name, only its address tells (``archive.places``).
+    Return True if a data set with the names *gen* (separated by blanks; None: no name) may be the one that an archive
+    followed under the names *gens*. If one side has no name, only the address tells (``archive.places``).
     """
     return not gen or not gens or not set(gens).isdisjoint(gen.split())
 
 
 def judge(mine: Position, first: Position | None, *, is_same_set: bool) -> Verdict:
     """
-    What happened, by the archive's position, the log's *first* entry (None: it is empty), and ``is_same_set``.
+    Decide what happened, from the archive's position, the log's *first* entry (None: it is empty) and *is_same_set*.
 
     A name that the archive never followed is another data set's, whatever the log looks like (rule: NAME). A log is
     complete when it begins with seq 1 (rule: COMPLETE). One that is not, and whose first entry is later than the

@@ -225,7 +225,7 @@ def _restored(change: Change, tz: str, _: str) -> str:
     if change.why == "audit":
         return f"put back{when}: it was missing in Redis, and nobody had said why"
     if change.why == "corrected":
-        return f"put back{when}: what an archive had put back was older than what another knows"
+        return f"put back{when}: an archive had restored an older state, and another one knows a later change"
     return f"put back{when}: Redis had lost it"
 
 
@@ -238,7 +238,7 @@ def _withdrawn(change: Change, tz: str, _: str) -> str:
     if change.why == "audit":
         return "taken out: RQ has its run already, so it does not wait any more"
     if change.why == "corrected":
-        return "taken out again: an archive had put it back that did not know that it fired or was cancelled"
+        return "taken out again: an archive that did not know that it fired or was cancelled had put it back"
     return "taken out again: Redis had gone back to a time before it fired or was cancelled"
 
 

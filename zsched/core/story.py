@@ -280,7 +280,7 @@ class _Teller:
         return self._lateness.reason(change)
 
     def _suppressed(self, change: Change) -> str:
-        """Why a run that was there had not been pushed, where the source knows all pushes since its time."""
+        """Return why an existing run had not been pushed, or "" unless the source knows all pushes since its time."""
         source, nominal_us = self._chronicle.source, (change.nominal_ms or 0) * 1000
         is_complete = source.is_untrimmed or source.archive is not None or source.complete_since_ms is not None
         known = (one.run_id for one in self._chronicle.changes if is_push(one))

@@ -40,16 +40,16 @@ _CATCH_UP_S: Final = 1.0  # for the archive to have what the asker saw of the lo
 _MOST: Final = 1000  # changes in one answer
 _ENTRIES: Final = 100  # log entries in one answer
 _ENTRY_BYTES: Final = 4_194_304  # of them, after which the answer ends: one entry may hold 200 payloads
-_WHOLE: Final = 2**62  # whole numbers of a question are below: SQLite's integers have 64 bits
-_NOT_UNDERSTOOD: Final = (TypeError, ValueError, KeyError)  # of arguments that are none; their values are checked first
+_WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers have 64 bits
+_NOT_UNDERSTOOD: Final = (TypeError, ValueError, KeyError)  # of wrong arguments
 
-Look = Callable[[Runs], dict[str, Any]]  # a question that was understood: asked of an archive, it gives the answer
+Look = Callable[[Runs], dict[str, Any]]  # a checked question: called with an archive, it returns the answer
 
 
 class Answerer:
     """
-    Answers from ``start`` to ``stop``, while the archive is healthy. Which names of data sets it knows, an archive says
-    also when it lost its place: somebody wants to name the data set that it may have been.
+    Answers questions from ``start`` to ``stop``, while the archive is healthy. Questions about names of data sets are
+    also answered when the archive lost its place: the asker may want to name the data set that it followed.
     """
 
     def __init__(self, archiver: Archiver, link: Link, keys: Keys, failures: Failures | None = None) -> None:
@@ -101,7 +101,7 @@ class Answerer:
         except ArchiveError as error:
             log.error("question_unanswered", about=about, reason=str(error))
             return {"error": str(error)}
-        except Exception as error:  # a bug: the asker is told, and the next question answered
+        except Exception as error:  # a bug: tell the asker, and go on with the next question
             self._failures.begin("question", about, error)
             problem = f"this daemon failed to answer {about!r} ({error!r})"
             return {"error": f"{problem}; question_failed in the log of {socket.gethostname()} tells more"}

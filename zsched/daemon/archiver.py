@@ -49,7 +49,7 @@ _FEW: Final = 2  # entries of a pass: what comes one by one is archived at once
 _STEP_MS: Final = 2000.0  # of a backlog: then it is reported how far it came
 _GATHER_MS: Final = 25.0  # from one pass to the next otherwise: what comes in a stream shares a commit
 _RETRY_S: Final = 1.0  # before trying again what went wrong
-_REFUSED_S: Final = 10.0  # before looking again whether the archive is of this data set
+_REFUSED_S: Final = 10.0  # before looking again whether the archive belongs to this data set
 _PRUNE_EVERY_MS: Final = 3_600_000.0
 _CHECK_MS: Final = 5.0  # of every idle pass, until all of the file was seen
 _DAY_US: Final = 86_400 * 1_000_000
@@ -80,7 +80,8 @@ class Archiver:
         self._trouble: str | None = None  # what was said last, until it is well
         self._next_prune_ms, self._is_pruning = clock.monotonic_ms(), False
         self._known_as: tuple[str, Position | None] = f"none-{daemon}", None
-        self._failures, self._bell = failures or Failures(), Bell()  # the daemon's, for the report; for the log's wait
+        self._failures = failures or Failures()  # of the whole daemon, for the report
+        self._bell = Bell()  # ends a wait for the log
         self._loop = Loop("archiver", self._keep_over, self._failures, retry_s=_RETRY_S, finishes=True)
         self.moved = threading.Condition()  # notified when the position moved
         self.audit: dict[str, Any] | None = None  # what the last audit found, for the report; any thread may set it
@@ -99,17 +100,17 @@ class Archiver:
 
     @property
     def gen(self) -> str | None:
-        """A name of the data set that it followed last; None when it knows none."""
+        """Newest name of the data set that the archive followed last, or None."""
         knowledge = self.knowledge()
         return knowledge.gen if knowledge else None
 
     @property
     def has_looked(self) -> bool:
-        """Whether it found out which archive is of the data set here, or that it cannot be used."""
+        """True once it is decided which archive belongs to this data set, or that none can be used."""
         return self._own.is_ours or self._trouble is not None or not self._loop.is_running
 
     def knowledge(self) -> Knowledge | None:
-        """What the archive knows of the data set here; None without one, or before it is known to be of that."""
+        """Return what the archive knows; None without one, or before it is known to belong to this data set."""
         archive, follower = self._own.archive, self._follower
         if archive is None or not self._own.is_ours:
             return None
@@ -190,7 +191,7 @@ class Archiver:
                 return
 
     def _follow_once(self, wire: Wire, archivers: Archivers) -> None:
-        """Follow until stopped; a corrupt file is replaced first, and what is another data set's is left alone."""
+        """Follow until stopped. Replace a corrupt file first. Leave the archive of another data set alone."""
         try:
             archive = self._own.archive
             if archive is None or not self._own.is_ours:

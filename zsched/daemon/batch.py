@@ -1,16 +1,12 @@
-"""How much one call may take: schedules of a script by time, entries of the log by weight."""
+"""Size of the batch that one call takes, by the time that calls take."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from zsched.core.log import Entry
-
 _FIRST: Final = 500
-_WINDOW: Final = 100  # scripts; for what is older the network may have become another
-_SMALL: Final = 20  # a script that does no more than this part of a batch takes about a round trip
-_PAGE_BYTES: Final = 4 << 20  # of a page of the log, about
+_WINDOW: Final = 100  # scripts; the network may have changed since older ones
+_SMALL: Final = 20  # such a part of a batch takes about a round trip
 
 
 class Batch:
@@ -20,19 +16,21 @@ class Batch:
     500 one-shots take 1.6 to 2.7 ms, 4,000 take 22 ms (measured on Redis 7.0); with an AOF, or on another
     machine, fewer fit. So it begins with 500 at most.
 
-    The round trip is the least that one of the last 100 to 200 scripts took, so a network that becomes slower is
-    noticed. Under a backlog each of them is full, and works longer than that: then one script of 100 is a small one.
+    The round trip is the least time of the last 100 to 200 scripts, so a network that becomes slower is noticed. Under
+    a backlog every script is full, and takes longer than the round trip. Then one script of 100 is a small one.
     """
 
     def __init__(self, most: int, target_ms: float, least: int = 50) -> None:
         self._size = min(most, _FIRST)
         self._most, self._least, self._target_ms = most, min(least, most), target_ms
-        self._least_ms = self._least_ms_before = float("inf")  # that a script took, in this window and the one before
+        self._least_ms = self._least_ms_before = float(
+            "inf"
+        )  # least time of a script, in this window and the one before
         self._seen, self._has_small = 0, False  # of this window
 
     @property
     def size(self) -> int:
-        """How many the next script may take."""
+        """Number of schedules that the next script may take."""
         return self._small if self._measures else self._size
 
     def learn(self, took_ms: float, done: int) -> None:
@@ -51,7 +49,7 @@ class Batch:
 
     @property
     def _measures(self) -> bool:
-        """Whether the next script is there to measure the round trip: the last of a window without a small one."""
+        """True if the next script is to measure the round trip: it is the last of a window without a small one."""
         return self._seen == _WINDOW - 1 and not self._has_small
 
     def _see(self, took_ms: float, done: int) -> None:
@@ -61,20 +59,3 @@ class Batch:
         if self._seen == _WINDOW:
             self._least_ms_before, self._least_ms = self._least_ms, float("inf")
             self._seen, self._has_small = 0, False
-
-
-class Pages:
-    """
-    How many entries one read of the log may bring: one, then twice as many each time, as long as they are light.
-
-    XRANGE counts entries and not bytes, so what comes next may be heavier than all before it; then the page after it is
-    short.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.size, self._most = 1, most
-
-    def learn(self, entries: Iterable[Entry]) -> None:
-        """*entries* were read."""
-        heaviest = max((sum(map(len, entry.body)) for entry in entries), default=0)
-        self.size = max(min(2 * self.size, self._most, _PAGE_BYTES // max(heaviest, 1)), 1)

@@ -1,23 +1,23 @@
 """
-Correcting what another archive restored: this one follows the log, and its own history knows better (rule: CORRECTS).
+Correction of a ``restore`` by another archive, where this archive's history has a later change (rule: CORRECTS).
 
-An archive that was away when Redis lost everything puts back what it knows; of a schedule that was cancelled or fired
-since, that is too much. It waits for the others (``daemon.recovery``), but not for ever. So whoever reads the
-``restore`` of another looks, before its own state takes that in, whether its history has a later change of the
-schedule, by its own order (BY_ORDER), and answers with a ``restore`` of its own: taken out where it is over; else as
-it was last. What Redis holds counts as in a merge (``core.recovery.lacking``), so a run that was fired and not over
-waits and is marked by fire, and a run that is in its queue again stays there, marked.
+An archive that was away when Redis lost everything puts back what it knows. Some of that was cancelled or fired since.
+It waits for the other archives (``daemon.recovery``), but not for ever. So an archive that follows reads the
+``restore`` of another before it takes it in. If its own history has a later change of the schedule (BY_ORDER), it
+answers with a ``restore`` of its own: a schedule that is over is taken out, any other is put back as it was last. The
+merge decides this (``core.recovery.lacking``): a run that was fired and is not over is marked by fire if it waits, and
+stays in its queue, marked, if it is there.
 
-It answers only while the restore is the newest entry of that schedule (NEWEST_ONLY, by lib/behind.lua): what a client
-did since stands, and where the leader went on with it, it is left where it is, unless it is over: a cancelled rule must
-not fire for ever. And never by what a restore in this log already told (TOLD_ONCE): a schedule was changed
-so many times and no more, so corrections end, however the clocks of histories disagree.
+NEWEST_ONLY  The answer is given only while the ``restore`` is the newest entry of the schedule (lib/behind.lua). A
+             client's later change stands. A schedule that the leader fired meanwhile is only ever taken out, if it is
+             over: a cancelled rule must not fire for ever.
+TOLD_ONCE    A change that a ``restore`` in this log already repeated is not repeated again. A schedule has a finite
+             number of changes, so corrections end, however the clocks of the histories disagree.
 
-Only what this log does not tell counts: who restored has read the log, and a cancelled rule that fired in it once more
-is not better known to be there.
+A change that this log contains is no reason for an answer: the archive that restored has read this log.
 
-Nothing is noted on disk: until the answer is in the log the archive's position stays before the restore, and who comes
-back from a crash reads it again.
+Nothing is noted on disk. The archive's position stays before the ``restore`` until the answer is in the log, so a
+daemon that returns after a crash reads the ``restore`` again.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ _LEAST: Final = 10  # schedules compared at a time, however quickly the log goes
 
 
 class Correction:
-    """Corrections by *archive* over one wire; nothing fires for *hold_for_ms* after each."""
+    """Corrections by *archive* over one wire. After each, nothing fires for *hold_for_ms*."""
 
     def __init__(self, archive: Archive, wire: Wire, keys: Keys, *, hold_for_ms: int) -> None:
         self._archive, self._wire, self._keys = archive, wire, keys
         self._log, self._census = Log(wire, keys), Census(wire, keys)
-        self._went_on: set[str] = set()  # schedules with which the leader went on since the restore
+        self._went_on: set[str] = set()  # schedules that the leader changed since the restore
         self._restoring = Restoring(wire, keys, archive.id, "corrected", hold_for_ms)
 
     def concerns(self, entry: Entry) -> bool:
-        """Whether *entry* is to be answered before it is taken in: another archive put something back."""
+        """Return True if *entry* is a ``restore`` of another archive, to be checked before it is taken in."""
         is_restore = entry.kind == "restore" and len(entry.body) > 3
         return is_restore and self._archive.position is not None and text(entry.body[3]) != self._archive.id
 
     def answer(self, entries: Sequence[Entry]) -> None:
         """
-        Correct what *entries* of the log, the first of which ``concerns`` this archive, made of schedules of which its
-        history knows better. Its state has nothing of them yet.
+        Correct the schedules in *entries* of which this archive's history has a later change. The first of *entries*
+        ``concerns`` this archive, and none of them is in its state yet.
 
         Raises:
             HistoryChanged: the log went another way meanwhile.
@@ -88,7 +88,7 @@ class Correction:
             rows = [row for row in self._lacking(recall, new) if row.place == "gone" or row.id not in self._went_on]
             portion = next(portions(rows), [])
             if portion and self._restoring.restore(portion, seen, lambda: None) is None:
-                size = max(size // 4, _LEAST)  # the log goes on quickly: less time from reading it to writing
+                size = max(size // 4, _LEAST)  # the log grows quickly: shorten the time from reading it to writing
                 continue
             corrected += len(portion)
             left = {row.id for row in rows[len(portion) :]}
@@ -98,12 +98,12 @@ class Correction:
             log.warning("restore_corrected", archive=str(self._archive.path), schedules=corrected)
 
     def _lost_here(self, recall: Recall, better: dict[str, int]) -> dict[str, int]:
-        """Those of *better* that this log does not tell: what it tells, who restored has read (COMPARE_AND_SET)."""
+        """Return *better* without changes that this log contains: who restored has read them (COMPARE_AND_SET)."""
         last = {id: recall.last_entry(id) for id in better}
         return {id: t_us for id, t_us in better.items() if (at := last[id]) and not self._log.contains(at)}
 
     def _read_on(self, seen: Position, better: dict[str, int]) -> Position:
-        """Leave out of *better* what the log touched behind *seen*; its end. Raises HistoryChanged."""
+        """Remove from *better* what the log touched behind *seen*. Return the log's end. Raises HistoryChanged."""
         while True:
             entries = self._log.read(seen.id, _READ)
             if not entries or entries[0].position != seen:
@@ -115,8 +115,8 @@ class Correction:
                 return seen
 
     def _leave_touched(self, entry: Entry, better: dict[str, int]) -> None:
-        """Leave out of *better* what *entry* changed; of what the leader went on with, note that."""
-        with suppress(UnknownEntry):  # a newer version's: what it touched is not known here
+        """Remove from *better* what *entry* changed. If the leader changed it, only note that."""
+        with suppress(UnknownEntry):  # of a newer version: its schedules are not known here
             for id in {touch.key[0] for touch in touches(entry, self._keys.run_suffix)}:
                 if entry.kind in _OF_LEADER:
                     self._went_on.add(id)
@@ -125,11 +125,11 @@ class Correction:
                     self._went_on.discard(id)
 
     def _was_told(self, recall: Recall, id: str, t_us: int) -> bool:
-        """Whether a restore in this log told that change of *id* before."""
+        """Return True if a ``restore`` in this log already repeated that change of *id*."""
         return any(self._log.contains(position) for position in recall.restored_at(id, t_us))
 
     def _lacking(self, recall: Recall, page: dict[str, int]) -> list[Restored]:
-        """What must become of the schedules in *page*, each with the t of its last change."""
+        """Return the rows to restore for the schedules in *page*, which maps each to the t of its last change."""
         there = {one.id: one for _, held in self._census.schedules(page) for one in held}
         rows: list[Restored] = []
         for mine in recall.known(page, {(id, ""): t_us for id, t_us in page.items()}):
@@ -140,12 +140,12 @@ class Correction:
 
 
 def _rows_of(entry: Entry) -> list[tuple[str, int]]:
-    """The schedules that a ``restore`` entry put back or took out, each with the t of the change that it repeats."""
+    """Return the schedules that a ``restore`` put back or took out, each with the t of the repeated change."""
     with suppress(UnknownEntry):
         return [(row.id, row.t_us) for _, row in restored(entry) if row.is_schedule]
     return []
 
 
 def _dated(mine: Mine, t_us: int) -> Mine:
-    """*mine* with the time of its last change: what a bootstrap read has that of the bootstrap."""
+    """Return *mine* with the time of its last change. A state read by a bootstrap has the time of the bootstrap."""
     return mine if mine.schedule is None else replace(mine, schedule=replace(mine.schedule, t_us=t_us))

@@ -51,20 +51,21 @@ from zsched.core.clock import Clock
 from zsched.core.held import Held
 from zsched.core.log import FORMAT, Entry, Position, readable
 from zsched.core.recovery import Verdict
-from zsched.daemon.batch import Batch, Pages
+from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
 from zsched.daemon.correction import Correction
+from zsched.daemon.covering import Covering
 from zsched.daemon.merge import HistoryChanged
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.recovery import Recovery
 from zsched.errors import NewerFormat
-from zsched.storage.archivers import Archivers, ArchiveState
+from zsched.storage.archivers import ArchiveState
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
-from zsched.storage.log import Log
+from zsched.storage.log import Log, Pages
 from zsched.storage.meta import number
-from zsched.storage.restoring import Restoring
+from zsched.storage.naming import Naming
 from zsched.storage.scripts import newer_format
 
 log = structlog.get_logger(__name__)
@@ -72,12 +73,12 @@ log = structlog.get_logger(__name__)
 _WAIT_MS: Final = 1000  # for the log to go on
 _GRAIN_MS: Final = 200  # that Redis may be late with saying that it did not
 _PAGE: Final = 100  # log entries in one read, at most
+_PAGE_BYTES: Final = 4 << 20  # of one read, about
 _READ_MS: Final = 2.0  # what one read may take of the server
 _RETRY_MS: Final = 1000.0  # before trying again what went wrong
 _REFUSED_MS: Final = 10_000.0  # before comparing again with a data set that is another one
 _LOST_MS: Final = 200.0  # between two looks while others may be putting back what Redis lost
-_COVER_MS: Final = 250.0  # between two looks at peers that lost their place
-_HEAL_MS: Final = 60_000.0  # from one bootstrap for the sake of entries that cannot be read to the next
+_HEAL_MS: Final = 60_000.0  # least time between two bootstraps because of entries that cannot be read
 _SPAN_MS: Final = 1000.0  # of changes in one transaction, when there is a backlog
 
 
@@ -100,10 +101,9 @@ class Follower:
         self._wire, self._keys, self._lease_ms = wire, keys, lease_ms
         self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
         self._correction = Correction(archive, wire, keys, hold_for_ms=lease_ms)
-        self._covered: set[Position] = set()  # lost positions of peers that a ``merged`` entry of ours names
-        self._next_cover_ms = self._next_heal_ms = 0.0
-        self.looked_at: frozenset[Position] = frozenset()  # lost positions of peers: what is of them here is covered
-        self._batch, self._pages = Batch(_PAGE, _READ_MS, least=5), Pages(_PAGE)
+        self._covering = Covering(archive, wire, keys, self._recovery, clock)
+        self._naming, self._next_heal_ms = Naming(wire, keys), 0.0
+        self._batch, self._pages = Batch(_PAGE, _READ_MS, least=5), Pages(_PAGE, _PAGE_BYTES)
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
         self.came = 0  # entries that the last step brought
         self.refusal: NewerFormat | None = None  # why it is outdated
@@ -130,7 +130,7 @@ class Follower:
         if self._archive.position is not None and self._follow(within_ms):
             self.state = ArchiveState.FOLLOWING
             self._recovery.forget()
-            self._cover()
+            self._covering.step()
             self._heal()
             return True
         return self._find_history()
@@ -153,6 +153,11 @@ class Follower:
     def awaits_people(self) -> bool:
         """Whether ``zsched recover`` has to be run."""
         return self.state is ArchiveState.LOST and self._recovery.awaits_people
+
+    @property
+    def looked_at(self) -> frozenset[Position]:
+        """Lost positions of other archives that need not wait for this one (``daemon.covering``)."""
+        return self._covering.looked_at
 
     def wait(self, bell: Bell) -> bool:
         """Wait for the log to go on, a second at most. False when *bell* ended that: the wire is of no more use."""
@@ -228,7 +233,7 @@ class Follower:
         self._demand_all(known, entries)
 
     def _corrected(self, entries: list[Entry]) -> Iterator[list[Entry]]:
-        """*entries* in parts, each to be taken in at once: what is known better is said before (rule: CORRECTS)."""
+        """Yield *entries* in parts, each to be taken in at once. Correct restores before they are (rule: CORRECTS)."""
         at = next((at for at, entry in enumerate(entries) if self._correction.concerns(entry)), None)
         if at:
             yield entries[:at]
@@ -256,11 +261,10 @@ class Follower:
     def _find_history(self) -> bool:
         """Find out why the log does not go on from here, and go on with it where that is right."""
         archive, merged = self._archive, None
-        self._covered.clear()  # in a log that is no more, perhaps
-        self.looked_at = frozenset()
+        self._covering.forget()
         self._demand_known_format()
         if archive.position is not None:
-            merged = self._recovery.step(archive.position, self._gen())
+            merged = self._recovery.step(archive.position, self._naming.gen())
             verdict = self._recovery.verdict
             if verdict is Verdict.UNRELATED:
                 self.state = ArchiveState.REFUSED
@@ -281,33 +285,6 @@ class Follower:
             log.info("archive_begins", archive=str(archive.path), complete=first.position.seq == 1)
         return self._bootstrap(first, merged)
 
-    def _cover(self) -> None:
-        """
-        Say what of peers' lost histories is in this one: a peer that reports a place which this log does not have, and
-        which this archive had before, lacks nothing here (rule: MERGED_COVERS). ``looked_at`` tells the others that
-        this one need not be waited for (WAIT).
-        """
-        now_ms = self._clock.monotonic_ms()
-        if now_ms < self._next_cover_ms:
-            return
-        self._next_cover_ms = now_ms + _COVER_MS
-        reports = Archivers(self._wire, self._keys).reports()
-        lost = {report.position for report in reports if report.state is ArchiveState.LOST and report.position}
-        if not lost:
-            self.looked_at = frozenset()
-            return
-        recall = self._archive.recall()
-        mine = [
-            one
-            for one in lost - self._covered - self._recovery.covered
-            if recall.number_of(one) and not self._log.contains(one)
-        ]
-        if mine:
-            restoring = Restoring(self._wire, self._keys, self._archive.id, "lost", 0)
-            if restoring.merged(mine, self._archive.position):
-                self._covered |= set(mine)
-        self.looked_at = frozenset(lost.difference(mine) | self._covered.intersection(mine))
-
     def _demand_known_format(self) -> int:
         """The format that is noted in Redis. Raises NewerFormat, Garbled."""
         format = number(self._keys, "format", self._wire.execute("HGET", self._keys.meta(), "format"))
@@ -316,21 +293,17 @@ class Follower:
         return format
 
     def _gen_of(self, position: Position | None) -> str | None:
-        """The names of the data set if it is the one of *position*: another may have come since that was read."""
-        gen = self._gen()
+        """Return the names of the data set if its log has *position*: another data set may be there since."""
+        gen = self._naming.gen()
         is_its = gen is not None and position is not None and self._log.contains(position)
         return gen if is_its else None
-
-    def _gen(self) -> str | None:
-        found = self._wire.execute("HGET", self._keys.meta(), "gen")
-        return found.decode() if found else None
 
     # -- bootstrapping ----------------------------------------------------------------------------
 
     def _heal(self) -> None:
         """
-        Read from Redis what entries did that could not be read: it holds that. The history stays, and the position
-        comes to stand behind these entries, so none of them begins this again.
+        Read from Redis the effects of entries that could not be read. The history stays. Afterwards the position is
+        behind these entries, so none of them starts a second bootstrap.
         """
         now_ms, position = self._clock.monotonic_ms(), self._archive.position
         if not self._archive.unreadable_entries or now_ms < self._next_heal_ms or position is None:
@@ -342,7 +315,7 @@ class Follower:
             self._bootstrap(last, None, since=self._archive.complete_since)
 
     def _bootstrap(self, first: Entry, merged: Position | None, since: str | None = None) -> bool:
-        """From *first* on; an archive that is complete *since* has the history before it."""
+        """Bootstrap from *first* on. *since*: the archive has the history before it, complete since then."""
         archive, began_ms = self._archive, self._clock.monotonic_ms()
         is_complete = since is None and first.position.seq == 1
         archive.begin_bootstrap()

@@ -1,4 +1,4 @@
-"""What a daemon says of itself, for those who are asked: the status line, the pages of metrics."""
+"""Health of the daemon's main loop, for the status line and the pages of metrics."""
 
 from __future__ import annotations
 

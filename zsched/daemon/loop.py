@@ -16,15 +16,15 @@ from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.failures import Failures
 from zsched.errors import RedisUnavailable
 
-_LONGEST_S: Final = 30.0  # between two attempts at what goes on failing
-_STEADY_MS: Final = 10_000.0  # without a failure: it is well; else a bug in every second message would fill the journal
+_LONGEST_S: Final = 30.0  # longest pause between two attempts of a failing step
+_STEADY_MS: Final = 10_000.0  # without a failure: well again; so a bug in every second message fills no journal
 
 
 class Loop:
     """
-    A thread called *name* that does *step* from ``start`` to ``stop``. The step returns for how many seconds to pause,
-    None for none. A step that goes on until the end, over a connection, asks ``is_stopping`` and tells ``well`` that
-    it got on. *finishes*: one more step is done after ``stop``.
+    A thread called *name* that does *step* again and again from ``start`` to ``stop``. The step returns the seconds to
+    pause, or None. A long step, over one connection, must end when ``is_stopping``, and call ``well`` when it made
+    progress. *finishes*: one more step is done after ``stop``.
     """
 
     def __init__(
@@ -40,40 +40,40 @@ class Loop:
         """*retry_s*: the pause after RedisUnavailable, and the first one after another error."""
         self._name, self._step, self._failures = name, step, failures or Failures()
         self._retry_s, self._finishes, self._clock = retry_s, finishes, clock or SystemClock()
-        self._failed, self._failed_ms = 0, 0.0  # times since it was well; when it did last
+        self._failed, self._failed_ms = 0, 0.0  # failures since it was well; time of the last one
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"zsched-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Begin no step more, but for the last one; the thread ends by itself."""
+        """Let the thread end by itself after this step, and the last one if it *finishes*."""
         self._stopping.set()
 
     def join(self, within_s: float) -> bool:
-        """Wait until the thread has ended, at most *within_s*; whether it has. One that was not begun has."""
+        """Wait at most *within_s* until the thread has ended. Return True if it has, or never started."""
         if self._thread.is_alive():
             self._thread.join(within_s)
         return not self._thread.is_alive()
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread was begun and has not ended."""
+        """True while the thread runs."""
         return self._thread.is_alive()
 
     @property
     def is_stopping(self) -> bool:
-        """Whether ``stop`` was called."""
+        """True after ``stop``."""
         return self._stopping.is_set()
 
     def pause(self, for_s: float) -> None:
-        """Wait so long, or until ``stop``."""
+        """Wait *for_s*, or until ``stop``."""
         self._stopping.wait(for_s)
 
     def well(self) -> None:
-        """Note that the step gets on."""
+        """Note that the step makes progress."""
         if self._failed and self._clock.monotonic_ms() - self._failed_ms >= _STEADY_MS:
             self._failed = 0
             self._failures.end("thread", self._name)

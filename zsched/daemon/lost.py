@@ -61,7 +61,7 @@ _MISSED_AT_ONCE: Final = 6  # each with a look through its queue: 0.45 ms of 10,
 _SUSPECTS: Final = 1000  # runs in no list that are kept in mind
 _CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
 
-_LONGEST_WHY: Final = 400  # characters; a worker's name has half of that at most
+_LONGEST_WHY: Final = 400  # characters; a worker's name takes at most half of them
 _LEFT: Final = "it left its queue and no worker has it"
 
 

@@ -48,7 +48,7 @@ from zsched.storage.log import Log
 from zsched.storage.restoring import ROWS, Restoring, portions
 from zsched.storage.time import doubted_until_ms
 
-_BACK: Final = 100  # log entries read at a time, backwards
+_READ: Final = 100  # log entries at a time
 _PAGE: Final = 200  # schedules compared at a time
 _LEAST: Final = 10  # rows put back at a time, however quickly the log goes on
 
@@ -192,7 +192,7 @@ class Merge:
 
     def _read_on(self) -> set[str]:
         """Take in what the log has behind ``seen``; the ids that it touched."""
-        entries = self._log.read(self.seen.id if self.seen else "-", _BACK)
+        entries = self._log.read(self.seen.id if self.seen else "-", _READ)
         if self.seen is not None:
             if not entries or entries[0].position != self.seen:
                 raise HistoryChanged

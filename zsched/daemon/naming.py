@@ -1,5 +1,5 @@
 """
-Naming: what a leader does before it fires in a data set that has no name (``meta.gen``).
+Naming of a data set that has no name (``meta.gen``), by its leader and before anything fires.
 
 ::
 
@@ -7,15 +7,16 @@ Naming: what a leader does before it fires in a data set that has no name (``met
        └──────► it has none ──► ask the archives ──► one knows a name ──► give it that ──► fire
                                        └── a lease went by, nobody did ──► give it a new one ──► fire
 
-A flushed Redis has no name. The candidate's own archive may know one, and ``acquire`` gives it. Else another daemon's
-may: it would be refused as another data set's if this leader made a name up. So the leader asks, for a lease, which is
-how long nothing may be fired anyway after a loss. A leader that dies meanwhile leaves that to the next one.
+A flushed Redis has no name. The candidate's own archive may know one, and ``acquire`` gives it. Else the archive of
+another daemon may know one. If this leader made up a name, that archive would be refused as another data set's. So the
+leader asks the archives for a lease; after a loss nothing fires for that long anyway. If the leader dies meanwhile, the
+next one asks.
 
-A new name means that nobody knows of anything before. If this is the first term of a complete log, and no archive has
-an entry that the log lacks, nothing was lost: then nothing is in doubt either, and the first run is not uncertain.
+A new name means that no archive knows an earlier data set. If this is the first term of a complete log, and no archive
+has an entry that the log lacks, nothing was lost. Then nothing is in doubt, and the first run is not uncertain.
 
-Not guaranteed: a Redis that was flushed while every archive of it was away, or took longer than a lease to answer,
-counts as new. Such an archive is refused when it is back, until somebody runs ``zsched recover --from`` its file.
+Not guaranteed: a Redis counts as new if it was flushed while all of its archives were away, or took longer than a lease
+to answer. Such an archive is refused when it returns, until somebody runs ``zsched recover --from`` its file.
 """
 
 from __future__ import annotations
@@ -36,35 +37,35 @@ from zsched.storage.naming import Knowledge, Naming
 log = structlog.get_logger(__name__)
 
 ASK_EVERY_MS: Final = 50.0
-_OWN_MS: Final = 3000.0  # for the own archive to be chosen, which is tried once a second
+_OWN_MS: Final = 3000.0  # time for the daemon's own archive to be chosen, tried once a second
 
 
 class Namer:
-    """Names the data set at *wire* for a leader whose own archive is *archiver*'s."""
+    """Naming of the data set at *wire*, by a leader whose own archive is that of *archiver*."""
 
     def __init__(self, wire: Wire, keys: Keys, archiver: Archiver, clock: Clock) -> None:
         self._naming, self._log, self._archiver, self._clock = Naming(wire, keys), Log(wire, keys), archiver, clock
         self._term: str | None = None  # the token of the term for which it asks
         self._until_ms = 0.0
-        self._is_new = True  # as far as the answers say
+        self._is_new = True  # as far as the answers so far say
 
     def step(self, term: Term) -> float | None:
         """
-        Go on naming, every ASK_EVERY_MS: the ms for which it may go on; None when the data set has a name.
+        Go on naming; call this every ASK_EVERY_MS. Return the ms that may be left, or None once there is a name.
 
         Raises:
             Stale, ServerChanged: the term is over. RedisUnavailable, RedisRefused.
         """
         if self._term != term.token:
             self._term, self._is_new = term.token, True
-            self._until_ms = term.trusted_until_ms  # of the attempt that won: not later than the end of its hold
+            self._until_ms = term.trusted_until_ms  # the end of the acquired lease: not later than the end of its hold
         for told in self._naming.answers():
             self._is_new = self._is_new and self._has_nothing_else(told)
             if told.gen is not None:
                 self._give(term, told.gen, is_new=False)
                 return None
         left_ms = self._until_ms - self._clock.monotonic_ms()
-        if left_ms <= 0 and not self._archiver.has_looked:  # it could not before Redis was there
+        if left_ms <= 0 and not self._archiver.has_looked:  # the archiver could not look before Redis was there
             left_ms += _OWN_MS
         if left_ms > 0:
             self._naming.ask()
@@ -76,7 +77,7 @@ class Namer:
         return None
 
     def _has_nothing_else(self, told: Knowledge) -> bool:
-        """Whether an archive has nothing of another history than the log's."""
+        """Return True if an archive has nothing of any history but the log's."""
         return told.is_new and (told.position is None or self._log.contains(told.position))
 
     def _give(self, term: Term, gen: str, *, is_new: bool) -> None:

@@ -1,8 +1,8 @@
 """
-The archive of one daemon: found, opened or made, and known to be of the data set in Redis before it is used.
+The archive of one daemon: found, opened or made, and checked to belong to the data set in Redis before it is used.
 
-Which file that is, and what speaks against it, is decided in ``archive.places``. A path is kept once it was chosen: a
-disk that fails for a while must not make a daemon begin another archive.
+``archive.places`` decides which file that is, and what speaks against it. A chosen path is kept: a disk that fails for
+a while must not make the daemon begin another archive.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _CHECK_AT_OPEN_MS: Final = 1000.0  # for comparing checksums before the daemon g
 
 class OwnArchive:
     """
-    ``archive``, while it is open, at ``path``. ``is_ours``: it is of the data set in this Redis; ``has_past``: it had
-    something before this process, or lost something since; ``is_checked``: all of it was compared with its checksums.
+    A daemon's ``archive``, None while it is not open, and its ``path``. ``is_ours``: it belongs to the data set in this
+    Redis. ``has_past``: it had entries before this process, or lost some since. ``is_checked``: all of it was compared
+    with its checksums.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
@@ -55,10 +56,10 @@ class OwnArchive:
 
     def open(self, gen: str | None) -> Archive:
         """
-        The archive of the data set here, whose names are *gen* (None: it has none).
+        Return the archive, opened if it is not, for the data set with the names *gen* (None: no name).
 
         Raises:
-            ArchiveOfAnother: it is of another one. Others as ``prepare``.
+            ArchiveOfAnother: it belongs to another data set. Others as ``prepare``.
         """
         if self.archive is None:
             chosen = self._settings.archive.path or self.path
@@ -80,12 +81,12 @@ class OwnArchive:
         return archive
 
     def refused(self, objection: str) -> ArchiveOfAnother:
-        """The error for an *objection* to the archive, with what to do."""
+        """Return the error for an *objection* to the archive, with the remedy."""
         assert self.path is not None  # it was opened
         return refused(objection, self.path, self.path if self._settings.archive.path else self.path.parent)
 
     def begin_anew(self, error: ArchiveCorrupt) -> None:
-        """Keep the bad file, and begin another in its place. Raises as ``prepare``."""
+        """Set the corrupt file aside, and begin another in its place. Raises as ``prepare``."""
         self.close()
         assert self.path is not None  # it was opened, or tried to
         at = from_ms(self._clock.now_ms()).strftime("%Y%m%dT%H%M%S.%f")[:-3]  # of two in one second, too, both are kept
@@ -95,7 +96,7 @@ class OwnArchive:
         self._open(self.path)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the archive and release its lock."""
         archive, self.archive, self.is_ours = self.archive, None, False
         if archive is not None:
             with suppress(ArchiveCorrupt, ArchiveFailed):

@@ -38,10 +38,10 @@ from zsched.storage.log import Log
 log = structlog.get_logger(__name__)
 
 WAIT_MS: Final = 1500.0  # for others' word: an idle archiver looks at the log once a second
-PATIENCE_MS: Final = 10_000.0  # for those that follow this log, to say that they have looked
+PATIENCE_MS: Final = 10_000.0  # for archives that follow this log, to report that they have looked
 _AWAITED_MS: Final = 3000.0  # before looking whether somebody ran `zsched recover`
 _NEWEST: Final = 20  # log entries, in which a ``merged`` one is looked for
-_NEWEST_BYTES: Final = 1_048_576  # of them, at most
+_NEWEST_BYTES: Final = 1_048_576  # at most, of these entries
 _SLICE_MS: Final = 200.0  # of work, between two reports
 
 
@@ -141,7 +141,7 @@ class Recovery:
             yield False
 
     def _wait_for_followers(self, position: Position) -> Iterator[bool]:
-        """Wait for those that follow this log to look at *position*, or until one has said that it is covered."""
+        """Wait until all archives that follow this log have looked at *position*, or PATIENCE_MS are over."""
         until_ms = self._clock.monotonic_ms() + PATIENCE_MS - WAIT_MS
         while self._clock.monotonic_ms() < until_ms and self._is_awaited(position):
             yield False

@@ -1,4 +1,4 @@
-"""What the auditor knows of suppressed occurrences: a job that somebody else made stood where their run should be."""
+"""Suppressed occurrences, for the auditor: another program's job kept their run from being pushed."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Final
 from zsched.archive.suppressed import Suppressed
 from zsched.core.audit import Alarm, suppressed
 
-_LASTS_MS: Final = 3_600_000  # so long it counts as an alarm; nothing puts it right
+_LASTS_MS: Final = 3_600_000  # for this long it counts as an alarm; nothing repairs it
 
 
 class SuppressedRuns:
-    """Alarms of one archive, read as its history goes on; the last hour of it at first."""
+    """Alarms of one archive, read as its history grows. The first look goes back an hour."""
 
     def __init__(self) -> None:
         self._read_to: int | None = None
         self._at_ms = deque[int]()
 
     def look(self, path: Path, now_ms: int) -> tuple[list[Alarm], int]:
-        """Those that are new, and how many others there were in the last hour. Raises ArchiveError."""
+        """Return the new alarms, and the number of earlier ones of the last hour. Raises ArchiveError."""
         while self._at_ms and self._at_ms[0] < now_ms - _LASTS_MS:
             self._at_ms.popleft()
         others = len(self._at_ms)

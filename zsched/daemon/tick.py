@@ -26,6 +26,7 @@ from zsched.daemon.planner import Planner
 from zsched.daemon.server_clock import ServerClock
 from zsched.storage.dispatch import Dispatch, DueRecurring, Fired, PlannedRun, Stopped, shown
 from zsched.storage.lease import Term
+from zsched.storage.meta import moving_away
 
 log = structlog.get_logger(__name__)
 
@@ -44,8 +45,7 @@ _PUSHED = ("fired", "uncertain", "deferred")
 _REASONS = {"skipped": "uncertain", "quarantined": "its template or its queue is broken"}
 _PASSED = {Why.COALESCED: "runs_coalesced", Why.MISSED: "runs_missed", Why.LIMIT: "runs_over_limit"}
 _RETRY_JUMPED_MS = 1.0  # TIME was only late in coming: look again at once
-_RETRY_STUCK_MS = 20.0  # all was changed meanwhile, or may not go into quarantine: its key is of a wrong type
-_MOVE_AWAY = "firing goes on without it; find out who wrote it, then: redis-cli RENAME {0} wrong:{0}"
+_RETRY_STUCK_MS = 20.0  # all schedules were changed meanwhile, or the key of the quarantine is of a wrong type
 _ADVANCE_SHARE = 0.5  # of a fire's batch: advancing costs two to three times as much per schedule
 
 
@@ -83,7 +83,7 @@ class Ticker:
         self._advance_batch = Batch(max(int(settings.batch_max * _ADVANCE_SHARE), 1), settings.script_target_ms)
         self._planner, self._server_clock = Planner(), ServerClock(clock)
         self._is_held = False
-        self._wrong = set[str]()  # keys of a wrong type that were told of, in this term
+        self._wrong = set[str]()  # keys of a wrong type that were logged in this term
 
     def begin(self, term: Term) -> None:
         """A term was won: its reply is the first look at the server's clock."""
@@ -140,15 +140,15 @@ class Ticker:
 
     def hold(self, term: Term, for_ms: float, look_ms: float) -> Tick:
         """
-        One pass that fires nothing, since this leader may not for *for_ms* more; it looks again in *look_ms*. Raises as
-        ``tick``.
+        Do one pass that fires nothing, since this leader may not fire for *for_ms* more. The next pass is in *look_ms*.
+        Raises as ``tick``.
         """
         now_ms = int(self._server_clock.now_ms())
         tick = self._stopped(term, Stopped("HELD", now_ms, now_ms + math.ceil(for_ms)))
         return tick if tick.wait_ms is None else replace(tick, wait_ms=min(tick.wait_ms, look_ms))
 
     def _advance(self, term: Term, due: list[DueRecurring], now_ms: int) -> Stopped | bool:
-        """Plan and advance what is *due*; False when all of it stays as it is."""
+        """Plan and advance the *due* schedules. Return False if none of them changed."""
         planned = self._planner.plan(due, now_ms)
         has_moved = False
         if planned.bad and self._dispatch.quarantine(term, planned.bad):
@@ -202,7 +202,7 @@ class Ticker:
         for key in fired.wrong:
             if key not in self._wrong:
                 self._wrong.add(key)
-                log.error("key_of_wrong_type", key=key, remedy=_MOVE_AWAY.format(key))
+                log.error("key_of_wrong_type", key=key, remedy=f"firing goes on without it; {moving_away(key)}")
         if fired.runs:
             log.debug("runs_fired", count=fired.runs)
         if fired.uncertain:

@@ -34,7 +34,7 @@ from zsched.storage.replies import replies
 PATCHED_REDIS: Final = {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2}
 PATCHED_VALKEY: Final = {(7, 2): 11, (8, 0): 6, (8, 1): 4}
 
-_DATABASES: Final = 100  # that are looked into
+_DATABASES: Final = 100  # checked at most
 
 # Each field belongs to a table that all scripts share; it gets the value that it has.
 _TRIES: Final = """
@@ -71,7 +71,7 @@ def look_at_sandbox(patient: Patient) -> Iterator[Finding]:
 
 
 def look_at_databases(patient: Patient) -> Iterator[Finding]:
-    """Look in the other databases for what users of this one may write there."""
+    """Look in the other databases for keys that users of this one may write."""
     if user_of(patient) == "default":
         yield fine("the connection has no user of its own: every such client may write in every database")
         return

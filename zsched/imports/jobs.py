@@ -108,8 +108,8 @@ def due_of(score_s: float) -> datetime:
 
 def not_before(score_s: float) -> datetime:
     """
-    The time from which on a one-shot is not early. RQ and rq-scheduler cut due times to whole seconds: it is the end
-    of that second. A score with a fraction was written here (``score_of``, lua/native.lua), and says the millisecond.
+    Return the first time at which a one-shot is not early. RQ and rq-scheduler cut due times to whole seconds, so it
+    is the end of that second. A score with a fraction is from ``score_of`` or lua/native.lua: it has the millisecond.
 
     Raises:
         ValueError: as ``due_of``.
@@ -120,7 +120,7 @@ def not_before(score_s: float) -> datetime:
 
 
 def score_of(due_ms: int) -> float:
-    """The score from which ``not_before`` reads *due_ms*. It has a fraction in any case, so it lies a bit before."""
+    """Return the score from which ``not_before`` reads *due_ms*: a bit earlier, so that it always has a fraction."""
     return due_ms / 1000 - 0.0001
 
 

@@ -41,7 +41,7 @@ class OneShot(NamedTuple):
 
 class Moved(NamedTuple):
     """
-    What became of a one-shot: created; or unchanged, updated or already_fired where a broken import had put it already.
+    Outcome of moving a one-shot: created; or unchanged, updated or already_fired if an interrupted import had put it.
     """
 
     item: Item

@@ -20,7 +20,7 @@ from zsched.storage.registries import Registries
 
 OWNER: Final = "rq-scheduled"
 SOON_S: Final = 30  # from the reading on; what is due so soon is not tried
-_MARGIN_MS: Final = 5000  # when a job's turn comes; less RQ's second, far longer than its move takes
+_MARGIN_MS: Final = 5000  # left when a job is moved; even without RQ's second far longer than the move takes
 
 
 def waiting_key(queue: str) -> str:

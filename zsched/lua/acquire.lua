@@ -16,7 +16,7 @@
 -- compares tokens. A changed server (restart, promotion, flush, first start) sets doubt and hold.
 -- The format is noted: from then on no older zsched reads or writes here (lib/meta.lua), and no archive of an older one
 -- reads on behind this entry (daemon/follower.py).
--- Nobody fires in a data set without a name before name.lua has given it one.
+-- Nothing fires in a data set without a name until name.lua gives it one.
 -- OFFSET: the clock is a test's: moved (meta.offset_ms), or stopped (meta.frozen_ms) by somebody else than
 -- this candidate (meta.frozen_by). Firing by it would be early or late for everybody but that test.
 local lease_key, meta_key, log_key = unpack(KEYS)

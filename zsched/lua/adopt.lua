@@ -1,4 +1,4 @@
--- adopt: say that a data set is also the one of this name, since all that was known of that one is in it now.
+-- adopt: add a name to a data set, since all that an archive knew of the data set of that name is in it now.
 --
 -- KEYS   meta log
 -- ARGV   gen             the name

@@ -15,8 +15,8 @@
 --        end: rows, of runs that overlap=cancel_previous cancelled before they began
 --
 -- A schedule whose version or due time is not what was planned is left alone (changed): the score alone
--- would let a plan of the old rule through when only the rule changed. An exhausted one is marked ended. So is left
--- alone what cannot go where it should, since a key of a wrong type is there.
+-- would let a plan of the old rule through when only the rule changed. An exhausted one is marked ended. A
+-- schedule is left alone, too, if a key of a wrong type stands where it should go.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
   rq_queues_key, chains_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, clock_from_ms, clock_until_ms,

@@ -16,7 +16,7 @@
 --        doubt = what it was set to, in ms. Absent: empty.
 --
 -- A doubt later than TIME was cast before the clock jumped back (rule: CLAMP): it becomes TIME. What is due until then
--- stays doubtful, and what comes later is not. A hold so far away is forgotten, lest it hold when its time is near.
+-- stays doubtful, and what comes later is not. Such a hold is cleared, so that it does not count later.
 --
 -- Leaving the ZSET is the exactly-once; no payload is read. A waiting one-shot's `zs` says all that
 -- is special about it: "1" nothing, f = at the front, s = skip when uncertain, e = it has a deadline.
@@ -24,8 +24,8 @@
 -- What is due and finds no room in its queue (lib/room.lua) stands aside, so that it is never in front of others, and
 -- is looked at before its lane when there is room again. That is no change of the schedule, so nothing is logged.
 --
--- A key of a wrong type stops as little as can be. rq:queues: runs are pushed without it. deadlines: see lib/deadline.
--- A queue's, or the ZSET aside: its schedules are quarantined. quarantine: what should go there stays in its lane.
+-- A key of a wrong type stops as little as possible. rq:queues: runs are pushed without it. deadlines: see
+-- lib/deadline. A queue, or its ZSET aside: its schedules are quarantined. quarantine: schedules stay in their lanes.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
   rq_queues_key, deadlines_key, limits_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, clock_from_ms, clock_until_ms,
@@ -51,7 +51,7 @@ local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of a f
 local runs, job_keys = {}, {}  -- what is pushed, and where its hash is
 local uncertain, skipped, expired, cancelled, quarantined, recurring = {}, {}, {}, {}, {}, {}
 local marked, deadlines, dropped, bad, leaving, stepping = {}, {}, {}, {}, {}, {}
-local wrong, is_noted = {}, {}  -- keys of a wrong type, which were left alone
+local wrong, is_noted = {}, {}  -- keys of a wrong type
 local pcall = redis.pcall
 
 local function take(run, job_key, queue, at_front)
@@ -67,7 +67,8 @@ local function note_wrong(key)
   end
 end
 
--- Its queue has no room: it waits aside. True when it leaves the ZSET that *word* names; second value as take_special.
+-- Put aside a schedule whose queue has no room. True when it leaves the ZSET that *word* names; second value as
+-- take_special.
 local function step_aside(id, word, due_ms, queue)
   local to = lane_of(word) .. ':' .. queue
   if to == word then
@@ -90,8 +91,8 @@ end
 local function take_special(id, word, due_ms, run, job_key, job)
   local queue, status, flags = job[1], job[2], job[3]
   if job.err or not flags or status ~= 'scheduled' then
-    if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- of a foreign hand; rows of advance are split at spaces
-      return true, 'its id is none'
+    if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- of another program; rows of advance are split at spaces
+      return true, 'its id is malformed'
     end
     local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal', 'policy')
     if schedule[1] and string.match(schedule[1], '^%d+%-%d+$') then

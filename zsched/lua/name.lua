@@ -3,12 +3,12 @@
 -- KEYS   lease meta log
 -- ARGV   token expected_server        this term's
 --        gen             the name
---        is_new          1: no archive knows a name, and none has anything that this log lacks; else 0
+--        is_new          1: no archive knows a name, and no archive has an entry that this log lacks; else 0
 -- RETURNS  OK, names of the data set  |  STALE  |  SERVER
 -- LOGS   nothing
 --
--- Nothing was lost before the first term of a complete log that no archive has more than: nothing is in doubt there.
--- The hold stands.
+-- In the first term of a complete log nothing was lost, if no archive has more: the doubt is taken away (rule: NEW).
+-- The hold stays.
 local lease_key, meta_key, log_key = unpack(KEYS)
 local token, expected_server, gen, is_new = unpack(ARGV)
 -- include lib/meta.lua

@@ -16,11 +16,11 @@
 -- A job of another status was queued, run or cancelled by somebody: RQ's scheduler would push it a second time.
 -- But RQ writes registry and job one after the other (ScheduledJobRegistry.schedule, up to 2.12, ignores its
 -- pipeline), so what is odd, or gone, may be half written. It is put back by PATIENCE_S, which also takes it from the
--- head, and only then taken out; a broken key is put back for ever.
+-- head, and only then taken out; a job whose key is of a wrong type is put back for ever.
 --
 -- RQ cuts its due times to whole seconds. So a job of RQ's score is looked at when its second begins, and put back to
 -- the millisecond from which on it is not early (``earliest``). A score with a fraction says that the job was looked at
--- before. Score and ended_at are both by the clock of who wrote them, a worker as a rule: not by the server's.
+-- before. Score and ended_at are by the clock of their writer, mostly a worker, and not by the server's.
 local lease_key, meta_key, log_key, rq_queues_key = unpack(KEYS)
 local token, expected_server, owner, lock_s, limit = unpack(ARGV, 1, 5)
 lock_s, limit = tonumber(lock_s), tonumber(limit)
@@ -41,11 +41,6 @@ local others, broken, odd = {}, {}, {}
 local job_keys, special = {}, {}  -- what is pushed; by key, further fields and a time to live
 local taken = {}  -- by key: in whose registry it was
 local served, ours = {}, {}  -- queues, each with its keys and what leaves its registry; locks that are given up
-
-local function is_of_type(key, wanted)
-  local kind = redis.call('TYPE', key).ok
-  return kind == wanted or kind == 'none'
-end
 
 -- True as RQ reads a flag: bool(int(…)).
 local function is_set(flag)
@@ -149,8 +144,8 @@ end
 for i = 6, #ARGV do
   local queue = ARGV[i]
   local registry_key, lock_key = 'rq:scheduled:' .. queue, 'rq:scheduler-lock:' .. queue
-  local wrong = not is_of_type(lock_key, 'string') and lock_key or not queue_accepts(queue) and 'rq:queue:' .. queue
-    or not is_of_type(registry_key, 'zset') and registry_key
+  local wrong = not is_a(lock_key, 'string') and lock_key or not queue_accepts(queue) and 'rq:queue:' .. queue
+    or not is_a(registry_key, 'zset') and registry_key
   local holder = wrong ~= lock_key and redis.call('GET', lock_key)
   if lock_s == 0 then
     add(ours, holder == owner and lock_key or nil)

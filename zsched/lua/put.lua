@@ -15,8 +15,8 @@
 -- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (data, bytes); then, if
 --        there are such, the ids by spaces that were there (replaced) and that stay paused (paused)
 --
--- A row that says what is waiting already is `unchanged`; one whose run RQ has already is `already_fired`, and nothing
--- waits: so a call that is sent again because its reply was lost does nothing. Each one-shot that zsched makes has `zs`
+-- A row that equals what waits already is `unchanged`. A row whose run RQ has already is `already_fired`, and nothing
+-- waits. So a call that is sent again because its reply was lost does nothing. Each one-shot that zsched makes has `zs`
 -- in its job; a job of RQ's that has none stands in the way (TAKEN). A put never resumes a paused schedule.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, op_key = unpack(KEYS)

@@ -48,7 +48,7 @@ end
 if at and if_exists ~= 'replace' then
   return answer({'OK', if_exists == 'keep' and 'kept' or 'EXISTS', now_ms, version(), at.due_ms or '-'})
 end
--- The hash as it is, but for numbers that are none and a last run that is none: another program wrote these.
+-- The hash as it is, without malformed numbers and a malformed last run, which another program wrote.
 local old, is_sound = {}, true
 if at and at.recurring then
   old = redis.call('HMGET', schedule_key, 'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at',
@@ -65,8 +65,8 @@ local function is_due_then()
 end
 local has_time = has_ended or old[5] and (at.place == 'ended' or is_due_then())  -- that this put may keep
 
--- Whether the hash at *key* holds the texts from *first* to *last*, and besides only *others*. Another program may have
--- changed it, and a put is how to put that right.
+-- Does the hash at *key* hold the texts from *first* to *last*, and else only *others*? Another program may have
+-- changed it, and a put repairs that.
 local function holds(key, first, last, others)
   local asked, count = {}, 0
   for i = first, last, 2 do

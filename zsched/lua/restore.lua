@@ -37,8 +37,8 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
 
--- Whether a run's job is there to stay: it was pushed, or it waits for its time and no row before this one replaces its
--- schedule.
+-- Does a run's job stay as it is? It does if it was pushed, or if it waits for its time and no row before this one
+-- replaces its schedule.
 local replaced = {}
 local function stays(row)
   if not make_way(row.run_id) then

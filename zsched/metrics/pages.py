@@ -40,7 +40,7 @@ HANDLERS: Final = 8  # requests at once: Prometheus, two probes, and people
 REQUEST_MS: Final = 10_000.0  # for a whole request; Prometheus waits no longer by default
 _BACKLOG: Final = 64  # connections that Linux holds until they are accepted
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_PAUSE_S: Final = 0.5  # before the next accept then: the waiting connection would wake the server at once
+_PAUSE_S: Final = 0.5  # before the next accept without free files: the waiting connection would wake the server at once
 
 Page = Callable[[], tuple[bool, str]]  # whether all is well, and a line that says so
 
@@ -137,7 +137,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         return frozenset({"localhost", self._host.lower().rstrip(".")}) if is_local else None
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept a connection. Without a free file, wait: the next try at once would fail as well, and so on."""
+        """Accept a connection. Without a free file, wait before the error: the next try would fail at once."""
         try:
             return super().get_request()
         except OSError as error:
@@ -154,7 +154,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             return True
 
     def service_actions(self) -> None:
-        """Cut off requests whose time is over, twice a second: what waits for their clients then ends."""
+        """Cut off requests whose time is over, so that their handlers end. Called twice a second."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:  # none is closed meanwhile, so its number is not another file's
             for request, deadline_ms in self._deadlines.items():

@@ -76,7 +76,7 @@ class Report:
 
     @property
     def looked_at(self) -> frozenset[str]:
-        """The lost positions of others that it looked at: a ``merged`` entry names those that its history has."""
+        """Lost positions of other archives that it looked at. Those in its history stand in a ``merged`` entry."""
         told = self.about.get("looked_at")
         return frozenset(str(each) for each in told) if isinstance(told, list) else frozenset()
 
@@ -92,12 +92,12 @@ class Report:
 
     @property
     def unknown_entries(self) -> int:
-        """How many entries of the log its state lacks, as its zsched cannot read them: nothing is audited by it."""
+        """Number of log entries that its zsched cannot read. Its state lacks them, so nothing is audited by it."""
         return self._count("unknown_entries")
 
     @property
     def unreadable_entries(self) -> int:
-        """Those of them that are of a known kind: it reads from Redis what they did."""
+        """Number of these entries that are of a known kind. It reads their effects from Redis."""
         return self._count("unreadable_entries")
 
     def _count(self, name: str) -> int:

@@ -18,7 +18,6 @@ from zsched.storage.registries import queue_keys
 from zsched.storage.scripts import Scripts
 
 _PAGE = 200  # schedules read by one script, runs by one pipeline
-_LANES = [lane.value for lane in Priority]
 
 
 Page = tuple[Position | None, list[Held]]
@@ -117,7 +116,7 @@ class Census:
             id=id,
             run="" if is_recurring else f"{text(due)}{self._keys.run_suffix}",
             place=place.decode(),
-            lane=_lane_of(lane or own.get("lane", b"")),
+            lane=Priority.named(text(lane or own.get("lane", b""))).value,
             due_ms=due_ms,
             nominal_ms=any_milliseconds(nominal),
             last=text(own["last"]) if "last" in own else None,
@@ -144,11 +143,6 @@ class Census:
             yield from (text(member) for member in flat[::width])
             if cursor == b"0":
                 return
-
-
-def _lane_of(value: bytes) -> str:
-    """A lane, also where another program wrote something else."""
-    return text(value) if text(value) in _LANES else Priority.NORMAL.value
 
 
 def _pages(ids: Iterable[str]) -> Iterator[list[str]]:

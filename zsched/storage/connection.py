@@ -32,7 +32,7 @@ from zsched.storage.options import adopted_options, our_options
 RESENDS = 2  # after the first attempt
 _TRUST = "name who signed it in [redis] url, ?ssl_ca_certs=/path/of/ca.crt, and the host as the certificate has it"
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
-_UNREADABLE = (ValueError, RecursionError)  # of redis-py's own parser, which stands in where hiredis is not used
+_UNREADABLE = (ValueError, RecursionError)  # raised by redis-py's own parser, used without hiredis
 # Codes that pass by, for which redis-py gives no type: BUSY with somebody's long script; a master whose replicas
 # have left it, for another one perhaps; what ends a wait when a master becomes a replica. And Redis 6.2 wraps what
 # a script's command was refused with, "Error running script (…): … -READONLY …".
@@ -282,7 +282,7 @@ class Wire:
                 raise RedisUnavailable(message) from error
             message = f"lost Redis at {self.where}: {_reason(error)}"
             raise RedisUnavailable(message, may_have_been_applied=True) from error
-        except redis.RedisError as error:  # what follows on the connection cannot be read either
+        except redis.RedisError as error:  # the rest of the connection cannot be read either
             self.close()
             raise RedisUnavailable(_no_reply(self.where, error), may_have_been_applied=True) from error
         except BaseException:  # Ctrl-C between command and reply: the next reply would be this one's
@@ -298,11 +298,11 @@ def _distrust(error: BaseException | None) -> str | None:
 
 
 def _no_reply(where: str, error: redis.RedisError) -> str:
-    """The message about a reply that breaks Redis' protocol, or whatever else redis-py stumbled over."""
+    """Return the message for bytes that are no Redis reply, or for any other error of redis-py."""
     if not isinstance(error, redis.InvalidResponse):
         return f"the connection to Redis at {where} failed: {_reason(error)}"
     remedy = "look for a proxy, another program or a TLS port at that address"
-    return f"Redis at {where} answered with what is no Redis reply: {show(_reason(error))}; {remedy}"
+    return f"Redis at {where} answered with bytes that are no Redis reply: {show(_reason(error))}; {remedy}"
 
 
 def _reason(error: BaseException) -> str:

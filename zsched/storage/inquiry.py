@@ -30,7 +30,7 @@ from zsched.storage.questions import Questions
 _PAGE: Final = 100  # log entries in one read or answer
 _LOOKED_AT: Final = 50_000  # entries of the log in Redis, at most
 _LOOKED_AT_FOR_RUNS: Final = 20_000
-_LOOKED_FOR_MS: Final = 5000.0  # backwards in it, at most
+_LOOKED_FOR_MS: Final = 5000.0  # backwards in the log, at most
 _WAIT_MS: Final = 1000  # for the log to go on, before looking whether it is still the same
 _NOT_UNDERSTOOD: Final = (KeyError, TypeError, ValueError, RecursionError)
 

@@ -101,7 +101,7 @@ class Keys:
         return f"{self.prefix}ask"
 
     def ask_names(self) -> str:
-        """LIST: questions to every archive, also one that lost its place: which names of data sets it knows."""
+        """LIST: questions about names of data sets, to every archive, also one that lost its place."""
         return f"{self.prefix}ask:names"
 
     # -- one key per schedule or call ---------------------------------------------------------

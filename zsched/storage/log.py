@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
@@ -12,10 +12,27 @@ from zsched.storage.keys import Keys
 from zsched.storage.scripts import Channel
 
 _LAST_SEQ = 2**64 - 1
-# Of a read backwards. An entry may hold 200 payloads, or be of 100 bytes, and no command tells which before it is read.
+# Bounds of a read backwards. An entry has 100 bytes or 200 payloads, and no command tells its size before it is read.
 MOST_AT_ONCE: Final = 50  # entries of one command: 50 of 200 payloads of 1,200 bytes take the server 8 ms (measured)
 _FEW: Final = 8  # entries of the first command
-_PAGE_BYTES: Final = 262_144  # that one command should bring, by the largest entry of the command before it
+_PAGE_BYTES: Final = 262_144  # of one command
+
+
+class Pages:
+    """
+    Size of the next page of the log, in entries: it doubles while entries are small.
+
+    XRANGE counts entries and not bytes, so the next entries may be larger than all before. Then the page after them is
+    short: at most *most_bytes*, estimated by the largest entry of the page before.
+    """
+
+    def __init__(self, most: int, most_bytes: int, first: int = 1) -> None:
+        self.size, self._most, self._most_bytes = first, most, most_bytes
+
+    def learn(self, entries: Iterable[Entry]) -> None:
+        """Learn from *entries*, the last page."""
+        largest = max((entry.size for entry in entries), default=0)
+        self.size = max(min(2 * self.size, self._most, self._most_bytes // max(largest, 1)), 1)
 
 
 class Log:
@@ -41,26 +58,26 @@ class Log:
         clock: Clock | None = None,
     ) -> Iterator[list[Entry]]:
         """
-        The log from its end, page by page, the newest first: at most *most* entries, and no page more after
-        *most_bytes* of them or *for_ms*, which counts what is done with the pages.
+        Yield the log from its end, page by page, the newest entry first. Stop after *most* entries, or with the page
+        that reaches *most_bytes* or *for_ms*. The time includes what the caller does with the pages.
 
-        Pages grow while entries are small, and are of single entries where these are large, so that no command keeps
-        the server from others. The first page is the newest, however small the bounds.
+        Pages grow while entries are small. Large entries come one by one, so no command keeps the server busy for long.
+        The newest page comes in any case, however small the bounds.
         """
         clock = clock or SystemClock()
-        last, size, left, left_bytes = "+", _FEW, most, most_bytes
+        pages, last = Pages(MOST_AT_ONCE, _PAGE_BYTES, _FEW), "+"
+        left, left_bytes = most, most_bytes
         until_ms = clock.monotonic_ms() + for_ms
-        while left > 0 and (page := self.read_back(last, asked := int(min(size, left)))):
+        while left > 0 and (page := self.read_back(last, asked := int(min(pages.size, left)))):
             yield page
-            sizes = [entry.size for entry in page]
-            left, left_bytes = left - len(page), left_bytes - sum(sizes)
+            left, left_bytes = left - len(page), left_bytes - sum(entry.size for entry in page)
             if len(page) < asked or left_bytes <= 0 or clock.monotonic_ms() >= until_ms:
                 return
             last = f"({page[-1].position.id}"
-            size = max(min(2 * size, MOST_AT_ONCE, _PAGE_BYTES // max(sizes)), 1)
+            pages.learn(page)
 
     def back(self, most: float = float("inf"), **bounds: Any) -> Iterator[Entry]:
-        """The entries of ``pages_back``, which takes these bounds."""
+        """Yield the entries of ``pages_back``, with the same bounds."""
         return chain.from_iterable(self.pages_back(most, **bounds))
 
     def wait(self, after: str, for_ms: int) -> bool:

@@ -56,6 +56,11 @@ def garbled(keys: Keys, field: str, value: bytes) -> Garbled:
     return Garbled(f"{keys.meta()} has {field} {text(value)!r}, which zsched never wrote", remedy)
 
 
+def moving_away(key: str) -> str:
+    """Return the remedy for a *key* of a wrong type, which another program wrote."""
+    return f"find out who wrote it, then: redis-cli RENAME {key} wrong:{key}"
+
+
 @contextmanager
 def asking(key: str) -> Iterator[None]:
     """Inside the block, a refusal that redis-py has no type for, as of a key's wrong type, is told with the *key*."""

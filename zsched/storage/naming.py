@@ -1,9 +1,9 @@
 """
 The names of a data set (``meta.gen``): read them, ask the archives for one, give one, add one.
 
-A question about names stands on a list of its own, since every archive answers it: also one that lost its place, and
-just that one is asked for. Who takes the question answers what it knows (``Knowledge``), and the asker asks again until
-somebody knows a name.
+A question about names stands on a list of its own: archives answer it in any state, and an archive that lost its place
+is just the one that is wanted. Whoever takes the question answers with its ``Knowledge``. The asker asks again until an
+archive knows a name.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from zsched.storage.lease import Term
 from zsched.storage.questions import KEPT_MS, UNREADABLE, Question
 from zsched.storage.scripts import Channel, Scripts
 
-ABOUT: Final = "names"  # of such a question
+ABOUT: Final = "names"  # topic of these questions
 
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
     """
-    What an archive knows of data sets: ``gen``, a name of the one that it followed last, None when it knows none;
-    ``position``, its last entry. ``is_new``: it was made by its daemon, and lost nothing since.
+    Knowledge of an archive about data sets. ``gen``: a name of the one that it followed last, or None. ``position``:
+    its last entry. ``is_new``: its daemon made it, and it lost nothing since.
     """
 
     gen: str | None
@@ -36,12 +36,12 @@ class Knowledge:
     is_new: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """As an answer."""
+        """Return the form of an answer."""
         return {"gen": self.gen, "position": self.position and list(self.position), "is_new": self.is_new}
 
     @classmethod
     def of_dict(cls, told: Any) -> Knowledge:
-        """From an answer. Raises as reading foreign JSON does (``questions.UNREADABLE``)."""
+        """Read an answer. Raises one of ``questions.UNREADABLE`` if it has another form."""
         gen, position = told["gen"], told["position"]
         if gen is not None and (not isinstance(gen, str) or len(gen.split()) != 1):
             raise ValueError(f"{gen!r} is no name")
@@ -56,26 +56,26 @@ class Naming:
         self._question = Question(uuid.uuid4().hex, ABOUT, {}, None)
 
     def gen(self) -> str | None:
-        """The names that the data set has, by blanks; None when it has none."""
+        """Return the names of the data set, separated by blanks, or None."""
         found = self._channel.execute("HGET", self._keys.meta(), "gen")
         return text(found) if found else None
 
     def ask(self) -> None:
-        """Ask one more archive, if the question before was taken."""
+        """Ask one more archive, if the last question was taken."""
         if not self._channel.execute("LLEN", self._keys.ask_names()):
             self._channel.execute("RPUSH", self._keys.ask_names(), self._question.text)
             self._channel.execute("PEXPIRE", self._keys.ask_names(), KEPT_MS)
 
     def answers(self) -> Iterator[Knowledge]:
-        """The answers that came since the last look; what cannot be read is none."""
+        """Yield the answers since the last call. Skip those that cannot be read."""
         while (told := self._channel.execute("LPOP", self._keys.answer(self._question.id))) is not None:
             with suppress(*UNREADABLE):
                 yield Knowledge.of_dict(json.loads(told))
 
     def give(self, term: Term, gen: str, *, is_new: bool) -> str:
         """
-        Name the data set *gen*, if it has no name; the names that it has then. *is_new*: no archive has anything that
-        the log lacks, so nothing is in doubt.
+        Name the data set *gen* if it has no name. Return its names. *is_new*: no archive has anything that the log
+        lacks, so nothing is in doubt.
 
         Raises:
             Stale, ServerChanged: the term is over.
@@ -86,5 +86,5 @@ class Naming:
         return text(reply[0])
 
     def adopt(self, gen: str) -> str:
-        """Say that all of the data set *gen* is in this one, which has that name too from then on; all its names."""
+        """Add the name *gen*: all of that data set is in this one now. Return all names."""
         return text(self._scripts.call("adopt", gen=gen)[0])

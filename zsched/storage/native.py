@@ -27,9 +27,9 @@ class Odd(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Moved:
     """
-    What one call did. ``next_ms``: when the next job is to be looked at, ``now_ms`` when more are to be now, None when
-    none waits. ``others``: the lock's holder by queue that somebody else serves; ``broken``: the key of a wrong type by
-    queue that cannot be served.
+    Result of one call. ``next_ms``: when to look at the next job: ``now_ms`` if its time has come, None if none waits.
+    ``others``: queue → holder of its lock, of queues that another scheduler serves. ``broken``: queue → key of a wrong
+    type, of queues that cannot be served.
     """
 
     now_ms: int
@@ -42,7 +42,7 @@ class Moved:
 
     @property
     def has_more(self) -> bool:
-        """Whether jobs that are to be looked at already were left for another call."""
+        """True if jobs whose time has come were left for another call."""
         return self.next_ms is not None and self.next_ms <= self.now_ms
 
 

@@ -61,7 +61,7 @@ class Overview:
 
     @property
     def held_ms(self) -> int:
-        """For how long nothing fires; a hold further away was written before the clock jumped (lib/hold.lua)."""
+        """Time for which nothing fires. A longer hold was written before the clock jumped back (lib/hold.lua)."""
         held_ms = self.hold_ms - self.now_ms
         return held_ms if 0 < held_ms <= LONGEST_LEASE_MS else 0
 

@@ -24,7 +24,7 @@ from zsched.storage.log import Log
 WAIT_S: Final = 2.0  # for an answer
 # What json.loads and the parts of a message raise: also numbers without end, and brackets without end.
 UNREADABLE: Final = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
-KEPT_MS: Final = 30_000  # questions and answers that nobody takes
+KEPT_MS: Final = 30_000  # for questions and answers that nobody takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Inbox:
         self._wire, self._keys = wire, keys
 
     def take(self, wait_s: float, *, only_names: bool = False) -> Question | None:
-        """The next question, *only_names*: about names; None when none comes within *wait_s*."""
+        """Return the next question, or None after *wait_s*. *only_names*: only a question about names."""
         lists = [self._keys.ask_names()] if only_names else [self._keys.ask_names(), self._keys.ask()]
         taken = self._wire.execute("BLPOP", *lists, wait_s)
         return Question.parse(taken[1]) if taken else None

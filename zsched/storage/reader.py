@@ -32,9 +32,16 @@ from zsched.storage.store import Record
 from zsched.storage.time import due_of, server_now_ms
 
 _PAGE = 200  # schedules read by one script
-_DIGITS = 18  # of a number that some field holds, at most
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)  # of a text that is none
-# Of the log's newest entries, that `has_fired` looks at: how many, bytes, and for how long.
+_DIGITS = 18  # longest number that is read from a field
+_UNREADABLE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+)  # raised by malformed texts
+# Bounds of `has_fired` in the newest part of the log: entries, bytes, time.
 _LOOKED_AT, _BYTES, _LOOKED_FOR_MS = 2000, 4 * 1_048_576, 250.0
 _PLACES = {
     b"due": ScheduleState.ACTIVE,
@@ -121,8 +128,8 @@ class Reader:
 
     def has_fired(self, id: str) -> str | None:
         """
-        The run id of a run of *id* that the newest entries of the log show, or None. Bounded in entries, bytes and
-        time: an older run is not found.
+        Return the id of a run of *id* in the newest entries of the log, or None. Bounded in entries, bytes and time: an
+        older run is not found.
         """
         for entry in Log(self._link, self._keys).back(_LOOKED_AT, most_bytes=_BYTES, for_ms=_LOOKED_FOR_MS):
             fields = entry.fields()
@@ -146,7 +153,7 @@ class Reader:
         return replace(found, ahead=self._still_silent(found.ahead)) if found.ahead is not None else found
 
     def _still_silent(self, ahead: Ahead) -> Ahead:
-        """Those schedules of *ahead* that nobody changed since."""
+        """Return *ahead* with the schedules that nobody changed since."""
         with self._link.wire() as wire, asking(self._keys.recurring()):
             for id in ahead.times:
                 wire.send("HGET", self._keys.schedule(id), "nominal")
@@ -199,7 +206,7 @@ class Reader:
             kind=spec.kind.value if spec else "every" if recurring else "once",
             func=func,
             queue=job.get("origin", ""),
-            priority=_lane(lane.decode() or own.get("lane")),  # an ended one has left its lane
+            priority=Priority.named(lane.decode() or own.get("lane")),  # an ended one has left its lane
             next_ms=next_ms,
             tz=spec.tz if spec else labels.get("tz", "UTC"),
             trigger=spec,
@@ -266,13 +273,6 @@ def _int(text: str | bytes | None) -> int | None:
 def _ms(text: str | bytes | None) -> int | None:
     value = _int(text)
     return value if value is not None and 0 <= value <= LAST_MS else None
-
-
-def _lane(text: str | None) -> Priority:
-    try:
-        return Priority(text or "normal")
-    except ValueError:
-        return Priority.NORMAL
 
 
 def _spec(text: str | None) -> TriggerSpec | None:

@@ -40,8 +40,8 @@ class Line(NamedTuple):
 
 def queue_keys(wire: Wire) -> list[bytes]:
     """
-    The keys of all queues that RQ knows, sorted; none where another program made ``rq:queues`` something else than a
-    set: the leader tells of that. Raises RedisRefused.
+    Return the keys of all queues that RQ knows, sorted. Return none if ``rq:queues`` is of a wrong type, which the
+    leader reports. Raises RedisRefused.
     """
     try:
         return sorted(wire.execute("SMEMBERS", "rq:queues"))

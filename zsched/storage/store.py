@@ -62,8 +62,7 @@ class Record:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """
-    What came of a put: created, updated, unchanged, kept, already_fired, EXISTS, PAST, CHANGED, TAKEN, WRONGTYPE or
-    AGAIN.
+    Result of a put: created, updated, unchanged, kept, already_fired, EXISTS, PAST, CHANGED, TAKEN, WRONGTYPE or AGAIN.
 
     ``detail`` is the due time in ms or, of an enqueue, the run id; None where there is none. ``entry`` is the id
     of the log entry that it wrote; None when it wrote none.

@@ -25,8 +25,8 @@ def server_now_ms(channel: Channel, keys: Keys) -> int:
 
 def doubted_until_ms(channel: Channel, keys: Keys) -> int:
     """
-    What is due until then is marked when it fires, or skipped: ``meta.doubt``, or now, as who leads next on a changed
-    server casts doubt on all that is due. Raises Garbled.
+    Return the time until which due runs are marked when they fire, or skipped: ``meta.doubt``, at least now. On a
+    changed server the next leader casts doubt on all that is due. Raises Garbled.
     """
     doubt = number(keys, "doubt", channel.execute("HGET", keys.meta(), "doubt"))
     return max(doubt, server_now_ms(channel, keys))

@@ -17,8 +17,8 @@ _NEVER_MS: Final = LAST_MS + 1
 
 class Delayed:
     """
-    Those of all queues that RQ knows. The daemon looks every second whether one is due. Here two times are stops like a
-    schedule's: the second that RQ wrote, and the millisecond that native.lua then gives the job.
+    All queues that RQ knows are served. The daemon looks every second for a due job. Here the clock stops at two times
+    of a job, as at a schedule's: the second that RQ wrote, and the millisecond that native.lua then gives it.
     """
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
@@ -30,7 +30,7 @@ class Delayed:
         return [name.decode() for name in self._jobs.queues()]
 
     def due_ms(self) -> int:
-        """When the first is to be looked at; after the end of time when there is none."""
+        """Return when to look at the first job, or a time after all times if there is none."""
         heads = [
             self._wire.execute("ZRANGE", b"rq:scheduled:" + name, 0, 0, "WITHSCORES")
             for name in self._jobs.queues()
@@ -39,7 +39,7 @@ class Delayed:
         return min((math.ceil(float(head[1]) * 1000) for head in heads if head), default=_NEVER_MS)
 
     def move(self, term: Term) -> None:
-        """Look at some of those whose time that is, and push what is not early."""
+        """Look at some of the jobs whose time has come, and push those that are not early."""
         queues = [name for name in self._jobs.queues() if name not in self._left]
         moved = self._jobs.move(term, queues, _AT_ONCE)
         self._left |= moved.others.keys() | moved.broken.keys()

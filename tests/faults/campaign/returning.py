@@ -33,7 +33,7 @@ _SLOW_S = 0.05  # for each reply to a daemon
 
 
 def put(stage: Stage, name: str, number: int, in_ms: int) -> tuple[Caller, list[str], int]:
-    """That many one-shots, due in *in_ms*: who put them, their ids and their due time."""
+    """Put one-shots, due in *in_ms*. Return the client, their ids and their due time."""
     caller = Caller(f"{name}{now_us() // 1000}", stage.redis.tcp_url, stage.ledger)
     with stage.watch() as watch:
         due_ms = int(watch.time()[0]) * 1000 + in_ms
@@ -54,7 +54,7 @@ def fired_but_not_archived(stage: Stage, name: str) -> None:
 
 
 def return_while_slow(stage: Stage, rng: random.Random) -> None:
-    """What was cancelled while it was away must not come back, though who knows that is slow to say so."""
+    """A cancel while the daemon was away must hold, though the daemon that knows of it is slow to report."""
     knowing, late = stage.leader(), stage.standby()
     caller, ids, _ = put(stage, "away", _FEW, 1_700_000)
     stage.await_archives(2)
@@ -81,7 +81,7 @@ def _slowed(stage: Stage, seat: Seat, seconds: float) -> Iterator[None]:
 
 
 def pause_over_flush(stage: Stage, rng: random.Random) -> None:
-    """The leader goes on when all was lost and put back by the other, and what is due was fired by that."""
+    """The leader goes on after the other daemon put back what was lost, and fired what was due."""
     leader, other = stage.leader(), stage.standby()
     put(stage, "meanwhile", _BURST, 3_000)
     stage.await_archives(2)
@@ -131,12 +131,12 @@ def fire_on_its_way(stage: Stage, rng: random.Random) -> None:
 
 
 def _is_fire(request: bytes) -> bool:
-    """Whether *request* calls fire.lua: no other script has both keys."""
+    """Return True if *request* calls fire.lua: no other script has both keys."""
     return all(f"\r\n{key}\r\n".encode() in request for key in (KEYS.limits(), KEYS.deadlines(), KEYS.quarantine()))
 
 
 def _put_back(stage: Stage, path: Path) -> None:
-    """What the archive at *path* knows, as ``zsched recover`` does it, with a short hold."""
+    """Recover from the archive at *path* like ``zsched recover``, with a short hold."""
     link = Link.from_url(stage.redis.tcp_url, 5.0)
     with closing(link.open()) as wire, recalling(path, "default", SystemClock()) as (recall, facts):
         merge = Merge(recall, wire, KEYS, position_of(facts.get("position")), hold_for_ms=_HOLD_MS)

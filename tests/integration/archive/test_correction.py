@@ -1,4 +1,4 @@
-"""An archive that follows reads what another, which was away, put back, and its own history knows better."""
+"""Corrections: an archive that follows reads the restore of one that was away, and knows a later change."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def lose_and_recover(scene: Scene, knowing: Watched, late: Watched, happen: Call
 
 
 def corrections(scene: Scene) -> list[tuple[str, str]]:
-    """What was corrected: each schedule, and what it became."""
+    """Return the corrected schedules, and the place of each."""
     entries = [one for one in scene.log() if one.kind == "restore" and one.body[1] == b"corrected"]
     return [(row.id, row.place) for one in entries for _, row in restored(one)]
 
@@ -175,7 +175,7 @@ def test_a_rule_with_which_the_leader_went_on_is_not_set_back(scene: Scene, two:
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_what_happened_later_counts_though_the_clock_was_set_back(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_the_later_change_counts_though_the_clock_was_set_back(scene: Scene, two: tuple[Watched, Watched]) -> None:
     late, knowing = two
     schedule(scene, "cancelled")
 
@@ -207,7 +207,7 @@ def test_a_daemon_that_crashed_before_it_corrected_does_so_when_it_is_back(
     assert {} == lane_states(scene)
 
 
-def test_what_was_put_back_while_it_bootstrapped_is_corrected(
+def test_a_restore_during_a_bootstrap_is_corrected(
     scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late, knowing = two

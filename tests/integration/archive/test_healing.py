@@ -1,4 +1,4 @@
-"""An entry of a known kind that cannot be read: the archive reads from Redis what it did, and goes on."""
+"""Healing: the archive reads from Redis the effects of a known entry that it cannot read, and goes on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zsched.daemon.follower import Follower
 
 
 def write(scene: Scene, kind: str, **fields: str) -> None:
-    """Append an entry as a foreign hand would who knows how."""
+    """Append an entry by hand, with the next id."""
     epoch, seq = (int(text) for text in scene.redis.hmget(scene.keys.meta(), "epoch", "seq"))
     t_us = scene.now_ms * 1000
     scene.redis.xadd(scene.keys.log(), {"kind": kind, "t": t_us, **fields}, id=f"{epoch}-{seq + 1}")
@@ -55,7 +55,7 @@ def test_an_entry_that_cannot_be_read_is_healed_by_what_redis_holds(scene: Scene
     assert scene.log()[-1].position == scene.archive.position
 
 
-def test_what_the_archive_had_before_stays_its_history(scene: Scene) -> None:
+def test_healing_keeps_the_history_of_the_archive(scene: Scene) -> None:
     break_a_fire(scene)
     complete_since = scene.archive.complete_since
 
@@ -93,7 +93,7 @@ def test_an_archive_that_begins_with_the_entry_in_its_log_is_healed_too(scene: S
     assert scene.in_redis() == scene.in_archive()
 
 
-def test_who_breaks_entry_after_entry_makes_an_archive_read_redis_once_a_minute(scene: Scene) -> None:
+def test_one_broken_entry_after_another_makes_an_archive_read_redis_once_a_minute(scene: Scene) -> None:
     clock = ManualClock()
     follower = follow_by(scene, clock)
     schedule(scene, "a")

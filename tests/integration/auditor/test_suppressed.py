@@ -1,4 +1,4 @@
-"""A job hash that another program made where a run should be: the auditor tells of it, and ``why`` says so."""
+"""Suppressed runs: another program made a job with a run's id. The auditor alarms, and ``why`` says so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.integration.auditor.ground import FUNC, Auditing
 
 
 def _stand_in_the_way(scene: Scene, **fields: str) -> str:
-    """A schedule, and a hash at the id of its next run; that id."""
+    """Put a schedule, and a hash at the id of its next run. Return that id."""
     schedule = scene.client.schedule(FUNC, id="r", every=600)
     assert schedule.next_at is not None
     run = scene.keys.run_id("r", round(schedule.next_at.timestamp() * 1000))

@@ -1,4 +1,4 @@
-"""client.update and the pickles that others may have written: nothing of them runs unless the client was told so."""
+"""client.update and pickles of other writers: none of them runs unless the client was told so."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zsched import Client, InvalidSchedule
 
 
 class Running:
-    """What makes a file when it is unpickled."""
+    """An object that makes a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -28,7 +28,7 @@ class Running:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    """What a hostile pickle makes in the process that opens it."""
+    """The file that a hostile pickle makes in the process that opens it."""
     return tmp_path / "made"
 
 
@@ -96,7 +96,7 @@ def test_a_client_that_trusts_all_writers_opens_objects_of_any_class(redis_url: 
     client = Client.from_url(redis_url, runs_pickles=True)
     client.schedule("app.task", id="r", every=60, args=(Fraction(1, 3),))
 
-    with pytest.raises(InvalidSchedule, match=r"args: those of schedule 'r' .*fractions\.Fraction"):
+    with pytest.raises(InvalidSchedule, match=r"args: the stored ones of schedule 'r' .*fractions\.Fraction"):
         Client.from_url(redis_url).update("r", kwargs={"k": 2})
     client.update("r", kwargs={"k": 2})
 

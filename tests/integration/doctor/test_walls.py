@@ -1,4 +1,4 @@
-"""What the doctor says of the walls between the users of deploy/redis/users.acl: Redis' Lua sandbox, its databases."""
+"""The doctor's check of the walls between the users of deploy/redis/users.acl: Lua sandbox and databases."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def as_user(server: EmbeddedRedis, role: Role) -> str:
 
 
 def looked_at(url: str, **info: str) -> Finding:
-    """What is found at *url*, had that server said *info* of itself."""
+    """Return the findings for the server at *url*, with its INFO replaced by *info*."""
     link = Link.from_url(url, 5.0)
     try:
         with link.wire() as wire:
@@ -151,7 +151,7 @@ def test_an_older_version_whose_sandbox_holds_is_called_a_backport(patched: Embe
         ({}, False),
     ],
 )
-def test_where_no_script_may_be_run_the_version_decides(
+def test_the_version_decides_for_a_user_who_may_run_no_script(
     unpatched: EmbeddedRedis, info: dict[str, str], is_patched: bool
 ) -> None:
     finding = looked_at(as_user(unpatched, Role.DASHBOARD), **info)
@@ -189,7 +189,7 @@ def test_a_namespace_or_rq_in_another_database_is_a_warning(empty: EmbeddedRedis
     assert "in database 3, and users are not held to one" in finding.said
 
 
-def test_what_is_in_another_database_is_the_users_to_write(empty: EmbeddedRedis) -> None:
+def test_a_user_may_write_its_keys_in_another_database(empty: EmbeddedRedis) -> None:
     put(empty, 3, KEYS.meta())
 
     with redis.Redis.from_url(as_user(empty, Role.CLIENT).replace("/0", "/3"), protocol=2) as client:

@@ -97,7 +97,7 @@ def test_somebody_elses_file_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     path, owner = archived(tmp_path / "archive.db", [put(1, "a")]), os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
 
-    with pytest.raises(ArchiveError, match=rf"it is of the user with number {owner}; run as that user, or chown"):
+    with pytest.raises(ArchiveError, match=rf"its owner is the user with number {owner}; run as that user, or chown"):
         Archive(path, "default")
 
 

@@ -1,4 +1,4 @@
-"""Which folder a daemon's archive lies in, by the data set's name and its address."""
+"""The folder of a daemon's archive, by the data set's name and its address."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ TOLD: list[tuple[dict[str, Any], str | None, bool]] = [
 
 
 @pytest.mark.parametrize(("archive", "gen", "expected"), TOLD)
-def test_what_speaks_against_an_archive(
+def test_an_archive_of_another_data_set_meets_an_objection(
     tmp_path: Path, archive: dict[str, Any], gen: str | None, expected: bool
 ) -> None:
     told = told_by(made(tmp_path, **archive))

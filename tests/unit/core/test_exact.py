@@ -1,4 +1,4 @@
-"""What a task would tell apart, though Python's == does not."""
+"""Exact equality: values that a task would tell apart, though Python's == does not."""
 
 from __future__ import annotations
 
@@ -61,6 +61,6 @@ def test_values_of_one_type_and_content_are_the_same(one: Any, other: Any) -> No
         (_Moody(), _Moody()),
     ],
 )
-def test_what_a_task_would_tell_apart_is_not_the_same(one: Any, other: Any) -> None:
+def test_values_that_a_task_would_tell_apart_are_not_the_same(one: Any, other: Any) -> None:
     assert not is_same(one, other)
     assert not is_same([one], [other])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zsched.core.foreign import LONGEST_NAME, in_a_line, shortened
+from zsched.core.foreign import LONGEST_NAME, in_a_line, truncated
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_a_name_is_cut_where_it_is_asked_for() -> None:
     ("length", "expected"), [(0, ""), (2000, "x" * 2000), (2001, "x" * 2000 + "… (2,001 characters)")]
 )
 def test_a_long_text_says_how_long_it_was(length: int, expected: str) -> None:
-    assert expected == shortened("x" * length)
+    assert expected == truncated("x" * length)

@@ -281,7 +281,7 @@ def test_a_quarantined_schedule_may_have_any_time_and_its_line_costs_no_other_li
     assert [] == list(quarantined(None))
 
 
-def test_what_can_be_no_run_id_is_dropped_from_a_fire() -> None:
+def test_a_malformed_run_id_is_dropped_from_a_fire() -> None:
     runs = f"nothing a-{DUE_MS} {'b' * 129}-{DUE_MS} \u00e9-{DUE_MS} a-x"
     dropped: list[str] = []
 
@@ -301,7 +301,7 @@ def test_what_can_be_no_run_id_is_dropped_from_a_fire() -> None:
         (advanced, entry("advance", "moves", f"n? fired 5 6 6 - -\na fired {DUE_MS} 6 6 - -")),
     ],
 )
-def test_a_row_of_what_can_be_no_id_of_ours_is_dropped_and_told(read: Any, given: Entry) -> None:
+def test_a_row_with_a_malformed_id_is_dropped_and_counted(read: Any, given: Entry) -> None:
     dropped: list[str] = []
 
     [row] = read(given, dropped)

@@ -1,4 +1,4 @@
-"""What is answered to a caller, as JSON says it."""
+"""Results of calls, as JSON."""
 
 from __future__ import annotations
 

@@ -97,9 +97,7 @@ JUDGED = [
 
 
 @pytest.mark.parametrize(("given", "verdict"), JUDGED)
-def test_what_happened_to_the_log_is_judged_by_its_ends_and_the_data_sets_name(
-    given: tuple[Any, ...], verdict: Verdict
-) -> None:
+def test_a_log_is_judged_by_its_ends_and_the_data_sets_name(given: tuple[Any, ...], verdict: Verdict) -> None:
     first, is_same = given
 
     assert verdict is judge(MINE, first, is_same_set=is_same)

@@ -95,11 +95,11 @@ from zsched.core.story import Source
         (change(What.RESTORED, why="audit"), "put back: it was missing in Redis, and nobody had said why"),
         (
             change(What.RESTORED, nominal_ms=DUE_MS, why="corrected"),
-            f"put back, due {DUE}: what an archive had put back was older than what another knows",
+            f"put back, due {DUE}: an archive had restored an older state, and another one knows a later change",
         ),
         (
             change(What.WITHDRAWN, why="corrected"),
-            "taken out again: an archive had put it back that did not know that it fired or was cancelled",
+            "taken out again: an archive that did not know that it fired or was cancelled had put it back",
         ),
         (
             change(What.WITHDRAWN, why="audit"),

@@ -101,7 +101,7 @@ def test_a_preset_of_what_is_no_option_of_one_is_refused() -> None:
 
 
 @pytest.mark.parametrize("given", ["digest", [], {"digest": "low"}, {"digest": {"jitter": 60}, "sms": None}])
-def test_what_are_no_presets_is_refused(given: Any) -> None:
+def test_presets_of_a_wrong_form_are_refused(given: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"not presets; give a dict such as"):
         merged(given)
 

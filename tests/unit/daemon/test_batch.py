@@ -19,7 +19,7 @@ def test_it_begins_with_the_most_and_keeps_it_while_scripts_are_fast() -> None:
     assert 500 == learn(batch, ms_per_schedule=0.004, times=20)
 
 
-def test_it_begins_with_500_at_most() -> None:
+def test_the_first_batch_has_500_at_most() -> None:
     assert [200, 500, 500] == [Batch(most, target_ms=3.0).size for most in (200, 500, 4000)]
 
 

@@ -1,4 +1,4 @@
-"""Which lifetimes of RQ's registries are looked for: RQ's own and those that were seen, not without end. No Redis."""
+"""Lifetimes of RQ's registries that are looked for: RQ's own and those that were seen, a bounded number. No Redis."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Registries:
 
     @property
     def lifetimes_s(self) -> list[int]:
-        """Those that the last look was for: what it looked through ends a minute after now."""
+        """Return the lifetimes of the last look, which ends a minute after now."""
         return [until_s - NOW_S - 60 for _, _, until_s in self.asked]
 
 
@@ -41,7 +41,7 @@ def _look(registries: _Registries, endings: Endings | None = None) -> list[str]:
     return (endings or Endings()).look(registries)  # type: ignore[arg-type]  # the fake
 
 
-def test_rqs_own_lifetime_is_looked_for_and_those_that_are_seen() -> None:
+def test_rqs_own_lifetime_and_the_seen_ones_are_looked_for() -> None:
     registries = _Registries([86_400, 3600])
 
     assert ["a-1"] == _look(registries)
@@ -66,7 +66,7 @@ def test_of_very_many_lifetimes_the_newest_16_are_looked_for_and_rqs_own() -> No
     assert [500, *(1000 * number for number in range(26, 41))] == registries.lifetimes_s
 
 
-def test_what_was_told_is_not_told_again_and_a_look_begins_where_the_last_one_ended() -> None:
+def test_an_end_is_told_once_and_a_look_begins_where_the_last_one_ended() -> None:
     registries, endings = _Registries(), Endings()
 
     assert (["a-1"], []) == (_look(registries, endings), _look(registries, endings))

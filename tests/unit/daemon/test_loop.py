@@ -121,7 +121,7 @@ def test_a_lost_redis_is_no_failure_of_the_thread(run: Run, failures: Failures) 
     assert ([], {}) == (told, failures.shown)
 
 
-def test_what_redis_refuses_is_said_without_a_traceback(run: Run) -> None:
+def test_a_refusal_of_redis_is_logged_without_a_traceback(run: Run) -> None:
     step = Step(RedisRefused("NOPERM"))
 
     with capture_logs() as told:

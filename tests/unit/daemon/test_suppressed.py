@@ -1,4 +1,4 @@
-"""How long a suppressed occurrence counts as an alarm, and from where history is read. No archive."""
+"""Suppressed occurrences: the time for which they are alarms, and the part of the history that is read. No archive."""
 
 from __future__ import annotations
 

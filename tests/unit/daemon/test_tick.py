@@ -1,4 +1,4 @@
-"""One pass of the leader: what it asks for, what it does about the answer, and what comes next. No Redis."""
+"""One pass of the leader: its calls, its reaction to the replies, and the time of the next pass. No Redis."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_a_hold_is_told_when_it_begins_and_when_it_ends(
 # -- what recurs ----------------------------------------------------------------------------------
 
 
-def test_what_recurs_is_advanced_in_portions_of_half_a_batch(leader: TickingLeader) -> None:
+def test_recurring_schedules_are_advanced_in_portions_of_half_a_batch(leader: TickingLeader) -> None:
     leader = TickingLeader(batch_max=100)
 
     leader.tick(replace(NOTHING, recurring=[hourly(number) for number in range(120)]))

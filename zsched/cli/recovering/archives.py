@@ -29,8 +29,8 @@ class NoArchive(ArchiveError):
 @dataclass(frozen=True, slots=True)
 class Known:
     """
-    What an archive says of itself, and ``recall``, what it knows. ``gens``: names of data sets that it followed, the
-    last one last; ``address``: the Redis that it was made for.
+    Facts noted in an archive, and ``recall``, what it knows. ``gens``: names of the data sets that it followed, the
+    newest last. ``address``: the Redis that it was made for.
     """
 
     path: Path

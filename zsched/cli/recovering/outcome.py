@@ -19,8 +19,8 @@ from zsched.core.sentences import duration_text
 @dataclass(frozen=True, slots=True)
 class Found:
     """
-    What a comparison of the histories showed. ``gen``: the data set's names in Redis; ``now_ms``: its time;
-    ``objection``: why the archive is of another one.
+    Result of comparing the histories. ``gen``: names of the data set in Redis. ``now_ms``: its time. ``objection``: why
+    the archive belongs to another data set, or None.
     """
 
     known: Known

@@ -149,7 +149,7 @@ class Recovery:
         return merge, found
 
     def _adopt(self, found: Found, wire: Wire) -> None:
-        """Give Redis the name by which daemons find this archive; a name that it has stays."""
+        """Add to Redis the name by which daemons find this archive. Names that Redis has stay."""
         gens = found.known.gens
         if gens and gens[-1] not in (found.gen or "").split():
             Naming(wire, self._keys).adopt(gens[-1])

@@ -25,6 +25,7 @@ from zsched.core.wording import plural, some
 from zsched.storage.archivers import ArchiveState, Report, last_audit
 from zsched.storage.daemons import SILENT_MS, DaemonSeen
 from zsched.storage.listeners import Attendance, Untaken, waiting_text
+from zsched.storage.meta import moving_away
 from zsched.storage.overview import Overview
 
 LATE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
@@ -190,14 +191,14 @@ def _audit(overview: Overview) -> Iterator[Problem]:
     if audit is not None and audit.alarms > audit.repaired:
         text = f"the last audit: {audit_text(audit, overview.now_ms)}; the daemon's log says what"
         events = "schedule_missing, occurrence_missing, occurrence_overdue, run_suppressed"
-        remedy = f"there are {events}; zsched why ID tells more"
+        remedy = f"look for {events}; zsched why ID tells more"
         yield Problem("audit", text, remedy)
 
 
 def _wrong_types(overview: Overview) -> Iterator[Problem]:
     for key in overview.wrong_types:
         text = f"{key} is of a wrong type: another program wrote it; firing goes on without it"
-        yield Problem("wrong_type", text, f"find out who did, then: redis-cli RENAME {key} wrong:{key}")
+        yield Problem("wrong_type", text, moving_away(key))
 
 
 def _rebuilt(recent: Recent) -> Iterator[Problem]:
@@ -214,18 +215,18 @@ def _rebuilt(recent: Recent) -> Iterator[Problem]:
 
 
 def _clock_was_ahead(overview: Overview, recent: Recent) -> Iterator[Problem]:
-    """What is left of a time when the clock of Redis was ahead: silent schedules, and a doubt in the future."""
+    """Yield the traces of a clock of Redis that was ahead: silent schedules, and a doubt in the future."""
     ahead = recent.ahead
     if ahead is not None and ahead.times:
         names, until = sorted(ahead.times), _clock(max(ahead.times.values()))
-        some = ", ".join(names[:_QUEUES]) + (", …" if len(names) > _QUEUES else "")
-        who = f"{len(names):,} recurring schedules went on by it and are silent until {until} at the latest: {some}"
+        which = f"{plural(len(names), 'recurring schedule')}: {some(names, _QUEUES)}"
+        who = f"until {until} at the latest it keeps silent {which}"
         text = f"the clock of Redis was ahead, came to {_clock(ahead.until_ms)}, and is right again; {who}"
         remedy = "give each another rule and then its own again: zsched set ID --every 2, zsched set ID --every 1"
         yield Problem("clock_was_ahead", text, remedy)
     if overview.doubt_ms > overview.now_ms:
         text = f"the clock of Redis was ahead: all that is due until {_clock(overview.doubt_ms)} counts as uncertain"
-        yield Problem("doubt_ahead", text, "start a daemon: its first pass as the leader sets that right")
+        yield Problem("doubt_ahead", text, "start a daemon: the first pass of a leader corrects it")
 
 
 def _clock(at_ms: int) -> str:
@@ -277,7 +278,7 @@ def _quarantined(overview: Overview) -> Iterator[Problem]:
 
 
 def _failing_inside(daemons: list[DaemonSeen]) -> Iterator[Problem]:
-    """Threads and chores of daemons that run: what they do rests meanwhile, and nothing else tells."""
+    """Yield the failing threads and chores of running daemons. No other check sees that their work is not done."""
     for daemon in (one for one in daemons if one.is_running and one.failing):
         which = "; ".join(f"{part}: {reason}" for part, reason in daemon.failing.items())
         remedy = (
@@ -290,7 +291,7 @@ def _unknown(overview: Overview) -> Iterator[Problem]:
     for report in shown(overview):
         if report.unknown_entries and report.is_recent(overview.now_ms) and not report.is_stopped:
             number = entries_text(report.unknown_entries)
-            text = f"archive {report.place} cannot read {number} of the log; by it nothing is audited"
+            text = f"archive {report.place} cannot read {number} of the log; nothing is audited by it"
             is_healing = report.unreadable_entries == report.unknown_entries
             remedy = (
                 "it reads from Redis what they did, within a minute; find who writes to the log by hand"

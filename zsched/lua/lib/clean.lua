@@ -1,9 +1,9 @@
--- clean: texts that other programs wrote into RQ's keys, as they may stand in a log entry or in a reply.
+-- clean: clean texts that other programs wrote into RQ's keys, for a log entry or a reply.
 --
 -- GIVES  word_of(text), a status: letters, 20 at most; any other text is `odd`, and no text is nil
 --        name_of(text), a name or key: 200 bytes at most, `?` for spaces and control characters
 --        line_of(text): 1,000 bytes at most, `?` for control characters
---        time_of(text), RQ's: 40 bytes at most, `?` for all that does not stand in a time
+--        time_of(text), a time of RQ's: 40 bytes at most, `?` for characters that no time has
 --
 -- The rows of an entry are split at spaces and newlines, so an unchecked text forges rows. Whoever may write rq:job:*
 -- need not have any right on the log.

@@ -19,13 +19,13 @@ for word in string.gmatch(aside_words, '%S+') do
   end
 end
 
--- A time that a ZSET takes; a lane may have held one that is no whole number.
+-- Is *text* a score of a ZSET? A lane may have held one that is no whole number.
 local function is_score(text)
   local score = string.find(text, '^[%dinfe.+-]+$') and tonumber(text)
   return score and score == score
 end
 
--- Where the *value* says that a schedule is, of the hash *key* of *place*.
+-- The place of a schedule by its *value* in the hash *key* of *place*.
 local function standing(place, key, value)
   local lane, due_ms, since_ms, note = string.match(value, VALUE)
   local is_due = due_ms and (is_score(due_ms) or place == 'quarantine' and due_ms == '-')

@@ -2,7 +2,7 @@
 --
 -- USES   hold_ms LONGEST_HOLD now_ms clock_from_ms clock_until_ms
 --
--- A hold further away than the longest lease of anybody was written before the clock jumped back: ignored.
+-- A hold further away than the longest lease was written before the clock jumped back: it is ignored.
 -- The caller knows by its monotonic clock about what TIME must be; outside of that window the
 -- server's clock has jumped, and firing by it could be early.
 if now_ms < clock_from_ms or now_ms > clock_until_ms then

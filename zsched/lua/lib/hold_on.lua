@@ -3,8 +3,8 @@
 -- USES   meta_key hold_ms LONGEST_HOLD now_ms
 -- GIVES  hold_on(for_ms)
 --
--- It lapses by itself, so that nobody has to be alive to end it. One further away than anybody's was written
--- before the clock jumped back: fire ignores it, and here it is replaced.
+-- It lapses by itself, so that nobody has to be alive to end it. One further away than the
+-- longest lease was written before the clock jumped back: fire ignores it, and here it is replaced.
 local function hold_on(for_ms)
   if for_ms > 0 and (hold_ms < now_ms + for_ms or hold_ms > now_ms + LONGEST_HOLD) then
     redis.call('HSET', meta_key, 'hold', string.format('%.0f', now_ms + for_ms))

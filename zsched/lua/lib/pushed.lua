@@ -1,13 +1,13 @@
--- pushed: whether the hash at a run's key may be of a run that was pushed.
+-- pushed: tell whether the hash at a run's key may be of a run that was pushed.
 --
--- GIVES  OF_RUN, fields to HMGET; is_pushed(job), of their values; make_way(run) -> true when the run's key is free, or
---        was made so: what is there was pushed by nobody
+-- GIVES  OF_RUN, fields to HMGET; is_pushed(job), of their values; make_way(run) -> true when the run may be written at
+--        its key: there is nothing, or a hash that nobody can have pushed
 --
 -- Whoever may write rq:job:* can make a hash of a run that is not due yet. Such a hash must not keep the run from being
--- pushed; and a run that was pushed must never be pushed again, in this history or an earlier one. So a hash may be
--- replaced only when it has nothing that zsched writes with a push, and nothing that RQ's workers write, also into a
--- hash that was deleted while the run was going on. `scheduled` and `created` are no push. Any other status counts as
--- one, since a later RQ may know it. The auditor tells of a hash that looks like a push that never was.
+-- pushed. A run that was pushed must never be pushed again, in this history or an earlier one. So a hash may be
+-- replaced only if it has no field that zsched writes with a push, and none that RQ's workers write, also into a hash
+-- that was deleted while the run was going on. `scheduled` and `created` are no push. Any other status counts as a
+-- push, since a later RQ may know it. The auditor alarms on a hash that looks pushed and never was.
 local OF_RUN = {'status', 'enqueued_at', 'started_at', 'ended_at', 'last_heartbeat', 'worker_name'}
 local IS_NO_PUSH = {[''] = true, scheduled = true, created = true}
 

@@ -4,7 +4,7 @@
 -- GIVES  is_listed, queue_accepts(queue), push(queue, run, at_front), push_all()
 --
 -- RQ's own shape: rq:queues is a SET of full keys, a worker takes from the left, RPUSH is the back. Workers do not need
--- rq:queues: where anybody made it another type, is_listed is false, and runs are pushed without it.
+-- rq:queues: if it is of a wrong type, is_listed is false, and runs are pushed without it.
 local LONGEST_NAME = 1000  -- bytes; RQ's names are key names, and a writer of jobs may choose any
 local queues, queue_types = {}, {}
 local is_listed = is_a(rq_queues_key, 'set')

@@ -1,4 +1,4 @@
--- types: whether a key is what a script takes it for, and a text a number; anybody may have written either.
+-- types: check types of keys, and texts that should be numbers: another program may have written them.
 --
 -- GIVES  is_a(key, kind), also of a key that is not there; is_ms(text): whole milliseconds, as zsched writes them;
 --        whole_of(text): a whole number of at most 15 digits, or nil

@@ -1,9 +1,9 @@
-"""How many entries one read of the log brings, by what entries weigh."""
+"""Number of entries that one read of the log brings, by the size of entries."""
 
 from __future__ import annotations
 
 from zsched.core.log import Entry, Position
-from zsched.daemon.batch import Pages
+from zsched.storage.log import Pages
 
 
 def entry(size: int) -> Entry:
@@ -11,7 +11,7 @@ def entry(size: int) -> Entry:
 
 
 def test_the_first_page_is_one_entry_and_light_ones_double_it() -> None:
-    pages, sizes = Pages(100), []
+    pages, sizes = Pages(100, 4 << 20), []
     for _ in range(9):
         sizes.append(pages.size)
         pages.learn([entry(500)])
@@ -20,7 +20,7 @@ def test_the_first_page_is_one_entry_and_light_ones_double_it() -> None:
 
 
 def test_a_heavy_entry_makes_the_next_page_short() -> None:
-    pages = Pages(100)
+    pages = Pages(100, 4 << 20)
     for _ in range(9):
         pages.learn([entry(500)])
 
