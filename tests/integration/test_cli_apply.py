@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import contextlib
 import os
 import pickle
 import pty
@@ -260,14 +261,23 @@ def test_a_terminal_shows_how_far_it_is(zsched: Zsched) -> None:
     arguments = [sys.executable, "-m", "zsched.cli", "apply", str(zsched.file)]
     environment = {**os.environ, **{name: str(value) for name, value in zsched.env.items()}, "TERM": "xterm"}
 
-    with os.fdopen(master, "rb", buffering=0) as terminal:
-        done = subprocess.run(arguments, env=environment, stdout=subprocess.PIPE, stderr=slave, timeout=60, check=False)
+    with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, stderr=slave) as command:
         os.close(slave)
-        shown = terminal.read(1_000_000)
+        shown = read_all(master)  # while it runs: a terminal that nobody reads takes some KiB, and then blocks it
+        stdout, _ = command.communicate(timeout=60)
 
-    assert DONE == done.returncode
-    assert done.stdout.endswith(b"300 created, 0 updated, 0 unchanged, 0 removed\n")
+    assert DONE == command.returncode
+    assert stdout.endswith(b"300 created, 0 updated, 0 unchanged, 0 removed\n")
     assert b"applying" in shown
+
+
+def read_all(terminal: int) -> bytes:
+    """Read what a command writes to its *terminal*, until it has ended."""
+    shown = b""
+    with os.fdopen(terminal, "rb", buffering=0) as master, contextlib.suppress(OSError):  # EIO: nobody writes any more
+        while part := master.read(65536):
+            shown += part
+    return shown
 
 
 # -- export ---------------------------------------------------------------------------------------------
