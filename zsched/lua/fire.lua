@@ -1,6 +1,6 @@
 -- fire: move due one-shots to their RQ queues; answer the due recurring ones for Python to plan.
 --
--- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues deadlines limits
+-- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues deadlines limits recurring
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        token expected_server        this term's
 --        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
@@ -21,13 +21,17 @@
 -- Leaving the ZSET is the exactly-once; no payload is read. A waiting one-shot's `zs` says all that
 -- is special about it: "1" nothing, f = at the front, s = skip when uncertain, e = it has a deadline.
 --
+-- Which schedules are recurring, the namespace's own keys say before any job is read: whoever may write rq:job:* knows
+-- the next run id of a rule, and could make a job there that looks like a waiting one-shot.
+--
 -- What is due and finds no room in its queue (lib/room.lua) stands aside, so that it is never in front of others, and
 -- is looked at before its lane when there is room again. That is no change of the schedule, so nothing is logged.
 --
 -- A key of a wrong type stops as little as can be. rq:queues: runs are pushed without it. deadlines: see lib/deadline.
 -- A queue's, or the ZSET aside: its schedules are quarantined. quarantine: what should go there stays in its lane.
+-- recurring: a schedule with a hash of its own is a recurring one.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
-  rq_queues_key, deadlines_key, limits_key = unpack(KEYS)
+  rq_queues_key, deadlines_key, limits_key, recurring_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, clock_from_ms, clock_until_ms,
   limit = unpack(ARGV)
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
@@ -53,6 +57,8 @@ local uncertain, skipped, expired, cancelled, quarantined, recurring = {}, {}, {
 local marked, deadlines, dropped, bad, leaving, stepping = {}, {}, {}, {}, {}, {}
 local wrong, is_noted = {}, {}  -- keys of a wrong type, which were left alone
 local pcall = redis.pcall
+local NO_JOB = {}
+local recurring_type = redis.call('TYPE', recurring_key).ok
 
 local function take(run, job_key, queue, at_front)
   local n = #runs + 1
@@ -65,6 +71,25 @@ local function note_wrong(key)
     is_noted[key] = true
     wrong[#wrong + 1] = key
   end
+end
+
+-- Return 1 for each recurring schedule of what is *due*, as ZRANGEBYSCORE gives it, or nothing where there is none.
+local function recurring_of(due)
+  local ids, answers = {}, {}
+  if recurring_type == 'none' or not due[1] then
+    return answers
+  end
+  for n = 1, #due / 2 do
+    ids[n] = due[2 * n - 1]
+  end
+  if recurring_type == 'set' then
+    return redis.call('SMISMEMBER', recurring_key, unpack(ids))
+  end
+  note_wrong(recurring_key)
+  for n, id in ipairs(ids) do
+    answers[n] = redis.call('EXISTS', schedule_prefix .. id)
+  end
+  return answers
 end
 
 -- Its queue has no room: it waits aside. True when it leaves the ZSET that *word* names; second value as take_special.
@@ -146,11 +171,12 @@ local function look_at(word, most, passed)
   local gone = leaving[key] or {}
   local due = redis.call('ZRANGEBYSCORE', key, '-inf', now_ms, 'WITHSCORES', 'LIMIT', passed, most)
   local is_doubtful = due[2] and tonumber(due[2]) <= doubt_ms  -- the oldest, so perhaps others
+  local is_recurring = recurring_of(due)
   for i = 1, #due, 2 do
     local id, due_ms = due[i], due[i + 1]
     local run = id .. '-' .. due_ms .. run_suffix
     local job_key = 'rq:job:' .. run
-    local job = pcall('HMGET', job_key, 'origin', 'status', 'zs')
+    local job = is_recurring[(i + 1) / 2] == 1 and NO_JOB or pcall('HMGET', job_key, 'origin', 'status', 'zs')
     if job[3] == '1' and job[2] == 'scheduled' and not is_doubtful and not room[job[1]] and queue_accepts(job[1]) then
       take(run, job_key, job[1], false)
       gone[#gone + 1] = id
@@ -286,7 +312,7 @@ if not is_listed then
   note_wrong(rq_queues_key)
 end
 if looked == 0 then  -- there is time
-  for key, kind in pairs({[deadlines_key] = 'zset', [quarantine_key] = 'hash'}) do
+  for key, kind in pairs({[deadlines_key] = 'zset', [quarantine_key] = 'hash', [recurring_key] = 'set'}) do
     if not is_a(key, kind) then
       note_wrong(key)
     end
