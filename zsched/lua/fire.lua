@@ -28,7 +28,8 @@
 -- is looked at before its lane when there is room again. That is no change of the schedule, so nothing is logged.
 --
 -- A key of a wrong type stops as little as can be. rq:queues: runs are pushed without it. deadlines: see lib/deadline.
--- A queue's, or the ZSET aside: its schedules are quarantined. quarantine: what should go there stays in its lane.
+-- A queue's, or the ZSET aside: its schedules are quarantined. quarantine: what should go there stays in its lane, is
+-- looked at again within a second, and what is due behind it goes on.
 -- recurring: a schedule with a hash of its own is a recurring one.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
   rq_queues_key, deadlines_key, limits_key, recurring_key = unpack(KEYS)
@@ -163,12 +164,15 @@ local function take_special(id, word, due_ms, run, job_key, job)
   return true
 end
 
-local looked = 0
+local PAGES = 10  -- of a lane in one script, so that what cannot be moved takes no more than ten times as long
+local STUCK_MS = 1000  -- until the next look at what fire cannot move
+local looked, alone, is_stuck = 0, 0, false  -- alone: how many of those looked at had nowhere to go, or may not have
 
--- Take what is due in one ZSET, at most *most*, past the first *passed*; how many were looked at.
+-- Take what is due in one ZSET, at most *most*, past the first *passed*; how many were looked at, and how many leave.
 local function look_at(word, most, passed)
   local key, name = key_of(word), lane_of(word)
   local gone = leaving[key] or {}
+  local before = #gone
   local due = redis.call('ZRANGEBYSCORE', key, '-inf', now_ms, 'WITHSCORES', 'LIMIT', passed, most)
   local is_doubtful = due[2] and tonumber(due[2]) <= doubt_ms  -- the oldest, so perhaps others
   local is_recurring = recurring_of(due)
@@ -184,7 +188,7 @@ local function look_at(word, most, passed)
       local leaves, problem = take_special(id, word, due_ms, run, job_key, job)
       if problem and not is_a(quarantine_key, 'hash') then
         note_wrong(quarantine_key)
-        leaves, problem = false, nil
+        leaves, problem, is_stuck = false, nil, true
       end
       if leaves then
         gone[#gone + 1] = id
@@ -197,14 +201,28 @@ local function look_at(word, most, passed)
   end
   leaving[key] = #gone > 0 and gone or nil
   looked = looked + #due / 2
-  return #due / 2
+  return #due / 2, #gone - before
+end
+
+-- What is due in a lane. Without a quarantine it is paged past what stays, also past recurring ones: advance may not
+-- find a place for them either.
+local function look_along(lane)
+  local passed, pages, is_over = 0, 0, false
+  while not is_over and looked - alone < limit do
+    local most = limit - (looked - alone)
+    local seen, left = look_at(lane, most, passed)
+    local can_stay = seen > left and not is_a(quarantine_key, 'hash')
+    passed, pages = passed + seen, pages + 1
+    alone = alone + (can_stay and seen - left or 0)
+    is_over = not can_stay or seen < most or pages == PAGES
+  end
 end
 
 -- What stands aside of one lane and queue, as far as there is room: what expired there takes none.
 local function look_aside(word, queue)
   local passed = 0
   repeat
-    local most = math.min(room[queue] or 0, limit - looked)
+    local most = math.min(room[queue] or 0, limit - (looked - alone))
     local seen = most > 0 and look_at(word, most, passed) or 0
     passed = passed + seen
   until seen == 0
@@ -216,9 +234,7 @@ for _, lane in ipairs(lanes) do
       look_aside(lane .. ':' .. queue, queue)
     end
   end
-  if looked < limit then
-    look_at(lane, limit - looked, 0)
-  end
+  look_along(lane)
 end
 
 local fields = {}
@@ -280,7 +296,7 @@ if #fields > 0 then
   end
 end
 
-local next_ms = looked >= limit and now_ms or ''
+local next_ms = looked - alone >= limit and now_ms or is_stuck and now_ms + STUCK_MS or ''
 local function note_next(at_ms)
   if next_ms == '' or at_ms < next_ms then
     next_ms = at_ms
@@ -311,7 +327,7 @@ end
 if not is_listed then
   note_wrong(rq_queues_key)
 end
-if looked == 0 then  -- there is time
+if looked == 0 or #recurring > 0 then  -- there is time; and advance may need them
   for key, kind in pairs({[deadlines_key] = 'zset', [quarantine_key] = 'hash', [recurring_key] = 'set'}) do
     if not is_a(key, kind) then
       note_wrong(key)

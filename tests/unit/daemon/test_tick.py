@@ -310,6 +310,21 @@ def test_an_advance_that_is_stopped_leaves_the_rest_to_a_later_pass(stops: Stopp
     assert ticked.wait_ms
 
 
+@pytest.mark.parametrize(
+    ("has_more", "expected"), [(False, Tick(wait_ms=20)), (True, Tick(has_more=True))], ids=["few", "many"]
+)
+def test_rules_that_cannot_be_moved_do_not_keep_rqs_jobs_waiting(
+    leader: _Leader, has_more: bool, expected: Tick
+) -> None:
+    leader.scripts.word = "changed"
+    leader.rq.look = Look(has_more=has_more)
+
+    ticked = leader.tick(replace(NOTHING, next_ms=NOW_MS, recurring=[_hourly(1)]))
+
+    assert expected == ticked
+    assert [(NOW_MS, False)] == leader.rq.asked
+
+
 # -- what is said ---------------------------------------------------------------------------------
 
 
