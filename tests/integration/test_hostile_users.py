@@ -138,6 +138,22 @@ def test_a_writer_of_jobs_cannot_quarantine_cancel_or_lose_a_schedule_of_somebod
     assert ("active", "active") == (client.get("daily").state.value, client.get("far").state.value)
 
 
+def test_a_writer_of_jobs_cannot_take_a_rule_of_somebody_else_out_of_its_lane(
+    client: Client, leader: DaemonProcess, operator: redis.Redis, hostile: redis.Redis
+) -> None:
+    client.schedule("tasks.note", id="payroll", every=timedelta(seconds=SOON_S))
+    due_ms = client.get("payroll").next_ms
+    run = f"payroll-{due_ms}"
+
+    hostile.hset(f"rq:job:{run}", mapping={"status": "scheduled", "origin": "evil", "data": "mine", "zs": "1"})
+
+    eventually(lambda: operator.lrange("rq:queue:default", 0, 0) == [run.encode()])
+    assert b"mine" != operator.hget(f"rq:job:{run}", "data")
+    assert 0 == operator.exists("rq:queue:evil")
+    told = client.get("payroll")
+    assert ("active", True) == (told.state.value, due_ms < (told.next_ms or 0))
+
+
 def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
     guarded_server: GuardedRedis,
     client: Client,

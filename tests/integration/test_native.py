@@ -106,6 +106,21 @@ def test_a_plain_worker_runs_what_enqueue_in_delayed(
     eventually(lambda: redis_client.hget("rq:job:soon", "status") == b"finished")
 
 
+def test_a_rule_that_cannot_be_moved_keeps_no_job_waiting(redis_client: redis.Redis, redis_url: str) -> None:
+    client = Client.from_url(redis_url)
+    client.schedule("tasks.note", id="stuck", every=3600)
+    ours = client.schedule("tasks.note", id="ours", after=1).run_id
+    redis_client.delete("zsched:{default}:template:stuck")
+    redis_client.set("zsched:{default}:quarantine", "x")
+    redis_client.zadd("zsched:{default}:due:normal", {"stuck": 1_700_000_000_000})
+    know(redis_client)
+
+    with DaemonThread(redis_url) as daemon:
+        daemon.wait_for("key_of_wrong_type")
+        delay(redis_client, "theirs", in_s=1)
+        eventually(lambda: {"theirs", ours} == set(queued(redis_client)))
+
+
 @pytest.mark.parametrize("who", ["RQ", "zsched"])
 def test_retries_with_an_interval_are_attempted_until_none_is_left(
     start_daemon: Start, redis_client: redis.Redis, redis_url: str, work: Work, who: str

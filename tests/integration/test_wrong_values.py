@@ -109,10 +109,23 @@ def test_a_job_that_zsched_pushed_is_told_apart_from_a_schedule_that_waits(groun
     assert (1, 0, []) == (many.already_fired, many.unchanged, many.errors)
 
 
+def test_a_put_sent_again_after_a_loss_is_not_blamed_on_another_program(ground: Ground) -> None:
+    client, at = Client(ground.redis), from_ms(DUE_MS * 2)
+    run = str(client.schedule("app.task", id="invoice", at=at).run_id)
+    ground.redis.flushall()
+    ground.redis.hset(
+        ground.keys.job(run), mapping={"status": "finished", "ended_at": "then", "last_heartbeat": "then"}
+    )
+
+    again = client.schedule("app.task", id="invoice", at=at)
+
+    assert ("already_fired", run) == (again.outcome, again.run_id)
+
+
 def test_a_job_of_another_program_is_not_taken_for_a_schedule(ground: Ground) -> None:
     client, at = Client(ground.redis), from_ms(DUE_MS * 2)
     run = ground.keys.run_id("invoice", round(at.timestamp() * 1000))
-    ground.redis.hset(ground.keys.job(run), "status", "finished")
+    ground.redis.hset(ground.keys.job(run), mapping={"status": "finished", "data": "theirs"})
 
     with pytest.raises(InvalidSchedule, match="zsched did not make it"):
         client.schedule("app.task", id="invoice", at=at)

@@ -78,6 +78,69 @@ def test_a_run_that_was_pushed_or_taken_is_left_alone(rule: Ground, name: str, f
     assert ([], fields) == (rule.queue(), rule.job(f"r-{AT}"))
 
 
+@pytest.mark.parametrize(
+    "fields", [{"zs": "1"}, {"zs": "1fse", "zs_expires": "1"}, {"status": "queued", "zs": "1"}], ids=str
+)
+def test_a_hash_in_the_shape_of_a_one_shot_takes_no_rule_out_of_its_lane(led: Ground, fields: dict[str, str]) -> None:
+    due_ms = led.now_ms - 1000
+    led.put_recurring("r", due_ms)
+    forged = {"status": "scheduled", "origin": "evil", "data": "mine", **fields}
+    led.redis.hset(f"rq:job:r-{due_ms}", mapping=forged)
+
+    fired = led.fire()
+
+    assert ([], [], 0) == (fired.cancelled, fired.expired, fired.runs)
+    assert ["r"] == [row[0] for row in fired.recurring]
+    assert ({"r": f"normal {due_ms}"}, []) == (led.places(), led.queue("evil"))
+    assert forged == led.job(f"r-{due_ms}")
+
+
+def test_the_run_itself_replaces_a_hash_in_the_shape_of_a_one_shot(led: Ground) -> None:
+    due_ms = led.now_ms - 1000
+    led.put_recurring("r", due_ms)
+    led.redis.hset(f"rq:job:r-{due_ms}", mapping={"status": "scheduled", "origin": "evil", "data": "mine", "zs": "1"})
+
+    words = led.advance((led.fire().recurring[0], due_ms, due_ms + HOUR_MS))
+
+    assert (["fired"], [f"r-{due_ms}"], []) == (words, led.queue(), led.queue("evil"))
+    assert {"r": f"normal {due_ms + HOUR_MS}"} == led.places()
+
+
+def test_one_shots_beside_rules_are_pushed_as_ever(led: Ground) -> None:
+    due_ms = led.now_ms - 1000
+    led.put_recurring("r", due_ms)
+    led.put(("a", due_ms), ("z", due_ms), allow_past=1)
+
+    fired = led.fire()
+
+    assert (2, ["r"]) == (fired.runs, [row[0] for row in fired.recurring])
+    assert [f"a-{due_ms}", f"z-{due_ms}"] == led.queue()
+
+
+def test_nothing_in_a_job_makes_a_rule_of_a_one_shot(led: Ground) -> None:
+    due_ms = led.now_ms - 1000
+    led.put_recurring("r")
+    led.put(("a", due_ms), allow_past=1)
+    led.redis.hset(f"rq:job:a-{due_ms}", mapping={**led.schedule("r"), "zs": "1"})
+
+    fired = led.fire()
+
+    assert (1, []) == (fired.runs, fired.recurring)
+
+
+def test_a_rule_is_known_without_the_set_of_rules(led: Ground) -> None:
+    due_ms = led.now_ms - 1000
+    led.put_recurring("r", due_ms)
+    led.put(("a", due_ms), allow_past=1)
+    led.redis.delete(led.keys.recurring())
+    led.redis.set(led.keys.recurring(), "x")
+    led.redis.hset(f"rq:job:r-{due_ms}", mapping={"status": "scheduled", "origin": "evil", "zs": "1"})
+
+    fired = led.fire()
+
+    assert (1, ["r"], [led.keys.recurring()]) == (fired.runs, [row[0] for row in fired.recurring], fired.wrong)
+
+
 def test_a_one_shot_that_waits_for_its_time_stays_where_it_waits(led: Ground) -> None:
     led.put(("r", AT), allow_past=1)
 

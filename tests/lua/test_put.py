@@ -175,9 +175,24 @@ def test_a_put_whose_run_rq_has_already_says_that_it_fired(ground: Ground, statu
     assert {} == ground.places()
 
 
+@pytest.mark.parametrize(
+    "fields", [{"status": "finished"}, {"status": "queued", "last_heartbeat": "x"}, {"last_heartbeat": "x"}]
+)
+def test_a_put_after_a_loss_says_that_it_fired_where_only_a_workers_fields_are_left(
+    ground: Ground, fields: dict[str, str]
+) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.redis.hset(f"rq:job:a-{due_ms}", mapping=fields)
+
+    words = ground.put(("a", due_ms))
+
+    assert [("already_fired", str(due_ms))] == words
+    assert (fields, {}) == (ground.job(f"a-{due_ms}"), ground.places())
+
+
 @pytest.mark.parametrize("fields", [{"status": "finished"}, {"enqueued_at": "x"}, {"status": "later"}])
 def test_a_put_whose_run_id_a_job_of_somebody_else_has_is_refused(ground: Ground, fields: dict[str, str]) -> None:
-    due_ms = ground.now_ms + HOUR_MS
+    due_ms, fields = ground.now_ms + HOUR_MS, {"data": "theirs", **fields}
     ground.redis.hset(f"rq:job:a-{due_ms}", mapping=fields)
 
     words = ground.put(("a", due_ms), ("b", due_ms))

@@ -124,16 +124,16 @@ class Ticker:
         self._fire_batch.learn(took_ms, fired.looked)
         self._meter.ran("fire", took_ms, fired.runs)
         self._tell(fired)
-        if fired.recurring:
-            moved = self._advance(term, fired.recurring, fired.now_ms)
-            if isinstance(moved, Stopped):
-                return self._stopped(term, moved)
-            if not moved:
-                return Tick(wait_ms=_RETRY_STUCK_MS)
-        has_more = bool(fired.recurring) or (fired.next_ms is not None and fired.next_ms <= fired.now_ms)
+        moved = self._advance(term, fired.recurring, fired.now_ms) if fired.recurring else False
+        if isinstance(moved, Stopped):
+            return self._stopped(term, moved)
+        is_stuck = bool(fired.recurring) and not moved
+        has_more = not is_stuck and (moved or (fired.next_ms is not None and fired.next_ms <= fired.now_ms))
         look = self._native.look_if_due(term, fired.now_ms, is_busy=has_more)
         if has_more or look.has_more:  # next times of recurring ones may be earlier than fire's answer
             return Tick(has_more=True)
+        if is_stuck:
+            return Tick(wait_ms=_RETRY_STUCK_MS)
         next_ms = min((at_ms for at_ms in (fired.next_ms, look.next_ms) if at_ms is not None), default=None)
         offset_ms = self._server_clock.now_ms() - self._clock.monotonic_ms()
         return Tick(next_ms=next_ms, server_offset_ms=offset_ms)

@@ -1,6 +1,6 @@
 -- fire: move due one-shots to their RQ queues; answer the due recurring ones for Python to plan.
 --
--- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues deadlines limits
+-- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues deadlines limits recurring
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        token expected_server        this term's
 --        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
@@ -21,13 +21,18 @@
 -- Leaving the ZSET is the exactly-once; no payload is read. A waiting one-shot's `zs` says all that
 -- is special about it: "1" nothing, f = at the front, s = skip when uncertain, e = it has a deadline.
 --
+-- Which schedules are recurring, the namespace's own keys say before any job is read: whoever may write rq:job:* knows
+-- the next run id of a rule, and could make a job there that looks like a waiting one-shot.
+--
 -- What is due and finds no room in its queue (lib/room.lua) stands aside, so that it is never in front of others, and
 -- is looked at before its lane when there is room again. That is no change of the schedule, so nothing is logged.
 --
 -- A key of a wrong type stops as little as possible. rq:queues: runs are pushed without it. deadlines: see
--- lib/deadline. A queue, or its ZSET aside: its schedules are quarantined. quarantine: schedules stay in their lanes.
+-- lib/deadline. A queue, or its ZSET aside: its schedules are quarantined. quarantine: schedules stay in their lanes, are
+-- looked at again within a second, and what is due behind them goes on. recurring: a schedule with a hash of its own is
+-- a recurring one.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
-  rq_queues_key, deadlines_key, limits_key = unpack(KEYS)
+  rq_queues_key, deadlines_key, limits_key, recurring_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, clock_from_ms, clock_until_ms,
   limit = unpack(ARGV)
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
@@ -53,6 +58,8 @@ local uncertain, skipped, expired, cancelled, quarantined, recurring = {}, {}, {
 local marked, deadlines, dropped, bad, leaving, stepping = {}, {}, {}, {}, {}, {}
 local wrong, is_noted = {}, {}  -- keys of a wrong type
 local pcall = redis.pcall
+local NO_JOB = {}
+local recurring_type = redis.call('TYPE', recurring_key).ok
 
 local function take(run, job_key, queue, at_front)
   local n = #runs + 1
@@ -65,6 +72,25 @@ local function note_wrong(key)
     is_noted[key] = true
     wrong[#wrong + 1] = key
   end
+end
+
+-- Return 1 for each recurring schedule of what is *due*, as ZRANGEBYSCORE gives it, or nothing where there is none.
+local function recurring_of(due)
+  local ids, answers = {}, {}
+  if recurring_type == 'none' or not due[1] then
+    return answers
+  end
+  for n = 1, #due / 2 do
+    ids[n] = due[2 * n - 1]
+  end
+  if recurring_type == 'set' then
+    return redis.call('SMISMEMBER', recurring_key, unpack(ids))
+  end
+  note_wrong(recurring_key)
+  for n, id in ipairs(ids) do
+    answers[n] = redis.call('EXISTS', schedule_prefix .. id)
+  end
+  return answers
 end
 
 -- Put aside a schedule whose queue has no room. True when it leaves the ZSET that *word* names; second value as
@@ -139,19 +165,23 @@ local function take_special(id, word, due_ms, run, job_key, job)
   return true
 end
 
-local looked = 0
+local PAGES = 10  -- of a lane in one script, so that what cannot be moved takes no more than ten times as long
+local STUCK_MS = 1000  -- until the next look at what fire cannot move
+local looked, alone, is_stuck = 0, 0, false  -- alone: how many of those looked at had nowhere to go, or may not have
 
--- Take what is due in one ZSET, at most *most*, past the first *passed*; how many were looked at.
+-- Take what is due in one ZSET, at most *most*, past the first *passed*; how many were looked at, and how many leave.
 local function look_at(word, most, passed)
   local key, name = key_of(word), lane_of(word)
   local gone = leaving[key] or {}
+  local before = #gone
   local due = redis.call('ZRANGEBYSCORE', key, '-inf', now_ms, 'WITHSCORES', 'LIMIT', passed, most)
   local is_doubtful = due[2] and tonumber(due[2]) <= doubt_ms  -- the oldest, so perhaps others
+  local is_recurring = recurring_of(due)
   for i = 1, #due, 2 do
     local id, due_ms = due[i], due[i + 1]
     local run = id .. '-' .. due_ms .. run_suffix
     local job_key = 'rq:job:' .. run
-    local job = pcall('HMGET', job_key, 'origin', 'status', 'zs')
+    local job = is_recurring[(i + 1) / 2] == 1 and NO_JOB or pcall('HMGET', job_key, 'origin', 'status', 'zs')
     if job[3] == '1' and job[2] == 'scheduled' and not is_doubtful and not room[job[1]] and queue_accepts(job[1]) then
       take(run, job_key, job[1], false)
       gone[#gone + 1] = id
@@ -159,7 +189,7 @@ local function look_at(word, most, passed)
       local leaves, problem = take_special(id, word, due_ms, run, job_key, job)
       if problem and not is_a(quarantine_key, 'hash') then
         note_wrong(quarantine_key)
-        leaves, problem = false, nil
+        leaves, problem, is_stuck = false, nil, true
       end
       if leaves then
         gone[#gone + 1] = id
@@ -172,14 +202,28 @@ local function look_at(word, most, passed)
   end
   leaving[key] = #gone > 0 and gone or nil
   looked = looked + #due / 2
-  return #due / 2
+  return #due / 2, #gone - before
+end
+
+-- What is due in a lane. Without a quarantine it is paged past what stays, also past recurring ones: advance may not
+-- find a place for them either.
+local function look_along(lane)
+  local passed, pages, is_over = 0, 0, false
+  while not is_over and looked - alone < limit do
+    local most = limit - (looked - alone)
+    local seen, left = look_at(lane, most, passed)
+    local can_stay = seen > left and not is_a(quarantine_key, 'hash')
+    passed, pages = passed + seen, pages + 1
+    alone = alone + (can_stay and seen - left or 0)
+    is_over = not can_stay or seen < most or pages == PAGES
+  end
 end
 
 -- What stands aside of one lane and queue, as far as there is room: what expired there takes none.
 local function look_aside(word, queue)
   local passed = 0
   repeat
-    local most = math.min(room[queue] or 0, limit - looked)
+    local most = math.min(room[queue] or 0, limit - (looked - alone))
     local seen = most > 0 and look_at(word, most, passed) or 0
     passed = passed + seen
   until seen == 0
@@ -191,9 +235,7 @@ for _, lane in ipairs(lanes) do
       look_aside(lane .. ':' .. queue, queue)
     end
   end
-  if looked < limit then
-    look_at(lane, limit - looked, 0)
-  end
+  look_along(lane)
 end
 
 local fields = {}
@@ -255,7 +297,7 @@ if #fields > 0 then
   end
 end
 
-local next_ms = looked >= limit and now_ms or ''
+local next_ms = looked - alone >= limit and now_ms or is_stuck and now_ms + STUCK_MS or ''
 local function note_next(at_ms)
   if next_ms == '' or at_ms < next_ms then
     next_ms = at_ms
@@ -286,8 +328,8 @@ end
 if not is_listed then
   note_wrong(rq_queues_key)
 end
-if looked == 0 then  -- there is time
-  for key, kind in pairs({[deadlines_key] = 'zset', [quarantine_key] = 'hash'}) do
+if looked == 0 or #recurring > 0 then  -- there is time; and advance may need them
+  for key, kind in pairs({[deadlines_key] = 'zset', [quarantine_key] = 'hash', [recurring_key] = 'set'}) do
     if not is_a(key, kind) then
       note_wrong(key)
     end

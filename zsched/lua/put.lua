@@ -17,7 +17,8 @@
 --
 -- A row that equals what waits already is `unchanged`. A row whose run RQ has already is `already_fired`, and nothing
 -- waits. So a call that is sent again because its reply was lost does nothing. Each one-shot that zsched makes has `zs`
--- in its job; a job of RQ's that has none stands in the way (TAKEN). A put never resumes a paused schedule.
+-- in its job; a job of RQ's that has none stands in the way (TAKEN). A hash without `data` is no job: a worker wrote it
+-- back after its job was lost, so that run was pushed. A put never resumes a paused schedule.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, op_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, lane, if_exists, allow_past, keep_op_ms,
@@ -69,6 +70,8 @@ for i = first_row, #ARGV, 3 do
 end
 local found = find(ids)
 
+local NO_JOB = {}
+
 -- Read and decide.
 local reply, writes, logged = {'OK', now_ms, version()}, {}, {}
 local replaced, staying, runs = {}, {}, {}
@@ -80,7 +83,7 @@ for n, id in ipairs(ids) do
   end
   local run, word = run_key(id, due_ms), nil
   local pending = at and not at.recurring
-  local job = redis.pcall('HMGET', run, 'status', 'enqueued_at')
+  local job = redis.call('EXISTS', run) == 1 and redis.pcall('HMGET', run, unpack(OF_RUN)) or NO_JOB
   if job.err then
     word = 'WRONGTYPE'
   elseif at and if_exists ~= 'replace' then
@@ -90,9 +93,10 @@ for n, id in ipairs(ids) do
     word = 'CHANGED'
   elseif seen_size >= 0 and not pending then
     word = 'CHANGED'
-  elseif (job[1] or job[2]) and is_pushed(redis.call('HMGET', run, unpack(OF_RUN))) then
+  elseif is_pushed(job) then
     -- Pushed, or taken over; RQ may have it waiting for a retry.
-    word = redis.call('HGET', run, 'zs') and 'already_fired' or 'TAKEN'
+    local own = redis.call('HMGET', run, 'zs', 'data')
+    word = (own[1] or not own[2]) and 'already_fired' or 'TAKEN'
   elseif pending and at.place ~= 'quarantine' and at.lane == lane and at.due_ms == due_ms
     and is_same(redis.call('HGETALL', run), data) then
     word = 'unchanged'

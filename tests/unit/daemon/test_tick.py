@@ -252,6 +252,21 @@ def test_a_rule_that_may_not_go_into_quarantine_is_not_told_as_if_it_had_and_is_
     assert 0 < (ticked.wait_ms or 0) < 100
 
 
+@pytest.mark.parametrize(
+    ("has_more", "expected"), [(False, Tick(wait_ms=20)), (True, Tick(has_more=True))], ids=["few", "many"]
+)
+def test_rules_that_cannot_be_moved_do_not_keep_rqs_jobs_waiting(
+    leader: TickingLeader, has_more: bool, expected: Tick
+) -> None:
+    leader.scripts.words = ["changed"]
+    leader.rq.look = Look(has_more=has_more)
+
+    ticked = leader.tick(replace(NOTHING, next_ms=NOW_MS, recurring=[hourly(1)]))
+
+    assert expected == ticked
+    assert [(NOW_MS, False)] == leader.rq.asked
+
+
 # -- what is said ---------------------------------------------------------------------------------
 
 

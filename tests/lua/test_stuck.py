@@ -1,0 +1,74 @@
+"""fire.lua: schedules that should go into quarantine while its key is of a wrong type keep nothing else from firing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.lua.ground import Ground
+
+
+def put_due(ground: Ground, *ids: str, lane: str = "normal") -> list[str]:
+    """One-shots that are due now, a millisecond apart; their run ids."""
+    first_ms = ground.now_ms - 1000
+    rows = [(id, first_ms + n) for n, id in enumerate(ids)]
+    ground.put(*rows, lane=lane, allow_past=1)
+    return [f"{id}-{due_ms}" for id, due_ms in rows]
+
+
+def _spoil_quarantine(ground: Ground) -> str:
+    key = ground.keys.quarantine()
+    ground.redis.set(key, "x")
+    return key
+
+
+def test_a_wrong_type_where_quarantine_was_is_told_with_each_recurring_schedule_that_is_due(led: Ground) -> None:
+    led.put_recurring("r", led.now_ms - 1000)
+    key = _spoil_quarantine(led)
+
+    assert [key] == led.fire().wrong
+
+
+def _stuck_one_shots(ground: Ground, number: int) -> None:
+    for run in put_due(ground, *(f"stuck{n:03}" for n in range(number))):
+        ground.redis.delete(f"rq:job:{run}")
+
+
+def _due_rules(ground: Ground, number: int) -> None:
+    for n in range(number):
+        ground.put_recurring(f"stuck{n:03}", ground.now_ms - 2000)
+
+
+@pytest.mark.parametrize("put", [_stuck_one_shots, _due_rules])
+def test_what_cannot_go_into_quarantine_keeps_nothing_behind_it_from_firing(
+    led: Ground, put: Callable[[Ground, int], None]
+) -> None:
+    put(led, 9)
+    good = put_due(led, *(f"good{n}" for n in range(5)))
+    low = put_due(led, "low", lane="low")
+    _spoil_quarantine(led)
+
+    fired = [led.fire(limit=3) for _ in range(3)]
+
+    assert [3, 3, 0] == [one.runs for one in fired]
+    assert [*good, *low] == led.queue()
+    assert 9 == led.redis.zcard(led.keys.due_normal())
+
+
+@pytest.mark.parametrize("number", [1, 3, 100])
+def test_what_cannot_go_into_quarantine_is_looked_at_once_in_a_second(led: Ground, number: int) -> None:
+    _stuck_one_shots(led, number)
+    _spoil_quarantine(led)
+
+    fired = led.fire(limit=3)
+
+    assert (fired.now_ms + 1000, min(number, 30)) == (fired.next_ms, fired.looked)
+
+
+def test_a_lane_is_not_paged_where_there_is_a_quarantine(led: Ground) -> None:
+    _due_rules(led, 9)
+
+    fired = led.fire(limit=3)
+
+    assert (3, 3, fired.now_ms) == (fired.looked, len(fired.recurring), fired.next_ms)
