@@ -10,8 +10,9 @@ import pytest
 import redis
 
 from tests.faults.archives import KEYS, await_caught_up, fact, report_of, stop
+from tests.faults.identities import PATIENT, begin, fill, fill_held, gen, ids, path_of
 from tests.faults.ledger import connect, queued
-from tests.faults.processes import SHORT, WITHIN_S, DaemonProcess, Start, eventually
+from tests.faults.processes import SHORT, WITHIN_S, Start, eventually
 from tests.integration.command_line import Zsched
 from zsched import Client
 from zsched.config.address import address_of
@@ -19,7 +20,6 @@ from zsched.embedded import EmbeddedRedis
 from zsched.storage.archivers import ArchiveState
 
 UNUSABLE = 2
-PATIENT = {"DAEMON_LEASE_MS": "5000", "DAEMON_RENEW_MS": "500"}  # it asks archives for so long
 
 
 @pytest.fixture(autouse=True)
@@ -34,36 +34,6 @@ def other() -> Iterator[EmbeddedRedis]:
     """Another Redis than ``server``."""
     with EmbeddedRedis(tcp=True) as server:
         yield server
-
-
-def begin(start_daemon: Start, url: str, **settings: str) -> DaemonProcess:
-    """A daemon that looks for its archive by itself, as soon as it fires and the archive knows the data set's name."""
-    daemon = start_daemon(url, **{"ARCHIVE_PATH": "", **SHORT, **settings})
-    path = path_of(daemon)
-    eventually(lambda: fact(path, "gens"))
-    await_caught_up(url, path)
-    return daemon
-
-
-def path_of(daemon: DaemonProcess) -> Path:
-    return Path(daemon.wait_for("archive_opened")["archive"])
-
-
-def fill(url: str, watch: redis.Redis) -> None:
-    """A run in its queue, a one-shot and a recurring schedule, as somebody's first tries leave them."""
-    client = Client.from_url(url)
-    client.schedule("app.mail", id="mail-ada", after=0)
-    client.schedule("app.mail", id="mail-bob", after=3600)
-    client.schedule("app.mail", id="mail-cron", every=3600)
-    eventually(lambda: queued(watch))
-
-
-def ids(url: str) -> set[str]:
-    return {schedule.id for schedule in Client.from_url(url).list()}
-
-
-def gen(watch: redis.Redis) -> bytes:
-    return watch.hget(KEYS.meta(), "gen") or b""
 
 
 # -- another Redis ------------------------------------------------------------------------------------
@@ -295,13 +265,6 @@ def test_an_archive_that_was_silent_while_the_data_set_was_named_anew_is_refused
     assert {"mail-bob", "mail-cron"} == ids(server.url)
     eventually(lambda: (report := report_of(server.url, path)) and report.state is ArchiveState.FOLLOWING, 2 * WITHIN_S)
     stop(fresh, silent)
-
-
-def fill_held(url: str) -> None:
-    """Schedules that no leader has to fire."""
-    client = Client.from_url(url)
-    client.schedule("app.mail", id="mail-bob", after=3600)
-    client.schedule("app.mail", id="mail-cron", every=3600)
 
 
 def test_the_first_run_ever_is_not_uncertain(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis) -> None:
