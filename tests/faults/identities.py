@@ -7,9 +7,10 @@ from pathlib import Path
 import redis
 
 from tests.faults.archives import KEYS, await_caught_up, fact
-from tests.faults.ledger import queued
+from tests.faults.ledger import connect, queued
 from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
 from zsched import Client
+from zsched.embedded import EmbeddedRedis
 
 PATIENT = {"DAEMON_LEASE_MS": "5000", "DAEMON_RENEW_MS": "500"}  # it asks archives for so long
 
@@ -49,3 +50,12 @@ def fill_held(url: str) -> None:
     client = Client.from_url(url)
     client.schedule("app.mail", id="mail-bob", after=3600)
     client.schedule("app.mail", id="mail-cron", every=3600)
+
+
+def copy(server: EmbeddedRedis, other: EmbeddedRedis) -> None:
+    """Make *other* what *server* is now, as an RDB restored there would."""
+    port = server.tcp_url.rsplit(":", 1)[1].split("/")[0]
+    with connect(other.url) as client:
+        client.replicaof("127.0.0.1", port)
+        eventually(lambda: client.info("replication").get("master_link_status") == "up")
+        client.replicaof("NO", "ONE")

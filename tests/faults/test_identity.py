@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from tests.faults.archives import KEYS, await_caught_up, fact, report_of, stop
-from tests.faults.identities import PATIENT, begin, fill, fill_held, gen, ids, path_of
+from tests.faults.identities import PATIENT, begin, copy, fill, fill_held, gen, ids, path_of
 from tests.faults.ledger import connect, queued
 from tests.faults.processes import SHORT, WITHIN_S, Start, eventually
 from tests.integration.command_line import Zsched
@@ -149,6 +149,61 @@ def test_a_path_for_another_address_is_refused_where_redis_has_no_name_until_it_
     )
     assert {"mail-bob", "mail-cron"} == ids(other.url)
     stop(again)
+
+
+# -- a copy of the same Redis -------------------------------------------------------------------------
+
+
+def test_a_copy_gets_nothing_of_what_the_original_did_since_until_it_is_recovered_from(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis
+) -> None:
+    first = begin(start_daemon, server.url)
+    fill(server.url, watch)
+    await_caught_up(server.url, path_of(first))
+    copy(server, other)
+    client = Client.from_url(server.url)
+    client.schedule("app.mail", id="campaign", after=3600)
+    client.cancel("mail-bob")
+    await_caught_up(server.url, path_of(first))
+    stop(first)
+
+    refused = start_daemon(other.url, ARCHIVE_PATH="", **SHORT)
+
+    assert UNUSABLE == refused.wait()
+    said = refused.of("daemon_failed")[0]["reason"]
+    for text in (address_of(server.url), address_of(other.url), f"zsched recover --from {path_of(first)}"):
+        assert text in said
+    assert {"mail-bob", "mail-cron"} == ids(other.url)
+    assert address_of(server.url) == fact(path_of(first), "address")
+    original = begin(start_daemon, server.url)
+    assert [] == original.of("redis_history_lost") + original.of("archive_moved")
+    assert {"campaign", "mail-cron"} == ids(server.url)
+    stop(original)
+    assert 0 == Zsched(other.url)("recover", "--from", str(path_of(first))).exit_code
+    for n in range(50):  # the daemon comes long after
+        Client.from_url(other.url).schedule("app.mail", id=f"later{n}", after=3600)
+    moved = begin(start_daemon, other.url)
+    assert address_of(server.url) == moved.wait_for("archive_moved")["made_for"]
+    assert {"campaign", "mail-cron"} == {id for id in ids(other.url) if not id.startswith("later")}
+    stop(moved)
+
+
+def test_a_redis_at_another_address_whose_log_was_trimmed_past_the_archive_is_followed(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
+) -> None:
+    first = begin(start_daemon, server.url)
+    fill(server.url, watch)
+    await_caught_up(server.url, path_of(first))
+    stop(first)
+    Client.from_url(server.url).cancel("mail-bob")
+    watch.xtrim(KEYS.log(), maxlen=1, approximate=False)
+
+    moved = begin(start_daemon, server.tcp_url)
+
+    assert address_of(server.url) == moved.wait_for("archive_moved")["made_for"]
+    moved.wait_for("archive_left_behind")
+    assert {"mail-cron"} == ids(server.url)
+    stop(moved)
 
 
 # -- the same Redis -----------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from zsched.errors import (
 from zsched.storage.archivers import REPORT_EVERY_MS, Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.naming import Knowledge, Naming
+from zsched.storage.naming import Knowledge
 
 log = structlog.get_logger(__name__)
 
@@ -147,11 +147,9 @@ class Archiver:
         try:
             try:
                 with closing(self._link.open()) as wire:
-                    gen = Naming(wire, self._keys).gen()
+                    self._own.open(wire)
             except (RedisUnavailable, RedisRefused):  # the main loop says so
                 self._own.prepare()
-            else:
-                self._own.open(gen)
         except ArchiveFailed as error:
             self._say_once("archive_failed", str(error))
 
@@ -199,7 +197,7 @@ class Archiver:
         try:
             archive = self._own.archive
             if archive is None or not self._own.is_ours:
-                archive = self._own.open(Naming(wire, self._keys).gen())
+                archive = self._own.open(wire)
             self._follow(archive, wire, archivers)
         except ArchiveOfAnother as error:
             self._knew = None

@@ -1,8 +1,12 @@
 """
 The archive of one daemon: found, opened or made, and known to be of the data set in Redis before it is used.
 
-Which file that is, and what speaks against it, is decided in ``archive.places``. A path is kept once it was chosen: a
-disk that fails for a while must not make a daemon begin another archive.
+Which file that is, and what speaks against its name and address, is decided in ``archive.places``. A path is kept once
+it was chosen: a disk that fails for a while must not make a daemon begin another archive.
+
+A name alone does not tell a data set from its copy (an RDB restored elsewhere). At another address than the one that it
+noted, an archive is used only where nothing would be put back: the log contains its last entry, says that it was
+merged, or was trimmed past it. Else one command says that this is the Redis that moved: ``zsched recover --from`` it.
 """
 
 from __future__ import annotations
@@ -21,7 +25,13 @@ from zsched.archive.places import Told, demand_folder, paths_for, refused, state
 from zsched.config import Settings
 from zsched.config.address import address_of
 from zsched.core.clock import Clock, from_ms
+from zsched.core.recovery import Verdict, judge
+from zsched.daemon.merge import Merge
 from zsched.errors import ArchiveCorrupt, ArchiveFailed, ArchiveInUse, ArchiveOfAnother
+from zsched.storage.connection import Wire
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log
+from zsched.storage.naming import Naming
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +46,7 @@ class OwnArchive:
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
+        self._keys = Keys(settings.namespace)
         self.address = address_of(settings.redis.url)
         self.archive: Archive | None = None
         self.path: Path | None = None
@@ -48,18 +59,22 @@ class OwnArchive:
         Raises:
             ArchiveInUse, ArchiveForeign, ArchiveError, ArchiveFailed.
         """
+        if self.archive is not None:
+            return
         if self._settings.archive.path:
             self._open_first([Path(self._settings.archive.path)])
         else:
             demand_folder(state_folder(os.environ))
 
-    def open(self, gen: str | None) -> Archive:
+    def open(self, wire: Wire) -> Archive:
         """
-        The archive of the data set here, whose names are *gen* (None: it has none).
+        The archive of the data set in the Redis at *wire*.
 
         Raises:
-            ArchiveOfAnother: it is of another one. Others as ``prepare``.
+            ArchiveOfAnother: it is of another one, or of another copy. RedisUnavailable, RedisRefused. Others as
+            ``prepare``.
         """
+        gen = Naming(wire, self._keys).gen()
         if self.archive is None:
             chosen = self._settings.archive.path or self.path
             if chosen:
@@ -69,7 +84,7 @@ class OwnArchive:
                 self._open_first(paths, lambda archive: self._objection(archive, gen) is None)
         archive = self.archive
         assert archive is not None
-        if objection := self._objection(archive, gen):
+        if objection := self._objection(archive, gen) or self._objection_of_log(archive, wire):
             raise self.refused(objection)
         was = archive.address
         archive.note(address=self.address)
@@ -104,6 +119,21 @@ class OwnArchive:
     def _objection(self, archive: Archive, gen: str | None) -> str | None:
         told = Told(archive.path, archive.namespace, archive.gens, archive.address, archive.position)
         return told.objection(gen, self.address)
+
+    def _objection_of_log(self, archive: Archive, wire: Wire) -> str | None:
+        """Why what the Redis at *wire* lacks must not be put back: it has another address, and may be a copy."""
+        mine, log_here = archive.position, Log(wire, self._keys)
+        if mine is None or archive.address in (None, self.address) or log_here.contains(mine):
+            return None
+        first = log_here.first()
+        if judge(mine, first.position if first else None, is_same_set=True) is not Verdict.LOST:
+            return None
+        merge = Merge(archive.recall(), wire, self._keys, mine, hold_for_ms=0)
+        merge.compare()
+        if mine in merge.branch.merged:
+            return None
+        made_for = f"archive {archive.path} was made for the Redis at {archive.address}"
+        return f"{made_for}, and the Redis at {self.address} lacks entries of its log: it may be a copy"
 
     def _open_first(self, paths: Sequence[Path], fits: Callable[[Archive], bool] = lambda archive: True) -> None:
         """Open the first of *paths* that nobody uses and that *fits*, else the last."""
