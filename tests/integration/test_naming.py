@@ -99,3 +99,15 @@ def test_the_leaders_own_archive_counts_as_the_others_when_it_was_opened_late(
     naming.step(after_ms=LEASE_MS)
 
     assert expected == naming.name
+
+
+def test_a_list_of_questions_of_a_wrong_type_does_not_keep_a_data_set_from_its_name(
+    naming: Naming, redis_client: redis.Redis
+) -> None:
+    redis_client.set(KEYS.ask_names(), "foreign")
+
+    assert not naming.step()
+    assert naming.step(after_ms=LEASE_MS)
+
+    assert naming.name
+    assert b"foreign" == redis_client.get(KEYS.ask_names())
