@@ -51,6 +51,7 @@ class OwnArchive:
         self.archive: Archive | None = None
         self.path: Path | None = None
         self.is_ours = self.has_past = self.is_checked = False
+        self._was_ours = False  # of ``path``: else it is kept only if the archive there proves to be
 
     def prepare(self) -> None:
         """
@@ -76,22 +77,18 @@ class OwnArchive:
         """
         gen = Naming(wire, self._keys).gen()
         if self.archive is None:
-            chosen = self._settings.archive.path or self.path
-            if chosen:
-                self._open_first([Path(chosen)])
-            else:
-                paths = paths_for(self._settings.namespace, gen, self.address, os.environ)
-                self._open_first(paths, lambda archive: self._objection(archive, gen) is None)
+            self._choose(gen)
         archive = self.archive
         assert archive is not None
         if objection := self._objection(archive, gen) or self._objection_of_log(archive, wire):
             raise self.refused(objection)
+        self.has_past = self.has_past or bool(archive.gens) or archive.position is not None
         was = archive.address
         archive.note(address=self.address)
         archive.commit()
         if was not in (None, self.address):
             log.warning("archive_moved", archive=str(archive.path), made_for=was, redis=self.address)
-        self.is_ours = True
+        self.is_ours = self._was_ours = True
         return archive
 
     def refused(self, objection: str) -> ArchiveOfAnother:
@@ -135,6 +132,19 @@ class OwnArchive:
         made_for = f"archive {archive.path} was made for the Redis at {archive.address}"
         return f"{made_for}, and the Redis at {self.address} lacks entries of its log: it may be a copy"
 
+    def _choose(self, gen: str | None) -> None:
+        """Open the file that is configured, or was chosen before; else choose one."""
+
+        def fits(archive: Archive) -> bool:
+            return self._objection(archive, gen) is None
+
+        if chosen := self._settings.archive.path or self.path:
+            self._open_first([Path(chosen)])
+            if self._settings.archive.path or self._was_ours or (self.archive is not None and fits(self.archive)):
+                return
+            self.close()  # its disk failed before anybody could see of which data set it is
+        self._open_first(paths_for(self._settings.namespace, gen, self.address, os.environ), fits)
+
     def _open_first(self, paths: Sequence[Path], fits: Callable[[Archive], bool] = lambda archive: True) -> None:
         """Open the first of *paths* that nobody uses and that *fits*, else the last."""
         for path in paths:
@@ -166,5 +176,4 @@ class OwnArchive:
             self.path = path
             raise
         self.path = path
-        self.has_past = self.has_past or bool(archive.gens) or archive.position is not None
         log.info("archive_opened", archive=str(path), position=archive.position.id if archive.position else None)
