@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from tests.faults.archives import KEYS, await_caught_up, fact, report_of, stop
+from tests.faults.identities import PATIENT, begin, copy, fill, fill_held, gen, ids, path_of
 from tests.faults.ledger import connect, queued
 from tests.faults.processes import SHORT, WITHIN_S, DaemonProcess, Start, eventually
 from tests.integration.command_line import Zsched
@@ -19,7 +20,6 @@ from zsched.embedded import EmbeddedRedis
 from zsched.storage.archivers import ArchiveState
 
 UNUSABLE = 2
-PATIENT = {"DAEMON_LEASE_MS": "5000", "DAEMON_RENEW_MS": "500"}  # it asks archives for so long
 
 
 @pytest.fixture(autouse=True)
@@ -34,36 +34,6 @@ def other() -> Iterator[EmbeddedRedis]:
     """Another Redis than ``server``."""
     with EmbeddedRedis(tcp=True) as server:
         yield server
-
-
-def begin(start_daemon: Start, url: str, **settings: str) -> DaemonProcess:
-    """A daemon that looks for its archive by itself, as soon as it fires and the archive knows the data set's name."""
-    daemon = start_daemon(url, **{"ARCHIVE_PATH": "", **SHORT, **settings})
-    path = path_of(daemon)
-    eventually(lambda: fact(path, "gens"))
-    await_caught_up(url, path)
-    return daemon
-
-
-def path_of(daemon: DaemonProcess) -> Path:
-    return Path(daemon.wait_for("archive_opened")["archive"])
-
-
-def fill(url: str, watch: redis.Redis) -> None:
-    """A run in its queue, a one-shot and a recurring schedule, as somebody's first tries leave them."""
-    client = Client.from_url(url)
-    client.schedule("app.mail", id="mail-ada", after=0)
-    client.schedule("app.mail", id="mail-bob", after=3600)
-    client.schedule("app.mail", id="mail-cron", every=3600)
-    eventually(lambda: queued(watch))
-
-
-def ids(url: str) -> set[str]:
-    return {schedule.id for schedule in Client.from_url(url).list()}
-
-
-def gen(watch: redis.Redis) -> bytes:
-    return watch.hget(KEYS.meta(), "gen") or b""
 
 
 def use(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis) -> DaemonProcess:
@@ -181,6 +151,61 @@ def test_a_path_for_another_address_is_refused_where_redis_has_no_name_until_it_
     stop(again)
 
 
+# -- a copy of the same Redis -------------------------------------------------------------------------
+
+
+def test_a_copy_gets_nothing_of_what_the_original_did_since_until_it_is_recovered_from(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis
+) -> None:
+    first = begin(start_daemon, server.url)
+    fill(server.url, watch)
+    await_caught_up(server.url, path_of(first))
+    copy(server, other)
+    client = Client.from_url(server.url)
+    client.schedule("app.mail", id="campaign", after=3600)
+    client.cancel("mail-bob")
+    await_caught_up(server.url, path_of(first))
+    stop(first)
+
+    refused = start_daemon(other.url, ARCHIVE_PATH="", **SHORT)
+
+    assert UNUSABLE == refused.wait()
+    said = refused.of("daemon_failed")[0]["reason"]
+    for text in (address_of(server.url), address_of(other.url), f"zsched recover --from {path_of(first)}"):
+        assert text in said
+    assert {"mail-bob", "mail-cron"} == ids(other.url)
+    assert address_of(server.url) == fact(path_of(first), "address")
+    original = begin(start_daemon, server.url)
+    assert [] == original.of("redis_history_lost") + original.of("archive_moved")
+    assert {"campaign", "mail-cron"} == ids(server.url)
+    stop(original)
+    assert 0 == Zsched(other.url)("recover", "--from", str(path_of(first))).exit_code
+    for n in range(50):  # the daemon comes long after
+        Client.from_url(other.url).schedule("app.mail", id=f"later{n}", after=3600)
+    moved = begin(start_daemon, other.url)
+    assert address_of(server.url) == moved.wait_for("archive_moved")["made_for"]
+    assert {"campaign", "mail-cron"} == {id for id in ids(other.url) if not id.startswith("later")}
+    stop(moved)
+
+
+def test_a_redis_at_another_address_whose_log_was_trimmed_past_the_archive_is_followed(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
+) -> None:
+    first = begin(start_daemon, server.url)
+    fill(server.url, watch)
+    await_caught_up(server.url, path_of(first))
+    stop(first)
+    Client.from_url(server.url).cancel("mail-bob")
+    watch.xtrim(KEYS.log(), maxlen=1, approximate=False)
+
+    moved = begin(start_daemon, server.tcp_url)
+
+    assert address_of(server.url) == moved.wait_for("archive_moved")["made_for"]
+    moved.wait_for("archive_left_behind")
+    assert {"mail-cron"} == ids(server.url)
+    stop(moved)
+
+
 # -- the same Redis -----------------------------------------------------------------------------------
 
 
@@ -292,13 +317,6 @@ def test_an_archive_that_was_silent_while_the_data_set_was_named_anew_is_refused
     assert {"mail-bob", "mail-cron"} == ids(server.url)
     eventually(lambda: (report := report_of(server.url, path)) and report.state is ArchiveState.FOLLOWING, 2 * WITHIN_S)
     stop(fresh, silent)
-
-
-def fill_held(url: str) -> None:
-    """Schedules that no leader has to fire."""
-    client = Client.from_url(url)
-    client.schedule("app.mail", id="mail-bob", after=3600)
-    client.schedule("app.mail", id="mail-cron", every=3600)
 
 
 def test_the_first_run_ever_is_not_uncertain(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis) -> None:

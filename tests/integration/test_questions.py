@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.processes import archive_of_its_own, eventually
+from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
 from tests.faults.threads import STEADY, DaemonThread, know
 from zsched import Client
 from zsched.config import ArchiveSettings
@@ -34,6 +34,7 @@ from zsched.storage.questions import Inbox, Question, Questions
 
 pytestmark = pytest.mark.redis
 KEYS = Keys("default")
+ALONE = Keys("alone")  # no daemon of another test, which ends a moment later, answers here
 FUNC = "app.tasks.run"
 IMPATIENT_S = 0.5  # of a client that waits 0.25 s for an answer
 
@@ -393,19 +394,45 @@ def test_a_question_is_given_back_when_the_archive_is_not_healthy(link: Link, re
 
 
 def test_an_archive_that_is_not_healthy_says_which_name_it_knows_and_takes_no_other_question(
-    link: Link, redis_client: redis.Redis
+    link: Link, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    redis_client.rpush(KEYS.ask(), Question("x", "schedule", {"id": "a", "newest": 3}, None).text)
-    naming, archiver = Naming(link, KEYS), Sick()
+    redis_client.rpush(ALONE.ask(), Question("x", "schedule", {"id": "a", "newest": 3}, None).text)
+    naming, archiver = Naming(link, ALONE), Sick()
     naming.ask()
     naming.ask()  # nobody took the first one
-    assert (1, False) == (redis_client.llen(KEYS.ask_names()), next(archiver._looks) is False)
+    assert (1, False) == (redis_client.llen(ALONE.ask_names()), next(archiver._looks) is False)
+    answerer = Answerer(archiver, link, ALONE)  # type: ignore[arg-type]  # what it looks at
+    monkeypatch.setattr(answerer._loop, "pause", lambda for_s: None)
 
     with closing(link.open()) as wire:
-        Answerer(archiver, link, KEYS)._serve(Inbox(wire, KEYS))  # type: ignore[arg-type]  # what it looks at
+        answerer._serve(Inbox(wire, ALONE))
+        answerer._serve_names(Inbox(wire, ALONE))
 
     assert [Knowledge("g1", None, is_new=False)] == list(naming.answers())
-    assert (0, 1) == (redis_client.llen(KEYS.ask_names()), redis_client.llen(KEYS.ask()))
+    assert (0, 1) == (redis_client.llen(ALONE.ask_names()), redis_client.llen(ALONE.ask()))
+
+
+def test_a_long_look_into_the_past_does_not_delay_the_answer_about_names(
+    client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end = threading.Event(), threading.Event()
+
+    def look(self: Answerer, path: Path, question: Question) -> dict[str, Any]:
+        began.set()
+        may_end.wait()
+        return {}
+
+    monkeypatch.setattr(Answerer, "_answer", look)
+    redis_client.rpush(KEYS.ask(), Question("x", "schedule", {"id": "a", "newest": 3}, None).text)
+    assert began.wait(WITHIN_S)
+    naming = Naming(link, KEYS)
+
+    naming.ask()
+
+    try:
+        assert eventually(lambda: list(naming.answers()))
+    finally:
+        may_end.set()
 
 
 @pytest.mark.parametrize(
@@ -413,12 +440,12 @@ def test_an_archive_that_is_not_healthy_says_which_name_it_knows_and_takes_no_ot
              b'{"gen": "a b", "position": null, "is_new": true}', b'{"gen": "a", "position": [1], "is_new": true}']
 )  # fmt: skip
 def test_an_answer_about_names_that_cannot_be_read_is_none(link: Link, redis_client: redis.Redis, told: bytes) -> None:
-    naming = Naming(link, KEYS)
+    naming = Naming(link, ALONE)
     naming.ask()
-    question = Question.parse(redis_client.lindex(KEYS.ask_names(), 0))
+    question = Question.parse(redis_client.lindex(ALONE.ask_names(), 0))
     assert question is not None
     good = Knowledge("g1", Position(1, 2, 3), is_new=True)
-    redis_client.rpush(KEYS.answer(question.id), told, json.dumps(good.to_dict()))
+    redis_client.rpush(ALONE.answer(question.id), told, json.dumps(good.to_dict()))
 
     assert [good] == list(naming.answers())
 

@@ -115,8 +115,8 @@ def test_the_warden_does_its_chores_after_a_bug(start: Start, redis_url: str, mo
 
 
 def test_the_answerer_answers_after_a_bug(start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    buggy = Buggy(answerer.Inbox)
-    monkeypatch.setattr(answerer, "Inbox", buggy)
+    buggy = Buggy(answerer.Answerer._serve)
+    monkeypatch.setattr(answerer.Answerer, "_serve", lambda self, inbox: buggy(self, inbox))
     client = Client.from_url(redis_url)
 
     daemon = start()
@@ -149,9 +149,9 @@ def test_a_bug_while_answering_is_logged_and_told_to_the_asker(
 def test_the_report_of_a_daemon_has_its_failing_threads(
     start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    buggy = Buggy(answerer.Inbox)
+    buggy = Buggy(answerer.Answerer._serve)
     buggy.left = 1_000_000
-    monkeypatch.setattr(answerer, "Inbox", buggy)
+    monkeypatch.setattr(answerer.Answerer, "_serve", lambda self, inbox: buggy(self, inbox))
     monkeypatch.setattr(archiver, "REPORT_EVERY_MS", 50)
     client = Client.from_url(redis_url)
 

@@ -5,7 +5,8 @@ Below the state folder there is a folder for each data set, ``<namespace>-<addre
 of this machine, ``1.db``, ``2.db``, …: each takes the first that no other process uses. A folder's name says what it
 was made for; which data set it is of, its archives say themselves:
 
-1. the Redis has a name (``meta.gen``) that an archive followed: that one's folder, whatever address it was made for;
+1. the Redis has a name (``meta.gen``) that an archive followed: that one's folder, whatever address it was made for
+   (where its log tells whether this is a copy: ``daemon.own_archive``);
 2. the Redis has a name that none of them followed, and all of its address followed others: refused, this is another
    data set, and nobody knows which is wrong;
 3. else the folder of this address, where Redis was flushed or is new; and a fresh folder where there is none.

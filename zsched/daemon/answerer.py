@@ -1,6 +1,7 @@
 """
 Answering questions about history from this daemon's archive: a thread of its own, and a reader of its own, so
-that a long look into the past does not keep the archiver from following.
+that a long look into the past does not keep the archiver from following. Nor does it keep a leader from the name of its
+data set, for which that leader asks no longer than a lease: questions about names have another thread.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from zsched.daemon.loop import Loop
 from zsched.errors import ArchiveError, show
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.naming import ABOUT
 from zsched.storage.questions import Inbox, Question
 
 log = structlog.get_logger(__name__)
@@ -55,33 +55,38 @@ class Answerer:
     def __init__(self, archiver: Archiver, link: Link, keys: Keys, failures: Failures | None = None) -> None:
         self._archiver, self._link, self._keys = archiver, link, keys
         self._failures = failures or Failures()
-        self._loop = Loop("answerer", self._serve_all, self._failures)
+        self._loop = Loop("answerer", lambda: self._serve_all(self._loop, self._serve), self._failures)
+        self._names = Loop("names", lambda: self._serve_all(self._names, self._serve_names), self._failures)
 
     def start(self) -> None:
         """Begin to answer."""
         self._loop.start()
+        self._names.start()
 
     def stop(self) -> None:
-        """Take no more questions. The thread ends by itself, within one wait."""
+        """Take no more questions. The threads end by themselves, within one wait."""
         self._loop.stop()
+        self._names.stop()
 
-    def _serve_all(self) -> None:
+    def _serve_all(self, loop: Loop, serve: Callable[[Inbox], None]) -> None:
         """Answer over one connection, until stopped or until it breaks."""
         with closing(self._link.open()) as wire:
             inbox = Inbox(wire, self._keys)
-            while not self._loop.is_stopping:
-                self._serve(inbox)
-                self._loop.well()
+            while not loop.is_stopping:
+                serve(inbox)
+                loop.well()
+
+    def _serve_names(self, inbox: Inbox) -> None:
+        if (knowledge := self._archiver.knowledge()) is None:
+            self._names.pause(_WAIT_S)
+        elif (question := inbox.take(_WAIT_S, names=True)) is not None:
+            inbox.answer(question, (self._archiver.knowledge() or knowledge).to_dict())
 
     def _serve(self, inbox: Inbox) -> None:
-        if (knowledge := self._archiver.knowledge()) is None:
+        if not self._archiver.is_healthy:
             self._loop.pause(_WAIT_S)
             return
-        question = inbox.take(_WAIT_S, only_names=not self._archiver.is_healthy)
-        if question is None:
-            return
-        if question.about == ABOUT:
-            inbox.answer(question, (self._archiver.knowledge() or knowledge).to_dict())
+        if (question := inbox.take(_WAIT_S)) is None:
             return
         path = self._archiver.path
         if self._loop.is_stopping or path is None or not self._archiver.is_healthy:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,7 +42,7 @@ from zsched.errors import (
 from zsched.storage.archivers import REPORT_EVERY_MS, Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.naming import Knowledge, Naming
+from zsched.storage.naming import Knowledge
 
 log = structlog.get_logger(__name__)
 
@@ -77,6 +78,7 @@ class Archiver:
         self._meter = meter or NoMeter()
         self._keys, self._own = Keys(settings.namespace), OwnArchive(settings, clock)
         self._follower: Follower | None = None
+        self._knew: Knowledge | None = None  # what it knew when it failed, until it is open again
         self._trouble: str | None = None  # what was said last, until it is well
         self._next_prune_ms, self._is_pruning = clock.monotonic_ms(), False
         self._known_as: tuple[str, Position | None] = f"none-{daemon}", None
@@ -110,10 +112,13 @@ class Archiver:
         return self._own.is_ours or self._trouble is not None or not self._loop.is_running
 
     def knowledge(self) -> Knowledge | None:
-        """Return what the archive knows; None without one, or before it is known to belong to this data set."""
+        """
+        Return what the archive knows, or knew when its disk failed; None without one, or before it is known to belong
+        to this data set.
+        """
         archive, follower = self._own.archive, self._follower
         if archive is None or not self._own.is_ours:
-            return None
+            return self._knew
         if follower is not None and follower.state is ArchiveState.REFUSED:
             return Knowledge(None, None, is_new=False)
         gens = archive.gens
@@ -143,11 +148,9 @@ class Archiver:
         try:
             try:
                 with closing(self._link.open()) as wire:
-                    gen = Naming(wire, self._keys).gen()
+                    self._own.open(wire)
             except (RedisUnavailable, RedisRefused):  # the main loop says so
                 self._own.prepare()
-            else:
-                self._own.open(gen)
         except ArchiveFailed as error:
             self._say_once("archive_failed", str(error))
 
@@ -195,14 +198,16 @@ class Archiver:
         try:
             archive = self._own.archive
             if archive is None or not self._own.is_ours:
-                archive = self._own.open(Naming(wire, self._keys).gen())
+                archive = self._own.open(wire)
             self._follow(archive, wire, archivers)
         except ArchiveOfAnother as error:
+            self._knew = None
             self._say_once("archive_refused", str(error))
             self._report(archivers, ArchiveState.REFUSED)
             self._loop.pause(_REFUSED_S)
         except ArchiveCorrupt as error:
             archivers.forget(self._known_as[0])  # what it reported does not count any more
+            self._remember()
             self._follower = None
             self._own.begin_anew(error)
 
@@ -211,8 +216,14 @@ class Archiver:
         if not isinstance(error, ArchiveError) and reason != self._trouble:
             log.exception("archiver_crashed")
         self._say_once("archive_failed", reason)
+        self._remember()
         self._follower = None
         self._own.close()
+
+    def _remember(self) -> None:
+        """Keep what the archive knows, which must not be named anew because its disk fails just when Redis is lost."""
+        knowledge = self.knowledge()
+        self._knew = replace(knowledge, is_new=False) if knowledge else None
 
     def _follow(self, archive: Archive, wire: Wire, archivers: Archivers) -> None:
         lease_ms, is_manual = self._settings.daemon.lease_ms, self._settings.archive.recovery == "manual"

@@ -4,13 +4,14 @@ Naming of a data set that has no name (``meta.gen``), by its leader and before a
 ::
 
     acquire ──► it has a name ─────────────────────────────────────────► fire
-       └──────► it has none ──► ask the archives ──► one knows a name ──► give it that ──► fire
-                                       └── a lease went by, nobody did ──► give it a new one ──► fire
+       └──────► it has none ──► ask the archives, for a lease ──► some know a name ──► give it the latest ──► fire
+                                            └──────────────────► nobody knows one ──► give it a new one ──► fire
 
 A flushed Redis has no name. The candidate's own archive may know one, and ``acquire`` gives it. Else the archive of
 another daemon may know one. If this leader made up a name, that archive would be refused as another data set's. So the
-leader asks the archives for a lease; after a loss nothing fires for that long anyway. If the leader dies meanwhile, the
-next one asks.
+leader asks the archives for a lease; after a loss nothing fires for that long anyway. Of several names it gives the one
+whose archive has the latest entry, since an old archive may answer first. If the leader dies meanwhile, the next one
+asks.
 
 A new name means that no archive knows an earlier data set. If this is the first term of a complete log, and no archive
 has an entry that the log lacks, nothing was lost. Then nothing is in doubt, and the first run is not uncertain.
@@ -38,6 +39,7 @@ log = structlog.get_logger(__name__)
 
 ASK_EVERY_MS: Final = 50.0
 _OWN_MS: Final = 3000.0  # time for the daemon's own archive to be chosen, tried once a second
+_NOTHING: Final = Knowledge(None, None, is_new=True)
 
 
 class Namer:
@@ -47,7 +49,7 @@ class Namer:
         self._naming, self._log, self._archiver, self._clock = Naming(wire, keys), Log(wire, keys), archiver, clock
         self._term: str | None = None  # the token of the term for which it asks
         self._until_ms = 0.0
-        self._is_new = True  # as far as the answers so far say
+        self._is_new, self._known = True, _NOTHING  # as far as the answers so far say
 
     def step(self, term: Term) -> float | None:
         """
@@ -57,24 +59,27 @@ class Namer:
             Stale, ServerChanged: the term is over. RedisUnavailable, RedisRefused.
         """
         if self._term != term.token:
-            self._term, self._is_new = term.token, True
+            self._term, self._is_new, self._known = term.token, True, _NOTHING
             self._until_ms = term.trusted_until_ms  # the end of the acquired lease: not later than the end of its hold
         for told in self._naming.answers():
-            self._is_new = self._is_new and self._has_nothing_else(told)
-            if told.gen is not None:
-                self._give(term, told.gen, is_new=False)
-                return None
+            self._hear(told)
         left_ms = self._until_ms - self._clock.monotonic_ms()
         if left_ms <= 0 and not self._archiver.has_looked:  # the archiver could not look before Redis was there
             left_ms += _OWN_MS
         if left_ms > 0:
             self._naming.ask()
             return left_ms
-        own = self._archiver.knowledge()
-        is_new = self._is_new and own is not None and self._has_nothing_else(own)
-        known = own.gen if own is not None else None  # the archive may have been opened meanwhile
-        self._give(term, known or uuid.uuid4().hex, is_new=is_new and known is None)
+        if (own := self._archiver.knowledge()) is not None:  # it may have been opened meanwhile
+            self._hear(own)
+        known = self._known.gen
+        is_new = self._is_new and own is not None and known is None
+        self._give(term, known or uuid.uuid4().hex, is_new=is_new)
         return None
+
+    def _hear(self, told: Knowledge) -> None:
+        self._is_new = self._is_new and self._has_nothing_else(told)
+        if told.gen is not None and (self._known.gen is None or _last_us(told) > _last_us(self._known)):
+            self._known = told
 
     def _has_nothing_else(self, told: Knowledge) -> bool:
         """Return True if an archive has nothing of any history but the log's."""
@@ -83,3 +88,7 @@ class Namer:
     def _give(self, term: Term, gen: str, *, is_new: bool) -> None:
         names = self._naming.give(term, gen, is_new=is_new)
         log.info("data_set_named", name=names, is_new=is_new)
+
+
+def _last_us(told: Knowledge) -> int:
+    return told.position.t_us if told.position is not None else -1

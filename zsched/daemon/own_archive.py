@@ -1,8 +1,12 @@
 """
 The archive of one daemon: found, opened or made, and checked to belong to the data set in Redis before it is used.
 
-``archive.places`` decides which file that is, and what speaks against it. A chosen path is kept: a disk that fails for
-a while must not make the daemon begin another archive.
+``archive.places`` decides which file that is, and what speaks against its name and address. A chosen path is kept: a
+disk that fails for a while must not make the daemon begin another archive.
+
+A name alone does not tell a data set from its copy (an RDB restored elsewhere). At another address than the one that it
+noted, an archive is used only where nothing would be put back: the log contains its last entry, says that it was
+merged, or was trimmed past it. Else one command says that this is the Redis that moved: ``zsched recover --from`` it.
 """
 
 from __future__ import annotations
@@ -21,7 +25,13 @@ from zsched.archive.places import Told, demand_folder, paths_for, refused, state
 from zsched.config import Settings
 from zsched.config.address import address_of
 from zsched.core.clock import Clock, from_ms
+from zsched.core.recovery import Verdict, judge
+from zsched.daemon.merge import Merge
 from zsched.errors import ArchiveCorrupt, ArchiveFailed, ArchiveInUse, ArchiveOfAnother
+from zsched.storage.connection import Wire
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log
+from zsched.storage.naming import Naming
 
 log = structlog.get_logger(__name__)
 
@@ -37,10 +47,12 @@ class OwnArchive:
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
+        self._keys = Keys(settings.namespace)
         self.address = address_of(settings.redis.url)
         self.archive: Archive | None = None
         self.path: Path | None = None
         self.is_ours = self.has_past = self.is_checked = False
+        self._was_ours = False  # of ``path``: else it is kept only if the archive there proves to be
 
     def prepare(self) -> None:
         """
@@ -49,35 +61,35 @@ class OwnArchive:
         Raises:
             ArchiveInUse, ArchiveForeign, ArchiveError, ArchiveFailed.
         """
+        if self.archive is not None:
+            return
         if self._settings.archive.path:
             self._open_first([Path(self._settings.archive.path)])
         else:
             demand_folder(state_folder(os.environ))
 
-    def open(self, gen: str | None) -> Archive:
+    def open(self, wire: Wire) -> Archive:
         """
-        Return the archive, opened if it is not, for the data set with the names *gen* (None: no name).
+        Return the archive of the data set in the Redis at *wire*, opened if it is not.
 
         Raises:
-            ArchiveOfAnother: it belongs to another data set. Others as ``prepare``.
+            ArchiveOfAnother: it belongs to another data set, or to another copy of it. RedisUnavailable, RedisRefused.
+                Others as ``prepare``.
         """
+        gen = Naming(wire, self._keys).gen()
         if self.archive is None:
-            chosen = self._settings.archive.path or self.path
-            if chosen:
-                self._open_first([Path(chosen)])
-            else:
-                paths = paths_for(self._settings.namespace, gen, self.address, os.environ)
-                self._open_first(paths, lambda archive: self._objection(archive, gen) is None)
+            self._choose(gen)
         archive = self.archive
         assert archive is not None
-        if objection := self._objection(archive, gen):
+        if objection := self._objection(archive, gen) or self._objection_of_log(archive, wire):
             raise self.refused(objection)
+        self.has_past = self.has_past or bool(archive.gens) or archive.position is not None
         was = archive.address
         archive.note(address=self.address)
         archive.commit()
         if was not in (None, self.address):
             log.warning("archive_moved", archive=str(archive.path), made_for=was, redis=self.address)
-        self.is_ours = True
+        self.is_ours = self._was_ours = True
         return archive
 
     def refused(self, objection: str) -> ArchiveOfAnother:
@@ -105,6 +117,34 @@ class OwnArchive:
     def _objection(self, archive: Archive, gen: str | None) -> str | None:
         told = Told(archive.path, archive.namespace, archive.gens, archive.address, archive.position)
         return told.objection(gen, self.address)
+
+    def _objection_of_log(self, archive: Archive, wire: Wire) -> str | None:
+        """Why what the Redis at *wire* lacks must not be put back: it has another address, and may be a copy."""
+        mine, log_here = archive.position, Log(wire, self._keys)
+        if mine is None or archive.address in (None, self.address) or log_here.contains(mine):
+            return None
+        first = log_here.first()
+        if judge(mine, first.position if first else None, is_same_set=True) is not Verdict.LOST:
+            return None
+        merge = Merge(archive.recall(), wire, self._keys, mine, hold_for_ms=0)
+        merge.compare()
+        if mine in merge.branch.merged:
+            return None
+        made_for = f"archive {archive.path} was made for the Redis at {archive.address}"
+        return f"{made_for}, and the Redis at {self.address} lacks entries of its log: it may be a copy"
+
+    def _choose(self, gen: str | None) -> None:
+        """Open the file that is configured, or was chosen before; else choose one."""
+
+        def fits(archive: Archive) -> bool:
+            return self._objection(archive, gen) is None
+
+        if chosen := self._settings.archive.path or self.path:
+            self._open_first([Path(chosen)])
+            if self._settings.archive.path or self._was_ours or (self.archive is not None and fits(self.archive)):
+                return
+            self.close()  # its disk failed before anybody could see of which data set it is
+        self._open_first(paths_for(self._settings.namespace, gen, self.address, os.environ), fits)
 
     def _open_first(self, paths: Sequence[Path], fits: Callable[[Archive], bool] = lambda archive: True) -> None:
         """Open the first of *paths* that nobody uses and that *fits*, else the last."""
@@ -137,5 +177,4 @@ class OwnArchive:
             self.path = path
             raise
         self.path = path
-        self.has_past = self.has_past or bool(archive.gens) or archive.position is not None
         log.info("archive_opened", archive=str(path), position=archive.position.id if archive.position else None)

@@ -28,8 +28,8 @@
 -- is looked at before its lane when there is room again. That is no change of the schedule, so nothing is logged.
 --
 -- A key of a wrong type stops as little as possible. rq:queues: runs are pushed without it. deadlines: see
--- lib/deadline. A queue, or its ZSET aside: its schedules are quarantined. quarantine: schedules stay in their lanes, are
--- looked at again within a second, and what is due behind them goes on. recurring: a schedule with a hash of its own is
+-- lib/deadline. A queue, or its ZSET aside: its schedules are quarantined. quarantine: schedules stay in their lanes,
+-- are looked at again within a second, and what is due behind them goes on. recurring: a schedule with its own hash is
 -- a recurring one.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
   rq_queues_key, deadlines_key, limits_key, recurring_key = unpack(KEYS)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zsched.core.log import Position, text
+from zsched.errors import RedisRefused
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.questions import KEPT_MS, UNREADABLE, Question
@@ -61,10 +62,18 @@ class Naming:
         return text(found) if found else None
 
     def ask(self) -> None:
-        """Ask one more archive, if the last question was taken."""
-        if not self._channel.execute("LLEN", self._keys.ask_names()):
-            self._channel.execute("RPUSH", self._keys.ask_names(), self._question.text)
-            self._channel.execute("PEXPIRE", self._keys.ask_names(), KEPT_MS)
+        """
+        Ask one more archive, if the last question was taken. While another program's key is where the list should be,
+        nobody can be asked: that must not keep a data set without a name from firing.
+        """
+        key = self._keys.ask_names()
+        try:
+            if not self._channel.execute("LLEN", key):
+                self._channel.execute("RPUSH", key, self._question.text)
+                self._channel.execute("PEXPIRE", key, KEPT_MS)
+        except RedisRefused:  # out of memory, or no list
+            if text(self._channel.execute("TYPE", key)) in ("none", "list"):
+                raise
 
     def answers(self) -> Iterator[Knowledge]:
         """Yield the answers since the last call. Skip those that cannot be read."""

@@ -92,10 +92,9 @@ class Inbox:
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._wire, self._keys = wire, keys
 
-    def take(self, wait_s: float, *, only_names: bool = False) -> Question | None:
-        """Return the next question, or None after *wait_s*. *only_names*: only a question about names."""
-        lists = [self._keys.ask_names()] if only_names else [self._keys.ask_names(), self._keys.ask()]
-        taken = self._wire.execute("BLPOP", *lists, wait_s)
+    def take(self, wait_s: float, *, names: bool = False) -> Question | None:
+        """Return the next question about history, or about *names*; None when none comes within *wait_s*."""
+        taken = self._wire.execute("BLPOP", self._keys.ask_names() if names else self._keys.ask(), wait_s)
         return Question.parse(taken[1]) if taken else None
 
     def answer(self, question: Question, answer: dict[str, Any]) -> None:

@@ -1,0 +1,61 @@
+"""Daemons that look for their archive by themselves, and what their Redis holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import redis
+
+from tests.faults.archives import KEYS, await_caught_up, fact
+from tests.faults.ledger import connect, queued
+from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
+from zsched import Client
+from zsched.embedded import EmbeddedRedis
+
+PATIENT = {"DAEMON_LEASE_MS": "5000", "DAEMON_RENEW_MS": "500"}  # it asks archives for so long
+
+
+def begin(start_daemon: Start, url: str, **settings: str) -> DaemonProcess:
+    """A daemon that looks for its archive by itself, as soon as it fires and the archive knows the data set's name."""
+    daemon = start_daemon(url, **{"ARCHIVE_PATH": "", **SHORT, **settings})
+    path = path_of(daemon)
+    eventually(lambda: fact(path, "gens"))
+    await_caught_up(url, path)
+    return daemon
+
+
+def path_of(daemon: DaemonProcess) -> Path:
+    return Path(daemon.wait_for("archive_opened")["archive"])
+
+
+def fill(url: str, watch: redis.Redis) -> None:
+    """A run in its queue, a one-shot and a recurring schedule, as somebody's first tries leave them."""
+    client = Client.from_url(url)
+    client.schedule("app.mail", id="mail-ada", after=0)
+    client.schedule("app.mail", id="mail-bob", after=3600)
+    client.schedule("app.mail", id="mail-cron", every=3600)
+    eventually(lambda: queued(watch))
+
+
+def ids(url: str) -> set[str]:
+    return {schedule.id for schedule in Client.from_url(url).list()}
+
+
+def gen(watch: redis.Redis) -> bytes:
+    return watch.hget(KEYS.meta(), "gen") or b""
+
+
+def fill_held(url: str) -> None:
+    """Schedules that no leader has to fire."""
+    client = Client.from_url(url)
+    client.schedule("app.mail", id="mail-bob", after=3600)
+    client.schedule("app.mail", id="mail-cron", every=3600)
+
+
+def copy(server: EmbeddedRedis, other: EmbeddedRedis) -> None:
+    """Make *other* what *server* is now, as an RDB restored there would."""
+    port = server.tcp_url.rsplit(":", 1)[1].split("/")[0]
+    with connect(other.url) as client:
+        client.replicaof("127.0.0.1", port)
+        eventually(lambda: client.info("replication").get("master_link_status") == "up")
+        client.replicaof("NO", "ONE")

@@ -1,0 +1,37 @@
+"""How a data set that lost its name gets it back, whatever else is wrong at that moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import redis
+
+from tests.faults.archives import await_caught_up, stop
+from tests.faults.disks import LimitedFiles
+from tests.faults.identities import begin, fill_held, gen, ids
+from tests.faults.processes import Start, eventually
+from zsched import Client
+from zsched.embedded import EmbeddedRedis
+
+
+def test_a_disk_that_fails_while_redis_is_flushed_does_not_cost_the_data_set_its_name(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
+) -> None:
+    path, disk = tmp_path / "archive.db", LimitedFiles(tmp_path)
+    daemon = begin(start_daemon, server.url, ARCHIVE_PATH=str(path))
+    fill_held(server.url)
+    await_caught_up(server.url, path)
+    before = gen(watch)
+    disk.fill(daemon.pid)
+    Client.from_url(server.url).schedule("app.mail", id="poke", after=3600)
+    daemon.wait_for("archive_failed")
+
+    watch.flushall()
+    eventually(lambda: gen(watch))
+    disk.free(daemon.pid)
+
+    assert before == gen(watch)
+    daemon.wait_for("recovery_done")
+    assert {"mail-bob", "mail-cron"} == ids(server.url)
+    assert [] == daemon.of("archive_refused")
+    stop(daemon)

@@ -1,0 +1,86 @@
+"""Which file a daemon keeps its archive in, where a folder has several and a disk fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tests.unit.archive.ground import put
+from zsched.archive import Archive
+from zsched.config import RedisSettings, Settings
+from zsched.config.address import address_of
+from zsched.core.clock import ManualClock
+from zsched.daemon import own_archive
+from zsched.daemon.own_archive import OwnArchive
+from zsched.errors import ArchiveFailed
+from zsched.storage.connection import Link, Wire
+from zsched.storage.keys import Keys
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def folder(tmp_path: Path, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an archive that followed another data set, 1.db, and a new one beside it, 2.db."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    redis_client.hset(Keys("default").meta(), "gen", "g1")
+    folder = tmp_path / "default-here"
+    for name, gen in (("1.db", "another"), ("2.db", None)):
+        with closing(Archive(folder / name, "default")) as archive:
+            if gen is not None:
+                archive.append([put(1, "a")])
+            archive.note(gen=gen, address=address_of(redis_url))
+            archive.commit()
+    return folder
+
+
+@pytest.fixture
+def own(redis_url: str) -> Iterator[OwnArchive]:
+    own = OwnArchive(Settings(redis=RedisSettings(url=redis_url)), ManualClock())
+    yield own
+    own.close()
+
+
+@pytest.fixture
+def wire(link: Link) -> Iterator[Wire]:
+    with closing(link.open()) as wire:
+        yield wire
+
+
+def test_an_archive_beside_another_data_sets_has_no_past_of_that(own: OwnArchive, wire: Wire, folder: Path) -> None:
+    own.open(wire)
+
+    assert (folder / "2.db", False) == (own.path, own.has_past)
+
+
+def test_another_data_sets_archive_whose_disk_failed_is_passed_over_when_that_is_well(
+    own: OwnArchive, wire: Wire, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, *given: Any, **named: Any) -> Archive:
+        raise ArchiveFailed(f"archive {path}: disk I/O error")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(own_archive, "Archive", fail)
+        with pytest.raises(ArchiveFailed):
+            own.open(wire)
+
+    own.open(wire)
+
+    assert folder / "2.db" == own.path
+
+
+def test_an_own_archive_whose_disk_failed_is_not_left_for_another_one(
+    own: OwnArchive, wire: Wire, folder: Path
+) -> None:
+    own.open(wire)
+    own.close()
+    (folder / "1.db").unlink()
+
+    own.open(wire)
+
+    assert folder / "2.db" == own.path

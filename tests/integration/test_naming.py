@@ -1,0 +1,113 @@
+"""What a leader names a data set that has no name, by what the archives answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+import redis
+
+from zsched.core.clock import ManualClock
+from zsched.core.log import Position
+from zsched.daemon.naming import Namer
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.lease import Lease, Term
+from zsched.storage.naming import Knowledge
+from zsched.storage.questions import Question
+from zsched.storage.server import Server
+
+pytestmark = pytest.mark.redis
+KEYS = Keys("default")
+LEASE_MS = 60_000
+OLDER, NEWER = Position(1, 900, 1_000), Position(1, 9, 2_000)
+
+
+class Knowing:
+    """An archiver whose archive knows what a test says."""
+
+    has_looked = True
+
+    def __init__(self) -> None:
+        self.known: Knowledge | None = Knowledge(None, None, is_new=True)
+
+    def knowledge(self) -> Knowledge | None:
+        return self.known
+
+
+class Naming:
+    """A leader that names when it is told to, by a clock that moves when it is told to."""
+
+    def __init__(self, link: Link, client: redis.Redis) -> None:
+        self.clock, self.archiver, self._redis = ManualClock(), Knowing(), client
+        self._wire = link.open()
+        term = Lease(self._wire, KEYS, Server.of(self._wire), self.clock, "leader", LEASE_MS).acquire()
+        assert isinstance(term, Term)
+        self.term = term
+        self._namer = Namer(self._wire, KEYS, self.archiver, self.clock)  # type: ignore[arg-type]  # what it looks at
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def step(self, after_ms: float = 0) -> bool:
+        """Whether the data set has a name."""
+        self.clock.advance(after_ms)
+        return self._namer.step(self.term) is None
+
+    def answer(self, gen: str | None, position: Position | None) -> None:
+        """Take the question that stands there, and answer so."""
+        question = Question.parse(self._redis.lpop(KEYS.ask_names()))
+        assert question is not None
+        told = Knowledge(gen, position, is_new=False).to_dict()
+        self._redis.rpush(KEYS.answer(question.id), json.dumps(told))
+
+    @property
+    def name(self) -> str | None:
+        found = self._redis.hget(KEYS.meta(), "gen")
+        return found.decode() if found else None
+
+
+@pytest.fixture
+def naming(link: Link, redis_client: redis.Redis) -> Iterator[Naming]:
+    with closing(Naming(link, redis_client)) as naming:
+        yield naming
+
+
+@pytest.mark.parametrize("first_is_newer", [True, False])
+def test_of_two_names_the_one_whose_archive_goes_further_is_given(naming: Naming, first_is_newer: bool) -> None:
+    told = [("new", NEWER), ("old", OLDER)]
+
+    for gen, position in told if first_is_newer else reversed(told):
+        assert not naming.step()
+        naming.answer(gen, position)
+    assert (False, None) == (naming.step(), naming.name)
+
+    assert naming.step(after_ms=LEASE_MS)
+    assert "new" == naming.name
+
+
+@pytest.mark.parametrize(("own", "expected"), [(OLDER, "other"), (NEWER, "own"), (None, "other")])
+def test_the_leaders_own_archive_counts_as_the_others_when_it_was_opened_late(
+    naming: Naming, own: Position | None, expected: str
+) -> None:
+    naming.step()
+    naming.answer("other", Position(1, 5, 1_500))
+
+    naming.archiver.known = Knowledge("own", own, is_new=False)
+    naming.step(after_ms=LEASE_MS)
+
+    assert expected == naming.name
+
+
+def test_a_list_of_questions_of_a_wrong_type_does_not_keep_a_data_set_from_its_name(
+    naming: Naming, redis_client: redis.Redis
+) -> None:
+    redis_client.set(KEYS.ask_names(), "foreign")
+
+    assert not naming.step()
+    assert naming.step(after_ms=LEASE_MS)
+
+    assert naming.name
+    assert b"foreign" == redis_client.get(KEYS.ask_names())
