@@ -71,6 +71,7 @@ from zsched.storage.scripts import newer_format
 log = structlog.get_logger(__name__)
 
 _WAIT_MS: Final = 1000  # for the log to go on
+_UNNAMED_MS: Final = 50  # the same until the data set's name is known, which no entry tells
 _GRAIN_MS: Final = 200  # that Redis may be late with saying that it did not
 _PAGE: Final = 100  # log entries in one read, at most
 _PAGE_BYTES: Final = 4 << 20  # of one read, about
@@ -161,9 +162,9 @@ class Follower:
 
     def wait(self, bell: Bell) -> bool:
         """Wait for the log to go on, a second at most. False when *bell* ended that: the wire is of no more use."""
-        position = self._archive.position
-        self._wire.send(*self._log.wait_command(position.id if position else "0-0", _WAIT_MS))
-        if not self._wire.wait_for_data((_WAIT_MS + _GRAIN_MS) / 1000, bell) and bell.is_rung:
+        position, wait_ms = self._archive.position, _WAIT_MS if self._archive.gens else _UNNAMED_MS
+        self._wire.send(*self._log.wait_command(position.id if position else "0-0", wait_ms))
+        if not self._wire.wait_for_data((wait_ms + _GRAIN_MS) / 1000, bell) and bell.is_rung:
             return False
         self._wire.receive()
         return True

@@ -10,16 +10,19 @@ from typing import Any
 import pytest
 import redis
 
+from tests.integration.archive.ground import Scene
 from tests.unit.archive.ground import put
 from zsched.archive import Archive
 from zsched.config import RedisSettings, Settings
 from zsched.config.address import address_of
 from zsched.core.clock import ManualClock
 from zsched.daemon import own_archive
+from zsched.daemon.bell import Bell
 from zsched.daemon.own_archive import OwnArchive
 from zsched.errors import ArchiveFailed
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
+from zsched.storage.log import Log
 
 pytestmark = pytest.mark.redis
 
@@ -84,3 +87,28 @@ def test_an_own_archive_whose_disk_failed_is_not_left_for_another_one(
     own.open(wire)
 
     assert folder / "2.db" == own.path
+
+
+def test_a_follower_looks_often_until_it_knows_the_data_sets_name(
+    tmp_path: Path, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+    command = Log.wait_command
+
+    def hear(self: Log, after: str, for_ms: int) -> tuple[Any, ...]:
+        waits.append(for_ms)
+        return command(self, after, for_ms)
+
+    monkeypatch.setattr(Log, "wait_command", hear)
+    with closing(Scene(redis_client, redis_url, tmp_path)) as scene, closing(Bell()) as bell:
+        name = redis_client.hget(scene.keys.meta(), "gen")
+        redis_client.hdel(scene.keys.meta(), "gen")
+        assert scene.follower.step()
+        assert scene.follower.wait(bell)
+        redis_client.hset(scene.keys.meta(), "gen", name)  # as name.lua: no entry tells
+
+        scene.follower.note_gen()
+
+        assert scene.follower.wait(bell)
+        assert name.decode() in scene.archive.gens
+    assert [50, 1000] == waits
