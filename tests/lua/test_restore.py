@@ -292,7 +292,7 @@ def test_an_empty_redis_takes_what_is_put_back(ground: Ground) -> None:
 
     assert ({"a": f"low {DUE_MS}", "r": f"low {DUE_MS}"}, "0-1") == (ground.places(), ground.last.id)
     assert hold(ground) > ground.now_ms
-    assert {b"seq", b"hold", b"format"} == ground.redis.hgetall(ground.keys.meta()).keys()
+    assert {b"seq", b"hold", b"doubt", b"format"} == ground.redis.hgetall(ground.keys.meta()).keys()
 
 
 def test_as_many_rows_and_texts_as_go_into_one_script(led: Ground) -> None:
@@ -316,3 +316,33 @@ def test_a_row_that_is_too_large_for_a_portion_is_one_of_its_own() -> None:
         [row.id for row in portion] for portion in portions([one_shot(), large, one_shot(id="b")])
     ]
     assert [] == list(portions([]))
+
+
+# -- doubt ----------------------------------------------------------------------------------------
+
+
+def doubt(ground: Ground) -> int | None:
+    value = ground.redis.hget(ground.keys.meta(), "doubt")
+    return None if value is None else int(value)
+
+
+@pytest.mark.parametrize("reason", ["lost", "corrected"])
+def test_a_restore_where_nothing_was_in_doubt_casts_doubt_on_what_is_due_by_now(led: Ground, reason: str) -> None:
+    led.redis.hdel(led.keys.meta(), "doubt")
+
+    restore(led, one_shot(), reason=reason)
+
+    assert int(led.last.t) // 1000 == doubt(led)
+
+
+@pytest.mark.parametrize(("reason", "before"), [("lost", 5), ("corrected", 5), ("audit", 5), ("audit", None)])
+def test_a_doubt_that_was_cast_at_the_loss_stays_and_an_audit_casts_none(
+    led: Ground, reason: str, before: int | None
+) -> None:
+    led.redis.hdel(led.keys.meta(), "doubt")
+    if before is not None:
+        led.redis.hset(led.keys.meta(), "doubt", before)
+
+    restore(led, one_shot(), reason=reason)
+
+    assert before == doubt(led)

@@ -20,6 +20,11 @@
 -- wishes. The entry keeps each row's old t, by which two archives that know different things agree
 -- (rule: LATEST_CHANGE). What is put back may be of a newer format than the leader's, whose archives never saw a newer
 -- one lead: so the format is noted, as by acquire.
+--
+-- Who puts back what was lost shows that there was another history, and what is due by now may have been pushed in it
+--. A leader that knew nothing of that may have taken the data set for a new one, without doubt
+-- (name.lua): so doubt is cast here, as by acquire. Where it was cast at the loss, it stands: what came due later cannot
+-- have been pushed before.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, rq_queues_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, seen_entry, seen_t, hold_for_ms, reason, archive,
@@ -95,6 +100,9 @@ fields[#fields + 1] = FORMAT
 local entry = append('restore', fields)
 redis.call('HSET', meta_key, 'format', FORMAT)
 hold_on(hold_for_ms)
+if reason ~= 'audit' and doubt_ms < 0 then
+  redis.call('HSET', meta_key, 'doubt', string.format('%.0f', now_ms))
+end
 local now_iso, earliest, pushed = iso(now_ms), nil, 0
 local due, recurring = {high = {}, normal = {}, low = {}}, {}
 
