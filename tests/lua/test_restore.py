@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Entry, Ground
-from tests.lua.restoring import DUE_MS, JOB, RULE, gone, hold, one_shot, restore, rule, run, texts_of
+from tests.lua.restoring import DUE_MS, JOB, RULE, gone, hold, merged, one_shot, restore, rule, run, texts_of
 from zsched.core.entries import Restored, restored
 from zsched.core.log import Entry as Read
 from zsched.storage.restoring import ROWS, portions
@@ -346,3 +346,45 @@ def test_a_doubt_that_was_cast_at_the_loss_stays_and_an_audit_casts_none(
     restore(led, one_shot(), reason=reason)
 
     assert before == doubt(led)
+
+
+# -- whose data set this is -----------------------------------------------------------------------
+
+NAMES = {  # the archive's; and whether it may put something into the data set "here there"
+    "here": True,
+    "long-ago there": True,
+    "": True,
+    "elsewhere": False,
+    "her": False,
+}
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_an_archive_puts_something_only_into_a_data_set_that_it_followed(led: Ground, names: str) -> None:
+    led.redis.hset(led.keys.meta(), "gen", "here there")
+    before = len(led.entries())
+
+    replies = [restore(led, one_shot(), names=names), merged(led, names=names)]
+
+    words = ["OK" if NAMES[names] else "OTHER"] * 2
+    assert words == [reply[0] if reply[0] == "OTHER" else "OK" for reply in replies]
+    assert (before + 2 if NAMES[names] else before) == len(led.entries())
+    assert NAMES[names] == bool(led.places())
+
+
+def test_what_people_put_into_another_data_set_casts_doubt_until_now(led: Ground) -> None:
+    led.redis.hset(led.keys.meta(), mapping={"gen": "here", "doubt": 5})
+
+    restore(led, one_shot(), names="elsewhere", is_forced=1)
+
+    assert int(led.last.t) // 1000 == doubt(led)
+    assert {"a"} == led.places().keys()
+    assert b"here" == led.redis.hget(led.keys.meta(), "gen")
+
+
+def test_a_data_set_without_a_name_is_called_as_the_archive_knows_it_from_then_on(led: Ground) -> None:
+    led.redis.hdel(led.keys.meta(), "gen")
+
+    restore(led, one_shot(), names="long-ago last")
+
+    assert b"last" == led.redis.hget(led.keys.meta(), "gen")

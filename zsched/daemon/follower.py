@@ -260,7 +260,7 @@ class Follower:
         self.looked_at = frozenset()
         self._demand_known_format()
         if archive.position is not None:
-            merged = self._recovery.step(archive.position, self._gen())
+            merged = self._recovery.step(archive.position)
             verdict = self._recovery.verdict
             if verdict is Verdict.UNRELATED:
                 self.state = ArchiveState.REFUSED
