@@ -175,6 +175,8 @@ class Merge:
             while page:
                 touched = self._restore(self._lacking(page))
                 page = [mine for mine in page if mine.id in touched]
+                if page:
+                    yield compared
             self.branch.forget_taken()
             compared += _PAGE
             yield compared
@@ -183,6 +185,7 @@ class Merge:
         if self._position is not None:
             known.append(self._position)
         while (entry := self._restoring.merged(dict.fromkeys(known), self.seen)) is None:
+            yield compared  # on a slow network others may write for long
             self._read_on()
         self.merged, self.covered = entry, frozenset(known)
 
