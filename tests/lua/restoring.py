@@ -10,6 +10,7 @@ from zsched.core.log import Position
 
 T_US = 1_800_000_000_123_456  # of the lost change
 DUE_MS = 1_900_000_000_000
+WHOSE = {"archive": "archive-1", "names": "", "is_forced": 0}
 JOB = FIELDS | {"data": "call"}
 RULE = OWN | {"trigger": "rule-1", "anchor": "5", "digest": "d", "lane": "low", "nominal": str(DUE_MS), "last": "r-5"}
 
@@ -33,13 +34,13 @@ def gone(id: str, run: str = "") -> Restored:
 
 
 def restore(ground: Ground, *rows: Restored, **over: Any) -> list[Any]:
-    arguments = seen(ground) | {"hold_for_ms": LEASE_MS, "reason": "lost", "archive": "archive-1"} | over
+    arguments = seen(ground) | {"hold_for_ms": LEASE_MS, "reason": "lost", **WHOSE} | over
     return ground.call("restore", [text for row in rows for text in row.texts()], row_count=len(rows), **arguments)
 
 
 def merged(ground: Ground, *positions: Position, **over: Any) -> list[Any]:
     lines = "\n".join(map(str, positions))
-    return ground.call("merged", archive="archive-1", positions=lines, **(seen(ground) | over))
+    return ground.call("merged", positions=lines, **(seen(ground) | WHOSE | over))
 
 
 def seen(ground: Ground) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.lua.ground import HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
 from tests.lua.limited import EMAIL, ids, now_ms, pass_on, put_due
+from tests.lua.restoring import WHOSE
 from tests.lua.test_pause_resume import UNPLANNED
 
 
@@ -162,7 +163,7 @@ def test_a_restore_puts_it_back_into_its_lane_and_nowhere_else(late: Ground) -> 
     row = ["b", due_ms, "due", "normal", due_ms, late.last.t, "", f"{len(job)} 0", *job]
 
     late.call(
-        "restore", row, seen_entry=late.last.id, seen_t=late.last.t, hold_for_ms=0, reason="audit", archive="x",
+        "restore", row, seen_entry=late.last.id, seen_t=late.last.t, hold_for_ms=0, reason="audit", **WHOSE,
         row_count=1,
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.lua.restoring import WHOSE
 from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED, RunStatus, of_job
 from zsched.storage.deadlines import Deadlines
 from zsched.storage.jobs import Jobs
@@ -243,7 +244,7 @@ def test_a_run_that_was_pushed_long_after_its_time_has_its_whole_life_when_it_is
     job = [text for pair in (FIELDS | EXPIRES | {"data": "call", "zs": "1e"}).items() for text in pair]
     row = ["a", str(long_ago_ms), "open", "", long_ago_ms, pushed_ms * 1000, "", f"{len(job)} 0", *job]
 
-    ground.call("restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", archive="1", row_count=1)
+    ground.call("restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", row_count=1, **WHOSE)
 
     assert _has_deadline_at(ground, f"a-{long_ago_ms}", pushed_ms + MINUTE_MS)
 

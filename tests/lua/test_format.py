@@ -10,6 +10,7 @@ import pytest
 
 import zsched
 from tests.lua.ground import HOUR_MS, Ground
+from tests.lua.restoring import WHOSE
 from zsched.core.clock import LAST_MS
 from zsched.core.log import FORMAT
 from zsched.errors import Garbled, NewerFormat
@@ -72,7 +73,7 @@ def test_who_puts_something_back_notes_its_format(ground: Ground) -> None:
     row = ["a", "1800000000000", "due", "normal", 1_800_000_000_000, 1, "", "2 0", "data", "call"]
 
     ground.call(
-        "restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", archive="newer", row_count=1
+        "restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", row_count=1, **WHOSE
     )  # fmt: skip
 
     assert str(FORMAT).encode() == ground.redis.hget(ground.keys.meta(), "format")

@@ -77,7 +77,7 @@ def test_what_came_behind_matters_when_it_touches_a_schedule_that_is_put_back(le
     assert (touches, not touches) == (reply[0] == "AGAIN", "a" in led.places())
 
 
-@pytest.mark.parametrize(("number", "is_much"), [(20, False), (21, True)])
+@pytest.mark.parametrize(("number", "is_much"), [(100, False), (101, True)])
 def test_when_much_came_behind_it_is_compared_again(led: Ground, number: int, is_much: bool) -> None:
     led.put(("first", "+1000"))
     compared = seen(led)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Entry, Ground
-from tests.lua.restoring import DUE_MS, JOB, RULE, gone, hold, one_shot, restore, rule, run, texts_of
+from tests.lua.restoring import DUE_MS, JOB, RULE, gone, hold, merged, one_shot, restore, rule, run, texts_of
 from zsched.core.entries import Restored, restored
 from zsched.core.log import Entry as Read
 from zsched.storage.restoring import ROWS, portions
@@ -292,7 +292,7 @@ def test_an_empty_redis_takes_what_is_put_back(ground: Ground) -> None:
 
     assert ({"a": f"low {DUE_MS}", "r": f"low {DUE_MS}"}, "0-1") == (ground.places(), ground.last.id)
     assert hold(ground) > ground.now_ms
-    assert {b"seq", b"hold", b"format"} == ground.redis.hgetall(ground.keys.meta()).keys()
+    assert {b"seq", b"hold", b"doubt", b"format"} == ground.redis.hgetall(ground.keys.meta()).keys()
 
 
 def test_as_many_rows_and_texts_as_go_into_one_script(led: Ground) -> None:
@@ -316,3 +316,75 @@ def test_a_row_that_is_too_large_for_a_portion_is_one_of_its_own() -> None:
         [row.id for row in portion] for portion in portions([one_shot(), large, one_shot(id="b")])
     ]
     assert [] == list(portions([]))
+
+
+# -- doubt ----------------------------------------------------------------------------------------
+
+
+def doubt(ground: Ground) -> int | None:
+    value = ground.redis.hget(ground.keys.meta(), "doubt")
+    return None if value is None else int(value)
+
+
+@pytest.mark.parametrize("reason", ["lost", "corrected"])
+def test_a_restore_where_nothing_was_in_doubt_casts_doubt_on_what_is_due_by_now(led: Ground, reason: str) -> None:
+    led.redis.hdel(led.keys.meta(), "doubt")
+
+    restore(led, one_shot(), reason=reason)
+
+    assert int(led.last.t) // 1000 == doubt(led)
+
+
+@pytest.mark.parametrize(("reason", "before"), [("lost", 5), ("corrected", 5), ("audit", 5), ("audit", None)])
+def test_a_doubt_that_was_cast_at_the_loss_stays_and_an_audit_casts_none(
+    led: Ground, reason: str, before: int | None
+) -> None:
+    led.redis.hdel(led.keys.meta(), "doubt")
+    if before is not None:
+        led.redis.hset(led.keys.meta(), "doubt", before)
+
+    restore(led, one_shot(), reason=reason)
+
+    assert before == doubt(led)
+
+
+# -- whose data set this is -----------------------------------------------------------------------
+
+NAMES = {  # the archive's; and whether it may put something into the data set "here there"
+    "here": True,
+    "long-ago there": True,
+    "": True,
+    "elsewhere": False,
+    "her": False,
+}
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_an_archive_puts_something_only_into_a_data_set_that_it_followed(led: Ground, names: str) -> None:
+    led.redis.hset(led.keys.meta(), "gen", "here there")
+    before = len(led.entries())
+
+    replies = [restore(led, one_shot(), names=names), merged(led, names=names)]
+
+    words = ["OK" if NAMES[names] else "OTHER"] * 2
+    assert words == [reply[0] if reply[0] == "OTHER" else "OK" for reply in replies]
+    assert (before + 2 if NAMES[names] else before) == len(led.entries())
+    assert NAMES[names] == bool(led.places())
+
+
+def test_what_people_put_into_another_data_set_casts_doubt_until_now(led: Ground) -> None:
+    led.redis.hset(led.keys.meta(), mapping={"gen": "here", "doubt": 5})
+
+    restore(led, one_shot(), names="elsewhere", is_forced=1)
+
+    assert int(led.last.t) // 1000 == doubt(led)
+    assert {"a"} == led.places().keys()
+    assert b"here" == led.redis.hget(led.keys.meta(), "gen")
+
+
+def test_a_data_set_without_a_name_is_called_as_the_archive_knows_it_from_then_on(led: Ground) -> None:
+    led.redis.hdel(led.keys.meta(), "gen")
+
+    restore(led, one_shot(), names="long-ago last")
+
+    assert b"last" == led.redis.hget(led.keys.meta(), "gen")

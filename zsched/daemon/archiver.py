@@ -55,6 +55,7 @@ _PRUNE_EVERY_MS: Final = 3_600_000.0
 _CHECK_MS: Final = 5.0  # of every idle pass, until all of the file was seen
 _DAY_US: Final = 86_400 * 1_000_000
 _NOWHERE: Final = Position(-1, 0, 0)
+_MOST_FAILURES: Final = 3  # in a row, for which a loss still holds fire: it must not rest because an archive is ill
 _STOP_S: Final = 5.0  # for the last entries to be archived when the daemon stops
 
 
@@ -80,6 +81,7 @@ class Archiver:
         self._follower: Follower | None = None
         self._knew: Knowledge | None = None  # what it knew when it failed, until it is open again
         self._trouble: str | None = None  # what was said last, until it is well
+        self._failed = 0  # times in a row
         self._next_prune_ms, self._is_pruning = clock.monotonic_ms(), False
         self._known_as: tuple[str, Position | None] = f"none-{daemon}", None
         self._failures = failures or Failures()  # of the whole daemon, for the report
@@ -217,6 +219,7 @@ class Archiver:
             log.exception("archiver_crashed")
         self._say_once("archive_failed", reason)
         self._remember()
+        self._failed += 1
         self._follower = None
         self._own.close()
 
@@ -241,11 +244,12 @@ class Archiver:
             self._loop.well()
             may_not_lead = self.may_not_lead
             news = archive.position, follower.state, may_not_lead, follower.looked_at
-            is_news = news != told or follower.hold_for_ms > 0
+            hold_for_ms = follower.hold_for_ms if self._failed < _MOST_FAILURES else 0
+            is_news = news != told or hold_for_ms > 0
             if is_news or began_ms - told_ms > REPORT_EVERY_MS:
                 if told is None or began_ms - told_ms > REPORT_EVERY_MS:
                     follower.note_gen()
-                now_ms = self._report(archivers, follower.state, follower.hold_for_ms)
+                now_ms = self._report(archivers, follower.state, hold_for_ms)
                 told, told_ms = news, began_ms
                 with self.moved:
                     self.moved.notify_all()
@@ -299,6 +303,8 @@ class Archiver:
 
     def _tell(self, follower: Follower) -> None:
         state = follower.state
+        if state is ArchiveState.FOLLOWING:
+            self._failed = 0
         if state in (ArchiveState.LOST, ArchiveState.REFUSED):
             self._own.has_past = True
         if state is ArchiveState.REFUSED:

@@ -16,13 +16,16 @@ TOLD_ONCE    A change that a ``restore`` in this log already repeated is not rep
 
 A change that this log contains is no reason for an answer: the archive that restored has read this log.
 
+On a slow archiver and in a busy log an answer takes time. It is given in slices, between which the archiver reports,
+holds fire and may be stopped (``Unanswered``).
+
 Nothing is noted on disk. The archive's position stays before the ``restore`` until the answer is in the log, so a
 daemon that returns after a crash reads the ``restore`` again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -31,6 +34,7 @@ from typing import Final
 import structlog
 
 from zsched.archive import Archive, Recall
+from zsched.core.clock import Clock
 from zsched.core.entries import Restored, restored
 from zsched.core.log import Entry, Position, UnknownEntry, text
 from zsched.core.recovery import Branch, Mine, lacking
@@ -40,7 +44,7 @@ from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.restoring import Restoring, portions
+from zsched.storage.restoring import ROWS, Restoring, portions
 from zsched.storage.time import doubted_until_ms
 
 log = structlog.get_logger(__name__)
@@ -48,16 +52,24 @@ log = structlog.get_logger(__name__)
 _OF_LEADER: Final = frozenset("fire advance quarantine replan end again unblock".split())
 _READ: Final = 100  # log entries at a time
 _PAGE: Final = 200  # schedules compared at a time
-_LEAST: Final = 10  # schedules compared at a time, however quickly the log goes on
+_LEAST: Final = 10  # rows put back at a time, however quickly the log goes on
+_SLICE_MS: Final = 200.0  # of work, between two reports
+
+
+class Unanswered(Exception):
+    """The answer to a restore is under way, and goes on at the next call."""
 
 
 class Correction:
     """Corrections by *archive* over one wire. After each, nothing fires for *hold_for_ms*."""
 
-    def __init__(self, archive: Archive, wire: Wire, keys: Keys, *, hold_for_ms: int) -> None:
-        self._archive, self._wire, self._keys = archive, wire, keys
+    def __init__(self, archive: Archive, wire: Wire, keys: Keys, clock: Clock, *, hold_for_ms: int) -> None:
+        self._archive, self._wire, self._keys, self._clock = archive, wire, keys, clock
         self._log, self._census = Log(wire, keys), Census(wire, keys)
         self._went_on: set[str] = set()  # schedules that the leader changed since the restore
+        self._under_way: tuple[Position, int, Iterator[None]] | None = None  # first entry, how many, what is to be done
+        self._seen = Position(0, 0, 0)  # the log's end, up to which it was read
+        self._own: set[Position] = set()  # restores of this answer
         self._restoring = Restoring(wire, keys, archive.id, "corrected", hold_for_ms)
 
     def concerns(self, entry: Entry) -> bool:
@@ -65,54 +77,106 @@ class Correction:
         is_restore = entry.kind == "restore" and len(entry.body) > 3
         return is_restore and self._archive.position is not None and text(entry.body[3]) != self._archive.id
 
-    def answer(self, entries: Sequence[Entry]) -> None:
+    def answer(self, entries: Sequence[Entry]) -> int:
         """
         Correct the schedules in *entries* of which this archive's history has a later change. The first of *entries*
-        ``concerns`` this archive, and none of them is in its state yet.
+        ``concerns`` this archive, and none of them is in its state yet. Return how many entries are answered; a later
+        call with the same first one may answer more.
 
         Raises:
+            Unanswered: not yet; call again.
             HistoryChanged: the log went another way meanwhile.
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
+        if self._under_way is None or self._under_way[0] != entries[0].position:
+            self._under_way = entries[0].position, len(entries), self._answer(entries)
+        _, number, steps = self._under_way
+        until_ms = self._clock.monotonic_ms() + _SLICE_MS
+        try:
+            for _ in steps:
+                if self._clock.monotonic_ms() >= until_ms:
+                    raise Unanswered
+        except Unanswered:
+            raise
+        except BaseException:
+            self._under_way = None
+            raise
+        self._under_way = None
+        return number
+
+    def _answer(self, entries: Sequence[Entry]) -> Iterator[None]:
+        """All of it, in parts."""
         recall, better = self._archive.recall(), dict[str, int]()
         self._went_on.clear()
+        self._own.clear()
         for entry in entries:
             self._leave_touched(entry, better)
             if self.concerns(entry):
-                better |= self._lost_here(recall, recall.better(_rows_of(entry)))
-        seen, corrected, size = entries[-1].position, 0, _PAGE
+                yield from self._add_lost(recall, recall.better(_rows_of(entry)), better)
+        self._seen, corrected = entries[-1].position, 0
         while better:
-            seen = self._read_on(seen, better)
-            page = {id: better[id] for id in islice(better, size)}
-            new = {id: t_us for id, t_us in page.items() if not self._was_told(recall, id, t_us)}
-            rows = [row for row in self._lacking(recall, new) if row.place == "gone" or row.id not in self._went_on]
-            portion = next(portions(rows), [])
-            if portion and self._restoring.restore(portion, seen, lambda: None) is None:
-                size = max(size // 4, _LEAST)  # the log grows quickly: shorten the time from reading it to writing
-                continue
-            corrected += len(portion)
-            left = {row.id for row in rows[len(portion) :]}
-            for id in page.keys() - left:
-                del better[id]
+            yield from self._read_on(better)
+            page = {id: better[id] for id in islice(better, _PAGE)}
+            new = dict[str, int]()
+            for id, t_us in page.items():
+                if not self._was_told(recall, id, t_us):
+                    new[id] = t_us
+                yield
+            corrected += yield from self._restore(self._lacking(recall, new), better)
+            for id in page:
+                better.pop(id, None)
         if corrected:
             log.warning("restore_corrected", archive=str(self._archive.path), schedules=corrected)
 
-    def _lost_here(self, recall: Recall, better: dict[str, int]) -> dict[str, int]:
-        """Return *better* without changes that this log contains: who restored has read them (COMPARE_AND_SET)."""
-        last = {id: recall.last_entry(id) for id in better}
-        return {id: t_us for id, t_us in better.items() if (at := last[id]) and not self._log.contains(at)}
+    def _restore(self, rows: list[Restored], better: dict[str, int]) -> Generator[None, None, int]:
+        """
+        Put *rows* back, but for those of schedules that somebody touches meanwhile; how many. Where the log goes on
+        quickly they are sent right after it was read: what was compared is right as long as nobody touches it.
+        """
+        size, corrected = ROWS, 0
+        while rows := [row for row in rows if row.id in better and self._may_be(row)]:
+            portion = next(portions(rows[:size]))
+            written = self._restoring.restore(portion, self._seen, lambda: None)
+            if written is None:
+                size = max(size // 4, _LEAST)
+                yield
+                yield from self._read_on(better)
+                continue
+            self._own.add(written.entry)
+            corrected += len(portion)
+            rows = rows[len(portion) :]
+            if rows:
+                yield from self._read_on(better)
+        return corrected
 
-    def _read_on(self, seen: Position, better: dict[str, int]) -> Position:
-        """Remove from *better* what the log touched behind *seen*. Return the log's end. Raises HistoryChanged."""
+    def _may_be(self, row: Restored) -> bool:
+        """Whether *row* is for a schedule with which the leader did not go on, or that is over."""
+        return row.place == "gone" or row.id not in self._went_on
+
+    def _add_lost(self, recall: Recall, found: dict[str, int], better: dict[str, int]) -> Iterator[None]:
+        """
+        Add those of *found* to *better* that this log does not tell: what it tells, who restored has read
+        (COMPARE_AND_SET).
+        """
+        last = {id: recall.last_entry(id) for id in found}
+        for id, t_us in found.items():
+            if (at := last[id]) and not self._log.contains(at):
+                better[id] = t_us
+            yield
+
+    def _read_on(self, better: dict[str, int]) -> Iterator[None]:
+        """Leave out of *better* what others touched behind ``_seen``, up to the log's end. Raises HistoryChanged."""
         while True:
-            entries = self._log.read(seen.id, _READ)
-            if not entries or entries[0].position != seen:
+            entries = self._log.read(self._seen.id, _READ)
+            if not entries or entries[0].position != self._seen:
                 raise HistoryChanged
             for entry in entries[1:]:
-                self._leave_touched(entry, better)
-            seen = entries[-1].position
+                if entry.position not in self._own:
+                    self._leave_touched(entry, better)
+            self._seen = entries[-1].position
             if len(entries) < _READ:
-                return seen
+                return
+            yield
 
     def _leave_touched(self, entry: Entry, better: dict[str, int]) -> None:
         """Remove from *better* what *entry* changed. If the leader changed it, only note that."""

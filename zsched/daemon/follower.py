@@ -53,11 +53,11 @@ from zsched.core.log import FORMAT, Entry, Position, readable
 from zsched.core.recovery import Verdict
 from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
-from zsched.daemon.correction import Correction
+from zsched.daemon.correction import Correction, Unanswered
 from zsched.daemon.covering import Covering
 from zsched.daemon.merge import HistoryChanged
 from zsched.daemon.meter import Meter, NoMeter
-from zsched.daemon.recovery import Recovery
+from zsched.daemon.recovery import PATIENCE_MS, Recovery
 from zsched.errors import NewerFormat
 from zsched.storage.archivers import ArchiveState
 from zsched.storage.census import Census
@@ -101,7 +101,9 @@ class Follower:
         self._archive, self._log, self._census, self._clock = archive, Log(wire, keys), Census(wire, keys), clock
         self._wire, self._keys, self._lease_ms = wire, keys, lease_ms
         self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
-        self._correction = Correction(archive, wire, keys, hold_for_ms=lease_ms)
+        self._correction = Correction(archive, wire, keys, clock, hold_for_ms=lease_ms)
+        self._correcting_since_ms: float | None = None
+        self._is_delayed = False  # a correction took so long that nothing is held for it any more
         self._covering = Covering(archive, wire, keys, self._recovery, clock)
         self._naming, self._next_heal_ms = Naming(wire, keys), 0.0
         self._batch, self._pages = Batch(_PAGE, _READ_MS, least=5), Pages(_PAGE, _PAGE_BYTES)
@@ -121,7 +123,13 @@ class Follower:
         if self._archive.is_bootstrapping:  # the connection broke in it: what was read may be of another history
             self._archive.abandon_bootstrap()
         try:
-            return self._step(within_ms)
+            is_done = self._step(within_ms)
+            self._correcting_since_ms = None
+            return is_done
+        except Unanswered:
+            self._archive.commit()  # what is before it
+            self._note_correcting()
+            return False
         except NewerFormat as error:
             self.state, self.refusal = ArchiveState.OUTDATED, error
             self._recovery.forget()
@@ -136,14 +144,26 @@ class Follower:
             return True
         return self._find_history()
 
+    def _note_correcting(self) -> None:
+        """A correction is under way; one that takes long is told, and does not keep anything from firing any more."""
+        now_ms = self._clock.monotonic_ms()
+        if self._correcting_since_ms is None:
+            self._correcting_since_ms, self._is_delayed = now_ms, False
+        elif not self._is_delayed and now_ms - self._correcting_since_ms > PATIENCE_MS:
+            self._is_delayed = True
+            log.warning("correction_delayed", archive=str(self._archive.path), after_ms=PATIENCE_MS)
+
     @property
     def hold_for_ms(self) -> int:
-        """How long nothing must fire, for what is being found out (rule: HOLD)."""
-        return self._lease_ms if self.state is ArchiveState.LOST else 0
+        """How long nothing must fire, for what is being found out or corrected (rule: HOLD)."""
+        is_correcting = self._correcting_since_ms is not None and not self._is_delayed
+        return self._lease_ms if self.state is ArchiveState.LOST or is_correcting else 0
 
     @property
     def pause_ms(self) -> float:
         """When to step again, after a step that said False."""
+        if self._correcting_since_ms is not None:
+            return 0.0
         if self.state is ArchiveState.REFUSED:
             return _REFUSED_MS
         if self.state is not ArchiveState.LOST:
@@ -235,13 +255,15 @@ class Follower:
 
     def _corrected(self, entries: list[Entry]) -> Iterator[list[Entry]]:
         """Yield *entries* in parts, each to be taken in at once. Correct restores before they are (rule: CORRECTS)."""
-        at = next((at for at, entry in enumerate(entries) if self._correction.concerns(entry)), None)
-        if at:
-            yield entries[:at]
-        if at is not None:
-            self._correction.answer(entries[at:])
-        if entries[at or 0 :]:
-            yield entries[at or 0 :]
+        while entries:
+            at = next((at for at, entry in enumerate(entries) if self._correction.concerns(entry)), len(entries))
+            if at:
+                yield entries[:at]
+                entries = entries[at:]
+                continue
+            number = self._correction.answer(entries)
+            yield entries[:number]
+            entries = entries[number:]
 
     def _demand_all(self, known: Sequence[Entry], entries: Sequence[Entry]) -> None:
         """Raises NewerFormat, with *known* made durable, where that is not all of *entries*."""
@@ -265,7 +287,7 @@ class Follower:
         self._covering.forget()
         self._demand_known_format()
         if archive.position is not None:
-            merged = self._recovery.step(archive.position, self._naming.gen())
+            merged = self._recovery.step(archive.position)
             verdict = self._recovery.verdict
             if verdict is Verdict.UNRELATED:
                 self.state = ArchiveState.REFUSED

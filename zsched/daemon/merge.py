@@ -30,7 +30,7 @@ Not guaranteed: what no archive had.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Final
 
@@ -84,7 +84,8 @@ class Ahead(Iterator[list[Mine]]):
 class Merge:
     """
     One comparison of *recall* with the Redis at *wire*, and what follows from it: ``compare``, then ``rows`` to look
-    or ``run`` to do it. ``common`` is the last entry that both have, None when there is none.
+    or ``run`` to do it. ``common`` is the last entry that both have, None when there is none. *gens*: names of data
+    sets that the archive followed.
     """
 
     def __init__(
@@ -95,12 +96,12 @@ class Merge:
         position: Position | None,
         *,
         hold_for_ms: int,
-        reason: str = "lost",
+        gens: Sequence[str] = (),
     ) -> None:
         self._recall, self._keys, self._position = recall, keys, position
         self._log, self._census, self._wire = Log(wire, keys), Census(wire, keys), wire
         self._archivers = Archivers(wire, keys)
-        self._restoring = Restoring(wire, keys, recall.archive, reason, hold_for_ms)
+        self._restoring = Restoring(wire, keys, recall.archive, "lost", hold_for_ms, gens)
         self.branch = Branch()
         self.common: Position | None = None
         self.is_known = False  # whether anything of the own history is here
@@ -112,6 +113,10 @@ class Merge:
         self.on_restored: Callable[[Position, list[Restored]], None] | None = None  # hears what each entry put back
         self._ahead, self._size = Ahead(iter(())), ROWS
         self._touched: dict[Key, int] | None = None  # behind what both have; None: all that is known
+
+    def allow_another(self) -> None:
+        """Put it also into a data set with a name that the archive never followed: people want it."""
+        self._restoring.is_forced = True
 
     def compare(self) -> None:
         """Find what both have, and what was touched since."""
@@ -162,7 +167,7 @@ class Merge:
         page; ``merged`` is then the entry that says so.
 
         Raises:
-            HistoryChanged, OtherRestores: begin again, with another comparison.
+            HistoryChanged, OtherRestores: begin again, with another comparison. OtherDataSet: this is another one.
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
         compared, self._ahead = 0, Ahead(self._pages())
@@ -170,6 +175,8 @@ class Merge:
             while page:
                 touched = self._restore(self._lacking(page))
                 page = [mine for mine in page if mine.id in touched]
+                if page:
+                    yield compared
             self.branch.forget_taken()
             compared += _PAGE
             yield compared
@@ -178,6 +185,7 @@ class Merge:
         if self._position is not None:
             known.append(self._position)
         while (entry := self._restoring.merged(dict.fromkeys(known), self.seen)) is None:
+            yield compared  # on a slow network others may write for long
             self._read_on()
         self.merged, self.covered = entry, frozenset(known)
 

@@ -34,6 +34,8 @@ from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
+from zsched.storage.naming import Naming
+from zsched.storage.restoring import OtherDataSet
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +58,7 @@ class Recovery:
     ) -> None:
         self._archive, self._wire, self._keys, self._clock = archive, wire, keys, clock
         self._log, self._hold_for_ms, self._is_manual = Log(wire, keys), hold_for_ms, is_manual
-        self._archivers = Archivers(wire, keys)
+        self._archivers, self._naming = Archivers(wire, keys), Naming(wire, keys)
         self._said: Position | None = None  # the lost position that was told
         self._steps: Iterator[bool] | None = None
         self._merged: Position | None = None
@@ -69,16 +71,16 @@ class Recovery:
         self._steps, self._said, self._merged = None, None, None
         self.is_busy = self.awaits_people = False
 
-    def step(self, position: Position, gen: str | None) -> Position | None:
+    def step(self, position: Position) -> Position | None:
         """
-        Do a part of it, with the archive at *position* and the data set called *gen*. The ``merged`` entry when all is
+        Do a part of it, with the archive at *position*. The ``merged`` entry when all is
         back; None: look at ``verdict``, and call again while it is LOST.
 
         Raises:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
         if self._steps is None:
-            self._steps, self._merged = self._recover(position, gen), None
+            self._steps, self._merged = self._recover(position), None
         until_ms = self._clock.monotonic_ms() + _SLICE_MS
         for is_busy in self._steps:
             self.is_busy = is_busy
@@ -87,16 +89,16 @@ class Recovery:
         self._steps, self.is_busy, self.awaits_people = None, False, False
         return self._merged
 
-    def _recover(self, position: Position, gen: str | None) -> Iterator[bool]:
+    def _recover(self, position: Position) -> Iterator[bool]:
         """All of it, in parts: True, there is work to do at once; False, only to wait."""
         others: Position | None = None  # what other archives had restored when it was looked at last
         is_first = True
         while True:
             try:
-                merge = Merge(self._archive.recall(), self._wire, self._keys, position, hold_for_ms=self._hold_for_ms)
+                merge = self._merge(position)
                 for _ in merge.comparing():
                     yield True
-                self.verdict = self._judge(position, gen, merge)
+                self.verdict = self._judge(position, merge)
                 if self.verdict is not Verdict.LOST:
                     return
                 seen, others = others, self._restored_by_others(merge)
@@ -115,15 +117,20 @@ class Recovery:
                     return
                 self._say_awaited()
                 yield from self._wait(_AWAITED_MS)
-            except HistoryChanged:  # compare again
+            except (HistoryChanged, OtherDataSet):  # compare again
                 yield True
             except OtherRestores:
                 yield from self._wait()
 
-    def _judge(self, position: Position, gen: str | None, merge: Merge) -> Verdict:
+    def _merge(self, position: Position) -> Merge:
+        archive, hold_for_ms = self._archive, self._hold_for_ms
+        return Merge(archive.recall(), self._wire, self._keys, position, hold_for_ms=hold_for_ms, gens=archive.gens)
+
+    def _judge(self, position: Position, merge: Merge) -> Verdict:
+        """By what is there now: another data set may have come since the loss was noticed."""
         archive, first = self._archive, self._log.first()
         start = first.position if first else None
-        verdict = judge(position, start, is_same_set=is_same_set(gen, archive.gens))
+        verdict = judge(position, start, is_same_set=is_same_set(self._naming.gen(), archive.gens))
         if verdict is Verdict.LOST and self._said != position:
             common = merge.common.id if merge.common else None
             log.error("redis_history_lost", archive=str(archive.path), had=position.id, common=common)

@@ -6,12 +6,14 @@
 --        hold_for_ms     > 0: nothing fires for so long, the restorer is not done yet
 --        reason          lost | audit | corrected
 --        archive         whose knowledge it is: id of the archive
+--        names           of data sets that it followed, by blanks; '' when it knows none, or just follows this one
+--        is_forced       1: also into a data set with another name
 --        row_count
 --        ...             per row: id, run (what follows the id in the run id, '' of a recurring schedule), place,
 --                        lane, due ms or -, t of the row's last change in µs, note, "<n> <m>", then n texts of the
 --                        job or template (pairs) and m texts of the schedule's own hash (pairs)
 --        places: due paused quarantine ended gone open skipped
--- RETURNS  OK, now ms, the entry's id and t, number of runs pushed  |  AGAIN, now ms
+-- RETURNS  OK, now ms, the entry's id and t, number of runs pushed  |  AGAIN, now ms  |  OTHER, now ms
 -- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` is `refused` where it cannot be pushed,
 --          and a one-shot `gone` when RQ has its run already
 --
@@ -20,10 +22,17 @@
 -- wishes. The entry keeps each row's old t, by which two archives that know different things agree
 -- (rule: LATEST_CHANGE). What is put back may be of a newer format than the leader's, whose archives never saw a newer
 -- one lead: so the format is noted, as by acquire.
+--
+-- Who puts back what was lost shows that there was another history, and what is due by now may have been pushed in it
+--. A leader that knew nothing of that may have taken the data set for a new one, without doubt
+-- (name.lua): so doubt is cast here, as by acquire. Where it was cast at the loss, it stands: what came due later
+-- cannot have been pushed before. But another data set may have gone on after that: what comes of it is in doubt
+-- until now.
+-- A data set without a name has that of the archive from then on: it is not new, also when the restorer dies.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, rq_queues_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, seen_entry, seen_t, hold_for_ms, reason, archive,
-  row_count = unpack(ARGV, 1, 9)
+  names, is_forced, row_count = unpack(ARGV, 1, 11)
 hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/meta.lua
 -- include lib/hold_on.lua
@@ -34,6 +43,7 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/deadline.lua
 -- include lib/pushed.lua
 -- include lib/clean.lua
+-- include lib/same_set.lua
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
 
@@ -49,7 +59,7 @@ local function stays(row)
     and redis.call('EXISTS', 'rq:job:' .. row.run_id) == 1
 end
 
-local rows, ids, at = {}, {}, 10
+local rows, ids, at = {}, {}, 12
 for n = 1, row_count do
   local id, run, place, lane, due_ms, t_us, note, sizes = unpack(ARGV, at, at + 7)
   local job_size, own_size = string.match(sizes, '^(%d+) (%d+)$')
@@ -89,12 +99,18 @@ end
 -- include lib/behind.lua
 local found = find(ids)
 
-local fields = {'reason', reason, 'archive', archive, 'rows', row_count, unpack(ARGV, 10)}
+local fields = {'reason', reason, 'archive', archive, 'rows', row_count, unpack(ARGV, 12)}
 fields[#fields + 1] = 'format'
 fields[#fields + 1] = FORMAT
 local entry = append('restore', fields)
 redis.call('HSET', meta_key, 'format', FORMAT)
+if not named and names ~= '' then
+  redis.call('HSET', meta_key, 'gen', string.match(names, '%S+$'))
+end
 hold_on(hold_for_ms)
+if reason ~= 'audit' and (doubt_ms < 0 or is_other and doubt_ms < now_ms) then
+  redis.call('HSET', meta_key, 'doubt', string.format('%.0f', now_ms))
+end
 local now_iso, earliest, pushed = iso(now_ms), nil, 0
 local due, recurring = {high = {}, normal = {}, low = {}}, {}
 

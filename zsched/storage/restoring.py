@@ -24,23 +24,35 @@ class Written(NamedTuple):
     pushed: int
 
 
-class Restoring:
-    """The restores of one archive over one wire."""
+class OtherDataSet(Exception):
+    """The data set has a name that the archive never followed, and nothing was done."""
 
-    def __init__(self, wire: Wire, keys: Keys, archive: str, reason: str, hold_for_ms: int) -> None:
+
+class Restoring:
+    """
+    The restores of one archive over one wire. *gens*: names of data sets that it followed; none where it is known to
+    follow this one. ``is_forced``: it may put something into another one.
+    """
+
+    def __init__(
+        self, wire: Wire, keys: Keys, archive: str, reason: str, hold_for_ms: int, gens: Sequence[str] = ()
+    ) -> None:
         self._wire, self._keys, self._scripts = wire, keys, Scripts(wire, keys)
-        self._archive, self._reason, self._hold_for_ms = archive, reason, hold_for_ms
+        self._archive, self._reason, self._hold_for_ms, self._gens = archive, reason, hold_for_ms, gens
+        self.is_forced = False
 
     def restore(self, rows: Sequence[Restored], seen: Position | None, meanwhile: Callable[[], None]) -> Written | None:
         """
         Put back *rows*, decided by a log that ends with *seen*, doing something else *meanwhile*. None: the log did not
         end there any more, and nothing was done.
+
+        Raises:
+            OtherDataSet.
         """
         arguments = {
-            **_seen(seen),
+            **self._whose(seen),
             "hold_for_ms": self._hold_for_ms,
             "reason": self._reason,
-            "archive": self._archive,
             "row_count": len(rows),
         }
         command = self._scripts.command("restore", [text for row in rows for text in row.texts()], arguments)
@@ -63,8 +75,19 @@ class Restoring:
     def merged(self, positions: Iterable[Position], seen: Position | None) -> Position | None:
         """Say that nothing of these histories is missing. The entry that says so; None as ``restore``."""
         lines = "\n".join(map(str, positions))
-        reply = self._scripts.call("merged", archive=self._archive, positions=lines, **_seen(seen))
+        reply = self._scripts.call("merged", positions=lines, **self._whose(seen))
         return _position(reply)
+
+    def _whose(self, seen: Position | None) -> dict[str, Any]:
+        """The arguments of both scripts."""
+        names = " ".join(self._gens)
+        return {
+            "seen_entry": seen.id if seen else "-",
+            "seen_t": seen.t_us if seen else 0,
+            "archive": self._archive,
+            "names": names,
+            "is_forced": int(self.is_forced),
+        }
 
 
 def portions(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
@@ -82,12 +105,10 @@ def portions(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
         yield portion
 
 
-def _seen(seen: Position | None) -> dict[str, Any]:
-    return {"seen_entry": seen.id if seen else "-", "seen_t": seen.t_us if seen else 0}
-
-
 def _position(reply: list[Any]) -> Position | None:
     if reply[0] == "AGAIN":
         return None
+    if reply[0] == "OTHER":
+        raise OtherDataSet
     _, entry, t, *_rest = reply
     return Position.parse(f"{entry.decode()} {t.decode()}")

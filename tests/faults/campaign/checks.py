@@ -229,13 +229,30 @@ def doubled(audit: Audit) -> Findings:
         yield f"{after.run_id} was pushed twice in one history: {_shown(before)}, {_shown(after)}"
     for run_id, pushes in audit.histories.pushes.items():
         for before, after in pairwise(pushes):
-            if not after.is_uncertain:
+            if after.is_uncertain:
+                continue
+            if _is_put_as_new(audit, run_id, after.t_us):
+                audit.tolerated["put again in a data set that was taken for new"] += 1
+            else:
                 yield f"{run_id} was pushed again and is not marked: {_shown(before)}, {_shown(after)}"
         received = audit.received.get(run_id, [])
         if len(received) > len(pushes):
             yield from _received_again(audit, run_id, received, pushes)
-        if _is_at_most_once(audit, pushes[0].id) and len(pushes) > 1:
+        again = [push for push in pushes[1:] if not _is_put_as_new(audit, run_id, push.t_us)]
+        if _is_at_most_once(audit, pushes[0].id) and again:
             yield f"{run_id} says on_uncertain=skip and was pushed {len(pushes)} times: {_shown(pushes[-1])}"
+
+
+def _is_put_as_new(audit: Audit, run_id: str, pushed_us: int) -> bool:
+    """
+    Whether a client itself put the run again after a loss of which nobody who was there knew (daemon/naming.py): then
+    it is a new one. What an archive puts back there must be marked.
+    """
+    loss = next((loss for loss in reversed(audit.witnesses.losses) if loss.at_us < pushed_us), None)
+    if loss is None or loss.fault != "empty-archive-first":
+        return False
+    calls = audit.calls[run_id.rpartition("-")[0]]
+    return any(call.verb == "put" and loss.at_us < call.began_us < pushed_us for call in calls)
 
 
 def _received_again(audit: Audit, run_id: str, received: list[Receipt], pushes: list[Push]) -> Findings:

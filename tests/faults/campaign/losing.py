@@ -127,7 +127,10 @@ def _is_synced(new: redis.Redis, old: redis.Redis) -> bool:
 
 
 def empty_first(stage: Stage, rng: random.Random) -> None:
-    """Nobody is there who knows what Redis lost, until the second daemon comes."""
+    """
+    Nobody is there who knows what Redis lost, until the second daemon comes. If the first one has named the data set
+    anew by then, the second is refused, and an operator does what its error says.
+    """
     await_caught_up(stage.redis.tcp_url, *[seat.archive for seat in stage.seats])
     empty, full = stage.standby(), stage.leader()
     stage.end(empty)
@@ -142,4 +145,5 @@ def empty_first(stage: Stage, rng: random.Random) -> None:
         stage.start(empty)
         eventually(lambda: is_leader(empty.process, watch))
         stage.wait(rng.uniform(0.5, 2.0))
-    stage.start(full)
+    if stage.is_refused(full):
+        stage.recover_from(full)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.faults.ledger import connect
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.proxy import Proxy
 from zsched.core.log import Entry
+from zsched.daemon.process import UNUSABLE
 from zsched.embedded import Guard
 
 LEASE_MS = 1_000
@@ -106,6 +108,34 @@ class Stage:
         settings = _SETTINGS | {"ARCHIVE_PATH": str(seat.archive)}
         seat.processes.append(DaemonProcess(self.guard, self.daemons_net.url, code=self._code, **settings))
         seat.is_running = True
+
+    def is_refused(self, seat: Seat) -> bool:
+        """Start a daemon on *seat* after a loss: whether its archive is refused as another data set's. Then it ends."""
+        self.start(seat)
+        process = seat.process
+        eventually(lambda: process.has_ended or process.of("redis_history_lost") or process.of("archive_refused"))
+        if process.of("redis_history_lost"):
+            return False
+        if process.has_ended and process.wait() != UNUSABLE:
+            return False  # ``heal`` says so
+        if not process.has_ended:  # the data set got its name just after it looked
+            self.end(seat)
+        seat.is_running = False
+        seat.processes.pop()  # what it said is as it should be
+        return True
+
+    def recover_from(self, seat: Seat) -> None:
+        """As an operator does: put what the archive of *seat* knows into Redis while another daemon leads; start it."""
+        command = [sys.executable, "-m", "zsched.cli", "recover", "--from", str(seat.archive), "--force"]
+        env = os.environ | {
+            "ZSCHED_REDIS_URL": self.redis.tcp_url,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        }
+        with (self.folder / "recover.txt").open("ab") as said:
+            code = self.guard.spawn(command, stdout=said, stderr=said, env=env).wait(_STOP_S)
+        if code != 0:
+            self.deaths.append(f"zsched recover from {seat.archive.name} ended with {code}")
+        self.start(seat)
 
     def kill(self, seat: Seat) -> None:
         """As kill -9 does."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ from tests.faults.threads import DaemonThread, know
 from zsched import Client
 from zsched.config import ArchiveSettings
 from zsched.daemon.follower import Follower
-from zsched.errors import ArchiveCorrupt
+from zsched.daemon.merge import Merge
+from zsched.errors import ArchiveCorrupt, ArchiveFailed
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -38,6 +39,29 @@ def test_an_archive_found_damaged_at_run_time_is_kept_and_what_it_reported_taken
 
     assert Path(told["kept"]).exists()
     assert path.exists()
+
+
+def test_an_archive_that_fails_again_and_again_after_a_loss_keeps_nothing_from_firing(
+    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    know(redis_client)
+    archivers = Archivers(Link.from_url(redis_url, 5.0), Keys("default"))
+    client = Client.from_url(redis_url)
+
+    def bad_sector(merge: Merge) -> Iterator[int]:
+        raise ArchiveFailed("disk I/O error")
+
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own()), lease_ms=4000) as daemon:
+        client.schedule("app.tasks.run", id="a", after=3600)
+        eventually(lambda: following(archivers))
+        client.schedule("app.tasks.run", id="b", after=3600, durable=True)
+        monkeypatch.setattr(Merge, "run", bad_sector)
+        redis_client.flushall()
+        daemon.wait_for("recovery_began")
+        client.schedule("app.tasks.run", id="due", after=0)
+
+        eventually(lambda: redis_client.llen("rq:queue:default"))
+        assert 3 <= len(daemon.of("recovery_began"))
 
 
 def following(archivers: Archivers) -> set[str]:

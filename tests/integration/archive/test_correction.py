@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from tests.integration.archive.ground import Scene, assert_state_is_redis_own, schedule
+from tests.integration.archive.ground import SOON, Scene, assert_state_is_redis_own, schedule
 from tests.integration.archive.merging import Watched, due_now, lane_states, lead, put_back, run, said, watch
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
-from zsched.core.entries import restored
+from zsched.core.entries import Restored, restored
 from zsched.core.log import Entry
+from zsched.daemon.correction import Correction
 from zsched.daemon.follower import Follower
+from zsched.storage.restoring import Restoring, Written
 
 Late = Callable[[], Entry]
 
@@ -224,3 +228,67 @@ def test_a_restore_during_a_bootstrap_is_corrected(
 
     assert {"kept": "due"} == lane_states(scene)
     assert_both_have_what_redis_holds(scene, two)
+
+
+# -- in a log that goes on quickly, by a slow archiver ------------------------------------------------
+
+
+class Busy:
+    """Each try to put something back takes 0.3 s of *one*'s time; before the first *tries* others write a lot."""
+
+    def __init__(self, scene: Scene, one: Watched, tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.scene, self.one, self.tries, self.restores, self.compared = scene, one, tries, 0, 0
+        self._restore, self._lacking = Restoring.restore, Correction._lacking
+        monkeypatch.setattr(Restoring, "restore", lambda *args: self.restore(*args))
+        monkeypatch.setattr(Correction, "_lacking", lambda *args: self.lacking(*args))
+
+    def restore(self, *args: Any) -> Written | None:
+        self.one.clock.advance(300)
+        self.restores += 1
+        if self.restores <= self.tries:
+            put = [{"func": "app.task", "id": f"other-{self.restores}-{n}", "at": SOON} for n in range(101)]
+            for each in put:
+                self.scene.client.schedule(**each)
+        return self._restore(*args)
+
+    def lacking(self, *args: Any) -> list[Restored]:
+        self.compared += 1
+        return self._lacking(*args)
+
+
+def restored_too_much(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    late, knowing = two
+    schedule(scene, "kept", "cancelled")
+    lose_and_recover(scene, knowing, late, lambda: scene.client.cancel("cancelled"))
+
+
+def test_a_correction_in_a_busy_log_is_done_in_slices_that_hold_fire_and_compares_once(
+    scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, knowing = two
+    restored_too_much(scene, two)
+    busy = Busy(scene, knowing, 3, monkeypatch)
+
+    steps = [(knowing.step(), knowing.follower.hold_for_ms, knowing.follower.pause_ms) for _ in range(4)]
+
+    assert [(False, 2000, 0.0)] * 3 == steps[:3]
+    assert (True, 0) == steps[3][:2]
+    assert (4, 1) == (busy.restores, busy.compared)
+    assert [("cancelled", "gone")] == corrections(scene)
+
+
+def test_a_correction_that_takes_long_is_told_and_lets_others_fire(
+    scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, knowing = two
+    restored_too_much(scene, two)
+    Busy(scene, knowing, 12, monkeypatch)
+
+    with capture_logs() as told:
+        holds = [(knowing.step(), knowing.follower.hold_for_ms)[1] for _ in range(8)]
+
+    assert [2000] * 6 == holds[:6]
+    assert 0 == holds[-1]
+    assert 1 == sum(event["event"] == "correction_delayed" for event in told)
+    knowing.go_on()
+    assert [("cancelled", "gone")] == corrections(scene)

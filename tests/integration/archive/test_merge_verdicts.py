@@ -7,9 +7,11 @@ import pytest
 from tests.integration.archive.ground import Scene, assert_state_is_redis_own, rows_put_back, schedule
 from tests.integration.archive.merging import lane_states, lead, merge_of, once, put_back, run, snapshot, trim, watch
 from zsched.daemon.follower import Follower
+from zsched.daemon.merge import Merge
 from zsched.daemon.recovery import WAIT_MS
 from zsched.storage.archivers import ArchiveState
 from zsched.storage.census import Census
+from zsched.storage.restoring import Restoring
 
 
 def test_an_archive_that_was_left_behind_restores_nothing_and_begins_again(scene: Scene) -> None:
@@ -65,6 +67,26 @@ def test_another_data_set_is_not_touched_however_often_it_is_looked_at(scene: Sc
     assert ArchiveState.REFUSED is watched.follower.state
     assert (before, gens) == (scene.log(), scene.archive.gens)
     assert {"mine"} == {row.id for row, _ in scene.archive.state()}
+
+
+@pytest.mark.parametrize("moment", ["comparing", "restore", "merged"])
+def test_another_data_set_that_comes_after_the_loss_was_noticed_is_not_touched(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    schedule(scene, "a", "b")
+    scene.archive.note(gen="mine")
+    watched = watch(scene)
+    watched.go_on()
+    put_back(scene)
+    owner: type = Merge if moment == "comparing" else Restoring
+    once(monkeypatch, owner, moment, lambda: scene.redis.hset(scene.keys.meta(), "gen", "another"))
+
+    for _ in range(12):
+        assert not watched.step()
+
+    assert ArchiveState.REFUSED is watched.follower.state
+    assert [] == [one for one in scene.log() if one.kind == ("merged" if moment == "merged" else "restore")]
+    assert b"another" == scene.redis.hget(scene.keys.meta(), "gen")
 
 
 def test_by_hand_nothing_is_put_back_before_somebody_does_it(scene: Scene) -> None:

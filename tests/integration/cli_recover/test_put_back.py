@@ -8,6 +8,10 @@ from tests.integration.archive.ground import Scene
 from tests.integration.cli_recover.ground import HOUR_S, Zsched, dump, listed, populate, told
 from zsched.cli.exits import DONE, USAGE
 from zsched.cli.recovering import difference
+from zsched.core.clock import SystemClock
+from zsched.storage.lease import Lease, Term
+from zsched.storage.naming import Naming
+from zsched.storage.server import Server
 
 pytestmark = pytest.mark.once
 
@@ -193,3 +197,42 @@ def test_after_a_rollback_only_what_changed_since_is_compared(scene: Scene, zsch
     assert DONE == zsched().exit_code
     assert told(before) == told([one for one in listed(client) if one.id != "new"])
     assert "new" == client.get("new").id
+
+
+# -- into a data set that was taken for a new one -----------------------------------------------------
+
+
+def taken_for_a_new_one(scene: Scene) -> None:
+    """Redis is emptied while the archive is away; who leads knows nothing of it, and gives a new name."""
+    scene.redis.flushall()
+    scene.term = term = first_term(scene)
+    Naming(scene.wire, scene.keys).give(term, "new", is_new=True)
+    assert scene.redis.hget(scene.keys.meta(), "doubt") is None
+
+
+def first_term(scene: Scene) -> Term:
+    lease = Lease(scene.wire, scene.keys, Server.of(scene.wire), SystemClock(), "fresh", 600_000)
+    term = lease.acquire(None)
+    assert isinstance(term, Term)
+    return term
+
+
+@pytest.mark.parametrize(("on_uncertain", "marks"), [("refire", [b"1"]), ("skip", [])])
+def test_a_run_that_was_pushed_in_the_lost_history_does_not_come_back_as_a_certain_one(
+    scene: Scene, zsched: Zsched, on_uncertain: str, marks: list[bytes]
+) -> None:
+    # given: a run that the archive does not know to be pushed
+    scene.client.schedule("app.pay", id="pay", after=0, on_uncertain=on_uncertain)
+    scene.archive.note(gen="old")
+    assert scene.follower.step()
+    scene.tick()
+    assert 1 == len(scene.queued())
+    taken_for_a_new_one(scene)
+
+    # when
+    assert 1 == zsched.json("--from", str(scene.archive.path), "--force")["counts"]["put_back"]
+    scene.redis.hset(scene.keys.meta(), "hold", 0)
+    scene.tick()
+
+    # then
+    assert marks == [scene.redis.hget(scene.keys.job(run), "zs_uncertain") for run in scene.queued()]

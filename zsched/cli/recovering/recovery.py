@@ -37,6 +37,7 @@ from zsched.storage.log import Log
 from zsched.storage.naming import Naming
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
+from zsched.storage.restoring import OtherDataSet
 from zsched.storage.rqjob import Encoder
 
 _DRY_RUN: Final = "zsched recover --dry-run shows what is missing"
@@ -113,9 +114,11 @@ class Recovery:
                     others = restoring
                     self._wait(restoring[1], stopping)
                     continue
+                if found.objection is not None:  # which people were told, and want it
+                    merge.allow_another()
                 try:
                     self._run(merge, wire, difference, stopping)
-                except HistoryChanged:
+                except (HistoryChanged, OtherDataSet):
                     self._say("Redis lost its history once more; comparing again")
                     difference = Difference(overview.now_ms, keeps_all=keeps_all or self._is_quiet)
                 except OtherRestores:
@@ -133,11 +136,10 @@ class Recovery:
             yield known
 
     def _compare(self, known: Known, wire: Wire, now_ms: int) -> tuple[Merge, Found]:
-        gen = Naming(wire, self._keys).gen()
-        first = Log(wire, self._keys).first()
         hold_for_ms = self._settings.daemon.lease_ms
-        merge = Merge(known.recall, wire, self._keys, known.position, hold_for_ms=hold_for_ms)
+        merge = Merge(known.recall, wire, self._keys, known.position, hold_for_ms=hold_for_ms, gens=known.gens)
         merge.compare()
+        gen, first = Naming(wire, self._keys).gen(), Log(wire, self._keys).first()
         start, mine = first.position if first else None, known.position
         told = Told(known.path, self._settings.namespace, known.gens, known.address, mine)
         objection = told.objection(gen, address_of(self._settings.redis.url))

@@ -5,7 +5,7 @@
 --
 -- Clients write all the time, and then the log never ends where it was read to. What cannot be told apart here, or
 -- concerns recovery itself, means AGAIN: the caller reads it and compares once more.
-local MOST = 20  -- entries that are looked at
+local MOST = 100  -- entries that are looked at: on a slow network so many come between reading the log and writing
 -- Where the ids of an entry stand: as texts of their own, or in texts as words, alone or at the head of a run id.
 local ID_TEXTS = {
   put = true, put_recurring = true, cancel = true, pause = true, resume = true, run_now = true, term = true,
