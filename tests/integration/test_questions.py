@@ -437,7 +437,7 @@ def test_a_long_look_into_the_past_does_not_delay_the_answer_about_names(
 
 @pytest.mark.parametrize(
     "told", [b"", b"nonsense", b"[1]", b"{}", b'{"gen": 5, "position": null, "is_new": true}',
-             b'{"gen": "a b", "position": null, "is_new": true}', b'{"gen": "a", "position": [1], "is_new": true}']
+             b'{"gen": " ", "position": null, "is_new": true}', b'{"gen": "a", "position": [1], "is_new": true}']
 )  # fmt: skip
 def test_an_answer_about_names_that_cannot_be_read_is_none(link: Link, redis_client: redis.Redis, told: bytes) -> None:
     naming = Naming(link, ALONE)

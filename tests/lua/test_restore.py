@@ -387,4 +387,4 @@ def test_a_data_set_without_a_name_is_called_as_the_archive_knows_it_from_then_o
 
     restore(led, one_shot(), names="long-ago last")
 
-    assert b"last" == led.redis.hget(led.keys.meta(), "gen")
+    assert b"long-ago last" == led.redis.hget(led.keys.meta(), "gen")

@@ -3,8 +3,8 @@ Suppressed occurrences: ``advance`` did not push them because a job of their run
 that run. Another program made that job. They are searched for over a connection beside the archive's writer.
 
 A run whose time is before the beginning of the archive's history is never reported. Not guaranteed: that a run is told
-apart which a lost history pushed and no archive knows; nor that occurrences are found from a time to which the server's
-clock was set back later.
+apart which a lost history pushed and no archive knows, or which ``run_now`` pushed more than a minute before its time;
+nor that occurrences are found from a time to which the server's clock was set back later.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from zsched.core.lookback import is_push
 
 _LOOKED_AT: Final = 100_000  # entries of any kind in one look
 _MOST: Final = 200  # occurrences in one look
+_EARLY_US: Final = 60_000_000  # how long before its time a run's push is looked for: run_now pushes a one-shot early
 
 
 class Suppressed(Ran):
@@ -57,6 +58,6 @@ class Suppressed(Ran):
         nominal_us = (duplicate.nominal_ms or 0) * 1000
         if self.complete_since is None or (self.complete_since != "start" and int(self.complete_since) > nominal_us):
             return False
-        behind_n = first_since(self._db, nominal_us, self._last_n) - 1
+        behind_n = first_since(self._db, nominal_us - _EARLY_US, self._last_n) - 1
         told = (change for _, entry in self._entries(duplicate.id, behind_n) for change in self._changes(entry))
         return not any(is_push(change) and change.run_id == duplicate.run_id for change in told)

@@ -104,7 +104,7 @@ class Archiver:
 
     @property
     def gen(self) -> str | None:
-        """Newest name of the data set that the archive followed last, or None."""
+        """Names of the data set that the archive followed, by blanks, or None."""
         knowledge = self.knowledge()
         return knowledge.gen if knowledge else None
 
@@ -123,8 +123,7 @@ class Archiver:
             return self._knew
         if follower is not None and follower.state is ArchiveState.REFUSED:
             return Knowledge(None, None, is_new=False)
-        gens = archive.gens
-        return Knowledge(gens[-1] if gens else None, archive.position, is_new=not self._own.has_past)
+        return Knowledge(" ".join(archive.gens) or None, archive.position, is_new=not self._own.has_past)
 
     @property
     def is_healthy(self) -> bool:
@@ -234,12 +233,13 @@ class Archiver:
             archive, wire, self._keys, self._clock, lease_ms=lease_ms, is_manual=is_manual, meter=self._meter
         )
         told: tuple[object, ...] | None = None
-        told_ms = 0.0
+        told_ms = named_ms = 0.0
         while True:
             began_ms = self._clock.monotonic_ms()
             is_following = follower.step(_STEP_MS)
-            if not archive.gens:
+            if not archive.gens or began_ms - named_ms > REPORT_EVERY_MS:  # `zsched recover` adds names
                 follower.note_gen()
+                named_ms = began_ms
             self._tell(follower)
             self._loop.well()
             may_not_lead = self.may_not_lead
@@ -247,8 +247,6 @@ class Archiver:
             hold_for_ms = follower.hold_for_ms if self._failed < _MOST_FAILURES else 0
             is_news = news != told or hold_for_ms > 0
             if is_news or began_ms - told_ms > REPORT_EVERY_MS:
-                if told is None or began_ms - told_ms > REPORT_EVERY_MS:
-                    follower.note_gen()
                 now_ms = self._report(archivers, follower.state, hold_for_ms)
                 told, told_ms = news, began_ms
                 with self.moved:

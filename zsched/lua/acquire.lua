@@ -5,7 +5,7 @@
 --        nonce           never used before: a rolled-back Redis may give the same epoch twice
 --        server_id       of the connection, from INFO
 --        lease_ms
---        gen             a name that the candidate's archive knows, for a data set that has none; '' when it knows none
+--        gen             names that the candidate's archive knows, for a data set that has none; '' when it knows none
 -- RETURNS  OK, token, epoch, now ms, hold ms, names of the data set, '' when it has none
 --        |  BUSY, now ms, ms until the lease lapses  |  OFFSET
 -- LOGS   term: epoch's own entry: daemon, server, format

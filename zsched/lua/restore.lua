@@ -105,7 +105,7 @@ fields[#fields + 1] = FORMAT
 local entry = append('restore', fields)
 redis.call('HSET', meta_key, 'format', FORMAT)
 if not named and names ~= '' then
-  redis.call('HSET', meta_key, 'gen', string.match(names, '%S+$'))
+  redis.call('HSET', meta_key, 'gen', names)
 end
 hold_on(hold_for_ms)
 if reason ~= 'audit' and (doubt_ms < 0 or is_other and doubt_ms < now_ms) then

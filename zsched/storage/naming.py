@@ -28,7 +28,7 @@ ABOUT: Final = "names"  # topic of these questions
 @dataclass(frozen=True, slots=True)
 class Knowledge:
     """
-    Knowledge of an archive about data sets. ``gen``: a name of the one that it followed last, or None. ``position``:
+    Knowledge of an archive about data sets. ``gen``: the names of the one that it followed, or None. ``position``:
     its last entry. ``is_new``: its daemon made it, and it lost nothing since.
     """
 
@@ -44,7 +44,7 @@ class Knowledge:
     def of_dict(cls, told: Any) -> Knowledge:
         """Read an answer. Raises one of ``questions.UNREADABLE`` if it has another form."""
         gen, position = told["gen"], told["position"]
-        if gen is not None and (not isinstance(gen, str) or len(gen.split()) != 1):
+        if gen is not None and (not isinstance(gen, str) or not gen.split()):
             raise ValueError(f"{gen!r} is no name")
         return cls(gen, None if position is None else Position(*map(int, position)), told["is_new"] is True)
 

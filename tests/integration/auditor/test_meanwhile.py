@@ -95,7 +95,7 @@ def test_a_restore_that_comes_too_late_is_tried_again(
     does, puts = module.Restoring.restore, count()
 
     def late(*arguments: Any) -> Any:
-        for _ in range(21):  # more than the script looks at
+        for _ in range(101):  # more than the script looks at
             scene.client.schedule(FUNC, id=f"new{next(puts)}", at=SOON)
         return does(*arguments)
 

@@ -68,3 +68,17 @@ def test_a_run_that_was_pushed_is_not_pushed_again_and_no_alarm(
     assert {run} == scene.queued()
     assert 1 == len(scene.redis.lrange("rq:queue:default", 0, -1))
     assert not any(each["event"] == "run_suppressed" for each in told)
+
+
+def test_a_one_shot_that_ran_before_its_time_is_no_alarm_for_a_rule_of_its_id(scene: Scene, auditing: Auditing) -> None:
+    rule = scene.client.schedule(FUNC, id="r", every=20)
+    assert rule.next_at is not None
+    scene.client.schedule(FUNC, id="r", at=rule.next_at)
+    run = scene.client.run_now("r")
+    assert scene.keys.run_id("r", round(rule.next_at.timestamp() * 1000)) == run
+    scene.client.schedule(FUNC, id="r", every=20, starts=rule.next_at)
+    auditing.pass_time(20_000)
+    scene.tick()
+
+    assert not any(each["event"] == "run_suppressed" for each in auditing.run())
+    assert {run} == scene.queued()

@@ -151,10 +151,10 @@ class Recovery:
         return merge, found
 
     def _adopt(self, found: Found, wire: Wire) -> None:
-        """Add to Redis the name by which daemons find this archive. Names that Redis has stay."""
-        gens = found.known.gens
-        if gens and gens[-1] not in (found.gen or "").split():
-            Naming(wire, self._keys).adopt(gens[-1])
+        """Add to Redis the names by which daemons find this archive and its peers. Names that Redis has stay."""
+        for gen in found.known.gens:
+            if gen not in (found.gen or "").split():
+                Naming(wire, self._keys).adopt(gen)
 
     def _run(self, merge: Merge, wire: Wire, difference: Difference, stopping: Stopping) -> None:
         log = Log(wire, self._keys)
