@@ -57,6 +57,8 @@ BEHIND: dict[str, tuple[tuple[str, ...], bool]] = {  # texts of an entry, and wh
     **{f"another {verb}": ((verb, "id", "b"), False) for verb in ("cancel", "pause", "resume", "run_now")},
     "a term": (("term", "daemon", "d", "server", "s"), False),
     "another archive's restore": (("restore", "reason", "lost", "archive", "archive-2", "rows", "0"), True),
+    "another's run": (("enqueue", "run", f"b-{DUE_MS}", "front", "0", "fields", "0"), False),
+    "a run": (("enqueue", "run", f"a-{DUE_MS}", "front", "0", "fields", "0"), True),
     "a merge": (("merged", "archive", "archive-2", "positions", "1-1 5"), True),
     "something unknown": (("teleport", "to", "b"), True),
 }

@@ -166,6 +166,10 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         entry("replan", "old", "", "new", "2026a", "rows", "r 5 6 7"),
         [change("r", What.REPLANNED, nominal_ms=5, next_ms=6, why="tzdata unknown → 2026a")],
     ),
+    "unblock": (
+        entry("unblock", "rows", f"a-{DUE_MS} a-1 was stopped"),
+        [change("a", What.RELEASED, run_id=f"a-{DUE_MS}", nominal_ms=DUE_MS, why="a-1 was stopped")],
+    ),
     "term": (entry("term", "daemon", "d", "server", "s"), []),
 }  # fmt: skip
 

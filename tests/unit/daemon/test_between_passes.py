@@ -1,0 +1,55 @@
+"""Work of a daemon at the end of a pass, and of its archiver at a report: each by hand, without Redis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from zsched.config import ArchiveSettings, QueueSettings, Settings
+from zsched.core.clock import ManualClock
+from zsched.daemon.archiver import Archiver
+from zsched.daemon.daemon import Daemon
+from zsched.storage.connection import Link
+
+DAY_US = 86_400_000_000
+NOW_MS = 1_767_225_600_000
+LINK = Link.from_url("redis://127.0.0.1:1", 1)
+
+
+class Pruned:
+    """An archive that has nothing to forget; remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.before_us: list[int] = []
+
+    def begin_pruning(self, before_us: int) -> None:
+        self.before_us.append(before_us)
+
+    def prune(self) -> bool:
+        return False
+
+
+def test_history_is_forgotten_that_is_older_than_the_retention(tmp_path: Path) -> None:
+    settings = Settings(archive=ArchiveSettings(path=str(tmp_path / "a.db"), retention_days=30))
+    archiver, archive = Archiver(settings, LINK, ManualClock(), "daemon"), Pruned()
+
+    archiver._prune(archive, NOW_MS)  # type: ignore[arg-type]  # the fake
+
+    assert [NOW_MS * 1000 - 30 * DAY_US] == archive.before_us
+
+
+def test_settings_that_were_read_again_are_those_that_the_next_reading_begins_from(tmp_path: Path) -> None:
+    first = Settings(archive=ArchiveSettings(path=str(tmp_path / "a.db")))
+    second = replace(first, queues={"email": QueueSettings(5)})
+    given: list[Settings] = []
+
+    def read(before: Settings) -> Settings:
+        given.append(before)
+        return second
+
+    daemon = Daemon(first, LINK, ManualClock(), reload=read)
+    for _ in range(2):
+        daemon.reload()
+        daemon._end_pass()
+
+    assert [first, second] == given
