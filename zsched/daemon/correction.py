@@ -150,7 +150,7 @@ class Correction:
         return corrected
 
     def _may_be(self, row: Restored) -> bool:
-        """Whether *row* is for a schedule with which the leader did not go on, or that is over."""
+        """Return True if *row* takes its schedule out, or the leader did not change that since."""
         return row.place == "gone" or row.id not in self._went_on
 
     def _add_lost(self, recall: Recall, found: dict[str, int], better: dict[str, int]) -> Iterator[None]:

@@ -155,7 +155,7 @@ class Follower:
 
     @property
     def hold_for_ms(self) -> int:
-        """How long nothing must fire, for what is being found out or corrected (rule: HOLD)."""
+        """Milliseconds for which nothing may fire, while a loss is found out or corrected (rule: HOLD)."""
         is_correcting = self._correcting_since_ms is not None and not self._is_delayed
         return self._lease_ms if self.state is ArchiveState.LOST or is_correcting else 0
 
