@@ -127,6 +127,7 @@ def test_the_numbers_of_a_recurrence_rule_are_those_of_rfc_5545(rule: str, least
         ("FREQ=HOURLY", "every="),
         ("FREQ=SECONDLY;BYMONTHDAY=31", "every="),
         ("FREQ=FORTNIGHTLY", "WEEKLY"),
+        (f"FREQ={'X' * 41}", f"FREQ={'X' * 40} is not known"),
         ("BYDAY=MO", "FREQ is missing"),
         ("FREQ=DAILY;FREQ=DAILY", "twice"),
         ("FREQ=DAILY;INTERVAL=0", "INTERVAL"),
