@@ -19,7 +19,7 @@ from zsched.core.clock import ManualClock
 from zsched.daemon import own_archive
 from zsched.daemon.bell import Bell
 from zsched.daemon.own_archive import OwnArchive
-from zsched.errors import ArchiveFailed, ArchiveOfAnother
+from zsched.errors import ArchiveFailed, ArchiveInUse, ArchiveOfAnother
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -80,6 +80,15 @@ def test_where_only_archives_of_another_data_set_are_their_folder_is_what_to_mov
 
     with pytest.raises(ArchiveOfAnother, match=rf" or move {folder} away$"):
         own.open(wire)
+
+
+def test_a_configured_archive_is_opened_before_redis_is_there(folder: Path, redis_url: str) -> None:
+    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(folder / "2.db")))
+    with closing(OwnArchive(settings, ManualClock())) as own, closing(OwnArchive(settings, ManualClock())) as second:
+        own.prepare()
+
+        with pytest.raises(ArchiveInUse):
+            second.prepare()
 
 
 def test_an_archive_with_entries_or_a_data_sets_name_has_a_past(
