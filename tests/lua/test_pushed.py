@@ -37,8 +37,8 @@ def _backfill(ground: Ground) -> str:
 
 
 def _restore(ground: Ground) -> str:
-    restore(ground, run(id="r", ms=AT))
-    return "-" if "refused" in ground.last.texts else "pushed"
+    [place] = restore(ground, run(id="r", ms=AT))[3]
+    return "pushed" if place == "open" else "-"
 
 
 CALLS: dict[str, Callable[[Ground], str]] = {"advance": _advance, "backfill": _backfill, "restore": _restore}

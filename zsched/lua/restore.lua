@@ -13,13 +13,15 @@
 --                        lane, due ms or -, t of the row's last change in µs, note, "<n> <m>", then n texts of the
 --                        job or template (pairs) and m texts of the schedule's own hash (pairs)
 --        places: due paused quarantine ended gone open skipped
--- RETURNS  OK, now ms, the entry's id and t, number of runs pushed  |  AGAIN, now ms  |  OTHER, now ms
--- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` is `refused` where it cannot be pushed,
---          and a one-shot `gone` when RQ has its run already
+-- RETURNS  OK, now ms, the entry's id and t, the place of each row as logged  |  AGAIN, now ms  |  OTHER, now ms
+-- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` and `skipped` are `held` when RQ has the run
+--          already, `open` is `refused` where it cannot be pushed, and a one-shot `gone` when RQ has its run already
 --
 -- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. A run that was fired and
 -- not over (`open`) is pushed again here, marked uncertain; `skipped` records that it is not, as its schedule
--- wishes. The entry keeps each row's old t, by which two archives that know different things agree
+-- wishes. RQ may have either run already: a worker that took it before the loss writes its job's end, or how far it is,
+-- into the Redis that lost it. Such a hash is only a part of a job, and nothing is done to it. The run is open, and the
+-- tracker records what becomes of it. The entry keeps each row's old t, by which two archives that know different things agree
 -- (rule: LATEST_CHANGE). What is put back may be of a newer format than the leader's, whose archives never saw a newer
 -- one lead: so the format is noted, as by acquire.
 --
@@ -47,19 +49,15 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
 
--- Does a run's job stay as it is? It does if it was pushed, or if it waits for its time and no row before this one
--- replaces its schedule.
+-- Does a run wait for its time, with its job, and does no row before this one replace its schedule?
 local replaced = {}
-local function stays(row)
-  if not make_way(row.run_id) then
-    return true
-  end
+local function waits(row)
   local at = not replaced[row.id] and find({row.id})[1]
   return at and not at.recurring and run_key(row.id, at.due_ms) == 'rq:job:' .. row.run_id
-    and redis.call('EXISTS', 'rq:job:' .. row.run_id) == 1
+    and is_a('rq:job:' .. row.run_id, 'hash')
 end
 
-local rows, ids, at = {}, {}, 12
+local rows, ids, places, at = {}, {}, {}, 12
 for n = 1, row_count do
   local id, run, place, lane, due_ms, t_us, note, sizes = unpack(ARGV, at, at + 7)
   local job_size, own_size = string.match(sizes, '^(%d+) (%d+)$')
@@ -77,18 +75,16 @@ for n = 1, row_count do
         row.expires_ms = whole_of(ARGV[i + 1])
       end
     end
+  end
+  if place ~= 'gone' and run ~= '' then
     row.run_id = id .. '-' .. run
-    if not queue_accepts(row.queue) or stays(row) then
+    if not make_way(row.run_id) then  -- it was pushed here, or a worker has it: it is RQ's
+      row.place = IS_SCHEDULE[place] and 'gone' or 'held'
+    elseif place == 'open' and (not queue_accepts(row.queue) or waits(row)) then
       row.place = 'refused'
-      ARGV[at + 2] = 'refused'
     end
   end
-  if IS_SCHEDULE[place] and place ~= 'gone' and run ~= '' then
-    if not make_way(id .. '-' .. run) then  -- it fired here: its run is RQ's
-      row.place = 'gone'
-      ARGV[at + 2] = 'gone'
-    end
-  end
+  ARGV[at + 2], places[n] = row.place, row.place
   replaced[id] = replaced[id] or IS_SCHEDULE[place]
   rows[n], ids[n], at = row, id, after
 end
@@ -111,7 +107,7 @@ hold_on(hold_for_ms)
 if reason ~= 'audit' and (doubt_ms < 0 or is_other and doubt_ms < now_ms) then
   redis.call('HSET', meta_key, 'doubt', string.format('%.0f', now_ms))
 end
-local now_iso, earliest, pushed = iso(now_ms), nil, 0
+local now_iso, earliest = iso(now_ms), nil
 local due, recurring = {high = {}, normal = {}, low = {}}, {}
 
 -- RQ's created_at; those that were put together share their t.
@@ -169,7 +165,6 @@ for n, row in ipairs(rows) do
       set_deadline(row.run_id, math.max(tonumber(row.due_ms), tonumber(row.t_us) / 1000) + row.expires_ms)
     end
     push(row.queue, row.run_id, row.at_front)
-    pushed = pushed + 1
   end
 end
 push_all()
@@ -184,4 +179,4 @@ end
 if earliest then
   redis.pcall('PUBLISH', wake_key, earliest)
 end
-return {'OK', now_ms, entry, t, pushed}
+return {'OK', now_ms, entry, t, places}

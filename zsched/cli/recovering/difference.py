@@ -28,11 +28,14 @@ class What(Enum):
     AGAIN = "push again"  # it was fired, and whether it was executed nobody knows: marked uncertain
     SKIPPED = "skip"  # likewise, and its schedule wishes that it is not pushed twice
     OUT = "take out"  # Redis has a schedule that is over
-    REFUSED = "leave"  # it should be pushed again, but something else has its job's or queue's key
+    HELD = "leave to RQ"  # likewise, and RQ has it: a worker that took it before the loss wrote to its job
+    REFUSED = "leave"  # it should be pushed again, but something else has its queue's key
 
 
-_WHATS: Final = {"open": What.AGAIN, "skipped": What.SKIPPED, "gone": What.OUT, "refused": What.REFUSED}
-_RUNS: Final = (What.AGAIN, What.SKIPPED, What.REFUSED)
+_WHATS: Final = {
+    "open": What.AGAIN, "skipped": What.SKIPPED, "gone": What.OUT, "held": What.HELD, "refused": What.REFUSED,
+}  # fmt: skip
+_RUNS: Final = (What.AGAIN, What.SKIPPED, What.HELD, What.REFUSED)
 
 
 class Row(NamedTuple):
@@ -140,7 +143,8 @@ _WORDS: Final = {
     What.AGAIN: ("push again", "pushed again", " that may have been executed, marked uncertain"),
     What.SKIPPED: ("skip", "skipped", " that may have been executed, as its schedule wishes"),
     What.OUT: ("take out", "took out", ", over by what the archive knows"),
-    What.REFUSED: ("leave", "could not push again", ": something else has the key of its job or queue"),
+    What.HELD: ("leave to RQ", "left to RQ", " that may have been executed, and whose job RQ has"),
+    What.REFUSED: ("leave", "could not push again", ": something else has the key of its queue"),
 }
 
 
