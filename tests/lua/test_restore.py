@@ -264,6 +264,17 @@ def test_a_run_of_which_a_worker_wrote_a_part_is_held_by_rq(led: Ground, place: 
     assert run(place).job == logged(led.last)[0].job
 
 
+def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Ground) -> None:
+    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "started")
+    led.redis.set("rq:queue:broken", "a text")
+    before = led.keyspace()
+
+    reply = restore(led, run(), run("skipped", id="b"), run(id="c", queue="broken"), one_shot(id="d"), reason="dry")
+
+    assert ["-", "0", ["held", "skipped", "refused", "due"]] == reply[1:]
+    assert before == led.keyspace()
+
+
 def test_a_run_that_rq_has_is_held_though_its_queue_is_broken(led: Ground) -> None:
     led.redis.set("rq:queue:broken", "a text")
     led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "started")

@@ -118,9 +118,7 @@ class Branch:
         return key in self._open or max(self._touched.get(key, -1), self._taken.get(key, -1)) >= t_us
 
 
-def lacking(
-    mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | None = None
-) -> Iterator[Restored]:
+def lacking(mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | None = None) -> Iterator[Restored]:
     """
     What Redis needs to hold what *mine* says. *there*: the schedule as Redis holds it; *doubt_ms*: what is due until
     then is marked when it fires, None: all of it.

@@ -262,7 +262,8 @@ class _Teller:
         elif (what in _ADVANCES and change.next_ms is not None) or (what is What.ENQUEUED and change.why == BACKFILL):
             self._is_recurring = True
         is_retry = what is What.ENQUEUED and change.why.startswith(RETRY_OF)
-        if is_retry or what in (*_OF_RUNS, What.PUSHED_AGAIN, What.HELD) or (what is What.QUARANTINED and change.run_id):
+        is_broken_run = what is What.QUARANTINED and change.run_id
+        if is_retry or is_broken_run or what in (*_OF_RUNS, What.PUSHED_AGAIN, What.HELD):
             return  # of a run: the schedule is where it was
         if what in (What.CANCELLED, What.WITHDRAWN) or (what is What.ENQUEUED and not change.why):
             self.is_there = False  # what is enqueued takes the place of what waited

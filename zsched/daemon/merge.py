@@ -151,9 +151,9 @@ class Merge:
         return len({id for id, _ in self._touched}) if self._touched is not None else self._recall.count()
 
     def rows(self) -> Iterator[list[Restored]]:
-        """What Redis lacks, in portions; nothing is written."""
+        """What ``run`` would put back now, in portions; nothing is written."""
         for page in self._pages():
-            yield from portions(self._lacking(page))
+            yield from map(self._restoring.foresee, portions(self._lacking(page)))
 
     def look(self) -> Iterator[bool]:
         """Whether Redis lacks something, page by page; nothing is written."""

@@ -4,7 +4,7 @@
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
 --        hold_for_ms     > 0: nothing fires for so long, the restorer is not done yet
---        reason          lost | audit | corrected
+--        reason          lost | audit | corrected; dry: say what would be logged, and write nothing
 --        archive         whose knowledge it is: id of the archive
 --        names           of data sets that it followed, by blanks; '' when it knows none, or just follows this one
 --        is_forced       1: also into a data set with another name
@@ -13,7 +13,8 @@
 --                        lane, due ms or -, t of the row's last change in µs, note, "<n> <m>", then n texts of the
 --                        job or template (pairs) and m texts of the schedule's own hash (pairs)
 --        places: due paused quarantine ended gone open skipped
--- RETURNS  OK, now ms, the entry's id and t, the place of each row as logged  |  AGAIN, now ms  |  OTHER, now ms
+-- RETURNS  OK, now ms, the entry's id and t (- and 0 of dry), the place of each row as logged  |  AGAIN, now ms
+--          |  OTHER, now ms
 -- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` and `skipped` are `held` when RQ has the run
 --          already, `open` is `refused` where it cannot be pushed, and a one-shot `gone` when RQ has its run already
 --
@@ -87,6 +88,9 @@ for n = 1, row_count do
   ARGV[at + 2], places[n] = row.place, row.place
   replaced[id] = replaced[id] or IS_SCHEDULE[place]
   rows[n], ids[n], at = row, id, after
+end
+if reason == 'dry' then
+  return {'OK', now_ms, '-', '0', places}
 end
 local wanted = {}
 for _, id in ipairs(ids) do

@@ -64,7 +64,14 @@ class Restoring:
         entry = _position(reply)
         if entry is None:
             return None
-        return Written(entry, [row._replace(place=text(place)) for row, place in zip(rows, reply[3], strict=True)])
+        return Written(entry, _placed(rows, reply[3]))
+
+    def foresee(self, rows: Sequence[Restored]) -> list[Restored]:
+        """Return *rows* with the places that ``restore`` would log now, in any data set; nothing is written."""
+        whose = {**self._whose(None), "is_forced": 1}
+        texts = [each for row in rows for each in row.texts()]
+        reply = self._scripts.call("restore", rows=texts, hold_for_ms=0, reason="dry", row_count=len(rows), **whose)
+        return _placed(rows, reply[3])
 
     def _received(self, command: list[Any]) -> list[Any]:
         try:
@@ -105,6 +112,10 @@ def portions(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
         texts += size
     if portion:
         yield portion
+
+
+def _placed(rows: Iterable[Restored], places: Iterable[bytes]) -> list[Restored]:
+    return [row._replace(place=text(place)) for row, place in zip(rows, places, strict=True)]
 
 
 def _position(reply: list[Any]) -> Position | None:
