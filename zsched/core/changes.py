@@ -52,7 +52,7 @@ class What(Enum):
     RELEASED = "released"  # a run that waited for others is in its queue, as RQ would never put it there
     RESTORED = "restored"  # Redis had lost it, and holds it again
     PUSHED_AGAIN = "pushed_again"  # Redis had lost a run that was not over: it is in its queue again
-    HELD = "held"  # the same, and RQ had it already, by a worker that took it before the loss: not pushed again
+    HELD = "held"  # Redis had lost a run that was not over, and RQ has it by a worker's hand: not pushed again
     WITHDRAWN = "withdrawn"  # a Redis that went back held it again: taken out, as it was over
 
 

@@ -15,14 +15,14 @@
 --        places: due paused quarantine ended gone open skipped
 -- RETURNS  OK, now ms, the entry's id and t (- and 0 of dry), the place of each row as logged  |  AGAIN, now ms
 --          |  OTHER, now ms
--- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` and `skipped` are `held` when RQ has the run
---          already, `open` is `refused` where it cannot be pushed, and a one-shot `gone` when RQ has its run already
+-- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` is `refused` where it cannot be pushed;
+--          when RQ has the run already, `open` and `skipped` are `held`, and a one-shot that waited is `gone`
 --
 -- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. A run that was fired and
 -- not over (`open`) is pushed again here, marked uncertain; `skipped` records that it is not, as its schedule
--- wishes. RQ may have either run already: a worker that took it before the loss writes its job's end, or how far it is,
--- into the Redis that lost it. Such a hash is only a part of a job, and nothing is done to it. The run is open, and the
--- tracker records what becomes of it. The entry keeps each row's old t, by which two archives that know different things agree
+-- wishes. RQ may have the run already: a worker that took it before the loss writes its status or its end into the
+-- Redis that lost it, often without the rest of the job. Such a run (`held`) is left as it is. It is open, and the
+-- tracker records its end. The entry keeps each row's old t, by which two archives that know different things agree
 -- (rule: LATEST_CHANGE). What is put back may be of a newer format than the leader's, whose archives never saw a newer
 -- one lead: so the format is noted, as by acquire.
 --
