@@ -259,7 +259,7 @@ def test_a_run_of_which_a_worker_wrote_a_part_is_held_by_rq(led: Ground, place: 
     reply = restore(led, run(place), run(place, id="b"))
 
     pushed = [f"b-{DUE_MS}"] if place == "open" else []
-    assert (pushed, {"status": status}) == (led.queue(), led.job(f"a-{DUE_MS}"))
+    assert (pushed, {"status": status, "zs_uncertain": "1"}) == (led.queue(), led.job(f"a-{DUE_MS}"))
     assert ["held", place] == [row.place for row in logged(led.last)] == reply[3]
     assert run(place).job == logged(led.last)[0].job
 

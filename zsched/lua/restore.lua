@@ -21,9 +21,9 @@
 -- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. A run that was fired and
 -- not over (`open`) is pushed again here, marked uncertain; `skipped` records that it is not, as its schedule
 -- wishes. RQ may have the run already: a worker that took it before the loss writes its status or its end into the
--- Redis that lost it, often without the rest of the job. Such a run (`held`) is left as it is. It is open, and the
--- tracker records its end. The entry keeps each row's old t, by which two archives that know different things agree
--- (rule: LATEST_CHANGE). What is put back may be of a newer format than the leader's, whose archives never saw a newer
+-- Redis that lost it, often without the rest of the job. Such a run (`held`) is marked uncertain, and else left as
+-- it is. It is open, and the tracker records its end. The entry keeps each row's old t, by which two archives that know
+-- different things agree (rule: LATEST_CHANGE). What is put back may be of a newer format than the leader's, whose archives never saw a newer
 -- one lead: so the format is noted, as by acquire.
 --
 -- Who puts back what was lost shows that there was another history, and what is due by now may have been pushed in it
@@ -169,6 +169,8 @@ for n, row in ipairs(rows) do
       set_deadline(row.run_id, math.max(tonumber(row.due_ms), tonumber(row.t_us) / 1000) + row.expires_ms)
     end
     push(row.queue, row.run_id, row.at_front)
+  elseif row.place == 'held' then  -- it may also wait in its queue: an older copy came back
+    redis.call('HSET', 'rq:job:' .. row.run_id, 'zs_uncertain', '1')
   end
 end
 push_all()
