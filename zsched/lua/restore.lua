@@ -23,8 +23,8 @@
 -- wishes. RQ may have the run already: a worker that took it before the loss writes its status or its end into the
 -- Redis that lost it, often without the rest of the job. Such a run (`held`) is marked uncertain, and else left as
 -- it is. It is open, and the tracker records its end. The entry keeps each row's old t, by which two archives that know
--- different things agree (rule: LATEST_CHANGE). What is put back may be of a newer format than the leader's, whose archives never saw a newer
--- one lead: so the format is noted, as by acquire.
+-- different things agree (rule: LATEST_CHANGE). What is put back may be of a newer format than the leader's, whose
+-- archives never saw a newer one lead: so the format is noted, as by acquire.
 --
 -- Who puts back what was lost shows that there was another history, and what is due by now may have been pushed in it
 --. A leader that knew nothing of that may have taken the data set for a new one, without doubt
