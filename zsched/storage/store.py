@@ -149,12 +149,15 @@ class Store:
         """What a recurring schedule stores besides its rule. Raises InvalidSchedule."""
         shared = self.encoder.shared(definition)
         func = str(shared.pop("zs_func", shared["description"]))
-        own = {"flags": flags(definition), "func": func, **labels(definition)}
+        letters = flags(definition)
+        own = {"flags": letters, "func": func, **labels(definition)}
         if policy := definition.policy.to_text():
             own["policy"] = policy
         if definition.pause_after_failures is not None:
             own["pause_after"] = str(definition.pause_after_failures)
         template = shared | {"data": self.encoder.data(definition.payload), "status": "queued"}
+        if letters:  # in a run's job too, as in a one-shot's: an archive that begins while it is open reads them there
+            template["zs"] = "1" + letters
         return Record(definition.id, definition.priority, own, template, definition.if_exists)
 
     def put_recurring(

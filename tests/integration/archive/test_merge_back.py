@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.archive.ground import Scene, Storm, assert_state_is_redis_own, rows_put_back, schedule
+from tests.integration.archive.ground import (
+    HOUR_MS,
+    Scene,
+    Storm,
+    assert_state_is_redis_own,
+    rows_put_back,
+    schedule,
+)
 from tests.integration.archive.merging import (
     HOLD_MS,
     SEEDS,
@@ -17,6 +24,7 @@ from tests.integration.archive.merging import (
     said,
     skips,
     snapshot,
+    trim,
     watch,
 )
 from zsched.core.changes import What
@@ -186,3 +194,22 @@ def test_a_score_that_a_foreign_hand_wrote_does_not_stop_a_merge(scene: Scene) -
 
     found = lane_states(scene)
     assert {"a": "due", "b": "due", "half": "quarantine", "infinite": "quarantine", "odd": "quarantine"} == found
+
+
+@pytest.mark.parametrize("is_rule", [False, True])
+def test_an_archive_that_began_late_knows_that_an_open_run_may_not_be_pushed_twice(scene: Scene, is_rule: bool) -> None:
+    when = {"at": None, "every": 3600} if is_rule else {}
+    schedule(scene, "a", on_uncertain="skip", **when)
+    scene.pass_time(2 * 24 * HOUR_MS)
+    scene.tick()
+    (run_id,) = scene.queued()
+    trim(scene)
+    scene.follow("late.db")
+    assert scene.follower.step()
+    put_back(scene)
+    lead(scene)
+
+    merge = run(scene)
+
+    assert 1 == merge.done["skipped"]
+    assert run_id not in scene.queued()
