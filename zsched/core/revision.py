@@ -10,7 +10,7 @@ from typing import Any
 from zsched.core.clock import from_ms
 from zsched.core.model import Definition, Schedule
 from zsched.core.options import SCHEDULE_OPTIONS, TRIGGERS, define
-from zsched.core.policy import USUAL, CatchUp, Overlap, Policy
+from zsched.core.policy import CatchUp, Overlap
 from zsched.core.triggers import TriggerKind
 from zsched.core.urgency import PRESETS, Presets, blaming, expanded
 from zsched.errors import InvalidSchedule
@@ -66,33 +66,11 @@ def options_of(old: Schedule, stored: Mapping[str, Any], with_trigger: bool = Tr
     them. *stored*: those that RQ's fields say (``Encoder.options``). Without its trigger, if that is not wanted.
     """
     return {
+        **old.given(),
         **stored,
         "id": old.id,
-        "priority": old.priority,
-        "at_front": old.at_front,
-        "on_uncertain": old.on_uncertain,
-        "on_lost": old.on_lost,
-        "pause_after_failures": old.pause_after_failures,
-        "jitter": timedelta(milliseconds=old.jitter_ms) if old.jitter_ms else None,
-        "expires_after": None if old.expires_ms is None else timedelta(milliseconds=old.expires_ms),
-        **_policies(old.policy),
-        "tags": old.tags,
-        "created_by": old.created_by,
-        "managed_by": old.managed_by,
         "description": None if old.description == old.func else old.description,
         **_rule(old, not with_trigger),
-    }
-
-
-def _policies(policy: Policy) -> dict[str, Any]:
-    """Those that differ from the defaults: a default is no contradiction to anything."""
-    window = timedelta(milliseconds=policy.catch_up_window_ms)
-    return {
-        "overlap": None if policy.overlap is USUAL.overlap else policy.overlap,
-        "overlap_limit": None if policy.overlap_limit == USUAL.overlap_limit else policy.overlap_limit,
-        "catch_up": None if policy.catch_up is USUAL.catch_up else policy.catch_up,
-        "catch_up_window": None if policy.catch_up_window_ms == USUAL.catch_up_window_ms else window,
-        "catch_up_limit": None if policy.catch_up_limit == USUAL.catch_up_limit else policy.catch_up_limit,
     }
 
 

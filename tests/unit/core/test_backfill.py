@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from zsched.core.backfill import Backfill, Filled, Stretch, packed, ran_at, unpacked
 from zsched.core.changes import Change, What
 from zsched.core.clock import to_ms
-from zsched.core.model import Priority, Schedule, ScheduleState
+from zsched.core.model import Schedule, ScheduleState
 from zsched.core.story import Source
 from zsched.core.triggers import TriggerKind, TriggerSpec
 
@@ -26,7 +26,7 @@ DAILY = TriggerSpec(TriggerKind.RRULE, "FREQ=DAILY;BYHOUR=9", tz="Asia/Seoul")
 
 def schedule(trigger: TriggerSpec = HOURLY, anchor_ms: int = MIDNIGHT_MS, nominal_ms: int | None = None) -> Schedule:
     return Schedule(
-        "r", ScheduleState.ACTIVE, trigger.kind.value, "app.task", "default", Priority.NORMAL, nominal_ms, trigger.tz,
+        "r", ScheduleState.ACTIVE, trigger.kind.value, "app.task", nominal_ms, tz=trigger.tz,
         trigger=trigger, anchor_ms=anchor_ms, nominal_ms=nominal_ms,
     )  # fmt: skip
 
