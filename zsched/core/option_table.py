@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import NoneType
-from typing import Annotated, Any, Final, Required, TypedDict, get_args
+from typing import Annotated, Any, Final, Protocol, Required, TypedDict, TypeVar, TypeVarTuple, get_args
 from zoneinfo import ZoneInfo
 
 from zsched.core.forms import (
@@ -367,6 +367,63 @@ class UpdateOptions(_TimedOptions, total=False):
     """What ``client.update`` changes."""
 
     func: str | Callable[..., Any]
+
+
+Result = TypeVar("Result", covariant=True)
+Before = TypeVarTuple("Before")
+
+
+class TaskCall(Protocol[Result, *Before]):
+    """
+    The type of a call that takes options beside a payload: a name that is no option is a parameter of the task.
+    A TypedDict cannot say that, so the options stand here once more; a test holds them equal.
+    """
+
+    def __call__(
+        self,
+        *before: *Before,
+        at: datetime | None = ...,
+        after: Seconds | None = ...,
+        every: Seconds | None = ...,
+        cron: str | None = ...,
+        rrule: str | None = ...,
+        tz: str | ZoneInfo | None = ...,
+        starts: datetime | None = ...,
+        ends: datetime | None = ...,
+        count: int | None = ...,
+        gap: GapWord | None = ...,
+        fold: FoldWord | None = ...,
+        queue: str = ...,
+        priority: PriorityWord = ...,
+        at_front: bool = ...,
+        on_uncertain: OnUncertainWord = ...,
+        on_lost: OnLostWord | None = ...,
+        pause_after_failures: int | None = ...,
+        overlap: OverlapWord | None = ...,
+        overlap_limit: int | None = ...,
+        catch_up: CatchUpWord | None = ...,
+        catch_up_window: Seconds | None = ...,
+        catch_up_limit: int | None = ...,
+        jitter: Seconds | None = ...,
+        expires_after: Seconds | None = ...,
+        urgency: str | None = ...,
+        timeout: float | str | timedelta | None = ...,
+        result_ttl: int | timedelta | None = ...,
+        failure_ttl: int | timedelta | None = ...,
+        retry: RetryValue | None = ...,
+        meta: dict[str, Any] | None = ...,
+        on_success: CallbackValue | None = ...,
+        on_failure: CallbackValue | None = ...,
+        description: str | None = ...,
+        tags: list[str] | tuple[str, ...] | set[str] | frozenset[str] = ...,
+        created_by: str | None = ...,
+        managed_by: str | None = ...,
+        durable: bool = ...,
+        allow_past: bool = ...,
+        id: str | None = ...,
+        if_exists: IfExistsWord = ...,
+        **payload: Any,
+    ) -> Result: ...
 
 
 def _options_of(keys: Any) -> dict[str, Option]:

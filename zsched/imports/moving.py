@@ -16,11 +16,12 @@ fires here as soon as it is put, so it is the source that must not be started be
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from zsched.client import Client
 from zsched.client.keeper import Keeper
 from zsched.core.clock import from_ms
+from zsched.core.option_table import ScheduleRow
 from zsched.errors import InvalidSchedule, ScheduleExists, ZschedError
 from zsched.files.applying import CREATED
 from zsched.imports.found import Item, Origin, Source
@@ -85,7 +86,9 @@ class Moving:
 
     def _put(self, page: Sequence[OneShot]) -> dict[str, str]:
         """What a put of each made of it, by id; without those that are refused."""
-        rows = [{"func": one.item.func, **self._options(one.item), "if_exists": "error"} for one in page]
+        rows = [
+            cast(ScheduleRow, {"func": one.item.func, **self._options(one.item), "if_exists": "error"}) for one in page
+        ]
         many = self._client.schedule_many(rows)
         outcomes = {one.item.id: CREATED for one in page}
         for number, error in many.errors:

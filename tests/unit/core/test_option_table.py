@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import typing
 from collections import Counter
@@ -14,7 +15,7 @@ import pytest
 from tests.documents import PROJECT
 from zsched.core.checked_options import CheckedOptions, read, read_letters
 from zsched.core.forms import Option, Stored, Words
-from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, FOR_UPDATE, OPTIONS, ScheduleOptions
+from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, FOR_UPDATE, OPTIONS, ScheduleOptions, TaskCall
 from zsched.core.policy import OnLost, OnUncertain, Priority
 
 OTHER = CheckedOptions(
@@ -49,6 +50,17 @@ def test_the_type_of_an_option_has_the_words_of_its_enum(option: Option) -> None
 
     assert [member.value for member in enum or ()] == literals(type_)
     assert enum is None or enum in get_args(type_)
+
+
+def test_a_task_takes_the_options_with_the_types_of_the_table() -> None:
+    given = typing.get_type_hints(TaskCall.__call__)
+
+    names = [
+        one.name for one in inspect.signature(TaskCall.__call__).parameters.values() if one.kind is one.KEYWORD_ONLY
+    ]
+
+    expected = {name: type_ for name, type_ in types().items() if name not in ("args", "kwargs")}
+    assert expected == {name: given[name] for name in names}
 
 
 @pytest.mark.parametrize("option", NAMED)

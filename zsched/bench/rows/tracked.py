@@ -44,7 +44,7 @@ def _zsched(arena: Arena, ground: Ground, seconds: int, waiting: int) -> Figure:
     client, total = ground.client(), _PER_S * seconds
     with folder(arena) as state, leader(arena, ground, "daemon-told", state) as child:
         timed = load.spread(total, arena.clock.now_ms(), 1)
-        idle = ({**row, "queue": _IDLE_QUEUE} for row in load.rows((f"idle-{n}", timed[0][1]) for n in range(waiting)))
+        idle = load.rows(((f"idle-{n}", timed[0][1]) for n in range(waiting)), queue=_IDLE_QUEUE)
         client.schedule_many(idle)
         load.put(client, timed)
         arena.wait_for("all is pushed", lambda: ground.waiting() == 0, 120.0)
