@@ -77,16 +77,17 @@ _READ: Final = {
 }
 
 
-def read(texts: Mapping[str, str], stored: Stored) -> dict[str, Any]:
-    """Return the values, by attribute, of the options that are *stored* in *texts*: the inverse of ``texts``."""
+def read_options(texts: Mapping[Stored, Mapping[str, str]]) -> dict[str, Any]:
+    """Return the values, by attribute, of the options in *texts*: the inverse of ``CheckedOptions.texts``."""
     values: dict[str, Any] = {}
-    for option in _READ[stored]:
-        text = texts.get(option.field)
-        if text is not None:
-            try:
-                values[option.attribute] = option.form.read(text)
-            except UNREADABLE:
-                continue
+    for stored, held in texts.items():
+        for option in _READ[stored]:
+            text = held.get(option.field)
+            if text is not None:
+                try:
+                    values[option.attribute] = option.form.read(text)
+                except UNREADABLE:
+                    continue
     return values
 
 
@@ -95,7 +96,7 @@ def read_letters(letters: str) -> dict[str, Any]:
     return {option.attribute: value for option, value in _FLAGGED if option.letter in letters}
 
 
-def shown(schedule: CheckedOptions) -> dict[str, Any]:
+def options_for_json(schedule: CheckedOptions) -> dict[str, Any]:
     """Return the options of a *schedule* as JSON can say them; ``Schedule`` has further attributes that they name."""
     return {option.shown: option.form.shown(get(schedule)) for option, get in _SHOWN}
 

@@ -118,7 +118,7 @@ class Duration(Form):
         return seconds_to_ms(name, value, self.least_ms)
 
     def read(self, text: str) -> int:
-        return whole(text)
+        return whole_number(text)
 
     def given(self, value: int | None) -> timedelta | None:
         return None if value is None else timedelta(milliseconds=value)
@@ -142,7 +142,7 @@ class Whole(Form):
         return value
 
     def read(self, text: str) -> int:
-        return whole(text)
+        return whole_number(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Number(Form):
     metavar: str = "N"
 
     def read(self, text: str) -> int:
-        return whole(text)
+        return whole_number(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ class RqSeconds(Form):
     is_duration: ClassVar[bool] = True
 
     def read(self, text: str) -> int:
-        return whole(text)
+        return whole_number(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +301,7 @@ class Option:
     is_optional: bool = False
 
 
-def whole(text: str | bytes) -> int:
+def whole_number(text: str | bytes) -> int:
     """Return the number of a field. Raises ValueError for another text."""
     if len(text) > _DIGITS:
         raise ValueError(f"{text[:_DIGITS]!r}… has too many digits")

@@ -16,7 +16,7 @@ from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Any
 
-from zsched.core.checked_options import POLICIES, CheckedOptions, shown
+from zsched.core.checked_options import POLICIES, CheckedOptions, options_for_json
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.policy import IfExists as IfExists
 from zsched.core.policy import OnLost as OnLost
@@ -139,7 +139,7 @@ class Schedule(CheckedOptions):
         As JSON can say it: instants as ``iso`` writes them, enums as their values; the keys are a promise. What only
         recurring ones have is None of others.
         """
-        options = shown(self)
+        options = options_for_json(self)
         if self.kind == "once":
             options |= dict.fromkeys(POLICIES)
         elif self.policy.overlap is not Overlap.QUEUE:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from zsched.core.checked_options import UNREADABLE, read, read_letters
+from zsched.core.checked_options import UNREADABLE, read_letters, read_options
 from zsched.core.clock import LAST_MS, Clock
-from zsched.core.forms import Stored, whole
+from zsched.core.forms import Stored, whole_number
 from zsched.core.jitter import delay_of
 from zsched.core.log import text as shown
 from zsched.core.model import Priority, Schedule, ScheduleState
@@ -185,7 +185,7 @@ class Reader:
         spec = _spec(own.get("trigger"))
         flags = own.get("flags", "") if recurring else job.get("zs", "")
         state = _PLACES[place]
-        options = read(job, Stored.JOB) | read(job, Stored.RQ) | read(labels, Stored.LABEL) | read(own, Stored.OWN)
+        options = read_options({Stored.JOB: job, Stored.RQ: job, Stored.LABEL: labels, Stored.OWN: own})
         options |= read_letters(flags)
         if spec:
             options |= {"tz": spec.tz, "jitter_ms": spec.jitter_ms}
@@ -246,7 +246,7 @@ def _decoded(pairs: list[bytes]) -> dict[str, str]:
 
 def _ms(text: str | bytes | None) -> int | None:
     try:
-        value = whole(text or "")
+        value = whole_number(text or "")
     except ValueError:
         return None
     return value if 0 <= value <= LAST_MS else None

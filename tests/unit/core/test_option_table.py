@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import pytest
 
 from tests.documents import PROJECT
-from zsched.core.checked_options import CheckedOptions, read, read_letters
+from zsched.core.checked_options import CheckedOptions, read_letters, read_options
 from zsched.core.forms import Option, Stored, Words
 from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, FOR_UPDATE, OPTIONS, ScheduleOptions, TaskCall
 from zsched.core.policy import OnLost, OnUncertain, Priority
@@ -87,8 +87,8 @@ def test_what_differs_from_a_default_is_written_and_read_back(stored: Stored) ->
     texts = OTHER.texts(stored)
 
     assert {option.field for option in OPTIONS.values() if option.stored is stored} == texts.keys()
-    assert {name: getattr(OTHER, name) for name in read(texts, stored)} == read(texts, stored)
-    assert len(texts) == len(read(texts, stored))
+    assert {name: getattr(OTHER, name) for name in read_options({stored: texts})} == read_options({stored: texts})
+    assert len(texts) == len(read_options({stored: texts}))
     assert CheckedOptions().texts(stored) == {}
 
 
@@ -108,7 +108,7 @@ def test_flags_are_written_and_read_back() -> None:
     ],
 )
 def test_a_field_that_another_program_broke_reads_as_nothing(stored: Stored, texts: dict[str, str]) -> None:
-    assert {} == read(texts, stored)
+    assert {} == read_options({stored: texts})
 
 
 def test_options_are_given_back_as_a_caller_would_give_them() -> None:
