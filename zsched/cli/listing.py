@@ -23,10 +23,10 @@ from zsched.client import Client
 from zsched.core.arguments import instant_ms
 from zsched.core.clock import SystemClock, from_ms, to_ms
 from zsched.core.durations import duration_text
+from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.policy import USUAL
 from zsched.core.sentences import shortened
-from zsched.core.triggers import TriggerKind
 from zsched.errors import ScheduleNotFound
 
 _FEW: Final = 5  # next times, and last runs, that are shown of a schedule
@@ -40,7 +40,7 @@ _POLICIES: Final = ("overlap", "overlap_limit", "catch_up", "catch_up_window_s",
 
 @click.command(cls=Subcommand)
 @click.option("--state", type=click.Choice([state.value for state in ScheduleState]))
-@click.option("--kind", type=click.Choice(["once", *(kind.value for kind in TriggerKind)]))
+@click.option("--kind", type=click.Choice(LISTED_KINDS))
 @click.option("--func", metavar="FUNC", help="Those that run this dotted path.")
 @click.option("--queue", metavar="NAME")
 @click.option("--tag", metavar="TEXT")
@@ -131,7 +131,7 @@ def trigger_text(schedule: Schedule) -> str:
     spec = schedule.trigger
     if spec is None:
         return schedule.kind
-    return f"{spec.kind.value} {duration_text(int(spec.expr)) if spec.kind is TriggerKind.EVERY else spec.expr}"
+    return f"{spec.kind.name} {spec.kind.describe(spec.expr)}"
 
 
 def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:

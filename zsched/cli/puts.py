@@ -21,7 +21,7 @@ from zsched.core.arguments import zone_name
 from zsched.core.clock import to_ms
 from zsched.core.model import IfExists, OnLost, OnUncertain, Priority, Scheduled
 from zsched.core.policy import CatchUp, Overlap
-from zsched.core.triggers import Fold, Gap
+from zsched.core.triggers import KINDS, Fold, Gap
 from zsched.errors import InvalidSchedule
 from zsched.tasks.lookup import Lookup
 
@@ -39,9 +39,10 @@ _TRIGGERS: Final = (
     click.option(
         "--after", type=duration, metavar="DURATION", help="Once, this long from now: seconds, or 5m, 1h30m, 2d, 500ms."
     ),
-    click.option("--every", type=duration, metavar="DURATION", help="Again and again, this far apart."),
-    click.option("--cron", metavar="EXPR", help="Five fields, or six with seconds first; @daily and the like."),
-    click.option("--rrule", metavar="RULE", help="An RFC 5545 rule, such as FREQ=WEEKLY;BYDAY=MO."),
+    *(
+        click.option(f"--{kind.name}", type=duration if kind.is_duration else str, metavar=kind.metavar, help=kind.help)
+        for kind in KINDS
+    ),
     click.option("--tz", metavar="ZONE", help="IANA zone of local times and rules, such as Asia/Seoul; default UTC."),
     click.option("--starts", type=instant, metavar="TIME", help="A rule's first possible time."),
     click.option("--ends", type=instant, metavar="TIME", help="A rule's last possible time."),
@@ -109,7 +110,7 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     """
     Schedule FUNC, a dotted path that the workers can import, under the name ID.
 
-    Give exactly one of --at, --after, --every, --cron and --rrule. A schedule of that id is replaced, unless
+    Give exactly one trigger: --at, --after, or a rule such as --cron. A schedule of that id is replaced, unless
     --if-exists says otherwise; the same command again changes nothing. If FUNC is a task, and can be imported from
     here, its arguments are checked and its own options count where none are given; stderr tells if it cannot.
 

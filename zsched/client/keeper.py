@@ -22,7 +22,7 @@ from zsched.client.client import Client
 from zsched.core.exact import is_same
 from zsched.core.model import Definition, IfExists, Schedule, Scheduled, ScheduleState
 from zsched.core.revision import PAYLOAD, options_of
-from zsched.core.triggers import TriggerSpec, check
+from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ScheduleExists
 from zsched.storage.reader import Found
 
@@ -130,5 +130,5 @@ class Keeper:
 def _rule(definition: Definition) -> TriggerSpec:
     """The rule of a recurring *definition*. Raises InvalidSchedule for a one-shot."""
     if not isinstance(definition.when, TriggerSpec):
-        raise InvalidSchedule("at", definition.when, "a one-shot has no rule", "give every, cron or rrule")
+        raise InvalidSchedule("at", definition.when, "a one-shot has no rule", GIVE_A_RULE)
     return definition.when

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 from zsched.core.arguments import choice
 from zsched.core.model import Schedule, ScheduleState
+from zsched.core.triggers import RULES
 from zsched.errors import InvalidSchedule
 
-_KINDS = ("once", "every", "cron", "rrule")
+LISTED_KINDS = ("once", *RULES)
 
 
 class Source(Protocol):
@@ -76,8 +77,8 @@ class Filter:
     @classmethod
     def of(cls, *, state: Any, kind: Any, limit: Any, after: Any, **given: Any) -> Filter:
         """The filter of a caller's arguments. Raises InvalidSchedule."""
-        if kind is not None and kind not in _KINDS:
-            raise InvalidSchedule("kind", kind, "not one of its values", f"give one of {', '.join(_KINDS)}")
+        if kind is not None and kind not in LISTED_KINDS:
+            raise InvalidSchedule("kind", kind, "not one of its values", f"give one of {', '.join(LISTED_KINDS)}")
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= 10**15):
             raise InvalidSchedule("limit", limit, "not a number of schedules", "give a whole number")
         for name in ("func", "queue", "tag", "match"):

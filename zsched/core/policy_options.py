@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from zsched.core.arguments import choice, seconds_to_ms
 from zsched.core.policy import USUAL, CatchUp, Overlap, Policy
-from zsched.core.triggers import TriggerSpec, build
+from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, build
 from zsched.errors import InvalidSchedule
 
 _MOST_CAUGHT_UP: Final = 10_000  # runs: each costs a look
@@ -33,7 +33,7 @@ def policy_of(options: Mapping[str, Any], is_recurring: bool) -> Policy:
     if not is_recurring:
         for name, value in given.items():
             if value != _USUAL[name]:
-                remedy = "leave it out, or give every, cron or rrule"
+                remedy = f"leave it out, or {GIVE_A_RULE}"
                 raise InvalidSchedule(name, value, "a one-shot has one occurrence", remedy)
         return USUAL
     overlap = choice("overlap", given.get("overlap", USUAL.overlap), Overlap)

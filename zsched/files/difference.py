@@ -12,14 +12,14 @@ from typing import Any, Final
 from zsched.client.keeper import Held
 from zsched.core.durations import duration_text
 from zsched.core.exact import is_same
-from zsched.core.triggers import TriggerKind, zone
+from zsched.core.triggers import RULES, zone
 from zsched.files.options import DURATIONS
 from zsched.files.toml import toml_text
 from zsched.storage.rqjob import plain
 
 # Options in the order in which people think of them; those that are not here come behind, by name.
 _ORDER: Final = (
-    *("func", *(kind.value for kind in TriggerKind), "tz", "starts", "ends", "count"),
+    *("func", *RULES, "tz", "starts", "ends", "count"),
     *("args", "kwargs", "queue", "priority", "description", "tags"),
 )
 _SHOWN: Final = 100  # characters of a value in a difference

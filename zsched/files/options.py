@@ -13,13 +13,17 @@ from typing import Any, Final
 
 from zsched.core.durations import parse_duration
 from zsched.core.options import SCHEDULE_OPTIONS, TRIGGERS
-from zsched.core.triggers import TriggerKind
+from zsched.core.triggers import KINDS, RULES
 
-DURATIONS: Final = frozenset("every jitter expires_after catch_up_window timeout result_ttl failure_ttl".split())
+DURATIONS: Final = frozenset(
+    (
+        *("jitter", "expires_after", "catch_up_window", "timeout", "result_ttl", "failure_ttl"),
+        *(kind.name for kind in KINDS if kind.is_duration),
+    )
+)
 _TIMES: Final = ("starts", "ends")
 ARGUMENTS: Final = ("args", "kwargs")
 JSON_KEYS: Final = (*ARGUMENTS, "meta")  # options that may be given as JSON text, under their name and _json
-RULES: Final = tuple(kind.value for kind in TriggerKind)
 ONE_RULE: Final = f"give exactly one of {', '.join(RULES)}"
 KEYS: Final = (*sorted(SCHEDULE_OPTIONS), "paused", *(f"{name}_json" for name in JSON_KEYS))
 NOT_SHARED: Final = ("func", *TRIGGERS)  # what defaults cannot say

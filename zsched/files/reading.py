@@ -26,10 +26,11 @@ from typing import Any, Final, Protocol
 
 from zsched.core.arguments import check_text
 from zsched.core.model import Definition
+from zsched.core.triggers import RULES
 from zsched.errors import NOT_GIVEN, InvalidFile, InvalidSchedule
 from zsched.files.lines import Lines
 from zsched.files.mending import check_through, may_be_arguments, mend
-from zsched.files.options import ARGUMENTS, NOT_SHARED, ONE_RULE, REFUSED, RULES, option_of, value_of
+from zsched.files.options import ARGUMENTS, NOT_SHARED, ONE_RULE, REFUSED, option_of, value_of
 from zsched.files.toml import key_text
 
 STDIN: Final = "-"

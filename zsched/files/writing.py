@@ -11,18 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any
 
 from zsched.client import Client
 from zsched.client.keeper import Held, Keeper
 from zsched.core.exact import is_same
 from zsched.core.model import Schedule, ScheduleState
-from zsched.core.triggers import TriggerKind
+from zsched.core.triggers import RULES, TriggerKind
 from zsched.files.difference import told
 from zsched.files.options import JSON_KEYS
 from zsched.files.toml import json_text, key_text, toml_text
-
-_SAMPLES: Final = {TriggerKind.EVERY: 1, TriggerKind.CRON: "* * * * *", TriggerKind.RRULE: "FREQ=DAILY"}
 
 
 @dataclass(slots=True)
@@ -113,14 +111,13 @@ class _Writing:
         return {
             name: value
             for name, value in options.items()
-            if name in ("func", *(kind.value for kind in TriggerKind))
-            or (name != "managed_by" and not is_same(value, usual.get(name)))
+            if name in ("func", *RULES) or (name != "managed_by" and not is_same(value, usual.get(name)))
         }
 
     def _usual_of(self, kind: TriggerKind) -> dict[str, Any]:
         """What a schedule has that says nothing but its function and a rule of *kind*."""
         if kind not in self._usual:
-            definition = self._keeper.define("module.function", {kind.value: _SAMPLES[kind]})
+            definition = self._keeper.define("module.function", {kind.name: kind.example})
             self._usual[kind] = told(self._keeper.wanted(definition, None)[1])
         return self._usual[kind]
 

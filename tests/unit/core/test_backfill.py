@@ -15,18 +15,21 @@ from zsched.core.changes import Change, What
 from zsched.core.clock import to_ms
 from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.core.story import Source
-from zsched.core.triggers import TriggerKind, TriggerSpec
+from zsched.core.triggers import TriggerSpec
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.rrule import RRULE
 
 HOUR_MS = 3_600_000
 MIDNIGHT_MS = to_ms(datetime(2026, 3, 1, tzinfo=UTC))
-HOURLY = TriggerSpec(TriggerKind.CRON, "0 * * * *")
-EVERY_HOUR = TriggerSpec(TriggerKind.EVERY, str(HOUR_MS))
-DAILY = TriggerSpec(TriggerKind.RRULE, "FREQ=DAILY;BYHOUR=9", tz="Asia/Seoul")
+HOURLY = TriggerSpec(CRON, "0 * * * *")
+EVERY_HOUR = TriggerSpec(EVERY, str(HOUR_MS))
+DAILY = TriggerSpec(RRULE, "FREQ=DAILY;BYHOUR=9", tz="Asia/Seoul")
 
 
 def schedule(trigger: TriggerSpec = HOURLY, anchor_ms: int = MIDNIGHT_MS, nominal_ms: int | None = None) -> Schedule:
     return Schedule(
-        "r", ScheduleState.ACTIVE, trigger.kind.value, "app.task", "default", Priority.NORMAL, nominal_ms, trigger.tz,
+        "r", ScheduleState.ACTIVE, trigger.kind.name, "app.task", "default", Priority.NORMAL, nominal_ms, trigger.tz,
         trigger=trigger, anchor_ms=anchor_ms, nominal_ms=nominal_ms,
     )  # fmt: skip
 
@@ -102,7 +105,7 @@ def test_the_nth_is_found_without_steps(number: int) -> None:
 
 
 def test_ten_million_are_counted_at_once() -> None:
-    every_second = schedule(TriggerSpec(TriggerKind.EVERY, "1000"), MIDNIGHT_MS - 1000)
+    every_second = schedule(TriggerSpec(EVERY, "1000"), MIDNIGHT_MS - 1000)
 
     stretch = Stretch.of(every_second, MIDNIGHT_MS, MIDNIGHT_MS + 10_000_000_000)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from zsched.config import DaemonSettings
 from zsched.core.clock import ManualClock
-from zsched.core.triggers import TriggerKind, TriggerSpec
+from zsched.core.triggers import TriggerSpec
+from zsched.core.triggers.cron import CRON
 from zsched.daemon.meter import NoMeter
 from zsched.daemon.native import Look
 from zsched.daemon.tick import Tick, Ticker
@@ -109,6 +110,6 @@ class TickingLeader:
 
 def hourly(number: int, trigger: str = "") -> DueRecurring:
     """Schedule s<number> of every hour, or of the text *trigger*, which is due now."""
-    text = trigger or TriggerSpec(TriggerKind.CRON, "0 * * * *").to_text()
+    text = trigger or TriggerSpec(CRON, "0 * * * *").to_text()
     told = (f"s{number}", "normal", str(NOW_MS), "1-1", text, str(NOW_MS - HOUR_MS), str(NOW_MS))
     return DueRecurring(*(each.encode() for each in told))
