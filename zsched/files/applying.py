@@ -25,7 +25,7 @@ from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, ScheduleState, iso
 from zsched.core.triggers import TriggerSpec, check
 from zsched.errors import Contended, InvalidSchedule, RedisUnavailable, ZschedError
-from zsched.files.difference import Change, changes
+from zsched.files.difference import OptionChange, option_changes
 from zsched.files.reading import STDIN, Entry, ScheduleFile
 
 _RECOMPARED: Final = 5  # times that a schedule may change under our hands
@@ -43,7 +43,7 @@ class Step:
 
     entry: Entry
     outcome: str
-    changes: tuple[Change, ...]
+    changes: tuple[OptionChange, ...]
     definition: Definition
     held: Held | None
     writes: bool
@@ -148,10 +148,10 @@ class Application:
         writes = held is None or not self._keeper.is_unchanged(held, wanted)
         if writes and isinstance(definition.when, TriggerSpec):
             check(definition.when, now_ms)  # ends may have passed, which is no matter where nothing changes
-        found = () if held is None else tuple(changes(held, wanted))
+        found = () if held is None else tuple(option_changes(held, wanted))
         pauses = _pausing(entry, held, writes)
         if pauses is not None and held is not None:
-            found += (Change("paused", str(not pauses).lower(), str(pauses).lower()),)
+            found += (OptionChange("paused", str(not pauses).lower(), str(pauses).lower()),)
         outcome = CREATED if held is None else UPDATED if writes or pauses is not None else UNCHANGED
         return Step(entry, outcome, found, definition, held, writes, pauses)
 

@@ -18,7 +18,7 @@ from zsched.client.keeper import Held, Keeper
 from zsched.core.exact import is_same
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.triggers import RULES, TriggerKind
-from zsched.files.difference import told
+from zsched.files.difference import plain_options
 from zsched.files.options import JSON_KEYS
 from zsched.files.toml import json_text, key_text, toml_text
 
@@ -106,7 +106,7 @@ class _Writing:
 
     def _said(self, held: Held) -> Mapping[str, Any]:
         """The options of *held* that a file must say."""
-        options, spec = told(held), held.schedule.trigger
+        options, spec = plain_options(held), held.schedule.trigger
         usual = {} if spec is None else self._usual_of(spec.kind)
         return {
             name: value
@@ -118,7 +118,7 @@ class _Writing:
         """What a schedule has that says nothing but its function and a rule of *kind*."""
         if kind not in self._usual:
             definition = self._keeper.define("module.function", {kind.name: kind.example})
-            self._usual[kind] = told(self._keeper.wanted(definition, None)[1])
+            self._usual[kind] = plain_options(self._keeper.wanted(definition, None)[1])
         return self._usual[kind]
 
 
