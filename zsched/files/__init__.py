@@ -12,7 +12,7 @@ of it), ``difference`` (what changes, as people read it), ``toml`` and ``writing
 
 from zsched.files.applying import Application, Applied, Step
 from zsched.files.checking import ClientChecks
-from zsched.files.reading import Complaint, Entry, ScheduleFile, read
+from zsched.files.reading import Complaint, FileEntry, ScheduleFile, read
 from zsched.files.writing import Written, write
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "Applied",
     "ClientChecks",
     "Complaint",
-    "Entry",
+    "FileEntry",
     "ScheduleFile",
     "Step",
     "Written",

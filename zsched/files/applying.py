@@ -26,7 +26,7 @@ from zsched.core.model import Definition, Schedule, ScheduleState, iso
 from zsched.core.triggers import TriggerSpec, check
 from zsched.errors import Contended, InvalidSchedule, RedisUnavailable, ZschedError
 from zsched.files.difference import OptionChange, option_changes
-from zsched.files.reading import STDIN, Entry, ScheduleFile
+from zsched.files.reading import STDIN, FileEntry, ScheduleFile
 
 _RECOMPARED: Final = 5  # times that a schedule may change under our hands
 CREATED: Final = "created"
@@ -41,7 +41,7 @@ class Step:
     resumed (False). ``held`` is what was compared with.
     """
 
-    entry: Entry
+    entry: FileEntry
     outcome: str
     changes: tuple[OptionChange, ...]
     definition: Definition
@@ -140,7 +140,7 @@ class Application:
 
     # -- how ----------------------------------------------------------------------------------------
 
-    def _step(self, entry: Entry, held: Held | None, now_ms: int) -> Step:
+    def _step(self, entry: FileEntry, held: Held | None, now_ms: int) -> Step:
         """What is to become of *entry*, where Redis holds *held*. Raises InvalidSchedule."""
         if held is not None:
             self._refuse_others(held)
@@ -199,7 +199,7 @@ class Application:
         return any(self._is_own(one.schedule) and self._client.cancel(id) == "cancelled" for one in held)
 
 
-def _pausing(entry: Entry, held: Held | None, writes: bool) -> bool | None:
+def _pausing(entry: FileEntry, held: Held | None, writes: bool) -> bool | None:
     """True to pause, False to resume, None to leave it."""
     state = ScheduleState.ACTIVE if held is None else held.schedule.state
     if entry.paused is None or (state is ScheduleState.ENDED and not writes):

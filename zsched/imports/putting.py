@@ -18,7 +18,7 @@ from zsched.client import Client
 from zsched.core.model import At, Definition
 from zsched.core.options import define
 from zsched.errors import ZschedError
-from zsched.files import Application, Applied, ClientChecks, Entry, ScheduleFile, Step
+from zsched.files import Application, Applied, ClientChecks, FileEntry, ScheduleFile, Step
 from zsched.files.applying import CREATED
 from zsched.files.checking import Allow
 from zsched.imports.found import Item, Source
@@ -98,7 +98,7 @@ class Importing:
             InvalidFile: an id is another owner's, or a one-shot's; nothing is to be put then.
         """
         entries = [
-            Entry(item.id, number, imported.definitions[item.id])
+            FileEntry(item.id, number, imported.definitions[item.id])
             for number, item in enumerate(self._source.items, 1)
             if item.origin is None
         ]

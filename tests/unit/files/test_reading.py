@@ -12,10 +12,10 @@ from zsched.core.model import Priority
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
-from zsched.files.reading import Entry, read
+from zsched.files.reading import FileEntry, read
 
 
-def entry(text: str) -> Entry:
+def entry(text: str) -> FileEntry:
     (only,) = reading(text).entries
     return only
 
