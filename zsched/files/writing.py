@@ -24,7 +24,7 @@ from zsched.files.toml import json_text, key_text, toml_text
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenFile:
     """A file's text. ``unsaid``: (id, reason) of entries that are only comments; ``ended``: ids that were left out."""
 
     text: str = ""
@@ -34,7 +34,7 @@ class Written:
     ended: list[str] = field(default_factory=list)
 
 
-def write(client: Client, *, owner: str | None = None, globs: Iterable[str] = ()) -> Written:
+def write(client: Client, *, owner: str | None = None, globs: Iterable[str] = ()) -> WrittenFile:
     """
     The recurring schedules of *client*'s namespace as a file: those of *owner* ("": of nobody), with an id like one of
     *globs*; all unless given.
@@ -52,8 +52,8 @@ class _Writing:
         self._keeper = Keeper(client)
         self._usual: dict[TriggerKind, dict[str, Any]] = {}
 
-    def write(self, owner: str | None, globs: tuple[str, ...]) -> Written:
-        written = Written()
+    def write(self, owner: str | None, globs: tuple[str, ...]) -> WrittenFile:
+        written = WrittenFile()
         kept: list[Schedule] = []
         for one in self._keeper.recurring():
             if _is_wanted(one, owner, globs):
@@ -77,7 +77,7 @@ class _Writing:
         written.text = "\n\n".join(blocks) + "\n"
         return written
 
-    def _block(self, held: Held, written: Written) -> str:
+    def _block(self, held: Held, written: WrittenFile) -> str:
         """One entry, behind what should be known of it."""
         schedule = held.schedule
         remarks = []
