@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 
-from zsched.client.keeper import Held
+from zsched.client.keeper import ScheduleWithOptions
 from zsched.core.durations import duration_text
 from zsched.core.exact import is_same
 from zsched.core.triggers import RULES, zone
@@ -42,7 +42,7 @@ class OptionChange:
         return f"{self.option}: {_cut(self.old)} → {_cut(self.new)}"
 
 
-def plain_options(held: Held) -> dict[str, Any]:
+def plain_options(held: ScheduleWithOptions) -> dict[str, Any]:
     """
     The options of *held* that are set, plain values as a file has them, in the order of a file. Without the id, and
     without args and kwargs that are empty.
@@ -55,7 +55,7 @@ def plain_options(held: Held) -> dict[str, Any]:
     return {name: said[name] for name in names if name not in ("args", "kwargs", "tags") or said[name]}
 
 
-def option_changes(old: Held, new: Held) -> Iterator[OptionChange]:
+def option_changes(old: ScheduleWithOptions, new: ScheduleWithOptions) -> Iterator[OptionChange]:
     """What a put of *new* changes in *old*."""
     before, after = plain_options(old), plain_options(new)
     for name in dict.fromkeys((*after, *before)):

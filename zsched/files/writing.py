@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from zsched.client import Client
-from zsched.client.keeper import Held, Keeper
+from zsched.client.keeper import Keeper, ScheduleWithOptions
 from zsched.core.exact import is_same
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.triggers import RULES, TriggerKind
@@ -77,7 +77,7 @@ class _Writing:
         written.text = "\n\n".join(blocks) + "\n"
         return written
 
-    def _block(self, held: Held, written: WrittenFile) -> str:
+    def _block(self, held: ScheduleWithOptions, written: WrittenFile) -> str:
         """One entry, behind what should be known of it."""
         schedule = held.schedule
         remarks = []
@@ -104,7 +104,7 @@ class _Writing:
             lines = [f"# {line}" for line in lines]
         return "\n".join([*(f"# {remark}" for remark in remarks), *lines])
 
-    def _said(self, held: Held) -> Mapping[str, Any]:
+    def _said(self, held: ScheduleWithOptions) -> Mapping[str, Any]:
         """The options of *held* that a file must say."""
         options, spec = plain_options(held), held.schedule.trigger
         usual = {} if spec is None else self._usual_of(spec.kind)
