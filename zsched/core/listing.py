@@ -16,7 +16,7 @@ from zsched.errors import InvalidSchedule
 LISTED_KINDS = ("once", *RULES)
 
 
-class Source(Protocol):
+class ScheduleSource(Protocol):
     """Where schedules are read from, place by place."""
 
     def active(
@@ -107,7 +107,7 @@ class Filter:
         )
 
 
-def select(wanted: Filter, source: Source) -> Iterator[Schedule]:
+def select(wanted: Filter, source: ScheduleSource) -> Iterator[Schedule]:
     """The schedules that *wanted* keeps: active by due time, then paused, quarantined and ended by id."""
     kept = (
         schedule for state in ScheduleState for schedule in _in_state(state, wanted, source) if wanted.keeps(schedule)
@@ -115,7 +115,7 @@ def select(wanted: Filter, source: Source) -> Iterator[Schedule]:
     return islice(kept, wanted.limit)
 
 
-def _in_state(state: ScheduleState, wanted: Filter, source: Source) -> Iterator[Schedule]:
+def _in_state(state: ScheduleState, wanted: Filter, source: ScheduleSource) -> Iterator[Schedule]:
     order = list(ScheduleState)
     after = wanted.after
     if wanted.state not in (None, state) or (after and order.index(after.state) > order.index(state)):

@@ -23,7 +23,7 @@ from zsched.client.keeper import Keeper
 from zsched.core.clock import from_ms
 from zsched.errors import InvalidSchedule, ScheduleExists, ZschedError
 from zsched.files.applying import CREATED
-from zsched.imports.found import Item, Origin, Source
+from zsched.imports.found import ImportSource, Item, Origin
 from zsched.imports.jobs import job_key
 from zsched.storage.connection import Link
 
@@ -52,7 +52,7 @@ class Moved(NamedTuple):
 class Moving:
     """Moves one-shots of *source*. What stays where it is is refused there, with the reason."""
 
-    def __init__(self, client: Client, link: Link, source: Source) -> None:
+    def __init__(self, client: Client, link: Link, source: ImportSource) -> None:
         self._client, self._link, self._source, self._keeper = client, link, source, Keeper(client)
 
     def move(self, page: Sequence[OneShot]) -> Iterator[Moved]:

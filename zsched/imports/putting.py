@@ -21,7 +21,7 @@ from zsched.errors import ZschedError
 from zsched.files import Application, Applied, ClientChecks, FileEntry, ScheduleFile, Step
 from zsched.files.applying import CREATED
 from zsched.files.checking import Allow
-from zsched.imports.found import Item, Source
+from zsched.imports.found import ImportSource, Item
 from zsched.imports.moving import PAGE, Moved, Moving, OneShot
 from zsched.storage.connection import Link
 
@@ -30,7 +30,7 @@ from zsched.storage.connection import Link
 class Imported:
     """What was done with a source, or in a dry run would be; ``definitions`` by id are what was checked."""
 
-    source: Source
+    source: ImportSource
     definitions: dict[str, Definition] = field(default_factory=dict)
     applied: Applied = field(default_factory=Applied)
     moved: list[Moved] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Imported:
 
 def refuse_twins(imported: Sequence[Imported]) -> None:
     """Take out of each of *imported* what has an id of one before it, and refuse it there."""
-    owners: dict[str, Source] = {}
+    owners: dict[str, ImportSource] = {}
     for one in imported:
         source, twins = one.source, [item for item in one.source.items if item.id in owners]
         source.items = [item for item in source.items if item.id not in owners]
@@ -68,7 +68,7 @@ class Importing:
     def __init__(
         self,
         client: Client,
-        source: Source,
+        source: ImportSource,
         checks: ClientChecks,
         allow: Allow,
         link: Link,

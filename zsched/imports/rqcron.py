@@ -20,7 +20,7 @@ from rq.cron import CronJob, CronScheduler
 
 from zsched.core.run_id import ID
 from zsched.errors import InvalidSchedule, NotImportable
-from zsched.imports.found import Item, Source
+from zsched.imports.found import ImportSource, Item
 from zsched.storage.rivals import CRON_OWNER, dotted
 from zsched.storage.rqjob import function_path
 
@@ -50,7 +50,7 @@ def owner_of(module: str) -> str:
     return CRON_OWNER + (module if module.startswith("/") else dotted(module))
 
 
-def read_rq_cron(module: str) -> Source:
+def read_rq_cron(module: str) -> ImportSource:
     """
     What *module* (``app.cron_config``, or the path of a file) registers.
 
@@ -63,7 +63,7 @@ def read_rq_cron(module: str) -> Source:
     except Exception as error:  # the module's own, or RQ's around it
         remedy = "give the dotted name or the path of what `rq cron` gets, in the folder where it runs"
         raise InvalidSchedule("module", module, f"it cannot be imported ({error})", remedy) from error
-    source, met = Source(module, owner_of(module)), Counter[str]()
+    source, met = ImportSource(module, owner_of(module)), Counter[str]()
     for name, refusal in registered.refused:
         source.refuse(name, name, f"RQ refuses it ({refusal}); mend it in the module")
     for job in registered.get_jobs():

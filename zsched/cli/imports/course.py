@@ -16,7 +16,7 @@ from zsched.client import Client
 from zsched.client.keeper import Keeper
 from zsched.config import Settings
 from zsched.files import ClientChecks
-from zsched.imports.found import Source
+from zsched.imports.found import ImportSource
 from zsched.imports.jobs import Jobs
 from zsched.imports.putting import Imported, Importing, refuse_twins
 from zsched.storage.connection import Link
@@ -54,7 +54,7 @@ class Ground:
 
 def import_all(
     ground: Ground,
-    sources: Sequence[Source],
+    sources: Sequence[ImportSource],
     advice: str,
     *,
     prune: bool,
