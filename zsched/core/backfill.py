@@ -75,7 +75,7 @@ class Backfill:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class PastOccurrences:
     """The occurrences of *trigger* in [start_ms, until_ms); ``pending`` more in what was asked for are left to it."""
 
     trigger: Trigger
@@ -84,7 +84,7 @@ class Stretch:
     pending: int
 
     @classmethod
-    def of(cls, schedule: Schedule, start_ms: int, end_ms: int) -> Stretch:
+    def of(cls, schedule: Schedule, start_ms: int, end_ms: int) -> PastOccurrences:
         """
         Those of a recurring *schedule* in [start_ms, end_ms).
 
