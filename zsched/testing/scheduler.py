@@ -32,7 +32,7 @@ from zsched.config import DaemonSettings
 from zsched.core.arguments import instant_ms
 from zsched.core.clock import LAST_MS, ManualClock, from_ms
 from zsched.core.runs import Run
-from zsched.daemon.chains import ChainKeeper, Patience
+from zsched.daemon.chains import ChainDelays, ChainKeeper
 from zsched.daemon.native import Native
 from zsched.daemon.tick import Tick, Ticker
 from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError
@@ -53,7 +53,7 @@ from zsched.testing.worker import Worker
 
 _LEASE_MS: Final = 86_400_000  # it lapses by the machine's clock: longer than anybody looks at a breakpoint
 _HEARD_EVERY_MS: Final = 1_800_000  # a leader that hears nothing of TIME for over an hour takes it for a jump
-_CHAINS: Final = Patience(settled_ms=0.0, silent_ms=math.inf)  # RQ is not at work meanwhile, and no worker dies
+_CHAINS: Final = ChainDelays(settled_ms=0.0, silent_ms=math.inf)  # RQ is not at work meanwhile, and no worker dies
 _MOST_PASSES: Final = 10_000  # at one instant; more is a task that schedules itself for now
 
 
