@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
-from zsched.imports.fields import MACROS, cron_of
+from zsched.imports.fields import MACROS, cron_of_fields
 from zsched.imports.found import ImportSource, Item
 
 _SPOOL: Final = PurePath("/var/spool/cron/crontabs")
@@ -165,7 +165,7 @@ def _line(number: int, said: str, user: str | None, variables: Mapping[str, str]
     if len(words) <= times + (user is None) or not words[-1]:
         lacking = "a macro" if macro else "five time fields"
         raise ValueError(_TOO_FEW.format(f"{lacking}, a user" if user is None else lacking))
-    cron = MACROS[words[0]] if macro else cron_of(words[:times])
+    cron = MACROS[words[0]] if macro else cron_of_fields(words[:times])
     who, command = words[times] if user is None else user, words[-1]
     if user is None and (not _USER.fullmatch(who) or command.startswith("-")):
         raise ValueError(_NO_USER.format(who))

@@ -39,7 +39,7 @@ class OneShot(NamedTuple):
     due_ms: int
 
 
-class Moved(NamedTuple):
+class MovedItem(NamedTuple):
     """
     Outcome of moving a one-shot: created; or unchanged, updated or already_fired if an interrupted import had put it.
     """
@@ -55,7 +55,7 @@ class Moving:
     def __init__(self, client: Client, link: Link, source: ImportSource) -> None:
         self._client, self._link, self._source, self._keeper = client, link, source, Keeper(client)
 
-    def move(self, page: Sequence[OneShot]) -> Iterator[Moved]:
+    def move(self, page: Sequence[OneShot]) -> Iterator[MovedItem]:
         """
         Move *page*, all of it before the first answer.
 
@@ -69,7 +69,7 @@ class Moving:
         self._keep([one for one, was_there in zip(put, found, strict=True) if was_there])
         for one, was_there in zip(put, found, strict=True):
             if was_there or self._is_imported(one):
-                yield Moved(one.item, outcomes[one.item.id], one.due_ms)
+                yield MovedItem(one.item, outcomes[one.item.id], one.due_ms)
 
     def _far(self, page: Sequence[OneShot]) -> Iterator[OneShot]:
         """Those of *page* that are not too near to their time."""

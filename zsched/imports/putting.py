@@ -22,7 +22,7 @@ from zsched.files import Application, Applied, ClientChecks, FileEntry, Schedule
 from zsched.files.applying import CREATED
 from zsched.files.checking import Allow
 from zsched.imports.found import ImportSource, Item
-from zsched.imports.moving import PAGE, Moved, Moving, OneShot
+from zsched.imports.moving import PAGE, MovedItem, Moving, OneShot
 from zsched.storage.connection import Link
 
 
@@ -33,7 +33,7 @@ class Imported:
     source: ImportSource
     definitions: dict[str, Definition] = field(default_factory=dict)
     applied: Applied = field(default_factory=Applied)
-    moved: list[Moved] = field(default_factory=list)
+    moved: list[MovedItem] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:
@@ -111,7 +111,7 @@ class Importing:
         application, steps = self.compare(imported)
         stale = application.stale()
         imported.applied = Applied(steps, stale if prune else [], [] if prune else stale)
-        imported.moved = [Moved(one.item, CREATED, one.due_ms) for one in self._one_shots(imported)]
+        imported.moved = [MovedItem(one.item, CREATED, one.due_ms) for one in self._one_shots(imported)]
 
     def run(self, imported: Imported, *, prune: bool, on_progress: Callable[[int], None]) -> None:
         """

@@ -85,11 +85,11 @@ def _item(job: CronJob, name: str, id: str) -> Item:
     options: dict[str, Any] = {_OPTIONS.get(name, name): value for name, value in given.items()}
     options |= {"queue": job.queue_name, "args": list(job.args), "kwargs": dict(job.kwargs)}
     options |= {"overlap": "allow", "catch_up": "none"}
-    options |= {"every": job.interval} if job.interval else {"cron": cron_of(str(job.cron)), "tz": "UTC"}
+    options |= {"every": job.interval} if job.interval else {"cron": cron_of_croniter(str(job.cron)), "tz": "UTC"}
     return Item(id, name, function_path(job.func or job.func_name), options)
 
 
-def cron_of(text: str) -> str:
+def cron_of_croniter(text: str) -> str:
     """croniter's expression as zsched reads it. Raises ValueError."""
     fields = text.split()
     if len(fields) == 7:

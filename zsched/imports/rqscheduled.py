@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from zsched.imports.found import ImportSource, Item, Origin
-from zsched.imports.jobs import Jobs, not_before, status_of
+from zsched.imports.jobs import RQJobs, not_before, status_of
 from zsched.storage.connection import Link
 from zsched.storage.registries import Registries
 
@@ -28,7 +28,7 @@ def waiting_key(queue: str) -> str:
     return f"rq:scheduled:{queue}"
 
 
-def read_rq_scheduled(link: Link, jobs: Jobs, now_ms: int, queues: Collection[str] = ()) -> ImportSource:
+def read_rq_scheduled(link: Link, jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -> ImportSource:
     """What waits in *queues*, or in all that RQ knows, by the server's time *now_ms*."""
     source, soon, begun = ImportSource(OWNER, OWNER), 0, 0
     with link.wire() as wire:

@@ -17,7 +17,7 @@ from zsched.client.keeper import Keeper
 from zsched.config import Settings
 from zsched.files import ClientChecks
 from zsched.imports.found import ImportSource
-from zsched.imports.jobs import Jobs
+from zsched.imports.jobs import RQJobs
 from zsched.imports.putting import Imported, Importing, refuse_twins
 from zsched.storage.connection import Link
 from zsched.storage.rqjob import Encoder
@@ -43,9 +43,9 @@ class Ground:
         )
 
     @property
-    def jobs(self) -> Jobs:
+    def jobs(self) -> RQJobs:
         """RQ's jobs, read with the serializer of the settings."""
-        return Jobs(self.link, Encoder(self.settings.rq.serializer, self.settings.limits.payload_bytes))
+        return RQJobs(self.link, Encoder(self.settings.rq.serializer, self.settings.limits.payload_bytes))
 
     def now_ms(self) -> int:
         """The server's time. Raises InvalidSchedule: the namespace uses another serializer."""
