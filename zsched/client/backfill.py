@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from zsched.client.calls import named, new_id
+from zsched.client.calls import naming_lost_call, new_id
 from zsched.core.arguments import instant_ms
 from zsched.core.backfill import MOST, Backfill, Filled, PastOccurrences
 from zsched.core.clock import from_ms
@@ -75,7 +75,7 @@ class Filling:
         schedule = _recurring(found.schedule)
         start_ms, end_ms = _range(start, end, schedule.tz, found.now_ms)
         stretch = _bounded(schedule, start_ms, end_ms)
-        with named(self._id, is_repeatable=not self._is_again):
+        with naming_lost_call(self._id, is_repeatable=not self._is_again):
             self._ran, source = self._inquiry.ran(self._id, start_ms, end_ms)
             if not self._is_again:
                 self._require(source, start_ms, schedule.tz)
