@@ -30,7 +30,7 @@ from zsched.bench.arena import Arena, Ground
 from zsched.bench.load import FUNC, QUEUE_KEY
 from zsched.bench.results import Broken
 from zsched.client import Client
-from zsched.config import load
+from zsched.config import load_settings
 from zsched.core.clock import SystemClock
 from zsched.core.runs import rq_time
 from zsched.daemon import daemon, process
@@ -109,7 +109,7 @@ def leader(
 
 
 def _daemon(url: str) -> int:
-    return process.run(partial(load, env={}, flags={"redis.url": url, "log.level": "warning"}))
+    return process.run_daemon(partial(load_settings, env={}, flags={"redis.url": url, "log.level": "warning"}))
 
 
 WARDEN_TID = "warden.tid"  # in the state's folder of a daemon in the role daemon-told

@@ -27,7 +27,7 @@ from zsched.core.preview import occurrences
 from zsched.core.recent import Recent
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
-from zsched.core.urgency import Presets, merged
+from zsched.core.urgency import Presets, merged_presets
 from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
@@ -65,7 +65,7 @@ class Client(Lives):
         runs_pickles: bool = False,
     ) -> None:
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
-        self._clock, self._urgencies = clock or SystemClock(), merged(urgencies or {})
+        self._clock, self._urgencies = clock or SystemClock(), merged_presets(urgencies or {})
         self._runs_pickles = runs_pickles
         self._keys, self._encoder = Keys(namespace), Encoder(serializer, payload_limit)
         store, reader = Store(link, self._keys, self._encoder), Reader(link, self._keys, self._encoder)
