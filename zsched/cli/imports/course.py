@@ -9,7 +9,7 @@ from functools import partial
 
 from zsched.cli.exits import DONE, FAILED
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
-from zsched.cli.imports.telling import tell
+from zsched.cli.imports.telling import tell_import
 from zsched.cli.invocation import Invocation, connect
 from zsched.cli.progress import Progress
 from zsched.client import Client
@@ -81,7 +81,7 @@ def import_all(
         if any(item.origin is None for item in one.source.items):  # what was moved cannot run twice
             back = f"zsched import undo {shlex.quote(one.source.owner)}"
             one.source.remarks.append(f"{advice.format(one.source.name)}; to go back: {back}")
-    tell(ground.invocation, imported, is_dry=dry_run, is_compared=needs_redis)
+    tell_import(ground.invocation, imported, is_dry=dry_run, is_compared=needs_redis)
     tell_unchecked(ground.checks.unchecked)
     return DONE if all(one.is_whole for one in imported) else FAILED
 

@@ -26,7 +26,7 @@ _SHOWN: Final = 50  # ids of moved one-shots, or refusals, that people are shown
 _HEADER: Final = ("ID", "WHEN", "NEXT", "FROM")
 
 
-def tell(
+def tell_import(
     invocation: Invocation,
     imported: Sequence[Imported],
     *,
