@@ -35,7 +35,7 @@ from zsched.core.clock import SystemClock
 from zsched.core.runs import rq_time
 from zsched.daemon import daemon, process
 from zsched.daemon.archiver import Archiver
-from zsched.daemon.warden import Warden
+from zsched.daemon.chores import ChoreThread
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _STOP_S = 10.0  # from SIGTERM to exit
@@ -112,20 +112,20 @@ def _daemon(url: str) -> int:
     return process.run_daemon(partial(load_settings, env={}, flags={"redis.url": url, "log.level": "warning"}))
 
 
-WARDEN_TID = "warden.tid"  # in the state's folder of a daemon in the role daemon-told
+CHORES_TID = "chores.tid"  # in the state's folder of a daemon in the role daemon-told
 
 
-class _TellingWarden(Warden):
+class _TellingChores(ChoreThread):
     """Writes down which thread it is."""
 
     def _serve_once(self) -> None:
-        (Path(os.environ["STATE_DIRECTORY"]) / WARDEN_TID).write_text(str(threading.get_native_id()))
+        (Path(os.environ["STATE_DIRECTORY"]) / CHORES_TID).write_text(str(threading.get_native_id()))
         super()._serve_once()
 
 
 def _daemon_told(url: str) -> int:
     """A whole daemon, of which one thread's processor time can be told."""
-    with patch.object(daemon, "Warden", _TellingWarden):
+    with patch.object(daemon, "ChoreThread", _TellingChores):
         return _daemon(url)
 
 

@@ -74,7 +74,7 @@ USUAL: Final = ChainDelays()
 
 
 class ChainKeeper:
-    """What a leader does about chains. ``name`` and ``every_ms`` are for the warden."""
+    """What a leader does about chains. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
     name: Final = "chains"
 

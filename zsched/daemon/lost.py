@@ -127,7 +127,7 @@ class _Case:
 
 
 class LostRuns:
-    """What a leader does about runs whose workers died. ``name`` and ``every_ms`` are for the warden."""
+    """What a leader does about runs whose workers died. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
     name: Final = "lost"
     every_ms: Final = _EVERY_MS

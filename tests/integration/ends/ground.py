@@ -67,7 +67,7 @@ class Tracking:
         return Tracker(self, KEYS).over(self.wire)  # type: ignore[arg-type]  # it has what is asked of an archiver
 
     def reconnect(self) -> None:
-        """As the warden does, in the same term."""
+        """As the ``ChoreThread`` does, in the same term."""
         self.wire.close()
         self.wire = self.link.open()
         self.tracker.over(self.wire)
@@ -114,7 +114,7 @@ class Losing(Tracking):
         self.lost = LostRuns(self, KEYS, self.tracker, patience).over(self.wire)  # type: ignore[arg-type]  # likewise
 
     def reconnect(self) -> None:
-        """As the warden does, in the same term."""
+        """As the ``ChoreThread`` does, in the same term."""
         super().reconnect()
         self.lost.over(self.wire)
 
