@@ -171,6 +171,9 @@ FAILING: dict[str, tuple[str, Callable[[], Witnesses]]] = {
 FINE: dict[str, Callable[[], Witnesses]] = {
     "put, pushed, received": good,
     "in the archive's lag": lambda: lost_at(SOON_US),
+    "moved in the archive's lag": lambda: lost_at(
+        SOON_US, put(2), calls=[ASKED, replace(ASKED, run_id=f"a-{DUE_MS + 1}", due_ms=DUE_MS + 1)]
+    ),
     "again, and marked": lambda: again("runs", RUN, "uncertain", RUN),
     "skipped": lambda: seen([term(1), put(2), fire(3, "skipped", RUN)], receipts=[]),
     "brought back in RQ's queue": lambda: seen(

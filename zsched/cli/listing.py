@@ -25,11 +25,11 @@ from zsched.core.checked_options import POLICIES
 from zsched.core.clock import SystemClock, from_ms, to_ms
 from zsched.core.durations import duration_text
 from zsched.core.forms import Duration
+from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.option_table import OPTIONS
 from zsched.core.policy import USUAL
 from zsched.core.sentences import shortened
-from zsched.core.triggers import TriggerKind
 from zsched.errors import ScheduleNotFound
 
 _FEW: Final = 5  # next times, and last runs, that are shown of a schedule
@@ -43,7 +43,7 @@ _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(o
 
 @click.command(cls=Subcommand)
 @click.option("--state", type=click.Choice([state.value for state in ScheduleState]))
-@click.option("--kind", type=click.Choice(["once", *(kind.value for kind in TriggerKind)]))
+@click.option("--kind", type=click.Choice(LISTED_KINDS))
 @click.option("--func", metavar="FUNC", help="Those that run this dotted path.")
 @click.option("--queue", metavar="NAME")
 @click.option("--tag", metavar="TEXT")
@@ -134,7 +134,7 @@ def trigger_text(schedule: Schedule) -> str:
     spec = schedule.trigger
     if spec is None:
         return schedule.kind
-    return f"{spec.kind.value} {duration_text(int(spec.expr)) if spec.kind is TriggerKind.EVERY else spec.expr}"
+    return f"{spec.kind.name} {spec.kind.describe(spec.expr)}"
 
 
 def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     """
     Schedule FUNC, a dotted path that the workers can import, under the name ID.
 
-    Give exactly one of --at, --after, --every, --cron and --rrule. A schedule of that id is replaced, unless
+    Give exactly one trigger: --at, --after, or a rule such as --cron. A schedule of that id is replaced, unless
     --if-exists says otherwise; the same command again changes nothing. If FUNC is a task, and can be imported from
     here, its arguments are checked and its own options count where none are given; stderr tells if it cannot.
 

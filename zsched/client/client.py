@@ -14,9 +14,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypedDict, Unpack
 
-from zsched.client.calls import Typed, completed, named, new_id, op_of
+from zsched.client.calls import Typed, completed, naming_lost_call, new_id, op_of
 from zsched.client.lives import REPLANS, Lives
-from zsched.client.many import due_text, put_rows
+from zsched.client.many import put_rows, time_argument
 from zsched.core import bracket
 from zsched.core.arguments import check_id, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
@@ -28,7 +28,7 @@ from zsched.core.preview import occurrences
 from zsched.core.recent import Recent
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
-from zsched.core.urgency import Presets, merged
+from zsched.core.urgency import Presets, merged_presets
 from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
@@ -77,7 +77,7 @@ class Client(Lives):
         runs_pickles: bool = False,
     ) -> None:
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
-        self._clock, self._urgencies = clock or SystemClock(), merged(urgencies or {})
+        self._clock, self._urgencies = clock or SystemClock(), merged_presets(urgencies or {})
         self._runs_pickles = runs_pickles
         self._keys, self._encoder = Keys(namespace), Encoder(serializer, payload_limit)
         store, reader = Store(link, self._keys, self._encoder), Reader(link, self._keys, self._encoder)
@@ -126,7 +126,7 @@ class Client(Lives):
         """Put a run into its queue at once, through the same script and log. Raises as ``schedule``."""
         given = {"args": args, "kwargs": kwargs, **options}
         definition = define_now(func, completed(func, given, at_once=True), new_id(), self._urgencies)
-        with named(definition.id, is_repeatable=False):
+        with naming_lost_call(definition.id, is_repeatable=False):
             answer = self._durably(definition, lambda: self._store.enqueue(definition, op=new_id()))
         self._expect(answer.word, definition.id)
         return Scheduled(definition.id, answer.word, from_ms(answer.now_ms), answer.detail)
@@ -173,7 +173,7 @@ class Client(Lives):
             else:
                 shape, row = self._store.shape(definition), self._row(definition)
                 put = partial(self._store.put, shape, row, op, found.job)
-                with named(id):
+                with naming_lost_call(id):
                     answer = self._durably(definition, put)
             if answer.word != "CHANGED":
                 return self._scheduled(definition, answer)
@@ -269,7 +269,7 @@ class Client(Lives):
         if isinstance(definition.when, TriggerSpec):
             return self._scheduled(definition, self._put_recurring(definition, definition.when, op))
         shape, row = self._store.shape(definition), self._row(definition)
-        with named(definition.id, is_repeatable=not isinstance(definition.when, After)):
+        with naming_lost_call(definition.id, is_repeatable=not isinstance(definition.when, After)):
             answer = self._durably(definition, lambda: self._store.put(shape, row, op))
         return self._scheduled(definition, answer)
 
@@ -294,14 +294,14 @@ class Client(Lives):
         return answer
 
     def _row(self, definition: Definition) -> Row:
-        return definition.id, due_text(definition), self._encoder.data(definition.payload)
+        return definition.id, time_argument(definition), self._encoder.data(definition.payload)
 
     def _put_recurring(
         self, definition: Definition, spec: TriggerSpec, op: str | None, seen_version: str = ""
     ) -> Answer:
         record, now_ms = self._store.record(definition), self._clock.now_ms()
         check(replace(spec, ends_ms=None), now_ms)  # what never fires is refused without Redis
-        with named(definition.id):
+        with naming_lost_call(definition.id):
             for _ in range(REPLANS):
                 plan = bracket.first(spec, now_ms, definition.id)
                 if plan.next is None:  # by our clock, or for ever: the server's decides

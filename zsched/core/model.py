@@ -217,7 +217,7 @@ def iso(ms: int | None) -> str | None:
 
 def _trigger_dict(spec: TriggerSpec) -> dict[str, Any]:
     return {
-        "kind": spec.kind.value,
+        "kind": spec.kind.name,
         "expr": spec.expr,
         "tz": spec.tz,
         "starts": iso(spec.starts_ms),

@@ -20,18 +20,17 @@ from zsched.core.model import After, At, Definition, Now, Payload, When
 from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, OPTIONS
 from zsched.core.policy_options import least_gap_ms, policy_of
 from zsched.core.triggers import (
+    GIVE_A_RULE,
+    RULES,
     Fold,
     Gap,
-    TriggerKind,
     TriggerSpec,
-    parse_cron,
-    parse_every,
-    parse_rrule,
+    kind_named,
 )
 from zsched.core.urgency import PRESETS, Presets, blaming, expanded
 from zsched.errors import InvalidSchedule, show
 
-TRIGGERS = ("at", "after", "every", "cron", "rrule")
+TRIGGERS = ("at", "after", *RULES)
 
 _RULE = ("starts", "ends", "count")
 
@@ -80,13 +79,13 @@ def define_now(func: Any, options: Mapping[str, Any], fallback_id: str, presets:
 
 def define_trigger(options: Mapping[str, Any]) -> TriggerSpec:
     """The recurring rule in *options* alone, for a preview. Raises as ``define``."""
-    _refuse_unknown(options, frozenset({"tz", "gap", "fold", "every", "cron", "rrule", "jitter", *_RULE}))
+    _refuse_unknown(options, frozenset({"tz", "gap", "fold", "jitter", *RULES, *_RULE}))
     if options.get("jitter") is not None:
         problem = "when an occurrence is due within its jitter depends on the schedule's id"
         raise InvalidSchedule("jitter", options["jitter"], problem, "leave it out, or preview a schedule by its id")
     when = _when(options)
     if not isinstance(when, TriggerSpec):  # the option names above leave no other
-        raise InvalidSchedule("at", when, "a single instant has no preview", "give every, cron or rrule")
+        raise InvalidSchedule("at", when, "a single instant has no preview", GIVE_A_RULE)
     return when
 
 
@@ -127,7 +126,7 @@ def _checked(options: Mapping[str, Any], is_recurring: bool) -> tuple[dict[str, 
             continue
         value = options[name]
         if option.once and not is_recurring:
-            raise InvalidSchedule(name, value, option.once, "leave it out, or give every, cron or rrule")
+            raise InvalidSchedule(name, value, option.once, f"leave it out, or {GIVE_A_RULE}")
         checked = option.form.check(name, value)
         if option.stored is Stored.RQ:
             of_rq[name] = checked
@@ -167,19 +166,14 @@ def _when(options: Mapping[str, Any]) -> When:
     return _recurring(kind, options, rule)
 
 
-def _recurring(kind: str, options: Mapping[str, Any], rule: _Rule) -> TriggerSpec:
+def _recurring(name: str, options: Mapping[str, Any], rule: _Rule) -> TriggerSpec:
     count = options.get("count")
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
         raise InvalidSchedule("count", count, "not a number of occurrences", "give a whole number from 1")
-    if kind == "every":
-        expr = parse_every(options["every"])
-    elif kind == "cron":
-        expr = parse_cron(options["cron"])
-    else:
-        expr, counted = parse_rrule(options["rrule"])
-        if counted is not None and count is not None:
-            raise InvalidSchedule("count", count, "the RRULE has a COUNT of its own", "give one of the two")
-        count = counted if count is None else count
+    kind = kind_named(name)
+    expr, counted = kind.parse(options[name])
+    if counted is not None and count is not None:
+        raise InvalidSchedule("count", count, f"the {name.upper()} has a COUNT of its own", "give one of the two")
     bounds = {
         name: None if options.get(name) is None else instant_ms(name, options[name], zone_name(options.get("tz")))
         for name in ("starts", "ends")
@@ -187,12 +181,12 @@ def _recurring(kind: str, options: Mapping[str, Any], rule: _Rule) -> TriggerSpe
     if bounds["starts"] is not None and bounds["ends"] is not None and bounds["ends"] < bounds["starts"]:
         raise InvalidSchedule("ends", options["ends"], "before starts", "give a later time")
     return TriggerSpec(
-        kind=TriggerKind(kind),
+        kind=kind,
         expr=expr,
         tz=rule.tz,
         starts_ms=bounds["starts"],
         ends_ms=bounds["ends"],
-        count=count,
-        gap=rule.gap or (Gap.FIRST_VALID if kind == "cron" else Gap.SHIFT),
+        count=counted if count is None else count,
+        gap=rule.gap or kind.gap,
         fold=rule.fold or Fold.FIRST,
     )

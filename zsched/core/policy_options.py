@@ -8,7 +8,7 @@ from typing import Any, Final
 from zsched.core.forms import Stored
 from zsched.core.option_table import OPTIONS
 from zsched.core.policy import USUAL, CatchUp, Overlap, Policy
-from zsched.core.triggers import TriggerSpec, build
+from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, build
 from zsched.errors import InvalidSchedule
 
 _SAMPLE: Final = 12  # gaps between occurrences that are looked at
@@ -30,7 +30,7 @@ def policy_of(options: Mapping[str, Any], is_recurring: bool) -> Policy:
     if not is_recurring:
         for name, value in given.items():
             if value != _HARMLESS.get(name):
-                remedy = "leave it out, or give every, cron or rrule"
+                remedy = f"leave it out, or {GIVE_A_RULE}"
                 raise InvalidSchedule(name, value, _POLICIES[name].once, remedy)
         return USUAL
     checked = ((_POLICIES[name], value) for name, value in given.items())

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from zsched.core.clock import from_ms
 from zsched.core.model import Definition, Schedule
 from zsched.core.options import SCHEDULE_OPTIONS, TRIGGERS, define
 from zsched.core.policy import CatchUp, Overlap
-from zsched.core.triggers import TriggerKind
+from zsched.core.triggers import RULES
 from zsched.core.urgency import PRESETS, Presets, blaming, expanded
 from zsched.errors import InvalidSchedule
 
 PAYLOAD = ("func", "args", "kwargs")
-_RECURRING = tuple(kind.value for kind in TriggerKind)
 
 
 def revise(
@@ -34,7 +32,7 @@ def revise(
             raise InvalidSchedule(name, changes[name], "an update cannot change it", "schedule and cancel instead")
     kinds = [name for name in TRIGGERS if changes.get(name) is not None]
     for name in kinds:
-        if (name in _RECURRING) != (old.trigger is not None):
+        if (name in RULES) != (old.trigger is not None):
             problem = "an update keeps a one-shot a one-shot and a recurring schedule recurring"
             raise InvalidSchedule(name, changes[name], problem, f"schedule it again with id={old.id!r}")
     asked, changes = changes, expanded(changes, presets, SCHEDULE_OPTIONS)
@@ -89,5 +87,4 @@ def _rule(old: Schedule, has_new_kind: bool) -> dict[str, Any]:
     }
     if has_new_kind:
         return bounds
-    expr = timedelta(milliseconds=int(spec.expr)) if spec.kind is TriggerKind.EVERY else spec.expr
-    return bounds | {spec.kind.value: expr, "gap": spec.gap, "count": spec.count}
+    return bounds | {spec.kind.name: spec.kind.to_option(spec.expr), "gap": spec.gap, "count": spec.count}

@@ -15,14 +15,13 @@ from zsched.core.durations import parse_duration
 from zsched.core.forms import Instant, Json, Stored
 from zsched.core.option_table import OPTIONS
 from zsched.core.options import TRIGGERS
-from zsched.core.triggers import TriggerKind
+from zsched.core.triggers import RULES
 
 DURATIONS: Final = frozenset(name for name, option in OPTIONS.items() if option.form.is_duration)
 _TIMES: Final = tuple(name for name, option in OPTIONS.items() if isinstance(option.form, Instant))
 ARGUMENTS: Final = tuple(name for name, option in OPTIONS.items() if option.stored is Stored.DATA)
 # Options that may be given as JSON text, under their name and _json.
 JSON_KEYS: Final = tuple(name for name, option in OPTIONS.items() if isinstance(option.form, Json))
-RULES: Final = tuple(kind.value for kind in TriggerKind)
 ONE_RULE: Final = f"give exactly one of {', '.join(RULES)}"
 KEYS: Final = (*sorted(OPTIONS), "paused", *(f"{name}_json" for name in JSON_KEYS))
 NOT_SHARED: Final = ("func", *TRIGGERS)  # what defaults cannot say

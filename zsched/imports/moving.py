@@ -24,7 +24,7 @@ from zsched.core.clock import from_ms
 from zsched.core.option_table import ScheduleRow
 from zsched.errors import InvalidSchedule, ScheduleExists, ZschedError
 from zsched.files.applying import CREATED
-from zsched.imports.found import Item, Origin, Source
+from zsched.imports.found import ImportSource, Item, Origin
 from zsched.imports.jobs import job_key
 from zsched.storage.connection import Link
 
@@ -40,7 +40,7 @@ class OneShot(NamedTuple):
     due_ms: int
 
 
-class Moved(NamedTuple):
+class MovedItem(NamedTuple):
     """
     Outcome of moving a one-shot: created; or unchanged, updated or already_fired if an interrupted import had put it.
     """
@@ -53,10 +53,10 @@ class Moved(NamedTuple):
 class Moving:
     """Moves one-shots of *source*. What stays where it is is refused there, with the reason."""
 
-    def __init__(self, client: Client, link: Link, source: Source) -> None:
+    def __init__(self, client: Client, link: Link, source: ImportSource) -> None:
         self._client, self._link, self._source, self._keeper = client, link, source, Keeper(client)
 
-    def move(self, page: Sequence[OneShot]) -> Iterator[Moved]:
+    def move(self, page: Sequence[OneShot]) -> Iterator[MovedItem]:
         """
         Move *page*, all of it before the first answer.
 
@@ -70,7 +70,7 @@ class Moving:
         self._keep([one for one, was_there in zip(put, found, strict=True) if was_there])
         for one, was_there in zip(put, found, strict=True):
             if was_there or self._is_imported(one):
-                yield Moved(one.item, outcomes[one.item.id], one.due_ms)
+                yield MovedItem(one.item, outcomes[one.item.id], one.due_ms)
 
     def _far(self, page: Sequence[OneShot]) -> Iterator[OneShot]:
         """Those of *page* that are not too near to their time."""

@@ -17,7 +17,7 @@ from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.core.policy import USUAL, Policy
 from zsched.core.recent import Ahead, Recent
 from zsched.core.run_id import RunId
-from zsched.core.triggers import TriggerSpec
+from zsched.core.triggers import TriggerSpec, read_spec
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -199,7 +199,7 @@ class Reader:
             **options,
             id=id,
             state=state,
-            kind=spec.kind.value if spec else "every" if recurring else "once",
+            kind=spec.kind.name if spec else "every" if recurring else "once",
             func=func,
             queue=job.get("origin", ""),
             priority=Priority.named(lane.decode() or own.get("lane")),  # an ended one has left its lane
@@ -254,7 +254,7 @@ def _ms(text: str | bytes | None) -> int | None:
 
 def _spec(text: str | None) -> TriggerSpec | None:
     try:
-        return TriggerSpec.from_text(text) if text else None
+        return read_spec(text) if text else None
     except UNREADABLE:
         return None
 

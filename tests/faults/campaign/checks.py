@@ -25,6 +25,7 @@ _LATE_US = 1_000_000  # p99 of lateness while nothing is wrong
 _SLACK_US = 200_000  # between a moment and its being written down
 _QUEUED_US = 10_000_000  # that a run may wait in its queue before a worker has it
 _REPLACING = ("put", "rule", "cancel", "skip", "run_now")
+_OF_A_RUN = ("put", "enqueue", "run_now")
 _ENTRANCES = (What.PUT, What.RESUMED, What.RESTORED, What.QUARANTINED, What.FOUND)
 
 _WRITTEN = {
@@ -69,11 +70,13 @@ class Audit:
         return is_short and not self._is_known(call)
 
     def _is_known(self, call: Call) -> bool:
-        """Whether some history has what *call* wrote."""
+        """Whether some history has what *call* wrote; of a call that names a run, that run and not an earlier one."""
         from_us, until_us = call.began_us - _SLACK_US, call.ended_us + _SLACK_US
+        run_id = _run_of(call) if call.verb in _OF_A_RUN else None
         return any(
             change.what in _WRITTEN[call.verb] and from_us <= change.at_us <= until_us
             for change in self.histories.changes[call.id]
+            if run_id is None or change.run_id == run_id
         )
 
     def lag_of(self, call: Call) -> int:

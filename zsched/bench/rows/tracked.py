@@ -12,7 +12,7 @@ from functools import partial
 
 from zsched.bench import load
 from zsched.bench.arena import Arena, Ground
-from zsched.bench.children import WARDEN_TID, folder, leader, running
+from zsched.bench.children import CHORES_TID, folder, leader, running
 from zsched.bench.contest import Contestant, Figure, contest
 from zsched.bench.journal import Ends
 from zsched.bench.processor import thread_s
@@ -49,7 +49,7 @@ def _zsched(arena: Arena, ground: Ground, seconds: int, waiting: int) -> Figure:
         load.put(client, timed)
         arena.wait_for("all is pushed", lambda: ground.waiting() == 0, 120.0)
         arena.wait_for("all is archived", ground.is_archived, 300.0)
-        tid = int((state / WARDEN_TID).read_text())
+        tid = int((state / CHORES_TID).read_text())
         before_s = thread_s(child.pid, tid)
         with running(arena, "ends", ground.url, _PER_S, seconds) as ender:
             arena.wait_for("all ended", lambda: ender.poll() is not None, seconds + 60.0)
