@@ -22,7 +22,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import NoneType
-from typing import Annotated, Any, Final, Protocol, Required, TypedDict, TypeVar, TypeVarTuple, get_args
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Protocol,
+    Required,
+    TypedDict,
+    TypeVar,
+    TypeVarTuple,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from zoneinfo import ZoneInfo
 
 from zsched.core.forms import (
@@ -56,7 +68,7 @@ from zsched.core.forms import (
     ZoneName,
 )
 from zsched.core.policy import CatchUp, IfExists, OnLost, OnUncertain, Overlap, Priority
-from zsched.core.triggers import Fold, Gap
+from zsched.core.triggers import Fold, Gap, KindOptions, TriggerKind, kind_named
 
 _ONE_OCCURRENCE: Final = "a one-shot has one occurrence"
 
@@ -84,22 +96,9 @@ class _OnceOptions(TypedDict, total=False):
     ]
 
 
-class RuleOptions(TypedDict, total=False):
-    """When something recurs: what ``preview`` takes."""
+class RuleOptions(KindOptions, total=False):
+    """When something recurs: what ``preview`` takes. The kinds of triggers have their options in their registry."""
 
-    every: Annotated[
-        Seconds | None, Option("Again and again, this far apart.", Interval(), Stored.RULE, elsewhere=("interval",))
-    ]
-    cron: Annotated[
-        str | None,
-        Option(
-            "Five fields, or six with seconds first; @daily and the like.",
-            Form("EXPR"),
-            Stored.RULE,
-            elsewhere=("cron_string", "crontab"),
-        ),
-    ]
-    rrule: Annotated[str | None, Option("An RFC 5545 rule, such as FREQ=WEEKLY;BYDAY=MO.", Form("RULE"), Stored.RULE)]
     tz: Annotated[
         str | ZoneInfo | None,
         Option(
@@ -429,8 +428,9 @@ class TaskCall(Protocol[Result, *Before]):
 def _options_of(keys: Any) -> dict[str, Option]:
     """The options that are the keys of a TypedDict, by name and in its order."""
     options: dict[str, Option] = {}
-    for name, hint in keys.__annotations__.items():
-        type_, option = get_args(hint)
+    for name, hint in get_type_hints(keys, include_extras=True).items():
+        is_kind = get_origin(hint) is not Annotated
+        type_, option = (hint, _option_of_kind(kind_named(name))) if is_kind else get_args(hint)
         options[name] = replace(
             option,
             name=name,
@@ -439,6 +439,12 @@ def _options_of(keys: Any) -> dict[str, Option]:
             shown=option.shown or name + option.form.unit,
         )
     return options
+
+
+def _option_of_kind(kind: TriggerKind) -> Option:
+    """The option of a kind of trigger, which says itself what there is to know."""
+    form = Interval(kind.metavar) if kind.is_duration else Form(kind.metavar)
+    return Option(kind.help, form, Stored.RULE, elsewhere=kind.elsewhere)
 
 
 OPTIONS: Final = _options_of(ScheduleOptions)

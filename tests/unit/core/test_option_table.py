@@ -17,6 +17,7 @@ from zsched.core.checked_options import CheckedOptions, read_letters, read_optio
 from zsched.core.forms import Option, Stored, Words
 from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, FOR_UPDATE, OPTIONS, ScheduleOptions, TaskCall
 from zsched.core.policy import OnLost, OnUncertain, Priority
+from zsched.core.triggers import RULES, KindOptions
 
 OTHER = CheckedOptions(
     tz="Asia/Seoul",
@@ -52,6 +53,10 @@ def test_the_type_of_an_option_has_the_words_of_its_enum(option: Option) -> None
     assert enum is None or enum in get_args(type_)
 
 
+def test_each_kind_of_trigger_has_a_typed_option_and_no_other_name_has() -> None:
+    assert list(RULES) == list(typing.get_type_hints(KindOptions))
+
+
 def test_a_task_takes_the_options_with_the_types_of_the_table() -> None:
     given = typing.get_type_hints(TaskCall.__call__)
 
@@ -59,7 +64,8 @@ def test_a_task_takes_the_options_with_the_types_of_the_table() -> None:
         one.name for one in inspect.signature(TaskCall.__call__).parameters.values() if one.kind is one.KEYWORD_ONLY
     ]
 
-    expected = {name: type_ for name, type_ in types().items() if name not in ("args", "kwargs")}
+    may_lack = {"args", "kwargs", *RULES} - {*names}  # a kind that is not named is taken unchecked
+    expected = {name: type_ for name, type_ in types().items() if name not in may_lack}
     assert expected == {name: given[name] for name in names}
 
 

@@ -9,7 +9,7 @@ Reading order: spec, zones, days, times, walls (sets of local times), projection
 then the kinds every, cron, rrule with parts and recurrence, and trigger with kinds.
 """
 
-from zsched.core.triggers.kinds import GIVE_A_RULE, KINDS, RULES, kind_named, read_spec, spec_of
+from zsched.core.triggers.kinds import GIVE_A_RULE, KINDS, RULES, KindOptions, kind_named, read_spec, spec_of
 from zsched.core.triggers.spec import Anchor, Fold, Gap, TriggerKind, TriggerSpec
 from zsched.core.triggers.trigger import Trigger, build, check, nth_after
 from zsched.core.triggers.zones import resolve_local, zone
@@ -21,6 +21,7 @@ __all__ = [
     "Anchor",
     "Fold",
     "Gap",
+    "KindOptions",
     "Trigger",
     "TriggerKind",
     "TriggerSpec",

@@ -1,15 +1,16 @@
 """
 The kinds of recurring triggers: the one list, and what follows from it.
 
-To add a kind, write its module beside ``every``, ``cron`` and ``rrule``, and name its instance in ``KINDS``. Options,
-command line, files, messages and listings follow.
+To add a kind, write its module beside ``every``, ``cron`` and ``rrule``, and name its instance in ``KINDS`` and the
+type of its option in ``KindOptions``. Calls, command line, files, messages and listings follow.
 """
 
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypedDict
 
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
@@ -18,6 +19,15 @@ from zsched.core.triggers.spec import Fold, Gap, TriggerKind, TriggerSpec
 from zsched.core.wording import alternatives
 
 KINDS: Final[tuple[TriggerKind, ...]] = (EVERY, CRON, RRULE)
+
+
+class KindOptions(TypedDict, total=False):
+    """The options of the kinds, with the types that a caller gives: for editors and type checkers."""
+
+    every: float | timedelta | None
+    cron: str | None
+    rrule: str | None
+
 
 RULES: Final = tuple(kind.name for kind in KINDS)
 GIVE_A_RULE: Final = f"give {alternatives(RULES)}"  # a remedy: "give every, cron or rrule"
