@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
@@ -283,9 +283,9 @@ class Option:
     All that there is to know of an option; ``name`` and ``is_optional`` (None may be given) come from its key and type.
 
     ``field`` is the name under which Redis keeps it. ``letter`` is the flag that stands for what differs from the
-    default. ``attribute`` is where ``Schedule`` has the checked value ("-": nowhere), and ``shown`` its name in JSON;
-    the option's own name unless given. ``once`` says why a one-shot cannot have it. ``elsewhere`` are the names
-    that other schedulers have for it.
+    default. ``attribute`` is where ``Schedule`` has the checked value ("-": nowhere); the option's own name unless
+    given. ``once`` says why a one-shot cannot have it. ``elsewhere`` are the names that other schedulers have for it,
+    by spaces. ``shown`` is its name in JSON.
     """
 
     help: str
@@ -294,11 +294,20 @@ class Option:
     field: str = ""
     letter: str = ""
     attribute: str = ""
-    shown: str = ""
     once: str = ""
-    elsewhere: tuple[str, ...] = ()
+    elsewhere: str = ""
     name: str = ""
     is_optional: bool = False
+    shown: str = ""
+
+    def named(self, name: str, is_optional: bool) -> Option:
+        """Return this option under its name, with all that follows from that."""
+        attribute, once, shown = self.attribute or name, self.once, name + self.form.unit
+        if self.stored is Stored.POLICY:
+            attribute, once = f"policy.{self.field}", "a one-shot has one occurrence"
+        elif self.stored is Stored.RQ:
+            shown = attribute
+        return replace(self, name=name, is_optional=is_optional, attribute=attribute, once=once, shown=shown)
 
 
 def whole_number(text: str | bytes) -> int:

@@ -19,7 +19,6 @@ The groups are the parts of which the calls' types are made, in the order of hel
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from types import NoneType
 from typing import (
@@ -70,257 +69,116 @@ from zsched.core.forms import (
 from zsched.core.policy import CatchUp, IfExists, OnLost, OnUncertain, Overlap, Priority
 from zsched.core.triggers import Fold, Gap, KindOptions, TriggerKind, kind_named
 
-_ONE_OCCURRENCE: Final = "a one-shot has one occurrence"
+# An entry is two or three lines: its type, its help, and the rest.
+# fmt: off
 
 
 class _OnceOptions(TypedDict, total=False):
     """When something runs once."""
 
-    at: Annotated[
-        datetime | None,
-        Option(
-            "Once, at this time: local in --tz, or with an offset or Z.",
-            Instant(),
-            Stored.RULE,
-            elsewhere=("eta", "run_date", "run_at", "when", "scheduled_time", "datetime"),
-        ),
-    ]
-    after: Annotated[
-        Seconds | None,
-        Option(
-            "Once, this long from now: seconds, or 5m, 1h30m, 2d, 500ms.",
-            Interval(),
-            Stored.RULE,
-            elsewhere=("countdown", "delay", "time_delta"),
-        ),
-    ]
+    at: Annotated[datetime | None, Option(
+        "Once, at this time: local in --tz, or with an offset or Z.", Instant(), Stored.RULE,
+        elsewhere="eta run_date run_at when scheduled_time datetime")]
+    after: Annotated[Seconds | None, Option(
+        "Once, this long from now: seconds, or 5m, 1h30m, 2d, 500ms.", Interval(), Stored.RULE,
+        elsewhere="countdown delay time_delta")]
 
 
 class RuleOptions(KindOptions, total=False):
     """When something recurs: what ``preview`` takes. The kinds of triggers have their options in their registry."""
 
-    tz: Annotated[
-        str | ZoneInfo | None,
-        Option(
-            "IANA zone of local times and rules, such as Asia/Seoul; default UTC.",
-            ZoneName(),
-            Stored.LABEL,
-            "tz",
-            elsewhere=("timezone",),
-        ),
-    ]
-    starts: Annotated[
-        datetime | None, Option("A rule's first possible time.", Instant(), Stored.RULE, elsewhere=("start_date",))
-    ]
-    ends: Annotated[
-        datetime | None, Option("A rule's last possible time.", Instant(), Stored.RULE, elsewhere=("end_date",))
-    ]
-    count: Annotated[
-        int | None, Option("How many occurrences a rule has in all.", Number(), Stored.RULE, elsewhere=("repeat",))
-    ]
+    tz: Annotated[str | ZoneInfo | None, Option(
+        "IANA zone of local times and rules, such as Asia/Seoul; default UTC.", ZoneName(), Stored.LABEL, "tz",
+        elsewhere="timezone")]
+    starts: Annotated[datetime | None, Option(
+        "A rule's first possible time.", Instant(), Stored.RULE, elsewhere="start_date")]
+    ends: Annotated[datetime | None, Option(
+        "A rule's last possible time.", Instant(), Stored.RULE, elsewhere="end_date")]
+    count: Annotated[int | None, Option(
+        "How many occurrences a rule has in all.", Number(), Stored.RULE, elsewhere="repeat")]
     gap: Annotated[GapWord | None, Option("For a local time that summer time skips.", Words(enum=Gap), Stored.RULE)]
-    fold: Annotated[
-        FoldWord | None, Option("For a local time that winter time repeats.", Words(enum=Fold), Stored.RULE)
-    ]
+    fold: Annotated[FoldWord | None, Option(
+        "For a local time that winter time repeats.", Words(enum=Fold), Stored.RULE)]
 
 
 class _CallOptions(TypedDict, total=False):
     """What the function is called with."""
 
-    args: Annotated[
-        tuple[Any, ...] | list[Any] | None,
-        Option("Positional arguments, a JSON array.", Json(is_array=True), Stored.DATA),
-    ]
+    args: Annotated[tuple[Any, ...] | list[Any] | None, Option(
+        "Positional arguments, a JSON array.", Json(is_array=True), Stored.DATA)]
     kwargs: Annotated[dict[str, Any] | None, Option("Named arguments, a JSON object.", Json(), Stored.DATA)]
 
 
 class _PlaceOptions(TypedDict, total=False):
     """Where a run goes, and what becomes of one that may have run."""
 
-    queue: Annotated[
-        str,
-        Option('The RQ queue; default "default".', QueueName(), Stored.PLACE, elsewhere=("queue_name",)),
-    ]
-    priority: Annotated[
-        PriorityWord, Option("Due work of a higher one is pushed first.", Words(enum=Priority), Stored.PLACE)
-    ]
-    at_front: Annotated[
-        bool,
-        Option("Which end of the queue; default the back.", YesNo(off="--at-back"), Stored.FLAG, letter="f"),
-    ]
-    on_uncertain: Annotated[
-        OnUncertainWord,
-        Option("When a lost Redis may have pushed the run already.", Words(enum=OnUncertain), Stored.FLAG, letter="s"),
-    ]
-    on_lost: Annotated[
-        OnLostWord | None,
-        Option(
-            "When its worker dies: again while --retry allows, or lost.", Words(enum=OnLost), Stored.JOB, "zs_on_lost"
-        ),
-    ]
+    queue: Annotated[str, Option(
+        'The RQ queue; default "default".', QueueName(), Stored.PLACE, elsewhere="queue_name")]
+    priority: Annotated[PriorityWord, Option(
+        "Due work of a higher one is pushed first.", Words(enum=Priority), Stored.PLACE)]
+    at_front: Annotated[bool, Option(
+        "Which end of the queue; default the back.", YesNo(off="--at-back"), Stored.FLAG, letter="f")]
+    on_uncertain: Annotated[OnUncertainWord, Option(
+        "When a lost Redis may have pushed the run already.", Words(enum=OnUncertain), Stored.FLAG, letter="s")]
+    on_lost: Annotated[OnLostWord | None, Option(
+        "When its worker dies: again while --retry allows, or lost.", Words(enum=OnLost), Stored.JOB, "zs_on_lost")]
 
 
 class _ScheduleOnly(TypedDict, total=False):
     """What a run at once cannot have."""
 
-    pause_after_failures: Annotated[
-        int | None,
-        Option(
-            "Pause a rule when so many runs failed in a row.",
-            Whole(most=1_000_000, noun="failures in a row"),  # scripts count exactly up to far more
-            Stored.OWN,
-            "pause_after",
-            once="a one-shot has one run, and no failures in a row",
-        ),
-    ]
-    overlap: Annotated[
-        OverlapWord | None,
-        Option(
-            "When a rule's run before is not over; default skip.",
-            Words(enum=Overlap),
-            Stored.POLICY,
-            "overlap",
-            attribute="policy.overlap",
-            once=_ONE_OCCURRENCE,
-            elsewhere=("max_instances",),
-        ),
-    ]
-    overlap_limit: Annotated[
-        int | None,
-        Option(
-            "How many runs of --overlap queue wait; default 100.",
-            Whole(most=1000, noun="runs"),  # the script that adds one may have to look at all of them
-            Stored.POLICY,
-            "overlap_limit",
-            attribute="policy.overlap_limit",
-            once=_ONE_OCCURRENCE,
-        ),
-    ]
-    catch_up: Annotated[
-        CatchUpWord | None,
-        Option(
-            "For a rule's times that were missed; default latest.",
-            Words(enum=CatchUp),
-            Stored.POLICY,
-            "catch_up",
-            attribute="policy.catch_up",
-            once=_ONE_OCCURRENCE,
-            elsewhere=("coalesce",),
-        ),
-    ]
-    catch_up_window: Annotated[
-        Seconds | None,
-        Option(
-            "Ignore occurrences older than this; default 1d.",
-            Duration(),
-            Stored.POLICY,
-            "catch_up_window_ms",
-            attribute="policy.catch_up_window_ms",
-            once=_ONE_OCCURRENCE,
-            elsewhere=("misfire_grace_time",),
-        ),
-    ]
-    catch_up_limit: Annotated[
-        int | None,
-        Option(
-            "How many --catch-up all runs; default 100.",
-            Whole(most=10_000, noun="runs"),  # each costs a look
-            Stored.POLICY,
-            "catch_up_limit",
-            attribute="policy.catch_up_limit",
-            once=_ONE_OCCURRENCE,
-        ),
-    ]
-    jitter: Annotated[
-        Seconds | None,
-        Option(
-            "Due up to so much later, spread over the ids.", Duration(), Stored.JOB, "zs_jitter", attribute="jitter_ms"
-        ),
-    ]
+    pause_after_failures: Annotated[int | None, Option(  # scripts count exactly up to far more
+        "Pause a rule when so many runs failed in a row.", Whole(most=1_000_000, noun="failures in a row"), Stored.OWN,
+        "pause_after", once="a one-shot has one run, and no failures in a row")]
+    overlap: Annotated[OverlapWord | None, Option(
+        "When a rule's run before is not over; default skip.", Words(enum=Overlap), Stored.POLICY, "overlap",
+        elsewhere="max_instances")]
+    overlap_limit: Annotated[int | None, Option(  # the script that adds one may have to look at all of them
+        "How many runs of --overlap queue wait; default 100.", Whole(most=1000, noun="runs"), Stored.POLICY,
+        "overlap_limit")]
+    catch_up: Annotated[CatchUpWord | None, Option(
+        "For a rule's times that were missed; default latest.", Words(enum=CatchUp), Stored.POLICY, "catch_up",
+        elsewhere="coalesce")]
+    catch_up_window: Annotated[Seconds | None, Option(
+        "Ignore occurrences older than this; default 1d.", Duration(), Stored.POLICY, "catch_up_window_ms",
+        elsewhere="misfire_grace_time")]
+    catch_up_limit: Annotated[int | None, Option(  # each costs a look
+        "How many --catch-up all runs; default 100.", Whole(most=10_000, noun="runs"), Stored.POLICY,
+        "catch_up_limit")]
+    jitter: Annotated[Seconds | None, Option(
+        "Due up to so much later, spread over the ids.", Duration(), Stored.JOB, "zs_jitter", attribute="jitter_ms")]
 
 
 class _RunOptions(TypedDict, total=False):
     """What a run is told, and what is said of it."""
 
-    expires_after: Annotated[
-        Seconds | None,
-        Option(
-            "Drop a run that has not started this long after its due time.",
-            Duration(least_ms=1),
-            Stored.JOB,
-            "zs_expires",
-            letter="e",
-            attribute="expires_ms",
-            elsewhere=("ttl",),
-        ),
-    ]
-    urgency: Annotated[
-        str | None, Option("A preset: asap, time_sensitive, digest, or one of [urgency].", Form("NAME"), attribute="-")
-    ]
-    timeout: Annotated[
-        float | str | timedelta | None,
-        Option(
-            "How long a run may take: seconds, 5m, 1h, or -1: no limit.",
-            RqSeconds("TIME", has_units=True),
-            Stored.RQ,
-            "timeout",
-            attribute="timeout_s",
-            shown="timeout_s",
-            elsewhere=("job_timeout",),
-        ),
-    ]
-    result_ttl: Annotated[
-        int | timedelta | None,
-        Option(
-            "How long RQ keeps a result; -1: for ever.",
-            RqSeconds(),
-            Stored.RQ,
-            "result_ttl",
-            attribute="result_ttl_s",
-            shown="result_ttl_s",
-        ),
-    ]
-    failure_ttl: Annotated[
-        int | timedelta | None,
-        Option(
-            "How long RQ keeps a failed run; -1: for ever.",
-            RqSeconds(),
-            Stored.RQ,
-            "failure_ttl",
-            attribute="failure_ttl_s",
-            shown="failure_ttl_s",
-        ),
-    ]
-    retry: Annotated[
-        RetryValue | None,
-        Option(
-            "How often RQ tries a failed run again.",
-            Number(),
-            Stored.RQ,
-            "retries_left",
-            attribute="retries",
-            shown="retries",
-        ),
-    ]
+    expires_after: Annotated[Seconds | None, Option(
+        "Drop a run that has not started this long after its due time.", Duration(least_ms=1), Stored.JOB,
+        "zs_expires", letter="e", attribute="expires_ms", elsewhere="ttl")]
+    urgency: Annotated[str | None, Option(
+        "A preset: asap, time_sensitive, digest, or one of [urgency].", Form("NAME"), attribute="-")]
+    timeout: Annotated[float | str | timedelta | None, Option(
+        "How long a run may take: seconds, 5m, 1h, or -1: no limit.", RqSeconds("TIME", has_units=True), Stored.RQ,
+        "timeout", attribute="timeout_s", elsewhere="job_timeout")]
+    result_ttl: Annotated[int | timedelta | None, Option(
+        "How long RQ keeps a result; -1: for ever.", RqSeconds(), Stored.RQ, "result_ttl", attribute="result_ttl_s")]
+    failure_ttl: Annotated[int | timedelta | None, Option(
+        "How long RQ keeps a failed run; -1: for ever.", RqSeconds(), Stored.RQ, "failure_ttl",
+        attribute="failure_ttl_s")]
+    retry: Annotated[RetryValue | None, Option(
+        "How often RQ tries a failed run again.", Number(), Stored.RQ, "retries_left", attribute="retries")]
     meta: Annotated[dict[str, Any] | None, Option("RQ's job.meta, a JSON object.", Json(), Stored.RQ, attribute="-")]
-    on_success: Annotated[
-        CallbackValue | None,
-        Option("Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-", elsewhere=("depends_on",)),
-    ]
-    on_failure: Annotated[
-        CallbackValue | None, Option("Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-")
-    ]
+    on_success: Annotated[CallbackValue | None, Option(
+        "Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-", elsewhere="depends_on")]
+    on_failure: Annotated[CallbackValue | None, Option(
+        "Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-")]
     description: Annotated[str | None, Option("One line for people.", ShortText(), Stored.RQ, "description")]
-    tags: Annotated[
-        list[str] | tuple[str, ...] | set[str] | frozenset[str],
-        Option("A label to find it by; may be repeated.", Tags(), Stored.LABEL, "tags"),
-    ]
-    created_by: Annotated[
-        str | None, Option("Default for add: user@host of this machine.", ShortText(), Stored.LABEL, "created_by")
-    ]
-    managed_by: Annotated[
-        str | None, Option("Which program or file takes care of it.", ShortText(), Stored.LABEL, "managed_by")
-    ]
+    tags: Annotated[list[str] | tuple[str, ...] | set[str] | frozenset[str], Option(
+        "A label to find it by; may be repeated.", Tags(), Stored.LABEL, "tags")]
+    created_by: Annotated[str | None, Option(
+        "Default for add: user@host of this machine.", ShortText(), Stored.LABEL, "created_by")]
+    managed_by: Annotated[str | None, Option(
+        "Which program or file takes care of it.", ShortText(), Stored.LABEL, "managed_by")]
     durable: Annotated[bool, Option("Return only when an archive has it on its disk.", YesNo())]
 
 
@@ -333,13 +191,13 @@ class _LateOptions(TypedDict, total=False):
 class _IdOptions(TypedDict, total=False):
     """What an update cannot change."""
 
-    id: Annotated[
-        str | None,
-        Option("The schedule's name; the same id is the same schedule.", ScheduleId(), elsewhere=("job_id", "name")),
-    ]
-    if_exists: Annotated[
-        IfExistsWord, Option("What to do when the id is taken; default replace.", Words(enum=IfExists))
-    ]
+    id: Annotated[str | None, Option(
+        "The schedule's name; the same id is the same schedule.", ScheduleId(), elsewhere="job_id name")]
+    if_exists: Annotated[IfExistsWord, Option(
+        "What to do when the id is taken; default replace.", Words(enum=IfExists))]
+
+
+# fmt: on
 
 
 class EnqueueOptions(_PlaceOptions, _RunOptions, _IdOptions, total=False):
@@ -431,13 +289,7 @@ def _options_of(keys: Any) -> dict[str, Option]:
     for name, hint in get_type_hints(keys, include_extras=True).items():
         is_kind = get_origin(hint) is not Annotated
         type_, option = (hint, _option_of_kind(kind_named(name))) if is_kind else get_args(hint)
-        options[name] = replace(
-            option,
-            name=name,
-            is_optional=NoneType in get_args(type_),
-            attribute=option.attribute or name,
-            shown=option.shown or name + option.form.unit,
-        )
+        options[name] = option.named(name, is_optional=NoneType in get_args(type_))
     return options
 
 
@@ -450,4 +302,4 @@ def _option_of_kind(kind: TriggerKind) -> Option:
 OPTIONS: Final = _options_of(ScheduleOptions)
 FOR_ENQUEUE: Final = frozenset({*EnqueueOptions.__annotations__, *_CallOptions.__annotations__})
 FOR_UPDATE: Final = frozenset(_TimedOptions.__annotations__)
-ELSEWHERE: Final = {theirs: name for name, option in OPTIONS.items() for theirs in option.elsewhere}
+ELSEWHERE: Final = {theirs: name for name, option in OPTIONS.items() for theirs in option.elsewhere.split()}

@@ -77,7 +77,7 @@ def test_every_option_has_help_for_people(option: Option) -> None:
 def test_no_two_options_share_a_letter_a_field_or_another_name() -> None:
     fields = Counter((option.stored, option.field) for option in OPTIONS.values() if option.field)
     letters = Counter(option.letter for option in OPTIONS.values() if option.letter)
-    elsewhere = sum(len(option.elsewhere) for option in OPTIONS.values())
+    elsewhere = sum(len(option.elsewhere.split()) for option in OPTIONS.values())
 
     assert {1} == set(fields.values()) | set(letters.values())
     assert (elsewhere, set()) == (len(ELSEWHERE), ELSEWHERE.keys() & OPTIONS.keys())

@@ -263,7 +263,7 @@ class _CronKind(TriggerKind):
     example = "0 9 * * 1-5"
     cause = "no date matches the expression (30 February?)"
     anchor = Anchor.NOTHING
-    elsewhere = ("cron_string", "crontab")
+    elsewhere = "cron_string crontab"
     is_of_zone = True
     gap = Gap.FIRST_VALID
 

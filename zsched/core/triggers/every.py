@@ -86,7 +86,7 @@ class _EveryKind(TriggerKind):
     cause = "the interval ends after year 9999"
     anchor = Anchor.INSTANT
     is_of_zone = False
-    elsewhere = ("interval",)
+    elsewhere = "interval"
     is_duration = True
 
     def parse(self, value: object) -> tuple[str, int | None]:

@@ -63,7 +63,7 @@ class TriggerKind(ABC):
     cause: ClassVar[str]  # why a rule of this kind may have no occurrence at all
     anchor: ClassVar[Anchor]
     is_of_zone: ClassVar[bool]  # True when the rules of its zone decide when it is due
-    elsewhere: ClassVar[tuple[str, ...]] = ()  # what other schedulers call its option
+    elsewhere: ClassVar[str] = ""  # what other schedulers call its option, by spaces
     is_duration: ClassVar[bool] = False  # True when its option is a duration: files and command line take 5m
     gap: ClassVar[Gap] = Gap.SHIFT  # where the caller gives none
 
