@@ -3,6 +3,7 @@
 from zsched.client import Client
 from zsched.core.backfill import Backfill
 from zsched.core.model import Many, Schedule, Scheduled
+from zsched.core.option_table import ScheduleOptions, ScheduleRow
 from zsched.core.runs import Run, RunStatus
 from zsched.current import CurrentRun, current_run
 from zsched.errors import (
@@ -57,6 +58,8 @@ __all__ = [
     "ScheduleExists",
     "ScheduleInPast",
     "ScheduleNotFound",
+    "ScheduleOptions",
+    "ScheduleRow",
     "Scheduled",
     "Task",
     "TriggerError",

@@ -19,7 +19,13 @@ WITHIN_S = 20.0  # deadline of every wait: far more than needed, so that a busy 
 SHORT = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}  # who takes over does so soon
 STEADY = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000"}  # no other term, however busy the machine is
 _LOOK_S = 0.003  # between two looks at what tells nobody when it changes
-_MAIN = "import sys; from zsched.config import load; from zsched.daemon.process import run; sys.exit(run(load))"
+_MAIN = """
+import sys
+from zsched.config import load_settings
+from zsched.daemon.process import run_daemon
+
+sys.exit(run_daemon(load_settings))
+"""
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from tests.faults.overlap import KEYS, LIMIT, Stage, play
 from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread
 from zsched.daemon import daemon
-from zsched.daemon.chains import ChainKeeper, Patience
+from zsched.daemon.chains import ChainDelays, ChainKeeper
 from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.once
@@ -57,7 +57,7 @@ def test_with_queue_they_run_back_to_back_and_no_more_wait_than_may(
     stage: Stage, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RQ's workers release them all: the leader has no part in it."""
-    monkeypatch.setattr(daemon, "ChainKeeper", partial(ChainKeeper, patience=Patience(settled_ms=float("inf"))))
+    monkeypatch.setattr(daemon, "ChainKeeper", partial(ChainKeeper, patience=ChainDelays(settled_ms=float("inf"))))
     stage.workers(4)
     with DaemonThread(redis_url, **STEADY):
         told = play(
@@ -184,7 +184,7 @@ def test_the_next_one_begins_after_the_worker_was_killed(
     stage: Stage, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection of any age may tell here."""
-    monkeypatch.setattr(daemon, "ChainKeeper", partial(ChainKeeper, patience=Patience(wire_ms=0.0)))
+    monkeypatch.setattr(daemon, "ChainKeeper", partial(ChainKeeper, patience=ChainDelays(wire_ms=0.0)))
     workers = stage.workers(2)
     with DaemonThread(redis_url, **STEADY):
         goes_on_after_a_kill(stage, workers)

@@ -6,10 +6,13 @@ import socket
 
 import pytest
 
+from tests.faults.processes import eventually
 from tests.integration.asking import Answer, ask, pages
 from zsched.core.clock import ManualClock
+from zsched.daemon import loop
 from zsched.daemon.health import Health
 from zsched.errors import ZschedError
+from zsched.metrics import pages as module
 
 
 def test_a_daemon_whose_loop_is_stuck_is_not_alive() -> None:
@@ -44,6 +47,24 @@ def test_a_daemon_that_starts_is_not_ready(redis_url: str) -> None:
 
         health.leads = True
         assert Answer(200, "leader\n") == ask(where, "/readyz")
+
+
+def test_the_pages_are_served_after_a_bug_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    health, bugs, check = Health(clock), [KeyError("a bug")] * 2, module._Server.service_actions
+
+    def buggy(server: module._Server) -> None:
+        if bugs:
+            raise bugs.pop()
+        check(server)
+
+    monkeypatch.setattr(loop, "_LONGEST_S", 0.01)
+    monkeypatch.setattr(module._Server, "service_actions", buggy)
+    with pages("unix:///nowhere", clock=clock, health=health) as where:
+        eventually(lambda: not bugs)
+
+        assert 200 == ask(where, "/healthz").status
+    assert {"thread metrics": "'a bug'"} == health.failing
 
 
 # -- who asks -----------------------------------------------------------------------------------------

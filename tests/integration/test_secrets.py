@@ -205,7 +205,7 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated(guard: Guard
 def test_a_user_without_a_password_in_the_url_goes_with_a_password_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret\n")
 
-    settings = config.load(
+    settings = config.load_settings(
         env={"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")},
         flags={"redis.url": "redis://zsched-daemon@host"},
     )

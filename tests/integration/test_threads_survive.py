@@ -12,7 +12,7 @@ from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread, know
 from zsched import Client
 from zsched.core.clock import SystemClock
-from zsched.daemon import answerer, archiver, loop, waker, warden
+from zsched.daemon import answerer, archiver, chores, loop, waker
 from zsched.daemon.health import Health
 from zsched.daemon.status_line import StatusLine
 from zsched.errors import RedisUnavailable
@@ -103,15 +103,17 @@ def test_the_archiver_follows_after_a_bug(
     assert ["archiver"] == failures(daemon)
 
 
-def test_the_warden_does_its_chores_after_a_bug(start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    buggy, done, do = Buggy(warden.Server), set[str](), warden.Warden._do
-    monkeypatch.setattr(warden, "Server", buggy)
-    monkeypatch.setattr(warden.Warden, "_do", lambda self, chore, term: done.add(chore.name) or do(self, chore, term))
+def test_chores_are_done_after_a_bug(start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    buggy, done, do = Buggy(chores.Server), set[str](), chores.ChoreThread._do
+    monkeypatch.setattr(chores, "Server", buggy)
+    monkeypatch.setattr(
+        chores.ChoreThread, "_do", lambda self, chore, term: done.add(chore.name) or do(self, chore, term)
+    )
 
     daemon = start()
     eventually(lambda: len(done) == 4)
 
-    assert ["warden"] == failures(daemon)
+    assert ["chores"] == failures(daemon)
 
 
 def test_the_answerer_answers_after_a_bug(start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,10 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "daemon":         ((*SHARED, "zone_rules", "core", "archive", "storage", "daemon"), ("structlog",)),
     "daemon.health":  (("core",),                                        ()),  # what others are told of the main loop
     "daemon.process": ((*SHARED, "core", "storage", "daemon", "metrics"), ("structlog",)),
-    "metrics":        ((*SHARED, "core", "storage", "daemon.health", "metrics"), ("prometheus_client", "structlog")),
+    "daemon.failures": (("errors", "core"),                              ("structlog",)),
+    "daemon.loop":    (("errors", "core", "daemon.failures"),            ()),  # every thread, that of metrics too
+    "metrics":        ((*SHARED, "core", "storage", "daemon.health", "daemon.failures", "daemon.loop", "metrics"),
+                       ("prometheus_client", "structlog")),
     "dashboard":      (("errors", "config", "core", "storage", "dashboard"), FOR_PAGES),
     "testing":        ((*SHARED, "core", "storage", "client", "files", "daemon", "testing"), FOR_TESTS),
     "doctor":         ((*SHARED, "zone_rules", "core", "storage", "doctor"), ("redis",)),
@@ -91,6 +94,10 @@ CLOCK_READS = {
 }
 
 
+MAY_START_THREADS = ("daemon.loop", "bench")  # rows; what a thread raises must not be lost, but in a measurement
+THREADS = {"threading.Thread", "threading.Timer", "concurrent.futures"}
+
+
 @dataclass(frozen=True)
 class Module:
     """One file: its name without the leading ``zsched.``, its row of the table, its source."""
@@ -112,11 +119,18 @@ class Module:
                 assert node.level == 0, f"{self.name}, line {node.lineno}: imports are absolute here"
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
+    def named(self) -> list[str]:
+        """Full names of what it imports, and attributes as they are written: ``time.time``."""
+        attributes = (node for node in ast.walk(self.tree) if isinstance(node, ast.Attribute))
+        return [*self.imports(), *(ast.unparse(node) for node in attributes)]
+
     def clock_reads(self) -> list[str]:
         """Where it names a function that reads a clock: ``time.time``, ``datetime.datetime.now``, …"""
-        attributes = (node for node in ast.walk(self.tree) if isinstance(node, ast.Attribute))
-        named = [*self.imports(), *(ast.unparse(node) for node in attributes)]
-        return [name for name in named if is_clock_read(*name.split(".")[-2:])]
+        return [name for name in self.named() if is_clock_read(*name.split(".")[-2:])]
+
+    def threads(self) -> list[str]:
+        """Where it names what starts a thread of its own."""
+        return [name for name in self.named() if any(f"{name}.".startswith(f"{each}.") for each in THREADS)]
 
 
 def is_clock_read(owner: str, function: str = "") -> bool:
@@ -171,6 +185,13 @@ def test_only_the_clock_module_reads_a_clock(module: Module) -> None:
     assert reads == [], f"zsched.{module.name} must be given the time"
 
 
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name or "zsched")
+def test_only_the_loop_module_starts_a_thread(module: Module) -> None:
+    threads = [] if module.row in MAY_START_THREADS else module.threads()
+
+    assert threads == [], f"zsched.{module.name} must use zsched.daemon.loop, which reports what a thread raises"
+
+
 @pytest.mark.parametrize("row", [row for row in MAY_IMPORT if row])
 def test_no_two_layers_import_each_other(row: str) -> None:
     front_ends = {"cli", "demo", "bench"}  # one layer: commands that call each other
@@ -200,3 +221,16 @@ def test_the_clock_rule_sees_a_clock_read(source: str, is_read: bool) -> None:
     module = Module("daemon.x", "daemon", source.encode())
 
     assert is_read == bool(module.clock_reads())
+
+
+@pytest.mark.parametrize(
+    ("source", "starts"),
+    [
+        ("import threading\nthreading.Thread(target=print)", True),
+        ("from threading import Thread", True),
+        ("from concurrent.futures import ThreadPoolExecutor", True),
+        ("import threading\nthreading.Lock()", False),
+    ],
+)
+def test_the_thread_rule_sees_a_thread(source: str, starts: bool) -> None:
+    assert starts == bool(Module("daemon.x", "daemon", source.encode()).threads())

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import zsched
-from zsched.config import QueueSettings, Settings, load, variable_of
+from zsched.config import QueueSettings, Settings, load_settings, variable_of
 from zsched.config.redaction import redact
 from zsched.config.tables import QUEUES, URGENCY
 from zsched.core.arguments import check_queue
-from zsched.core.urgency import OPTIONS, merged
+from zsched.core.urgency import OPTIONS, merged_presets
 from zsched.errors import ConfigError, InvalidSchedule
 
 OF_SENTINELS = [("redis", "master"), ("redis", "sentinel_password_file")]  # not allowed without Sentinels
@@ -46,11 +46,11 @@ def value_of(settings: Settings, section: str, name: str) -> object:
 
 
 def test_without_file_environment_and_flags_the_defaults_hold() -> None:
-    assert Settings() == load(env={})
+    assert Settings() == load_settings(env={})
 
 
 def test_the_shipped_file_changes_nothing() -> None:
-    assert Settings() == load(SHIPPED, env={})
+    assert Settings() == load_settings(SHIPPED, env={})
 
 
 def test_the_shipped_file_documents_every_key_with_its_default() -> None:
@@ -78,7 +78,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
     file = write(tmp_path, 'namespace = "file"\n[daemon]\nidle_ms = 11\nbatch_max = 12\n')
     env = {"ZSCHED_NAMESPACE": "env", "ZSCHED_DAEMON_IDLE_MS": "21"}
 
-    settings = load(file, env, {"namespace": "flag", "daemon.idle_ms": None})
+    settings = load_settings(file, env, {"namespace": "flag", "daemon.idle_ms": None})
 
     assert ("flag", 21, 12) == (settings.namespace, settings.daemon.idle_ms, settings.daemon.batch_max)
 
@@ -86,7 +86,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
 def test_the_environment_can_name_the_file(tmp_path: Path) -> None:
     file = write(tmp_path, 'namespace = "elsewhere"\n')
 
-    assert load(env={"ZSCHED_CONFIG": str(file)}).namespace == "elsewhere"
+    assert load_settings(env={"ZSCHED_CONFIG": str(file)}).namespace == "elsewhere"
 
 
 @pytest.mark.parametrize("key", keys(), ids=".".join)
@@ -96,7 +96,7 @@ def test_every_key_can_be_set_in_the_environment(key: tuple[str, str]) -> None:
     text = given if default is None else ",".join(default) if isinstance(default, tuple) else str(default)
     behind = {"ZSCHED_REDIS_SENTINELS": "h", "ZSCHED_REDIS_MASTER": "m"} if key in OF_SENTINELS else {}
 
-    settings = load(env=behind | {variable_of(key): text})
+    settings = load_settings(env=behind | {variable_of(key): text})
 
     assert (default or given) == (value_of(settings, *key) or default or given)
 
@@ -114,7 +114,7 @@ def test_every_key_can_be_set_in_the_environment(key: tuple[str, str]) -> None:
     ],
 )
 def test_the_environment_writes_values_as_text(variable: str, text: str, expected: object) -> None:
-    settings = load(env={variable: text})
+    settings = load_settings(env={variable: text})
 
     section, name = next(key for key in keys() if variable_of(key) == variable)
     assert expected == value_of(settings, section, name)
@@ -171,7 +171,7 @@ def test_a_mistake_in_the_file_is_named_with_its_place_and_remedy(tmp_path: Path
     file = write(tmp_path, text)
 
     with pytest.raises(ConfigError) as caught:
-        load(file, env={})
+        load_settings(file, env={})
 
     assert message in str(caught.value)
     assert str(file) in str(caught.value)
@@ -195,7 +195,7 @@ def test_a_mistake_in_the_file_is_named_with_its_place_and_remedy(tmp_path: Path
 )
 def test_a_mistake_in_the_environment_is_named(env: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(env=env)
+        load_settings(env=env)
 
     assert message in str(caught.value)
 
@@ -215,13 +215,13 @@ def test_tables_of_queues_and_urgencies_are_read_by_name(tmp_path: Path) -> None
         expires_after = 0.5
     """
 
-    settings = load(write(tmp_path, text), env={})
+    settings = load_settings(write(tmp_path, text), env={})
 
     assert {"email": QueueSettings(100.0), "mail:bulk": QueueSettings(0.5), "free": QueueSettings()} == settings.queues
     assert {"email": 100.0, "mail:bulk": 0.5} == settings.runs_per_second
     expected = {"digest": {"jitter": 30.0}, "slow": {"priority": "low", "at_front": True, "expires_after": 0.5}}
     assert expected == settings.urgencies
-    presets = merged(settings.urgencies)
+    presets = merged_presets(settings.urgencies)
     assert {"priority": "low", "expires_after": 24 * 3600, "jitter": 30.0} == presets["digest"]
 
 
@@ -241,7 +241,7 @@ def test_a_table_of_a_queue_may_have_the_names_that_queues_may_have(name: str) -
 
 def test_a_mistake_in_a_flag_names_the_flag() -> None:
     with pytest.raises(ConfigError, match=r"^--daemon-idle-ms='soon': write a whole number"):
-        load(env={}, flags={"daemon.idle_ms": "soon"})
+        load_settings(env={}, flags={"daemon.idle_ms": "soon"})
 
 
 def test_what_kubernetes_puts_into_the_environment_is_no_mistake() -> None:
@@ -253,7 +253,7 @@ def test_what_kubernetes_puts_into_the_environment_is_no_mistake() -> None:
         "ZSCHED_REDIS_PORT_6379_TCP_ADDR": "10.0.0.1",
     }
 
-    assert Settings() == load(env=env)
+    assert Settings() == load_settings(env=env)
 
 
 def test_other_variables_of_zsched_are_no_settings() -> None:
@@ -264,7 +264,7 @@ def test_other_variables_of_zsched_are_no_settings() -> None:
     others = found - {variable_of(key) for key in keys()} - {"ZSCHED_CONFIG"}
 
     assert {"ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES", "ZSCHED_DASHBOARD_PASSWORD"} <= others
-    assert Settings() == load(env={"PATH": "/bin"} | dict.fromkeys(others, "/some/path"))
+    assert Settings() == load_settings(env={"PATH": "/bin"} | dict.fromkeys(others, "/some/path"))
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_other_variables_of_zsched_are_no_settings() -> None:
 )
 def test_what_is_no_address_to_listen_at_is_refused(listen: str) -> None:
     with pytest.raises(ConfigError, match=r"^ZSCHED_METRICS_LISTEN=.+: write host:port, 127\.0\.0\.1:8080 or \[::1\]"):
-        load(env={"ZSCHED_METRICS_LISTEN": listen})
+        load_settings(env={"ZSCHED_METRICS_LISTEN": listen})
 
 
 @pytest.mark.parametrize(
@@ -286,19 +286,19 @@ def test_what_is_no_address_to_listen_at_is_refused(listen: str) -> None:
     ],
 )
 def test_an_address_to_listen_at_is_host_and_port(listen: str, host: str, port: int) -> None:
-    assert (host, port) == load(env={"ZSCHED_METRICS_LISTEN": listen}).metrics.address
+    assert (host, port) == load_settings(env={"ZSCHED_METRICS_LISTEN": listen}).metrics.address
 
 
 def test_a_password_in_a_flag_is_refused_and_not_repeated() -> None:
     with pytest.raises(ConfigError, match="ZSCHED_REDIS_URL") as caught:
-        load(env={}, flags={"redis.url": "redis://:secret@host/0"})
+        load_settings(env={}, flags={"redis.url": "redis://:secret@host/0"})
 
     assert "secret" not in str(caught.value)
 
 
 def test_a_bad_url_is_shown_without_its_password() -> None:
     with pytest.raises(ConfigError, match=r"redsi://me:\*\*\*@host") as caught:
-        load(env={"ZSCHED_REDIS_URL": "redsi://me:secret@host"})
+        load_settings(env={"ZSCHED_REDIS_URL": "redsi://me:secret@host"})
 
     assert "secret" not in str(caught.value)
 
@@ -307,13 +307,13 @@ def test_two_passwords_are_refused(tmp_path: Path) -> None:
     file = write(tmp_path, '[redis]\npassword_file = "/x"\n')
 
     with pytest.raises(ConfigError, match=r"ZSCHED_REDIS_URL, .*password_file: two passwords"):
-        load(file, env={"ZSCHED_REDIS_URL": "redis://:secret@host"})
+        load_settings(file, env={"ZSCHED_REDIS_URL": "redis://:secret@host"})
 
 
 def test_a_password_file_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
     (tmp_path / "password").write_text(" with space \n")
 
-    settings = load(env={"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")})
+    settings = load_settings(env={"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")})
 
     assert settings.redis.read_password() == " with space "
     assert Settings().redis.read_password() is None
@@ -323,7 +323,7 @@ def test_a_password_file_is_read_without_the_end_of_its_line(tmp_path: Path) -> 
 def test_a_useless_password_file_is_an_error(tmp_path: Path, content: str | None, problem: str) -> None:
     if content is not None:
         (tmp_path / "password").write_text(content)
-    settings = load(env={"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")})
+    settings = load_settings(env={"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")})
 
     with pytest.raises(ConfigError, match=problem):
         settings.redis.read_password()

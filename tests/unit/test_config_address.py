@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zsched.config import load
+from zsched.config import load_settings
 from zsched.config.address import address_of
 
 
@@ -33,4 +33,4 @@ def test_an_address_is_host_port_and_database_as_they_are_configured(url: str, a
 def test_an_address_has_the_sentinels_of_the_settings() -> None:
     env = {"ZSCHED_REDIS_SENTINELS": "b:1,a:2", "ZSCHED_REDIS_MASTER": "main", "ZSCHED_REDIS_URL": "redis://x:y@/3"}
 
-    assert "sentinels:a:2,b:1/main/3" == address_of(load(env=env).redis.url)
+    assert "sentinels:a:2,b:1/main/3" == address_of(load_settings(env=env).redis.url)

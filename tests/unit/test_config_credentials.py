@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zsched.config import load
+from zsched.config import load_settings
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def env(tmp_path: Path) -> dict[str, str]:
     ],
 )
 def test_a_credential_is_the_password_of_redis(env: dict[str, str], url: str) -> None:
-    settings = load(env=env | {"ZSCHED_REDIS_URL": url})
+    settings = load_settings(env=env | {"ZSCHED_REDIS_URL": url})
 
     assert "of systemd" == settings.redis.read_password()
     assert url == settings.redis.url
@@ -41,13 +41,13 @@ def test_a_credential_is_the_password_of_redis(env: dict[str, str], url: str) ->
     ],
 )
 def test_a_password_in_the_url_goes_before_a_credential(env: dict[str, str], url: str) -> None:
-    assert load(env=env | {"ZSCHED_REDIS_URL": url}).redis.read_password() is None
+    assert load_settings(env=env | {"ZSCHED_REDIS_URL": url}).redis.read_password() is None
 
 
 def test_a_configured_file_goes_before_a_credential(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
 
-    settings = load(env=env | {"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "mine")})
+    settings = load_settings(env=env | {"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "mine")})
 
     assert "mine" == settings.redis.read_password()
 
@@ -56,16 +56,16 @@ def test_a_configured_file_goes_before_a_credential(env: dict[str, str], tmp_pat
 def test_a_blank_credential_means_a_redis_without_a_password(env: dict[str, str], tmp_path: Path, text: str) -> None:
     (tmp_path / "redis-password").write_text(text)
 
-    assert load(env=env).redis.read_password() is None
+    assert load_settings(env=env).redis.read_password() is None
 
 
 @pytest.mark.parametrize("folder", ["", "/nowhere", "/dev/null"])
 def test_where_there_are_no_credentials_there_is_no_password(folder: str) -> None:
-    assert load(env={"CREDENTIALS_DIRECTORY": folder}).redis.read_password() is None
+    assert load_settings(env={"CREDENTIALS_DIRECTORY": folder}).redis.read_password() is None
 
 
 def test_a_user_in_the_url_and_a_password_in_a_file_belong_together(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret")
     env = {"ZSCHED_REDIS_URL": "redis://zsched@host/0", "ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")}
 
-    assert "secret" == load(env=env).redis.read_password()
+    assert "secret" == load_settings(env=env).redis.read_password()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zsched.config import Settings, load
+from zsched.config import Settings, load_settings
 from zsched.config.sentinels import SentinelUrl
 from zsched.errors import ConfigError
 
@@ -61,7 +61,7 @@ def test_options_of_the_sentinels_are_told_from_those_of_the_master() -> None:
 )
 def test_a_bad_url_is_refused_with_what_is_wrong(url: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(env={"ZSCHED_REDIS_URL": url})
+        load_settings(env={"ZSCHED_REDIS_URL": url})
 
     assert str(caught.value).startswith("ZSCHED_REDIS_URL='redis+sentinel://")
     assert message in str(caught.value)
@@ -70,20 +70,20 @@ def test_a_bad_url_is_refused_with_what_is_wrong(url: str, message: str) -> None
 @pytest.mark.parametrize("url", ["redis+sentinel://:se/cr3t@h/m", "redis+sentinel://u:cr3t@h"])
 def test_a_bad_url_is_shown_without_its_password(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(env={"ZSCHED_REDIS_URL": url})
+        load_settings(env={"ZSCHED_REDIS_URL": url})
 
     assert "cr3t" not in str(caught.value)
     assert ":se" not in str(caught.value)
 
 
 def test_a_url_of_sentinels_stays_as_it_is() -> None:
-    assert URL == load(env={}, flags={"redis.url": URL}).redis.url
+    assert URL == load_settings(env={}, flags={"redis.url": URL}).redis.url
 
 
 @pytest.mark.parametrize("secret", ["sentinel_password=x", "sentinel_username=u&sentinel_password=x"])
 def test_a_password_of_the_sentinels_in_a_flag_is_refused(secret: str) -> None:
     with pytest.raises(ConfigError, match="every user of this machine"):
-        load(env={}, flags={"redis.url": f"{URL}?{secret}"})
+        load_settings(env={}, flags={"redis.url": f"{URL}?{secret}"})
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_password_of_the_sentinels_in_a_flag_is_refused(secret: str) -> None:
 def test_sentinels_and_master_become_part_of_the_url(tmp_path: Path, url: str, joined: str) -> None:
     file = write(tmp_path, f"[redis]\n{url}sentinels = ['h1:26379', 'h2:26380']\nmaster = 'mymaster'\n")
 
-    settings = load(file, env={})
+    settings = load_settings(file, env={})
 
     assert joined == settings.redis.url
     assert (("h1:26379", "h2:26380"), "mymaster") == (settings.redis.sentinels, settings.redis.master)
@@ -106,8 +106,8 @@ def test_sentinels_and_master_become_part_of_the_url(tmp_path: Path, url: str, j
 def test_the_environment_names_sentinels_with_commas_and_takes_them_away_with_nothing(tmp_path: Path) -> None:
     env = {"ZSCHED_REDIS_SENTINELS": "h1:26379, h2:26380", "ZSCHED_REDIS_MASTER": "mymaster"}
 
-    assert URL == load(env=env).redis.url
-    assert Settings() == load(env={"ZSCHED_REDIS_SENTINELS": ""})
+    assert URL == load_settings(env=env).redis.url
+    assert Settings() == load_settings(env={"ZSCHED_REDIS_SENTINELS": ""})
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path, text: str, message: 
     file = write(tmp_path, f"[redis]\n{text}\n")
 
     with pytest.raises(ConfigError) as caught:
-        load(file, env={})
+        load_settings(file, env={})
 
     assert message in str(caught.value)
     assert str(file) in str(caught.value)
@@ -142,7 +142,7 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path, text: str, message: 
 def test_master_and_sentinels_have_passwords_of_their_own(tmp_path: Path) -> None:
     file = write(tmp_path, "[redis]\npassword_file = '/m'\nsentinel_password_file = '/a b'\n")
 
-    settings = load(file, env={"ZSCHED_REDIS_URL": URL})
+    settings = load_settings(file, env={"ZSCHED_REDIS_URL": URL})
 
     assert "/m" == settings.redis.password_file
     assert {"sentinel_password_file": "/a b"} == SentinelUrl.parse(settings.redis.url).options
@@ -151,4 +151,4 @@ def test_master_and_sentinels_have_passwords_of_their_own(tmp_path: Path) -> Non
 def test_a_password_of_the_sentinels_in_the_url_is_not_the_masters(tmp_path: Path) -> None:
     file = write(tmp_path, "[redis]\npassword_file = '/m'\n")
 
-    assert "/m" == load(file, env={"ZSCHED_REDIS_URL": URL + "?sentinel_password=p"}).redis.password_file
+    assert "/m" == load_settings(file, env={"ZSCHED_REDIS_URL": URL + "?sentinel_password=p"}).redis.password_file

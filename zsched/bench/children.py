@@ -30,12 +30,12 @@ from zsched.bench.arena import Arena, Ground
 from zsched.bench.load import FUNC, QUEUE_KEY
 from zsched.bench.results import Broken
 from zsched.client import Client
-from zsched.config import load
+from zsched.config import load_settings
 from zsched.core.clock import SystemClock
 from zsched.core.runs import rq_time
 from zsched.daemon import daemon, process
 from zsched.daemon.archiver import Archiver
-from zsched.daemon.warden import Warden
+from zsched.daemon.chores import ChoreThread
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _STOP_S = 10.0  # from SIGTERM to exit
@@ -109,23 +109,23 @@ def leader(
 
 
 def _daemon(url: str) -> int:
-    return process.run(partial(load, env={}, flags={"redis.url": url, "log.level": "warning"}))
+    return process.run_daemon(partial(load_settings, env={}, flags={"redis.url": url, "log.level": "warning"}))
 
 
-WARDEN_TID = "warden.tid"  # in the state's folder of a daemon in the role daemon-told
+CHORES_TID = "chores.tid"  # in the state's folder of a daemon in the role daemon-told
 
 
-class _TellingWarden(Warden):
+class _TellingChores(ChoreThread):
     """Writes down which thread it is."""
 
     def _serve_once(self) -> None:
-        (Path(os.environ["STATE_DIRECTORY"]) / WARDEN_TID).write_text(str(threading.get_native_id()))
+        (Path(os.environ["STATE_DIRECTORY"]) / CHORES_TID).write_text(str(threading.get_native_id()))
         super()._serve_once()
 
 
 def _daemon_told(url: str) -> int:
     """A whole daemon, of which one thread's processor time can be told."""
-    with patch.object(daemon, "Warden", _TellingWarden):
+    with patch.object(daemon, "ChoreThread", _TellingChores):
         return _daemon(url)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from zsched.bench.results import Broken
 from zsched.client import Client
 from zsched.core.clock import from_ms
+from zsched.core.option_table import ScheduleOptions, ScheduleRow
 
 FUNC = "app.tasks.send_reminder"
 ARGS = (123456, "email")
@@ -23,13 +24,13 @@ def spread(count: int, from_ms_: int, over_ms: int, name: str = "reminder") -> l
     return [(f"{name}-{number:06}", from_ms_ + number * over_ms // count) for number in range(count)]
 
 
-def rows(timed: Iterable[Timed], **options: Any) -> Iterator[dict[str, Any]]:
+def rows(timed: Iterable[Timed], **options: Unpack[ScheduleOptions]) -> Iterator[ScheduleRow]:
     """The rows of ``schedule_many``."""
     for id, due_ms in timed:
         yield {"func": FUNC, "id": id, "at": from_ms(due_ms), "args": ARGS, "allow_past": True, **options}
 
 
-def put(client: Client, timed: Sequence[Timed], **options: Any) -> None:
+def put(client: Client, timed: Sequence[Timed], **options: Unpack[ScheduleOptions]) -> None:
     """
     Schedule all of *timed*.
 

@@ -43,14 +43,14 @@ def dashboard(invocation: Invocation, listen: str | None) -> int:
       zsched dashboard
       zsched dashboard --listen 0.0.0.0:9181 --config /etc/zsched.toml
     """
-    from zsched.dashboard.login import choose, is_private  # other commands need not wait for it
+    from zsched.dashboard.login import is_private, login_for  # other commands need not wait for it
 
     make_app, server = _extra()
     settings = invocation.settings()
     configure(settings.log.level, settings.log.format)
     chosen = settings.dashboard if listen is None else dataclasses.replace(settings.dashboard, listen=listen)
     family, address = server.resolve(chosen.listen)
-    login = choose(chosen, os.environ, address[0])
+    login = login_for(chosen, os.environ, address[0])
     link = Link.from_url(settings.redis.url, settings.redis.timeout_s, settings.redis.read_password())
     serving = server.DashboardServer(make_app(link, login), family, address)
 

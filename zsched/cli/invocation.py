@@ -38,7 +38,7 @@ class Invocation:
     def settings(self) -> Settings:
         """Defaults < file < environment < options. Raises ConfigError."""
         flags = {"redis.url": self.given.get("redis_url"), "namespace": self.given.get("namespace")}
-        return config.load(self.given.get("config"), flags=flags)
+        return config.load_settings(self.given.get("config"), flags=flags)
 
     def client(self) -> Client:
         """A client by those settings. Raises ConfigError."""

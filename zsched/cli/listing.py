@@ -21,12 +21,15 @@ from zsched.cli.times import due_text, iso_text, local_text, relative_text, utc_
 from zsched.cli.values import instant
 from zsched.client import Client
 from zsched.core.arguments import instant_ms
+from zsched.core.checked_options import POLICIES
 from zsched.core.clock import SystemClock, from_ms, to_ms
 from zsched.core.durations import duration_text
+from zsched.core.forms import Duration
+from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, ScheduleState
+from zsched.core.option_table import OPTIONS
 from zsched.core.policy import USUAL
 from zsched.core.sentences import shortened
-from zsched.core.triggers import TriggerKind
 from zsched.errors import ScheduleNotFound
 
 _FEW: Final = 5  # next times, and last runs, that are shown of a schedule
@@ -34,13 +37,13 @@ PAGE: Final = 50  # schedules shown on a terminal unless --limit says otherwise
 _TRIGGER_WIDTH: Final = 44  # characters
 _HEADER: Final = ("ID", "STATE", "NEXT", "", "TRIGGER", "FUNC", "QUEUE", "PRIORITY")
 _INSTANTS: Final = ("next_at", "anchor_at", "nominal_at", "created_at", "since")
-_DURATIONS: Final = ("catch_up_window_s", "jitter_s", "expires_after_s")  # as the command line takes them
-_POLICIES: Final = ("overlap", "overlap_limit", "catch_up", "catch_up_window_s", "catch_up_limit")
+# As the command line takes them.
+_DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(option.form, Duration)]
 
 
 @click.command(cls=Subcommand)
 @click.option("--state", type=click.Choice([state.value for state in ScheduleState]))
-@click.option("--kind", type=click.Choice(["once", *(kind.value for kind in TriggerKind)]))
+@click.option("--kind", type=click.Choice(LISTED_KINDS))
 @click.option("--func", metavar="FUNC", help="Those that run this dotted path.")
 @click.option("--queue", metavar="NAME")
 @click.option("--tag", metavar="TEXT")
@@ -131,7 +134,7 @@ def trigger_text(schedule: Schedule) -> str:
     spec = schedule.trigger
     if spec is None:
         return schedule.kind
-    return f"{spec.kind.value} {duration_text(int(spec.expr)) if spec.kind is TriggerKind.EVERY else spec.expr}"
+    return f"{spec.kind.name} {spec.kind.describe(spec.expr)}"
 
 
 def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
@@ -152,9 +155,9 @@ def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:
     """Names and texts for people, of what is set; of policies, of what differs from the defaults."""
     usual = replace(schedule, policy=USUAL).to_dict()
     for name, value in schedule.to_dict().items():
-        if name in _POLICIES and value == usual[name]:
+        if name in POLICIES and value == usual[name]:
             continue
-        if name in _DURATIONS and (value or name in _POLICIES):
+        if name in _DURATIONS and (value or name in POLICIES):
             yield name.removesuffix("_s"), duration_text(round(value * 1000))
         elif name in _INSTANTS:
             ms = getattr(schedule, "since_ms" if name == "since" else name.replace("_at", "_ms"))

@@ -19,9 +19,9 @@ def daemon(invocation: Invocation) -> int:
     Example:
       zsched daemon --config /etc/zsched/zsched.toml
     """
-    from zsched.daemon.process import run  # other commands need not wait for it
+    from zsched.daemon.process import run_daemon  # other commands need not wait for it
 
-    return run(invocation.settings)
+    return run_daemon(invocation.settings)
 
 
 @click.command(cls=Subcommand)

@@ -6,7 +6,7 @@ import functools
 import os
 import pwd
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -19,97 +19,87 @@ from zsched.cli.times import due_text
 from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.core.arguments import zone_name
 from zsched.core.clock import to_ms
-from zsched.core.model import IfExists, OnLost, OnUncertain, Priority, Scheduled
-from zsched.core.policy import CatchUp, Overlap
-from zsched.core.triggers import Fold, Gap
+from zsched.core.forms import (
+    Duration,
+    Form,
+    Instant,
+    Interval,
+    Json,
+    Number,
+    Option,
+    RqSeconds,
+    Stored,
+    Tags,
+    Whole,
+    Words,
+    YesNo,
+)
+from zsched.core.model import Scheduled
+from zsched.core.option_table import FOR_UPDATE, OPTIONS
+from zsched.core.options import TRIGGERS
 from zsched.errors import InvalidSchedule
 from zsched.tasks.lookup import Lookup
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _words(enum: Any) -> click.Choice[str]:
-    return click.Choice([member.value for member in enum])
+_TYPES: Final[Mapping[type[Form], Any]] = {  # how a command line says a value; else it is a text
+    Duration: duration,
+    Interval: duration,
+    Instant: instant,
+    Whole: int,
+    Number: int,
+}
 
 
-_TRIGGERS: Final = (
-    click.option(
-        "--at", type=instant, metavar="TIME", help="Once, at this time: local in --tz, or with an offset or Z."
-    ),
-    click.option(
-        "--after", type=duration, metavar="DURATION", help="Once, this long from now: seconds, or 5m, 1h30m, 2d, 500ms."
-    ),
-    click.option("--every", type=duration, metavar="DURATION", help="Again and again, this far apart."),
-    click.option("--cron", metavar="EXPR", help="Five fields, or six with seconds first; @daily and the like."),
-    click.option("--rrule", metavar="RULE", help="An RFC 5545 rule, such as FREQ=WEEKLY;BYDAY=MO."),
-    click.option("--tz", metavar="ZONE", help="IANA zone of local times and rules, such as Asia/Seoul; default UTC."),
-    click.option("--starts", type=instant, metavar="TIME", help="A rule's first possible time."),
-    click.option("--ends", type=instant, metavar="TIME", help="A rule's last possible time."),
-    click.option("--count", type=int, metavar="N", help="How many occurrences a rule has in all."),
-    click.option("--gap", type=_words(Gap), help="For a local time that summer time skips."),
-    click.option("--fold", type=_words(Fold), help="For a local time that winter time repeats."),
-)
-_POLICY: Final = (
-    click.option("--jitter", type=duration, metavar="DURATION", help="Due up to so much later, spread over the ids."),
-    click.option(
-        "--expires-after", type=duration, metavar="DURATION", help="A run not begun so long after its time never is."
-    ),
-    click.option("--urgency", metavar="NAME", help="A preset: asap, time_sensitive, digest, or one of [urgency]."),
-    click.option("--overlap", type=_words(Overlap), help="When a rule's run before is not over; default skip."),
-    click.option("--overlap-limit", type=int, metavar="N", help="How many runs of --overlap queue wait; default 100."),
-    click.option("--catch-up", type=_words(CatchUp), help="For a rule's times that were missed; default latest."),
-    click.option("--catch-up-window", type=duration, metavar="DURATION", help="Nothing later is run; default 1d."),
-    click.option("--catch-up-limit", type=int, metavar="N", help="How many --catch-up all runs; default 100."),
-)
-_PAYLOAD: Final = (
-    click.option("--args", type=json_array, metavar="JSON", help="Positional arguments, a JSON array."),
-    click.option("--kwargs", type=json_object, metavar="JSON", help="Named arguments, a JSON object."),
-    click.option("--queue", metavar="NAME", help='The RQ queue; default "default".'),
-    click.option("--priority", type=_words(Priority), help="Due work of a higher one is pushed first."),
-    click.option("--at-front/--at-back", default=None, help="Which end of the queue; default the back."),
-    click.option("--on-uncertain", type=_words(OnUncertain), help="When a lost Redis may have pushed the run already."),
-    click.option("--on-lost", type=_words(OnLost), help="When its worker dies: again while --retry allows, or lost."),
-    click.option(
-        "--pause-after-failures", type=int, metavar="N", help="Pause a rule when so many runs failed in a row."
-    ),
-    click.option("--timeout", metavar="TIME", help="How long a run may take: seconds, 5m, 1h, or -1: no limit."),
-    click.option("--retry", type=int, metavar="N", help="How often RQ tries a failed run again."),
-    click.option("--result-ttl", type=duration, metavar="DURATION", help="How long RQ keeps a result; -1: for ever."),
-    click.option(
-        "--failure-ttl", type=duration, metavar="DURATION", help="How long RQ keeps a failed run; -1: for ever."
-    ),
-    click.option("--meta", type=json_object, metavar="JSON", help="RQ's job.meta, a JSON object."),
-    click.option("--on-success", metavar="FUNC", help="Dotted path of RQ's callback."),
-    click.option("--on-failure", metavar="FUNC", help="Dotted path of RQ's callback."),
-    click.option("--description", metavar="TEXT", help="One line for people."),
-    click.option("--tag", "tags", multiple=True, metavar="TEXT", help="A label to find it by; may be repeated."),
-    click.option("--created-by", metavar="TEXT", help="Default for add: user@host of this machine."),
-    click.option("--managed-by", metavar="TEXT", help="Which program or file takes care of it."),
-    click.option("--durable", is_flag=True, default=None, help="Return only when an archive has it on its disk."),
-    click.option("--allow-past", is_flag=True, default=None, help="Accept a time that has passed: it runs at once."),
-)
-_CLEARABLE: Final = tuple(
-    "args kwargs starts ends count gap fold pause-after-failures timeout retry result-ttl failure-ttl meta on-success "
-    "on-failure description tag created-by managed-by jitter expires-after overlap overlap-limit catch-up "
-    "catch-up-window catch-up-limit".split()
-)
+def _option(option: Option) -> Callable[[F], F]:
+    """*option* on a command line."""
+    form, name = option.form, f"--{_flag(option)}"
+    if isinstance(form, YesNo):
+        return click.option(f"{name}/{form.off}" if form.off else name, is_flag=True, default=None, help=option.help)
+    if isinstance(form, Words):
+        return click.option(name, type=click.Choice([member.value for member in form.enum]), help=option.help)
+    if isinstance(form, Tags):
+        return click.option(name, option.name, multiple=True, metavar=form.metavar, help=option.help)
+    if isinstance(form, Json):
+        type_: Any = json_array if form.is_array else json_object
+    elif isinstance(form, RqSeconds):
+        type_ = None if form.has_units else duration
+    else:
+        type_ = _TYPES.get(type(form))
+    return click.option(name, type=type_, metavar=form.metavar, help=option.help)
 
 
-def _options(command: F) -> F:
-    return functools.reduce(lambda inner, option: option(inner), reversed(_TRIGGERS + _POLICY + _PAYLOAD), command)
+def _flag(option: Option) -> str:
+    """The name of *option* without its dashes; of what is said one at a time in the singular."""
+    return option.name.removesuffix("s" if isinstance(option.form, Tags) else "").replace("_", "-")
+
+
+def _options(names: Container[str]) -> Callable[[F], F]:
+    """The options of *names*, in the order of their table."""
+    found = [_option(option) for name, option in OPTIONS.items() if name in names]
+    return lambda command: functools.reduce(lambda inner, option: option(inner), reversed(found), command)
+
+
+# By its flag each option that can go back to its default, and what says so.
+_CLEARED: Final = {
+    _flag(option): (name, () if isinstance(option.form, Tags) else None)
+    for name, option in OPTIONS.items()
+    if name in FOR_UPDATE and name not in TRIGGERS and option.stored is not Stored.NOT
+    if option.is_optional or isinstance(option.form, Tags)
+}
 
 
 @click.command(cls=Subcommand)
 @click.argument("id")
 @click.argument("func")
-@_options
-@click.option("--if-exists", type=_words(IfExists), help="What to do when the id is taken; default replace.")
+@_options(OPTIONS.keys() - {"id"})
 @pass_invocation
 def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     """
     Schedule FUNC, a dotted path that the workers can import, under the name ID.
 
-    Give exactly one of --at, --after, --every, --cron and --rrule. A schedule of that id is replaced, unless
+    Give exactly one trigger: --at, --after, or a rule such as --cron. A schedule of that id is replaced, unless
     --if-exists says otherwise; the same command again changes nothing. If FUNC is a task, and can be imported from
     here, its arguments are checked and its own options count where none are given; stderr tells if it cannot.
 
@@ -134,8 +124,8 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
 @click.command("set", cls=Subcommand)
 @click.argument("id")
 @click.option("--func", help="Run this instead, a dotted path.")
-@_options
-@click.option("--unset", multiple=True, type=click.Choice(_CLEARABLE), help="Back to the default; may be repeated.")
+@_options(FOR_UPDATE)
+@click.option("--unset", multiple=True, type=click.Choice(list(_CLEARED)), help="Back to the default; may be repeated.")
 @pass_invocation
 def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: Any) -> None:
     """
@@ -149,10 +139,7 @@ def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: An
       zsched set digest --args '["weekly"]' --unset ends
     """
     settings = invocation.settings()
-    changes: dict[str, Any] = {
-        "tags" if name == "tag" else name.replace("-", "_"): () if name == "tag" else None for name in unset
-    }
-    changes |= _only_given(given)
+    changes: dict[str, Any] = dict(_CLEARED[flag] for flag in unset) | _only_given(given)
     if not changes:
         raise click.UsageError("nothing to change; give at least one option")
     client, lookup = connect(settings), Lookup()

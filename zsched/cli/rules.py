@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, TypeVar
 
 import click
 
@@ -18,18 +18,23 @@ from zsched.core.arguments import instant_ms
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.model import Schedule
 from zsched.core.preview import nominal_of
-from zsched.core.triggers import zone
+from zsched.core.triggers import KINDS, RULES, zone
 
-_RULES: Final = ("every", "cron", "rrule")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _rules(command: F) -> F:
+    """Add an option for each kind of rule."""
+    for kind in reversed(KINDS):
+        help = f"A rule instead of a schedule. {kind.help}"
+        value = duration if kind.is_duration else str
+        command = click.option(f"--{kind.name}", type=value, metavar=kind.metavar, help=help)(command)
+    return command
 
 
 @click.command("next", cls=Subcommand)
 @click.argument("id", required=False)
-@click.option("--cron", metavar="EXPR", help="A rule instead of a schedule: five fields, or six with seconds first.")
-@click.option("--rrule", metavar="RULE", help="A rule instead of a schedule: RFC 5545.")
-@click.option(
-    "--every", type=duration, metavar="DURATION", help="A rule instead of a schedule: this far apart, from --from on."
-)
+@_rules
 @click.option("--tz", metavar="ZONE", help="The rule's zone, and that of --from; default UTC, or the schedule's own.")
 @click.option(
     "-n", "--number", type=click.IntRange(1, 100_000), default=10, show_default=True, metavar="K", help="How many."
@@ -44,7 +49,7 @@ _RULES: Final = ("every", "cron", "rrule")
 @pass_invocation
 def next_(invocation: Invocation, /, id: str | None, number: int, start: datetime | None, **given: Any) -> None:
     """
-    Show the next times of schedule ID, or of a rule. A rule needs no Redis.
+    Show the next times of schedule ID, or of a rule. A rule needs no Redis; --every counts from --from.
 
     With --json an array of {"utc", "local"}, in order; of a schedule with jitter each also has its "nominal" time in
     UTC, and "utc" and "local" are when it is due.
@@ -55,8 +60,8 @@ def next_(invocation: Invocation, /, id: str | None, number: int, start: datetim
       zsched next --cron '30 2 * * *' --tz America/New_York --from 2026-03-07T00:00 -n 3
     """
     rule = {name: value for name, value in given.items() if value is not None}
-    if (id is not None) == any(name in rule for name in _RULES):
-        raise click.UsageError("give either a schedule's ID or one of --cron, --rrule, --every")
+    if (id is not None) == any(name in rule for name in RULES):
+        raise click.UsageError(f"give either a schedule's ID or one of {', '.join(f'--{name}' for name in RULES)}")
     found: list[tuple[datetime, datetime | None]]  # when it is due; its nominal time, if it has jitter
     if id is None:
         # A rule is computed here: the Redis of this client is never asked, and its settings don't matter.

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from zsched.client.calls import named, new_id
+from zsched.client.calls import naming_lost_call, new_id
 from zsched.core.arguments import instant_ms
-from zsched.core.backfill import MOST, Backfill, Filled, Stretch
+from zsched.core.backfill import MOST, Backfill, Filled, PastOccurrences
 from zsched.core.clock import from_ms
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.story import Source
@@ -55,7 +55,7 @@ class _Plan:
     """What is to be done with each occurrence of *stretch*, by *schedule* as it was read."""
 
     schedule: Schedule
-    stretch: Stretch
+    stretch: PastOccurrences
     occurrences: list[_Occurrence]
 
 
@@ -75,7 +75,7 @@ class Filling:
         schedule = _recurring(found.schedule)
         start_ms, end_ms = _range(start, end, schedule.tz, found.now_ms)
         stretch = _bounded(schedule, start_ms, end_ms)
-        with named(self._id, is_repeatable=not self._is_again):
+        with naming_lost_call(self._id, is_repeatable=not self._is_again):
             self._ran, source = self._inquiry.ran(self._id, start_ms, end_ms)
             if not self._is_again:
                 self._require(source, start_ms, schedule.tz)
@@ -95,7 +95,7 @@ class Filling:
             " further); give a later start, run a daemon whose archive has it, or run all of it: again=True, --again"
         )
 
-    def _occurrences(self, stretch: Stretch) -> list[_Occurrence]:
+    def _occurrences(self, stretch: PastOccurrences) -> list[_Occurrence]:
         """Those of *stretch*, by what ran and what RQ has."""
         times, run_id = list(stretch.times()), self._store.keys.run_id
         looked_at = {run_id(self._id, ms): ms for ms in times if self._is_again or ms not in self._ran}
@@ -173,9 +173,9 @@ def _range(start: datetime, end: datetime, tz: str, now_ms: int) -> tuple[int, i
     return start_ms, end_ms
 
 
-def _bounded(schedule: Schedule, start_ms: int, end_ms: int) -> Stretch:
+def _bounded(schedule: Schedule, start_ms: int, end_ms: int) -> PastOccurrences:
     """The occurrences of *schedule* in [start_ms, end_ms). Raises InvalidSchedule when they are too many."""
-    stretch = Stretch.of(schedule, start_ms, end_ms)
+    stretch = PastOccurrences.of(schedule, start_ms, end_ms)
     if stretch.count > MOST:
         last = _shown(stretch.nth(MOST + 1), schedule.tz)
         problem = f"{stretch.count:,} occurrences lie between start and end, more than {MOST:,} in one call"

@@ -49,7 +49,7 @@ def op_of(definition: Definition) -> str | None:
 
 
 @contextmanager
-def named(id: str, is_repeatable: bool = True) -> Iterator[None]:
+def naming_lost_call(id: str, is_repeatable: bool = True) -> Iterator[None]:
     """A lost call is reported with its id, and with what repeating it would do."""
     try:
         yield

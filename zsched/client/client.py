@@ -12,22 +12,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-from zsched.client.calls import Typed, completed, named, new_id, op_of
+from zsched.client.calls import Typed, completed, naming_lost_call, new_id, op_of
 from zsched.client.lives import REPLANS, Lives
-from zsched.client.many import due_text, put_rows
+from zsched.client.many import put_rows, time_argument
 from zsched.core import bracket
 from zsched.core.arguments import check_id, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
 from zsched.core.model import After, At, Definition, Many, Schedule, Scheduled, ScheduleState
+from zsched.core.option_table import EnqueueOptions, RuleOptions, ScheduleOptions, ScheduleRow, UpdateOptions
 from zsched.core.options import define, define_now, define_trigger
 from zsched.core.preview import occurrences
 from zsched.core.recent import Recent
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
-from zsched.core.urgency import Presets, merged
+from zsched.core.urgency import Presets, merged_presets
 from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
@@ -39,6 +40,17 @@ from zsched.storage.reader import Found, Reader
 from zsched.storage.reruns import Reruns
 from zsched.storage.rqjob import Encoder
 from zsched.storage.store import Answer, Row, Store
+
+
+class ClientOptions(TypedDict, total=False):
+    """What a ``Client`` is made with besides its Redis and its namespace."""
+
+    serializer: str
+    payload_limit: int
+    durable_timeout_s: float
+    urgencies: Presets | None
+    clock: Clock | None
+    runs_pickles: bool
 
 
 class Client(Lives):
@@ -65,7 +77,7 @@ class Client(Lives):
         runs_pickles: bool = False,
     ) -> None:
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
-        self._clock, self._urgencies = clock or SystemClock(), merged(urgencies or {})
+        self._clock, self._urgencies = clock or SystemClock(), merged_presets(urgencies or {})
         self._runs_pickles = runs_pickles
         self._keys, self._encoder = Keys(namespace), Encoder(serializer, payload_limit)
         store, reader = Store(link, self._keys, self._encoder), Reader(link, self._keys, self._encoder)
@@ -80,14 +92,14 @@ class Client(Lives):
         *,
         timeout_s: float = 5.0,
         password: str | None = None,
-        **options: Any,
+        **options: Unpack[ClientOptions],
     ) -> Client:
         """A client of the Redis at *url*; *timeout_s* holds for connecting and for each reply. Raises ConfigError."""
         return cls(Link.from_url(url, timeout_s, password), namespace, **options)
 
     # -- schedule -----------------------------------------------------------------------------------
 
-    def schedule(self, func: str | Callable[..., Any], **options: Any) -> Scheduled:
+    def schedule(self, func: str | Callable[..., Any], **options: Unpack[ScheduleOptions]) -> Scheduled:
         """
         Create or replace a schedule; the options are those of docs/client.md.
 
@@ -100,24 +112,26 @@ class Client(Lives):
         """
         return self._put(self._define(func, completed(func, options), new_id()))
 
-    def schedule_as(self, op: str, func: str | Callable[..., Any], /, **options: Any) -> Scheduled:
+    def schedule_as(self, op: str, func: str | Callable[..., Any], /, **options: Unpack[ScheduleOptions]) -> Scheduled:
         """``schedule`` as the operation *op*: for ten minutes another call of the same operation does nothing."""
         return self._put(self._define(func, completed(func, options), new_id()), op)
 
     def enqueue(
-        self, func: str | Callable[..., Any], args: Any = (), kwargs: Mapping[str, Any] | None = None, **options: Any
+        self,
+        func: str | Callable[..., Any],
+        args: tuple[Any, ...] | list[Any] | None = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Unpack[EnqueueOptions],
     ) -> Scheduled:
         """Put a run into its queue at once, through the same script and log. Raises as ``schedule``."""
-        options = {"args": args, "kwargs": kwargs, **options}
-        definition = define_now(func, completed(func, options, at_once=True), new_id(), self._urgencies)
-        with named(definition.id, is_repeatable=False):
+        given = {"args": args, "kwargs": kwargs, **options}
+        definition = define_now(func, completed(func, given, at_once=True), new_id(), self._urgencies)
+        with naming_lost_call(definition.id, is_repeatable=False):
             answer = self._durably(definition, lambda: self._store.enqueue(definition, op=new_id()))
         self._expect(answer.word, definition.id)
         return Scheduled(definition.id, answer.word, from_ms(answer.now_ms), answer.detail)
 
-    def schedule_many(
-        self, rows: Iterable[Mapping[str, Any]], on_progress: Callable[[int], None] | None = None
-    ) -> Many:
+    def schedule_many(self, rows: Iterable[ScheduleRow], on_progress: Callable[[int], None] | None = None) -> Many:
         """
         Schedule many: each row is a dict of ``func`` and the options of ``schedule``.
 
@@ -135,7 +149,7 @@ class Client(Lives):
             self._durability.wait_for_all(f"{many.done - len(many.errors)} rows")
         return many
 
-    def update(self, id: str, /, **changes: Any) -> Scheduled:
+    def update(self, id: str, /, **changes: Unpack[UpdateOptions]) -> Scheduled:
         """
         Change some options of a schedule, time or payload alone included; the others stay.
 
@@ -159,7 +173,7 @@ class Client(Lives):
             else:
                 shape, row = self._store.shape(definition), self._row(definition)
                 put = partial(self._store.put, shape, row, op, found.job)
-                with named(id):
+                with naming_lost_call(id):
                     answer = self._durably(definition, put)
             if answer.word != "CHANGED":
                 return self._scheduled(definition, answer)
@@ -195,7 +209,7 @@ class Client(Lives):
         return select(wanted, self._reader)
 
     def preview(
-        self, id: str | None = None, *, n: int = 10, start: datetime | None = None, **trigger: Any
+        self, id: str | None = None, *, n: int = 10, start: datetime | None = None, **trigger: Unpack[RuleOptions]
     ) -> Sequence[datetime]:
         """
         When the next *n* occurrences are due, strictly after *start* (default: now), aware, in the schedule's zone.
@@ -255,7 +269,7 @@ class Client(Lives):
         if isinstance(definition.when, TriggerSpec):
             return self._scheduled(definition, self._put_recurring(definition, definition.when, op))
         shape, row = self._store.shape(definition), self._row(definition)
-        with named(definition.id, is_repeatable=not isinstance(definition.when, After)):
+        with naming_lost_call(definition.id, is_repeatable=not isinstance(definition.when, After)):
             answer = self._durably(definition, lambda: self._store.put(shape, row, op))
         return self._scheduled(definition, answer)
 
@@ -280,14 +294,14 @@ class Client(Lives):
         return answer
 
     def _row(self, definition: Definition) -> Row:
-        return definition.id, due_text(definition), self._encoder.data(definition.payload)
+        return definition.id, time_argument(definition), self._encoder.data(definition.payload)
 
     def _put_recurring(
         self, definition: Definition, spec: TriggerSpec, op: str | None, seen_version: str = ""
     ) -> Answer:
         record, now_ms = self._store.record(definition), self._clock.now_ms()
         check(replace(spec, ends_ms=None), now_ms)  # what never fires is refused without Redis
-        with named(definition.id):
+        with naming_lost_call(definition.id):
             for _ in range(REPLANS):
                 plan = bracket.first(spec, now_ms, definition.id)
                 if plan.next is None:  # by our clock, or for ever: the server's decides

@@ -22,13 +22,13 @@ from zsched.client.client import Client
 from zsched.core.exact import is_same
 from zsched.core.model import Definition, IfExists, Schedule, Scheduled, ScheduleState
 from zsched.core.revision import PAYLOAD, options_of
-from zsched.core.triggers import TriggerSpec, check
+from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ScheduleExists
 from zsched.storage.reader import Found
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ScheduleWithOptions:
     """A schedule with its options, func, args and kwargs among them; ``unreadable`` says why some are not, else ""."""
 
     schedule: Schedule
@@ -67,7 +67,7 @@ class Keeper:
         self._store.check_serializer()
         return self._reader.now_ms()
 
-    def held(self, ids: Iterable[str]) -> Iterator[Held]:
+    def held(self, ids: Iterable[str]) -> Iterator[ScheduleWithOptions]:
         """Those of *ids* that Redis holds, one-shots too. Their payloads are opened without running anything."""
         self._store.check_serializer()  # before any payload is opened
         return (self._of(found) for found in self._reader.find_many(ids))
@@ -76,7 +76,9 @@ class Keeper:
         """All recurring schedules by id; no payload is opened."""
         return self._reader.schedules(self._reader.recurring())
 
-    def wanted(self, definition: Definition, held: Held | None) -> tuple[Definition, Held]:
+    def wanted(
+        self, definition: Definition, held: ScheduleWithOptions | None
+    ) -> tuple[Definition, ScheduleWithOptions]:
         """*definition* with what it may keep of *held*, and what Redis would hold of it."""
         found = self._reader.expected(self._store.record(definition), _rule(definition))
         wanted = self._of(found)
@@ -91,11 +93,11 @@ class Keeper:
         digest = self._store.record(definition).digest(_rule(definition))
         return definition, replace(wanted, digest=digest)
 
-    def is_unchanged(self, held: Held, wanted: Held) -> bool:
+    def is_unchanged(self, held: ScheduleWithOptions, wanted: ScheduleWithOptions) -> bool:
         """Whether a put of *wanted* would change nothing: what put_recurring.lua decides."""
         return held.digest == wanted.digest and held.schedule.state is not ScheduleState.QUARANTINED
 
-    def put(self, definition: Definition, held: Held | None) -> Scheduled | None:
+    def put(self, definition: Definition, held: ScheduleWithOptions | None) -> Scheduled | None:
         """
         Put *definition* if Redis still holds *held*, or nothing of its id where that is None; None: it does not.
 
@@ -113,7 +115,7 @@ class Keeper:
         except ScheduleExists:
             return None
 
-    def _of(self, found: Found) -> Held:
+    def _of(self, found: Found) -> ScheduleWithOptions:
         schedule, data, unreadable = found.schedule, bytes(found.fields.get("data", b"")), ""  # type: ignore[arg-type]  # bytes
         stored: dict[str, Any] = {"func": schedule.func}
         try:
@@ -124,11 +126,11 @@ class Keeper:
             unreadable = f"{error.problem} ({error.__cause__})" if error.__cause__ else error.problem
         except Exception as error:  # fields that a foreign hand wrote
             unreadable = f"its fields cannot be read ({type(error).__name__}: {error})"
-        return Held(schedule, options_of(schedule, stored), data, found.digest, unreadable)
+        return ScheduleWithOptions(schedule, options_of(schedule, stored), data, found.digest, unreadable)
 
 
 def _rule(definition: Definition) -> TriggerSpec:
     """The rule of a recurring *definition*. Raises InvalidSchedule for a one-shot."""
     if not isinstance(definition.when, TriggerSpec):
-        raise InvalidSchedule("at", definition.when, "a one-shot has no rule", "give every, cron or rrule")
+        raise InvalidSchedule("at", definition.when, "a one-shot has no rule", GIVE_A_RULE)
     return definition.when

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from zsched.client.backfill import Filling
-from zsched.client.calls import named, new_id
+from zsched.client.calls import naming_lost_call, new_id
 from zsched.client.past import Past
 from zsched.core import bracket
 from zsched.core.arguments import check_id, check_text, choice, flag
@@ -40,7 +40,7 @@ class Lives(Past):
         4 MiB) or "not_found" (no schedule and no such run; ``why`` asks the archives, which know older ones too).
         """
         check_id(id)
-        with named(id):
+        with naming_lost_call(id):
             if self._store.cancel(id, op=new_id()).word == "cancelled":
                 return "cancelled"
             return "already_fired" if self._reader.has_fired(id) else "not_found"
@@ -48,7 +48,7 @@ class Lives(Past):
     def pause(self, id: str, note: str = "") -> Schedule:
         """Stop a schedule until it is resumed; *note* says why. Raises ScheduleNotFound, InvalidSchedule."""
         check_text("note", note)
-        with named(check_id(id)):
+        with naming_lost_call(check_id(id)):
             self._expect(self._store.pause(id, note).word, id)
         return self.get(id)
 
@@ -61,7 +61,7 @@ class Lives(Past):
             ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
         """
         mode = choice("missed", missed, Missed)
-        with named(check_id(id)):
+        with naming_lost_call(check_id(id)):
             answer = self._resume(id, mode)
         self._expect(answer.word, id)
         found = self._reader.find(id)
@@ -72,7 +72,7 @@ class Lives(Past):
         Push a run at once and return its run id. A one-shot runs now instead of at its time; a recurring
         schedule gets an extra run. Raises ScheduleNotFound, InvalidSchedule.
         """
-        with named(check_id(id), is_repeatable=False):
+        with naming_lost_call(check_id(id), is_repeatable=False):
             answer = self._store.run_now(id, op=new_id())
         self._expect(answer.word, id)
         return answer.detail or ""
@@ -89,7 +89,7 @@ class Lives(Past):
             RunNotFound: neither RQ nor an archive knows it. RunNotOver: it is queued or running, or has not fired.
             PayloadGone: its arguments are kept nowhere. RedisRefused: a foreign hand changed its job.
         """
-        with named(run_id, is_repeatable=False):
+        with naming_lost_call(run_id, is_repeatable=False):
             return self._reruns.retry(run_id, op=new_id())
 
     def cancel_run(self, run_id: str) -> str:
@@ -102,7 +102,7 @@ class Lives(Past):
             RunNotFound. RunNotOver: it has not fired (``cancel`` its schedule), or its worker does not listen.
             RedisRefused: a foreign hand changed its job.
         """
-        with named(run_id):
+        with naming_lost_call(run_id):
             return self._reruns.cancel(run_id, op=new_id())
 
     def backfill(
@@ -161,7 +161,7 @@ class Lives(Past):
         )
 
     def _find(self, id: str) -> Found:
-        with named(id):
+        with naming_lost_call(id):
             found = self._reader.find(id)
         if found is None:
             self._expect("NOTFOUND", id)

@@ -110,7 +110,7 @@ class _RowReader:
             return definition
         shape = self._store.shape(definition)
         shape = self._shapes.setdefault(shape, shape)  # equal shapes are one object: portions go by identity
-        own: Row = (definition.id, due_text(definition), self._encoder.data(definition.payload))
+        own: Row = (definition.id, time_argument(definition), self._encoder.data(definition.payload))
         with suppress(TypeError):  # not hashable: read in full each time
             self._known[_key(rest)] = _Known(
                 shape,
@@ -129,7 +129,7 @@ def _key(options: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*options.items(), *map(type, options.values()))
 
 
-def due_text(definition: Definition) -> str:
+def time_argument(definition: Definition) -> str:
     """A one-shot's time as put.lua takes it: ms, or + and ms from the server's now."""
     when, delay_ms = definition.when, delay_of(definition.id, definition.jitter_ms)
     if isinstance(when, At):

@@ -25,7 +25,7 @@ from zsched.storage.reader import Reader
 _OF_A_RUN: Final = 1000  # changes of its schedule among which a run is looked for: as many as an answer has
 
 
-class Runs(list[Run]):
+class RunList(list[Run]):
     """Runs in order, and where they come from."""
 
     def __init__(self, runs: Iterable[Run], source: Source) -> None:
@@ -82,7 +82,7 @@ class Past:
         asked_for = None if id is None else check_id(id)
         return self._inquiry.occurrences(Wanted(frozenset(words), frozenset(statuses), limit, asked_for))
 
-    def runs(self, id: str | None = None, status: str | RunStatus | None = None, limit: int = 20) -> Runs:
+    def runs(self, id: str | None = None, status: str | RunStatus | None = None, limit: int = 20) -> RunList:
         """
         The latest runs, those pushed last first; of schedule *id* alone, or with one *status* alone. What is not
         known to be over is as RQ has it at this moment. ``source`` says where they come from, and how far back that
@@ -92,7 +92,7 @@ class Past:
         statuses = RunStatus if status is None else (choice("status", status, RunStatus),)
         wanted = Wanted(frozenset(), frozenset(statuses), limit, None if id is None else check_id(id))
         found, source = self._inquiry.occurrences(wanted)
-        return Runs((one.run for one in found if one.run is not None), source)
+        return RunList((one.run for one in found if one.run is not None), source)
 
     def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[Iterator[Entry], Source]:
         """

@@ -18,7 +18,7 @@ from zsched.config.settings import (
     RedisSettings,
     RqSettings,
     Settings,
-    load,
+    load_settings,
     variable_of,
 )
 from zsched.config.tables import QueueSettings
@@ -37,7 +37,7 @@ __all__ = [
     "RqSettings",
     "Settings",
     "has_password",
-    "load",
+    "load_settings",
     "redact",
     "variable_of",
 ]

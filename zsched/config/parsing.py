@@ -50,7 +50,7 @@ def integer(low: int, high: int) -> Parser:
     return parse
 
 
-def number(low: float, high: float) -> Parser:
+def number_within(low: float, high: float) -> Parser:
     """A finite number from *low* to *high*."""
 
     def parse(given: object) -> float:
@@ -74,7 +74,7 @@ def boolean(given: object) -> bool:
     raise ValueError("write true or false")
 
 
-def choice(*allowed: str) -> Parser:
+def one_of(*allowed: str) -> Parser:
     """One of the words *allowed*."""
 
     def parse(given: object) -> str:
@@ -85,7 +85,7 @@ def choice(*allowed: str) -> Parser:
     return parse
 
 
-def text(pattern: str, remedy: str) -> Parser:
+def matching(pattern: str, remedy: str) -> Parser:
     """A string that matches *pattern* as a whole."""
 
     def parse(given: object) -> str:

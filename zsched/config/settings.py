@@ -26,15 +26,15 @@ from typing import Any
 from zsched.config.parsing import (
     addresses,
     boolean,
-    choice,
     integer,
     listen_address,
-    number,
+    matching,
+    number_within,
+    one_of,
     path,
     redis_url,
     setting,
     suggest,
-    text,
     words,
 )
 from zsched.config.passwords import REDIS_CREDENTIAL, credential_file, gives_password, read_password_file
@@ -70,15 +70,15 @@ class RedisSettings:
     """
     How Redis is reached. ``timeout_s`` holds for connecting and for each reply.
 
-    ``load`` makes one URL of ``url``, ``sentinels``, ``master`` and ``sentinel_password_file``: who connects needs
-    ``url`` and the password alone.
+    ``load_settings`` makes one URL of ``url``, ``sentinels``, ``master`` and ``sentinel_password_file``: who connects
+    needs ``url`` and the password alone.
     """
 
     url: str = setting("redis://localhost:6379/0", redis_url)
-    timeout_s: float = setting(5.0, number(0.05, 300))
+    timeout_s: float = setting(5.0, number_within(0.05, 300))
     password_file: str | None = setting(None, path)
     sentinels: tuple[str, ...] = setting((), addresses)
-    master: str | None = setting(None, text(MASTER, "write the name of the master, as Sentinel knows it"))
+    master: str | None = setting(None, matching(MASTER, "write the name of the master, as Sentinel knows it"))
     sentinel_password_file: str | None = setting(None, path)
 
     def read_password(self) -> str | None:
@@ -99,7 +99,7 @@ class DaemonSettings:
     renew_ms: int = setting(500, integer(20, 30_000))
     idle_ms: int = setting(1000, integer(10, 60_000))
     batch_max: int = setting(1000, integer(1, 5000))  # Lua's unpack fails near 8,000
-    script_target_ms: float = setting(3.0, number(0.1, 1000))
+    script_target_ms: float = setting(3.0, number_within(0.1, 1000))
     allow_eviction: bool = setting(False, boolean)
     overlap_patience_s: int = setting(3600, integer(1, 30 * 86_400))
 
@@ -111,7 +111,7 @@ class ArchiveSettings:
     path: str | None = setting(None, path)
     retention_days: int = setting(90, integer(1, 36_500))
     keep_args: bool = setting(True, boolean)
-    recovery: str = setting("automatic", choice("automatic", "manual"))
+    recovery: str = setting("automatic", one_of("automatic", "manual"))
     log_keep_s: int = setting(3600, integer(1, 30 * 86_400))
     log_keep_mib: int = setting(256, integer(1, 1024 * 1024))
 
@@ -120,7 +120,7 @@ class ArchiveSettings:
 class RqSettings:
     """What is written into RQ's jobs, and what may be."""
 
-    serializer: str = setting("pickle", choice("pickle", "json"))
+    serializer: str = setting("pickle", one_of("pickle", "json"))
     allow_callables: tuple[str, ...] = setting(("*",), words)
     native: bool | tuple[str, ...] = setting(True, _queues)
 
@@ -136,8 +136,8 @@ class LimitSettings:
 class LogSettings:
     """What structlog writes to stderr."""
 
-    level: str = setting("info", choice("debug", "info", "warning", "error"))
-    format: str = setting("auto", choice("auto", "console", "json"))
+    level: str = setting("info", one_of("debug", "info", "warning", "error"))
+    format: str = setting("auto", one_of("auto", "console", "json"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +158,15 @@ class DashboardSettings:
     """Where ``zsched dashboard`` listens, and for whom (``dashboard.login``)."""
 
     listen: str = setting("127.0.0.1:9181", listen_address)
-    user: str = setting("zsched", text(r"[^:\s]{1,64}", "write 1 to 64 characters, none of them a colon or space"))
+    user: str = setting("zsched", matching(r"[^:\s]{1,64}", "write 1 to 64 characters, none of them a colon or space"))
     password_file: str | None = setting(None, path)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings. ``Settings()`` is the defaults; :func:`load` is what programs use."""
+    """All settings. ``Settings()`` is the defaults; :func:`load_settings` is what programs use."""
 
-    namespace: str = setting("default", text(r"[a-z0-9_]{1,32}", "use 1 to 32 of a-z, 0-9 and _"))
+    namespace: str = setting("default", matching(r"[a-z0-9_]{1,32}", "use 1 to 32 of a-z, 0-9 and _"))
     redis: RedisSettings = dataclasses.field(default_factory=RedisSettings)
     daemon: DaemonSettings = dataclasses.field(default_factory=DaemonSettings)
     archive: ArchiveSettings = dataclasses.field(default_factory=ArchiveSettings)
@@ -200,7 +200,7 @@ class _Given:
         return ConfigError(f"{self.place}={show(shown)}: {problem}")
 
 
-def load(
+def load_settings(
     file: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] = os.environ,
     flags: Mapping[str, object] | None = None,

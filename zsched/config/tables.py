@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from zsched.config.parsing import Parser, boolean, choice, number, suggest, text
+from zsched.config.parsing import Parser, boolean, matching, number_within, one_of, suggest
 from zsched.errors import ConfigError, show
 
 _LONGEST_S: Final = 10 * 365 * 86_400.0  # of a span that an urgency may give
@@ -37,7 +37,7 @@ def _is_queue(name: str) -> bool:
 def _per_second(given: object) -> float:
     """A rate that lets something through within two weeks, and of which a script can count each run."""
     try:
-        return float(number(1e-6, 1e6)(given))
+        return float(number_within(1e-6, 1e6)(given))
     except ValueError:
         raise ValueError(
             "write a number above 0, at most 1000000: 100, or 0.5 for one every two seconds; to let nothing run, pause "
@@ -96,11 +96,11 @@ class Tables:
 QUEUES: Final = Tables("queues", _queue, {"max_per_second": _per_second})
 URGENCY: Final = Tables(
     "urgency",
-    text(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", "write 1 to 64 of A-Z, a-z, 0-9, _ and -, not beginning with -"),
+    matching(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", "write 1 to 64 of A-Z, a-z, 0-9, _ and -, not beginning with -"),
     {
-        "priority": choice("high", "normal", "low"),
+        "priority": one_of("high", "normal", "low"),
         "at_front": boolean,
-        "expires_after": number(0.001, _LONGEST_S),
-        "jitter": number(0, _LONGEST_S),
+        "expires_after": number_within(0.001, _LONGEST_S),
+        "jitter": number_within(0, _LONGEST_S),
     },
 )

@@ -19,7 +19,6 @@ from zsched.errors import InvalidSchedule
 
 _MS_PER_S = 1000
 _LONGEST_DELAY_S = 100 * 366 * 86400
-_MOST_FAILURES = 1_000_000  # in a row; scripts count exactly up to far more
 _TEXT = 200  # characters of description, note, tag, created_by, managed_by
 
 E = TypeVar("E", bound=Enum)
@@ -130,14 +129,6 @@ def check_tags(tags: object) -> tuple[str, ...]:
     if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset) or len(tags) > 32:
         raise InvalidSchedule("tags", tags, "not a list of tags", "give up to 32 short texts")
     return tuple(sorted({check_text("tags", tag) for tag in tags}))
-
-
-def failures_in_a_row(value: object) -> int:
-    """How many failures in a row are too many. Raises InvalidSchedule for anything but a whole number from 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_FAILURES:
-        remedy = f"give a whole number from 1 to {_MOST_FAILURES}"
-        raise InvalidSchedule("pause_after_failures", value, "not a number of failures in a row", remedy)
-    return value
 
 
 def flag(field: str, value: object) -> bool:

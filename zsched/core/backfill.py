@@ -1,8 +1,8 @@
 """
 What a backfill is about: the occurrences of a schedule in a stretch of the past, and which of them ran. Pure.
 
-**Occurrences** are those of the rule as it is now. Of a cron rule without ``starts`` and ``count`` any time is one or
-none, so also those before the schedule was created; ``every`` and rrule are counted from their anchor, and begin there.
+**Occurrences** are those of the rule as it is now. Of a rule without anchor (cron), ``starts`` and ``count`` any time
+is one or none, so also those before the schedule was created. Others are counted from their anchor, and begin there.
 What is not before the schedule's next occurrence is left to its rule.
 
 **Ran** is what was pushed: fired, backfilled, retried, found to be open, or held by RQ already. So is what was skipped
@@ -22,7 +22,7 @@ from zsched.core.lookback import is_push
 from zsched.core.model import Schedule, iso
 from zsched.core.run_id import RunId
 from zsched.core.story import Source
-from zsched.core.triggers import Trigger, TriggerKind, TriggerSpec, build, nth_after
+from zsched.core.triggers import Anchor, Trigger, TriggerSpec, build, nth_after
 
 MOST: Final = 100_000  # occurrences in one call: 45 MB of small jobs in a queue, pushed in 5 s (measured)
 
@@ -75,7 +75,7 @@ class Backfill:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class PastOccurrences:
     """The occurrences of *trigger* in [start_ms, until_ms); ``pending`` more in what was asked for are left to it."""
 
     trigger: Trigger
@@ -84,7 +84,7 @@ class Stretch:
     pending: int
 
     @classmethod
-    def of(cls, schedule: Schedule, start_ms: int, end_ms: int) -> Stretch:
+    def of(cls, schedule: Schedule, start_ms: int, end_ms: int) -> PastOccurrences:
         """
         Those of a recurring *schedule* in [start_ms, end_ms).
 
@@ -115,7 +115,7 @@ class Stretch:
 
 
 def _rule(spec: TriggerSpec, anchor_ms: int, start_ms: int) -> Trigger:
-    is_timeless = spec.kind is TriggerKind.CRON and spec.starts_ms is None and spec.count is None
+    is_timeless = spec.kind.anchor is Anchor.NOTHING and spec.starts_ms is None and spec.count is None
     return build(spec, min(anchor_ms, start_ms - 1) if is_timeless else anchor_ms)
 
 

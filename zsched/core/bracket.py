@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
-from typing import Final
+from typing import Final, assert_never
 
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.jitter import due_of
 from zsched.core.policy import Range, latest_due
-from zsched.core.triggers import Fold, Gap, Trigger, TriggerKind, TriggerSpec, build, resolve_local, zone
+from zsched.core.triggers import Anchor, Fold, Gap, Trigger, TriggerSpec, build, resolve_local, zone
 
 _JUST_MS: Final = 5000  # so much before TIME an anchor may lie: longer than a reply takes, shorter than clocks go wrong
 
@@ -43,23 +43,19 @@ def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
     Raises:
         TriggerError: the trigger cannot produce a time.
     """
-    if spec.kind is TriggerKind.EVERY and spec.starts_ms is None:  # the phase is TIME itself
-        if spec.jitter_ms:  # which depends on the time that comes, so that has to be known here
-            return _anchored(spec, now_ms, id)
-        until_ms = LAST_MS if spec.ends_ms is None else spec.ends_ms - int(spec.expr) + 1
-        return Bracket(f"+{spec.expr}" if now_ms < until_ms else None, 0, until_ms)
-    next_ms = build(spec, now_ms).next_after(now_ms)
-    until_ms = LAST_MS if next_ms is None else next_ms
     endless = replace(spec, ends_ms=None, count=None)
     if spec.starts_ms is not None:
-        from_ms = build(endless, now_ms).last_until(now_ms) or 0
-    elif spec.kind is TriggerKind.CRON:
-        from_ms = build(endless, 0).last_until(now_ms) or 0
-    else:  # DTSTART is midnight of the day of creation
+        return _next(spec, now_ms, id, build(endless, now_ms).last_until(now_ms) or 0)
+    anchor = spec.kind.anchor
+    if anchor is Anchor.NOTHING:
+        return _next(spec, now_ms, id, build(endless, 0).last_until(now_ms) or 0)
+    if anchor is Anchor.DAY:  # with midnight the first occurrence changes too
         midnight_ms, end_ms = _day(spec.tz, now_ms)
         today = build(replace(endless, starts_ms=midnight_ms), now_ms)
-        from_ms, until_ms = max(today.last_until(now_ms) or 0, midnight_ms), min(until_ms, end_ms)
-    return _of(build(spec, now_ms), id, next_ms, from_ms, until_ms)
+        return _next(spec, now_ms, id, max(today.last_until(now_ms) or 0, midnight_ms), end_ms)
+    if anchor is Anchor.INSTANT:
+        return _from_now(spec, endless, now_ms, id)
+    assert_never(anchor)
 
 
 def after_missed(
@@ -74,11 +70,24 @@ def after_missed(
     return passed, _of(trigger, id, next_ms, due_of(trigger, id, last_ms), until_ms)
 
 
-def _anchored(spec: TriggerSpec, now_ms: int, id: str) -> Bracket:
-    """The first of an interval that begins at *now_ms*, which the server's TIME has reached, just."""
+def _next(spec: TriggerSpec, now_ms: int, id: str, from_ms: int, until_ms: int = LAST_MS) -> Bracket:
+    """The first occurrence after *now_ms*, which holds from *from_ms* until it comes, at most until *until_ms*."""
     trigger = build(spec, now_ms)
     next_ms = trigger.next_after(now_ms)
-    return replace(_of(trigger, id, next_ms, now_ms, now_ms + min(int(spec.expr), _JUST_MS)), anchor_ms=now_ms)
+    return _of(trigger, id, next_ms, from_ms, until_ms if next_ms is None else min(until_ms, next_ms))
+
+
+def _from_now(spec: TriggerSpec, endless: TriggerSpec, now_ms: int, id: str) -> Bracket:
+    """The first occurrence of a rule that is counted from TIME itself, so it is always as far away."""
+    first_ms = build(endless, now_ms).next_after(now_ms)
+    if first_ms is None:
+        return Bracket(None, 0, LAST_MS)
+    away_ms = first_ms - now_ms
+    if spec.jitter_ms:  # which depends on the time that comes, so TIME has to be known here: it has just been reached
+        bracket = _next(spec, now_ms, id, now_ms)
+        return replace(bracket, until_ms=now_ms + min(away_ms, _JUST_MS), anchor_ms=now_ms)
+    until_ms = LAST_MS if spec.ends_ms is None else spec.ends_ms - away_ms + 1
+    return Bracket(f"+{away_ms}" if now_ms < until_ms else None, 0, until_ms)
 
 
 def _of(trigger: Trigger, id: str, next_ms: int | None, from_ms: int, until_ms: int) -> Bracket:

@@ -10,12 +10,13 @@ from typing import Any, Protocol
 
 from zsched.core.arguments import choice
 from zsched.core.model import Schedule, ScheduleState
+from zsched.core.triggers import RULES
 from zsched.errors import InvalidSchedule
 
-_KINDS = ("once", "every", "cron", "rrule")
+LISTED_KINDS = ("once", *RULES)
 
 
-class Source(Protocol):
+class ScheduleSource(Protocol):
     """Where schedules are read from, place by place."""
 
     def active(
@@ -76,8 +77,8 @@ class Filter:
     @classmethod
     def of(cls, *, state: Any, kind: Any, limit: Any, after: Any, **given: Any) -> Filter:
         """The filter of a caller's arguments. Raises InvalidSchedule."""
-        if kind is not None and kind not in _KINDS:
-            raise InvalidSchedule("kind", kind, "not one of its values", f"give one of {', '.join(_KINDS)}")
+        if kind is not None and kind not in LISTED_KINDS:
+            raise InvalidSchedule("kind", kind, "not one of its values", f"give one of {', '.join(LISTED_KINDS)}")
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= 10**15):
             raise InvalidSchedule("limit", limit, "not a number of schedules", "give a whole number")
         for name in ("func", "queue", "tag", "match"):
@@ -106,7 +107,7 @@ class Filter:
         )
 
 
-def select(wanted: Filter, source: Source) -> Iterator[Schedule]:
+def select(wanted: Filter, source: ScheduleSource) -> Iterator[Schedule]:
     """The schedules that *wanted* keeps: active by due time, then paused, quarantined and ended by id."""
     kept = (
         schedule for state in ScheduleState for schedule in _in_state(state, wanted, source) if wanted.keeps(schedule)
@@ -114,7 +115,7 @@ def select(wanted: Filter, source: Source) -> Iterator[Schedule]:
     return islice(kept, wanted.limit)
 
 
-def _in_state(state: ScheduleState, wanted: Filter, source: Source) -> Iterator[Schedule]:
+def _in_state(state: ScheduleState, wanted: Filter, source: ScheduleSource) -> Iterator[Schedule]:
     order = list(ScheduleState)
     after = wanted.after
     if wanted.state not in (None, state) or (after and order.index(after.state) > order.index(state)):

@@ -16,22 +16,14 @@ from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Any
 
+from zsched.core.checked_options import POLICIES, CheckedOptions, options_for_json
 from zsched.core.clock import from_ms, to_ms
-from zsched.core.policy import USUAL, Overlap, Policy
+from zsched.core.policy import IfExists as IfExists
+from zsched.core.policy import OnLost as OnLost
+from zsched.core.policy import OnUncertain as OnUncertain
+from zsched.core.policy import Overlap
+from zsched.core.policy import Priority as Priority
 from zsched.core.triggers import TriggerSpec
-
-
-class Priority(Enum):
-    """The lane: due work of a higher one is always pushed before that of a lower one."""
-
-    HIGH = "high"
-    NORMAL = "normal"
-    LOW = "low"
-
-    @classmethod
-    def named(cls, text: str | None) -> Priority:
-        """Return the lane called *text*, or the normal one: another program may have written something else."""
-        return next((lane for lane in cls if lane.value == text), cls.NORMAL)
 
 
 class ScheduleState(StrEnum):
@@ -41,28 +33,6 @@ class ScheduleState(StrEnum):
     PAUSED = "paused"  # out of its lane, keeps its due time
     QUARANTINED = "quarantined"  # could not be planned or pushed; the reason is recorded
     ENDED = "ended"  # recurring, and its rule gives no more occurrences
-
-
-class OnUncertain(Enum):
-    """What to do with a run that a lost Redis history may have pushed already."""
-
-    REFIRE = "refire"  # push it, marked: at least once
-    SKIP = "skip"  # record it as skipped: at most once
-
-
-class OnLost(Enum):
-    """What to do with a run whose worker died in the middle of it."""
-
-    RETRY = "retry"  # put it back into its queue, as often as ``retry`` allows: at least once
-    FAIL = "fail"  # record it as lost: at most once
-
-
-class IfExists(Enum):
-    """What a put does when a schedule of its id exists."""
-
-    REPLACE = "replace"  # becomes what the put says
-    KEEP = "keep"  # stays as it is
-    ERROR = "error"  # ScheduleExists
 
 
 class Missed(Enum):
@@ -117,25 +87,12 @@ class Payload:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(CheckedOptions):
     """Everything that a caller said about one schedule, checked and in one form."""
 
     id: str
     when: When
     payload: Payload
-    tz: str = "UTC"
-    queue: str = "default"
-    priority: Priority = Priority.NORMAL
-    at_front: bool = False
-    on_uncertain: OnUncertain = OnUncertain.REFIRE
-    on_lost: OnLost = OnLost.RETRY
-    pause_after_failures: int | None = None  # recurring: so many failed or lost runs in a row pause it
-    policy: Policy = USUAL  # recurring
-    jitter_ms: int = 0  # one-shots; a recurring rule has its own
-    expires_ms: int | None = None  # a run that has not begun so long after it was due does not run
-    tags: tuple[str, ...] = ()
-    created_by: str | None = None
-    managed_by: str | None = None
     if_exists: IfExists = IfExists.REPLACE
     allow_past: bool = False
     has_own_id: bool = True  # False: the id was made up here
@@ -143,17 +100,14 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(CheckedOptions):
     """A schedule as Redis holds it. ``args`` are decoded for JSON only; pickle is not opened to show it."""
 
     id: str
     state: ScheduleState
     kind: str  # once | every | cron | rrule
     func: str
-    queue: str
-    priority: Priority
     next_ms: int | None
-    tz: str = "UTC"
     trigger: TriggerSpec | None = None
     anchor_ms: int | None = None
     nominal_ms: int | None = None
@@ -161,21 +115,11 @@ class Schedule:
     last_run_id: str | None = None
     args: Any = None
     kwargs: Any = None
-    at_front: bool = False
-    on_uncertain: OnUncertain = OnUncertain.REFIRE
-    on_lost: OnLost = OnLost.RETRY
-    pause_after_failures: int | None = None
-    policy: Policy = USUAL
-    jitter_ms: int = 0
-    expires_ms: int | None = None
     timeout_s: int | None = None
     result_ttl_s: int | None = None
     failure_ttl_s: int | None = None
     retries: int | None = None
     description: str | None = None
-    tags: tuple[str, ...] = ()
-    created_by: str | None = None
-    managed_by: str | None = None
     created_ms: int | None = None
     note: str | None = None  # why paused or quarantined
     since_ms: int | None = None  # paused or quarantined since, or ended at
@@ -195,8 +139,11 @@ class Schedule:
         As JSON can say it: instants as ``iso`` writes them, enums as their values; the keys are a promise. What only
         recurring ones have is None of others.
         """
-        policy = None if self.kind == "once" else self.policy
-        waits = policy is not None and policy.overlap is Overlap.QUEUE
+        options = options_for_json(self)
+        if self.kind == "once":
+            options |= dict.fromkeys(POLICIES)
+        elif self.policy.overlap is not Overlap.QUEUE:
+            options["overlap_limit"] = None
         return {
             "id": self.id,
             "state": self.state.value,
@@ -209,27 +156,7 @@ class Schedule:
             "func": self.func,
             "args": self.args,
             "kwargs": self.kwargs,
-            "queue": self.queue,
-            "priority": self.priority.value,
-            "at_front": self.at_front,
-            "on_uncertain": self.on_uncertain.value,
-            "on_lost": self.on_lost.value,
-            "pause_after_failures": self.pause_after_failures,
-            "overlap": policy and policy.overlap.value,
-            "overlap_limit": policy.overlap_limit if policy and waits else None,
-            "catch_up": policy and policy.catch_up.value,
-            "catch_up_window_s": policy and policy.catch_up_window_ms / 1000,
-            "catch_up_limit": policy and policy.catch_up_limit,
-            "jitter_s": self.jitter_ms / 1000,
-            "expires_after_s": None if self.expires_ms is None else self.expires_ms / 1000,
-            "timeout_s": self.timeout_s,
-            "result_ttl_s": self.result_ttl_s,
-            "failure_ttl_s": self.failure_ttl_s,
-            "retries": self.retries,
-            "description": self.description,
-            "tags": list(self.tags),
-            "created_by": self.created_by,
-            "managed_by": self.managed_by,
+            **options,
             "created_at": iso(self.created_ms),
             "version": self.version,
             "last_run_id": self.last_run_id,
@@ -290,7 +217,7 @@ def iso(ms: int | None) -> str | None:
 
 def _trigger_dict(spec: TriggerSpec) -> dict[str, Any]:
     return {
-        "kind": spec.kind.value,
+        "kind": spec.kind.name,
         "expr": spec.expr,
         "tz": spec.tz,
         "starts": iso(spec.starts_ms),

@@ -13,77 +13,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zsched.core.arguments import (
-    check_id,
-    check_queue,
-    check_tags,
-    check_text,
-    choice,
-    failures_in_a_row,
-    flag,
-    instant_ms,
-    seconds_to_ms,
-    zone_name,
-)
+from zsched.core.arguments import choice, instant_ms, seconds_to_ms, zone_name
 from zsched.core.durations import duration_text
-from zsched.core.model import After, At, Definition, IfExists, Now, OnLost, OnUncertain, Payload, Priority, When
+from zsched.core.forms import Stored
+from zsched.core.model import After, At, Definition, Now, Payload, When
+from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, OPTIONS
 from zsched.core.policy_options import least_gap_ms, policy_of
 from zsched.core.triggers import (
+    GIVE_A_RULE,
+    RULES,
     Fold,
     Gap,
-    TriggerKind,
     TriggerSpec,
-    parse_cron,
-    parse_every,
-    parse_rrule,
+    kind_named,
 )
 from zsched.core.urgency import PRESETS, Presets, blaming, expanded
 from zsched.errors import InvalidSchedule, show
 
-TRIGGERS = ("at", "after", "every", "cron", "rrule")
+TRIGGERS = ("at", "after", *RULES)
 
-_PAYLOAD = ("timeout", "retry", "result_ttl", "failure_ttl", "meta", "on_success", "on_failure")
 _RULE = ("starts", "ends", "count")
-_PLACE = ("queue", "priority", "at_front", "description", "tags", "created_by", "managed_by")
-_POLICY = ("on_uncertain", "on_lost", "pause_after_failures", "expires_after", "jitter", "urgency")
-_RECURRING = ("overlap", "overlap_limit", "catch_up", "catch_up_window", "catch_up_limit")
-_PUT = ("id", "if_exists", "allow_past", "durable")
 
-# What other schedulers call it.
-_ELSEWHERE = {
-    "eta": "at",
-    "run_date": "at",
-    "run_at": "at",
-    "when": "at",
-    "scheduled_time": "at",
-    "datetime": "at",
-    "countdown": "after",
-    "delay": "after",
-    "time_delta": "after",
-    "interval": "every",
-    "repeat": "count",
-    "cron_string": "cron",
-    "crontab": "cron",
-    "job_id": "id",
-    "name": "id",
-    "job_timeout": "timeout",
-    "ttl": "expires_after",
-    "timezone": "tz",
-    "start_date": "starts",
-    "end_date": "ends",
-    "queue_name": "queue",
-    "max_instances": "overlap",
-    "coalesce": "catch_up",
-    "misfire_grace_time": "catch_up_window",
-    "depends_on": "on_success",
+SCHEDULE_OPTIONS = frozenset(OPTIONS)
+ENQUEUE_OPTIONS = FOR_ENQUEUE
+
+# What is left to triggers, policies, the payload's encoder and ``expanded``.
+_CHECKED_ELSEWHERE = (Stored.RULE, Stored.POLICY, Stored.DATA)
+_CHECKED = {
+    name: option for name, option in OPTIONS.items() if option.stored not in _CHECKED_ELSEWHERE and name != "urgency"
 }
-
-SCHEDULE_OPTIONS = frozenset(
-    {"args", "kwargs", "tz", "gap", "fold", *TRIGGERS, *_RULE, *_PAYLOAD, *_PLACE, *_POLICY, *_RECURRING, *_PUT}
-)
-ENQUEUE_OPTIONS = SCHEDULE_OPTIONS - {
-    *TRIGGERS, *_RULE, *_RECURRING, "tz", "gap", "fold", "allow_past", "jitter", "pause_after_failures"
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,68 +79,60 @@ def define_now(func: Any, options: Mapping[str, Any], fallback_id: str, presets:
 
 def define_trigger(options: Mapping[str, Any]) -> TriggerSpec:
     """The recurring rule in *options* alone, for a preview. Raises as ``define``."""
-    _refuse_unknown(options, frozenset({"tz", "gap", "fold", "every", "cron", "rrule", "jitter", *_RULE}))
+    _refuse_unknown(options, frozenset({"tz", "gap", "fold", "jitter", *RULES, *_RULE}))
     if options.get("jitter") is not None:
         problem = "when an occurrence is due within its jitter depends on the schedule's id"
         raise InvalidSchedule("jitter", options["jitter"], problem, "leave it out, or preview a schedule by its id")
     when = _when(options)
     if not isinstance(when, TriggerSpec):  # the option names above leave no other
-        raise InvalidSchedule("at", when, "a single instant has no preview", "give every, cron or rrule")
+        raise InvalidSchedule("at", when, "a single instant has no preview", GIVE_A_RULE)
     return when
 
 
 def _refuse_unknown(options: Mapping[str, Any], known: frozenset[str]) -> None:
     for name, value in options.items():
         if name not in known:
-            elsewhere = _ELSEWHERE.get(name)
+            elsewhere = ELSEWHERE.get(name)
             near = [elsewhere] if elsewhere in known else difflib.get_close_matches(name, known, 1, 0.6)
             remedy = f"our option is {near[0]}=" if near else f"options are {', '.join(sorted(known))}"
             raise InvalidSchedule(name, value, "no such option here", remedy)
 
 
 def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: When) -> Definition:
-    get = options.get
-    given_id = get("id")
-    jitter_ms = 0 if get("jitter") is None else seconds_to_ms("jitter", get("jitter"), 0)
-    expires_ms = None if get("expires_after") is None else seconds_to_ms("expires_after", get("expires_after"), 1)
+    is_recurring = isinstance(when, TriggerSpec)
+    values, of_rq = _checked(options, is_recurring)
+    expires_ms, jitter_ms = values.get("expires_ms"), values.get("jitter_ms", 0)
     if expires_ms is not None and expires_ms < jitter_ms:
-        problem = f"shorter than jitter={show(get('jitter'))}, so some would expire before they are due"
-        raise InvalidSchedule("expires_after", get("expires_after"), problem, "give a longer one, or less jitter")
+        problem = f"shorter than jitter={show(options['jitter'])}, so some would expire before they are due"
+        raise InvalidSchedule("expires_after", options["expires_after"], problem, "give a longer one, or less jitter")
     if isinstance(when, TriggerSpec) and jitter_ms:
-        when = _with_jitter(when, jitter_ms, get("jitter"))
-    failures = get("pause_after_failures")
-    if failures is not None and not isinstance(when, TriggerSpec):
-        problem = "a one-shot has one run, and no failures in a row"
-        raise InvalidSchedule("pause_after_failures", failures, problem, "leave it out, or give every, cron or rrule")
-    args = get("args")
-    return Definition(
-        id=fallback_id if given_id is None else check_id(given_id),
-        when=when,
-        payload=Payload(
-            func=func,
-            args=() if args is None else args,
-            kwargs=get("kwargs"),
-            description=None if get("description") is None else check_text("description", get("description")),
-            **{name: get(name) for name in _PAYLOAD},
-        ),
-        tz=zone_name(get("tz")) or "UTC",
-        queue=check_queue(get("queue", "default")),
-        priority=choice("priority", get("priority", "normal"), Priority),
-        at_front=flag("at_front", get("at_front", False)),
-        on_uncertain=choice("on_uncertain", get("on_uncertain", "refire"), OnUncertain),
-        on_lost=OnLost.RETRY if get("on_lost") is None else choice("on_lost", get("on_lost"), OnLost),
-        pause_after_failures=None if failures is None else failures_in_a_row(failures),
-        policy=policy_of(options, isinstance(when, TriggerSpec)),
-        jitter_ms=0 if isinstance(when, TriggerSpec) else jitter_ms,
-        expires_ms=expires_ms,
-        tags=check_tags(get("tags", ())),
-        created_by=None if get("created_by") is None else check_text("created_by", get("created_by")),
-        managed_by=None if get("managed_by") is None else check_text("managed_by", get("managed_by")),
-        if_exists=choice("if_exists", get("if_exists", "replace"), IfExists),
-        allow_past=flag("allow_past", get("allow_past", False)),
-        has_own_id=given_id is not None,
-        durable=flag("durable", get("durable", False)),
-    )
+        when, values["jitter_ms"] = _with_jitter(when, jitter_ms, options["jitter"]), 0
+    args = options.get("args")
+    payload = Payload(func=func, args=() if args is None else args, kwargs=options.get("kwargs"), **of_rq)
+    policy = policy_of(options, is_recurring)
+    has_own_id = "id" in values
+    return Definition(**{"id": fallback_id, **values}, when=when, payload=payload, policy=policy, has_own_id=has_own_id)
+
+
+def _checked(options: Mapping[str, Any], is_recurring: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """
+    Return the values of *options* by the attributes of a definition, and those for RQ by their names. An option that is
+    None where None may be given says nothing.
+    """
+    values: dict[str, Any] = {}
+    of_rq: dict[str, Any] = {}
+    for name, option in _CHECKED.items():
+        if name not in options or (options[name] is None and option.is_optional):
+            continue
+        value = options[name]
+        if option.once and not is_recurring:
+            raise InvalidSchedule(name, value, option.once, f"leave it out, or {GIVE_A_RULE}")
+        checked = option.form.check(name, value)
+        if option.stored is Stored.RQ:
+            of_rq[name] = checked
+        else:
+            values[option.attribute] = checked
+    return values, of_rq
 
 
 def _with_jitter(spec: TriggerSpec, jitter_ms: int, given: object) -> TriggerSpec:
@@ -216,19 +166,14 @@ def _when(options: Mapping[str, Any]) -> When:
     return _recurring(kind, options, rule)
 
 
-def _recurring(kind: str, options: Mapping[str, Any], rule: _Rule) -> TriggerSpec:
+def _recurring(name: str, options: Mapping[str, Any], rule: _Rule) -> TriggerSpec:
     count = options.get("count")
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
         raise InvalidSchedule("count", count, "not a number of occurrences", "give a whole number from 1")
-    if kind == "every":
-        expr = parse_every(options["every"])
-    elif kind == "cron":
-        expr = parse_cron(options["cron"])
-    else:
-        expr, counted = parse_rrule(options["rrule"])
-        if counted is not None and count is not None:
-            raise InvalidSchedule("count", count, "the RRULE has a COUNT of its own", "give one of the two")
-        count = counted if count is None else count
+    kind = kind_named(name)
+    expr, counted = kind.parse(options[name])
+    if counted is not None and count is not None:
+        raise InvalidSchedule("count", count, f"the {name.upper()} has a COUNT of its own", "give one of the two")
     bounds = {
         name: None if options.get(name) is None else instant_ms(name, options[name], zone_name(options.get("tz")))
         for name in ("starts", "ends")
@@ -236,12 +181,12 @@ def _recurring(kind: str, options: Mapping[str, Any], rule: _Rule) -> TriggerSpe
     if bounds["starts"] is not None and bounds["ends"] is not None and bounds["ends"] < bounds["starts"]:
         raise InvalidSchedule("ends", options["ends"], "before starts", "give a later time")
     return TriggerSpec(
-        kind=TriggerKind(kind),
+        kind=kind,
         expr=expr,
         tz=rule.tz,
         starts_ms=bounds["starts"],
         ends_ms=bounds["ends"],
-        count=count,
-        gap=rule.gap or (Gap.FIRST_VALID if kind == "cron" else Gap.SHIFT),
+        count=counted if count is None else count,
+        gap=rule.gap or kind.gap,
         fold=rule.fold or Fold.FIRST,
     )

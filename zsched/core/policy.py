@@ -1,5 +1,6 @@
 """
-The policies of a recurring schedule, and what they make of one that is due: the one pure decision of the tick.
+What a schedule may choose, an enum each; and what the policies of a recurring one make of it when it is due: the one
+pure decision of the tick.
 
 What was not run at its time is *late*: nobody led, the schedule was paused, or Redis was away. Catch-up says what
 becomes of it, at a cost that does not grow with the number of occurrences. Whether the run before is still open
@@ -18,6 +19,41 @@ from zsched.core.triggers import Trigger, nth_after
 from zsched.errors import TriggerError
 
 ON_TIME_MS: Final = 5000  # so late is not late, whatever the window: a take-over takes half of it
+
+
+class Priority(Enum):
+    """The lane: due work of a higher one is always pushed before that of a lower one."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+    @classmethod
+    def named(cls, text: str | None) -> Priority:
+        """Return the lane called *text*, or the normal one: another program may have written something else."""
+        return next((lane for lane in cls if lane.value == text), cls.NORMAL)
+
+
+class OnUncertain(Enum):
+    """What to do with a run that a lost Redis history may have pushed already."""
+
+    REFIRE = "refire"  # push it, marked: at least once
+    SKIP = "skip"  # record it as skipped: at most once
+
+
+class OnLost(Enum):
+    """What to do with a run whose worker died in the middle of it."""
+
+    RETRY = "retry"  # put it back into its queue, as often as ``retry`` allows: at least once
+    FAIL = "fail"  # record it as lost: at most once
+
+
+class IfExists(Enum):
+    """What a put does when a schedule of its id exists."""
+
+    REPLACE = "replace"  # becomes what the put says
+    KEEP = "keep"  # stays as it is
+    ERROR = "error"  # ScheduleExists
 
 
 class CatchUp(Enum):

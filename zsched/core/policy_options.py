@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from zsched.core.arguments import choice, seconds_to_ms
+from zsched.core.forms import Stored
+from zsched.core.option_table import OPTIONS
 from zsched.core.policy import USUAL, CatchUp, Overlap, Policy
-from zsched.core.triggers import TriggerSpec, build
+from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, build
 from zsched.errors import InvalidSchedule
 
-_MOST_CAUGHT_UP: Final = 10_000  # runs: each costs a look
-_MOST_WAITING: Final = 1000  # runs of a schedule: the script that adds one may have to look at all of them
 _SAMPLE: Final = 12  # gaps between occurrences that are looked at
-_USUAL: Final = {  # the defaults of the signature: a one-shot may say these
-    "overlap": None,
-    "catch_up": None,
-    "overlap_limit": None,
+_POLICIES: Final = {name: option for name, option in OPTIONS.items() if option.stored is Stored.POLICY}
+_HARMLESS: Final = {  # what a one-shot may say: the defaults of the signature
     "catch_up_window": USUAL.catch_up_window_ms / 1000,
     "catch_up_limit": USUAL.catch_up_limit,
 }
@@ -29,25 +26,15 @@ def policy_of(options: Mapping[str, Any], is_recurring: bool) -> Policy:
     Raises:
         InvalidSchedule: an unknown word or a bad number; one that a one-shot cannot have; two that contradict.
     """
-    given = {name: options[name] for name in _USUAL if options.get(name) is not None}
+    given = {name: options[name] for name in _POLICIES if options.get(name) is not None}
     if not is_recurring:
         for name, value in given.items():
-            if value != _USUAL[name]:
-                remedy = "leave it out, or give every, cron or rrule"
-                raise InvalidSchedule(name, value, "a one-shot has one occurrence", remedy)
+            if value != _HARMLESS.get(name):
+                remedy = f"leave it out, or {GIVE_A_RULE}"
+                raise InvalidSchedule(name, value, _POLICIES[name].once, remedy)
         return USUAL
-    overlap = choice("overlap", given.get("overlap", USUAL.overlap), Overlap)
-    catch_up = choice("catch_up", given.get("catch_up", USUAL.catch_up), CatchUp)
-    window_ms = USUAL.catch_up_window_ms
-    if "catch_up_window" in given:
-        window_ms = seconds_to_ms("catch_up_window", given["catch_up_window"], 0)
-    policy = Policy(
-        catch_up,
-        window_ms,
-        _count("catch_up_limit", given.get("catch_up_limit", USUAL.catch_up_limit), _MOST_CAUGHT_UP),
-        overlap,
-        _count("overlap_limit", given.get("overlap_limit", USUAL.overlap_limit), _MOST_WAITING),
-    )
+    checked = ((_POLICIES[name], value) for name, value in given.items())
+    policy = Policy(**{option.field: option.form.check(option.name, value) for option, value in checked})
     _refuse_contradictions(policy, given)
     return policy
 
@@ -81,9 +68,3 @@ def _refuse_contradictions(policy: Policy, given: Mapping[str, Any]) -> None:
         problem = "with catch_up='none' nothing is caught up"
         remedy = "leave it out, or give another catch_up"
         raise InvalidSchedule("catch_up_window", given["catch_up_window"], problem, remedy)
-
-
-def _count(field: str, value: object, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidSchedule(field, value, "not a number of runs", f"give a whole number from 1 to {most}")
-    return value

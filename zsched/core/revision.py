@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from zsched.core.clock import from_ms
 from zsched.core.model import Definition, Schedule
 from zsched.core.options import SCHEDULE_OPTIONS, TRIGGERS, define
-from zsched.core.policy import USUAL, CatchUp, Overlap, Policy
-from zsched.core.triggers import TriggerKind
+from zsched.core.policy import CatchUp, Overlap
+from zsched.core.triggers import RULES
 from zsched.core.urgency import PRESETS, Presets, blaming, expanded
 from zsched.errors import InvalidSchedule
 
 PAYLOAD = ("func", "args", "kwargs")
-_RECURRING = tuple(kind.value for kind in TriggerKind)
 
 
 def revise(
@@ -34,7 +32,7 @@ def revise(
             raise InvalidSchedule(name, changes[name], "an update cannot change it", "schedule and cancel instead")
     kinds = [name for name in TRIGGERS if changes.get(name) is not None]
     for name in kinds:
-        if (name in _RECURRING) != (old.trigger is not None):
+        if (name in RULES) != (old.trigger is not None):
             problem = "an update keeps a one-shot a one-shot and a recurring schedule recurring"
             raise InvalidSchedule(name, changes[name], problem, f"schedule it again with id={old.id!r}")
     asked, changes = changes, expanded(changes, presets, SCHEDULE_OPTIONS)
@@ -66,33 +64,11 @@ def options_of(old: Schedule, stored: Mapping[str, Any], with_trigger: bool = Tr
     them. *stored*: those that RQ's fields say (``Encoder.options``). Without its trigger, if that is not wanted.
     """
     return {
+        **old.given(),
         **stored,
         "id": old.id,
-        "priority": old.priority,
-        "at_front": old.at_front,
-        "on_uncertain": old.on_uncertain,
-        "on_lost": old.on_lost,
-        "pause_after_failures": old.pause_after_failures,
-        "jitter": timedelta(milliseconds=old.jitter_ms) if old.jitter_ms else None,
-        "expires_after": None if old.expires_ms is None else timedelta(milliseconds=old.expires_ms),
-        **_policies(old.policy),
-        "tags": old.tags,
-        "created_by": old.created_by,
-        "managed_by": old.managed_by,
         "description": None if old.description == old.func else old.description,
         **_rule(old, not with_trigger),
-    }
-
-
-def _policies(policy: Policy) -> dict[str, Any]:
-    """Those that differ from the defaults: a default is no contradiction to anything."""
-    window = timedelta(milliseconds=policy.catch_up_window_ms)
-    return {
-        "overlap": None if policy.overlap is USUAL.overlap else policy.overlap,
-        "overlap_limit": None if policy.overlap_limit == USUAL.overlap_limit else policy.overlap_limit,
-        "catch_up": None if policy.catch_up is USUAL.catch_up else policy.catch_up,
-        "catch_up_window": None if policy.catch_up_window_ms == USUAL.catch_up_window_ms else window,
-        "catch_up_limit": None if policy.catch_up_limit == USUAL.catch_up_limit else policy.catch_up_limit,
     }
 
 
@@ -111,5 +87,4 @@ def _rule(old: Schedule, has_new_kind: bool) -> dict[str, Any]:
     }
     if has_new_kind:
         return bounds
-    expr = timedelta(milliseconds=int(spec.expr)) if spec.kind is TriggerKind.EVERY else spec.expr
-    return bounds | {spec.kind.value: expr, "gap": spec.gap, "count": spec.count}
+    return bounds | {spec.kind.name: spec.kind.to_option(spec.expr), "gap": spec.gap, "count": spec.count}

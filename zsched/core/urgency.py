@@ -24,7 +24,7 @@ PRESETS: Final[Presets] = {
 }
 
 
-def merged(given: Presets) -> Presets:
+def merged_presets(given: Presets) -> Presets:
     """The presets with those *given* over them, option by option. Raises InvalidSchedule for what are none."""
     found = {name: dict(options) for name, options in PRESETS.items()}
     if not isinstance(given, Mapping) or not all(isinstance(options, Mapping) for options in given.values()):

@@ -16,3 +16,9 @@ def plural(number: int, noun: str) -> str:
 def some(names: Sequence[str], most: int = _SHOWN) -> str:
     """The first of *names*, by commas."""
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+
+
+def alternatives(names: Sequence[str]) -> str:
+    """``a``, ``a or b``, ``a, b or c``."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last

@@ -92,7 +92,7 @@ class Pass:
 
 
 class Auditor:
-    """Passes over the wire that it was given last; ``name``, ``every_ms`` and ``step`` are for the warden."""
+    """Passes over the wire that it was given last; ``name``, ``every_ms`` and ``step`` are for the ``ChoreThread``."""
 
     name: Final = "auditor"
 

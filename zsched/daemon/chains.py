@@ -59,7 +59,7 @@ _ENDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ChainDelays:
     """
     In ms: ``settled_ms`` how long all runs before one must be over, ``silent_ms`` how long nobody listened to a
     worker's channel, ``wire_ms`` how old a connection must be that says so.
@@ -70,15 +70,15 @@ class Patience:
     wire_ms: float = 10_000.0
 
 
-USUAL: Final = Patience()
+USUAL: Final = ChainDelays()
 
 
 class ChainKeeper:
-    """What a leader does about chains. ``name`` and ``every_ms`` are for the warden."""
+    """What a leader does about chains. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
     name: Final = "chains"
 
-    def __init__(self, keys: Keys, clock: Clock, patience: Patience = USUAL) -> None:
+    def __init__(self, keys: Keys, clock: Clock, patience: ChainDelays = USUAL) -> None:
         self._keys, self._clock, self._patience = keys, clock, patience
 
     def over(self, wire: Wire) -> ChainKeeper:

@@ -21,6 +21,7 @@ from zsched.daemon.answerer import Answerer
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.auditor import Auditor
 from zsched.daemon.chains import ChainKeeper
+from zsched.daemon.chores import ChoreThread
 from zsched.daemon.elector import Elector
 from zsched.daemon.failures import Failures
 from zsched.daemon.health import Health
@@ -34,7 +35,6 @@ from zsched.daemon.tick import Tick, Ticker
 from zsched.daemon.tracker import Tracker
 from zsched.daemon.trimmer import Trimmer
 from zsched.daemon.waker import Waker
-from zsched.daemon.warden import Warden
 from zsched.errors import RedisRefused, RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -93,7 +93,7 @@ class Daemon:
         lost = LostRuns(self._archiver, self._keys, tracker)
         auditor = Auditor(self._archiver, self._keys, self._clock)
         chains = ChainKeeper(self._keys, self._clock)
-        self._warden = Warden(
+        self._chores = ChoreThread(
             link,
             self._archiver,
             self._clock,
@@ -130,7 +130,7 @@ class Daemon:
         self._waker.start()
         self._archiver.start()
         self._answerer.start()
-        self._warden.start()
+        self._chores.start()
         try:
             while not self._is_stopping:
                 try:
@@ -145,7 +145,7 @@ class Daemon:
         finally:
             self._supervisor.stopping()
             self._waker.stop()
-            self._warden.stop()
+            self._chores.stop()
             self._answerer.stop()
             self._archiver.stop()
             log.info("daemon_stopped", daemon=self.id)
@@ -228,12 +228,12 @@ class Daemon:
 
     @contextmanager
     def _serving(self, term: Term | None) -> Iterator[None]:
-        """Inside the block warden, meter and health know of the term."""
+        """Inside the block the chores, meter and health know of the term."""
         assert term is not None  # the campaign was won
         self._health.leads = True
         self._meter.began(term.epoch)
         try:
-            with self._warden.serving(term):
+            with self._chores.serving(term):
                 yield
         finally:
             self._health.leads = False

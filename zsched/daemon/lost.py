@@ -66,7 +66,7 @@ _LEFT: Final = "it left its queue and no worker has it"
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class LostDelays:
     """
     How long nothing is said, in seconds of the server: ``grace_s`` after a heartbeat lapsed; of a run in no list,
     ``queued_s`` after it was pushed and ``missing_s`` after it was missed first.
@@ -77,7 +77,7 @@ class Patience:
     missing_s: int = 5
 
 
-USUAL: Final = Patience()
+USUAL: Final = LostDelays()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +127,12 @@ class _Case:
 
 
 class LostRuns:
-    """What a leader does about runs whose workers died. ``name`` and ``every_ms`` are for the warden."""
+    """What a leader does about runs whose workers died. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
     name: Final = "lost"
     every_ms: Final = _EVERY_MS
 
-    def __init__(self, archiver: Archiver, keys: Keys, tracker: Tracker, patience: Patience | None = None) -> None:
+    def __init__(self, archiver: Archiver, keys: Keys, tracker: Tracker, patience: LostDelays | None = None) -> None:
         self._archiver, self._keys, self._tracker, self._patience = archiver, keys, tracker, patience or USUAL
         self._missing: dict[str, tuple[_Case, int]] = {}  # by run: and the second at which it was missed first
 

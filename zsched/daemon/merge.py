@@ -61,7 +61,7 @@ class OtherRestores(Exception):
     """Another archive is putting back what it knows: wait for it, then compare again."""
 
 
-class Ahead(Iterator[list[Mine]]):
+class Prefetched(Iterator[list[Mine]]):
     """Pages of which the next can be fetched before it is wanted, while Redis works."""
 
     def __init__(self, source: Iterator[list[Mine]]) -> None:
@@ -110,7 +110,7 @@ class Merge:
         self.covered: frozenset[Position] = frozenset()  # the histories' ends that it names
         self.done: Counter[str] = Counter()  # rows that were put back, by place as logged
         self.on_restored: Callable[[list[Restored]], None] | None = None  # hears what each entry put back
-        self._ahead, self._size = Ahead(iter(())), ROWS
+        self._ahead, self._size = Prefetched(iter(())), ROWS
         self._touched: dict[Key, int] | None = None  # behind what both have; None: all that is known
 
     def allow_another(self) -> None:
@@ -169,7 +169,7 @@ class Merge:
             HistoryChanged, OtherRestores: begin again, with another comparison. OtherDataSet: this is another one.
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
-        compared, self._ahead = 0, Ahead(self._pages())
+        compared, self._ahead = 0, Prefetched(self._pages())
         for page in self._ahead:
             while page:
                 touched = self._restore(self._lacking(page))

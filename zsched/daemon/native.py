@@ -49,7 +49,7 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class NextLook:
     """When to look again: at once (``has_more``), or at ``next_ms`` of the server's clock; None: never."""
 
     has_more: bool = False
@@ -77,14 +77,14 @@ class Native:
         self._told: dict[bytes, str | None] = {}  # why a queue is left, None for one that is served
         self._refusal: str | None = None
 
-    def look_if_due(self, term: Term, now_ms: int, *, is_busy: bool) -> Look:
+    def look_if_due(self, term: Term, now_ms: int, *, is_busy: bool) -> NextLook:
         """
         One script at most. *now_ms*: TIME just now; *is_busy*: zsched's own jobs wait.
 
         What Redis refuses is said once and tried again a second later. Raises Stale, ServerChanged, RedisUnavailable.
         """
         if not self._serves_all and not self._named:
-            return Look()
+            return NextLook()
         patience_ms = (_SHARE_MS if self._parts else _PATIENCE_MS) if is_busy else 0
         if now_ms >= self._next_ms + patience_ms or self._clock.monotonic_ms() >= self._latest_ms + patience_ms:
             try:
@@ -93,7 +93,7 @@ class Native:
                 self._parts, self._earliest_ms = deque(), None
                 self._plan(now_ms)
                 self._say_refused(str(error))
-        return Look(has_more=bool(self._parts), next_ms=self._next_ms)
+        return NextLook(has_more=bool(self._parts), next_ms=self._next_ms)
 
     def end(self, term: Term) -> None:
         """A clean stop: give the locks up, so that a scheduler of RQ that starts now finds them free."""

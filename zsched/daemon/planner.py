@@ -1,8 +1,9 @@
 """
 Plans the recurring schedules that a tick found due.
 
-The plan of a cron rule at a nominal time is the same for all schedules of that rule and those policies, so it is
-remembered: what is computed depends on the number of distinct rules, not of schedules. Jitter is each schedule's own.
+The plan of a rule without an anchor (as cron) at a nominal time is the same for all schedules of that rule and those
+policies, so it is remembered: what is computed depends on the number of distinct rules, not of schedules. Jitter is
+each schedule's own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from zsched.core.policy import CatchUp, Plan, Policy, plan
-from zsched.core.triggers import TriggerKind, build, spec_of
+from zsched.core.triggers import Anchor, build, spec_of
 from zsched.storage.dispatch import DueRecurring, PlannedRun, told
 
 _REMEMBERED = 100_000  # (rule, policies, nominal time); each is about 250 bytes
@@ -67,7 +68,7 @@ class Planner:
         if made.next_ms is not None:
             until_ms = min(until_ms, made.next_ms - 1)
         known = _Known(made, told(made, policy), from_ms, until_ms)
-        is_shared = spec.kind is TriggerKind.CRON and spec.count is None and not spec.jitter_ms
+        is_shared = spec.kind.anchor is Anchor.NOTHING and spec.count is None and not spec.jitter_ms
         if is_shared and made.fire_ms is not None and (policy.catch_up is not CatchUp.ALL or not made.passed):
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()

@@ -36,7 +36,7 @@ DONE, FAILED, UNUSABLE = 0, 1, 2  # a unit starts it again after FAILED, and not
 _SWITCH_S = 0.0001
 
 
-def run(read: Callable[[], Settings]) -> int:
+def run_daemon(read: Callable[[], Settings]) -> int:
     """
     Run a daemon by the settings that *read* gives, until SIGTERM or SIGINT; a second one ends it at once. SIGHUP: they
     are read again, and in force as far as they can be. Returns the exit code: UNUSABLE if the archive is not for this

@@ -8,7 +8,7 @@ occurrence is elsewhere by the rules here are moved (``core.replan``), which the
     asking ──► meta.tzdata is ours ──► settled: nothing to do in this term
        └─────► another, or none ─────► moving: a page in every pass that has the time ──► settled: it is ours now
 
-This is done by the thread that fires, not by the warden: it must not wait for an archive, and whatever is due meanwhile
+This is done by the thread that fires. It is no chore, as it must not wait for an archive, and whatever is due meanwhile
 is looked at *before* it fires (``ReplanningDispatch``). For if it fired by the old rules, what comes after it would be
 computed by the new ones, and one occurrence could fire twice. A page takes a few ms; none is begun when something is
 due so soon, but for a tenth of the time where that is always so. So what is due does not wait, however many schedules.

@@ -66,7 +66,7 @@ _CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
 
 
 class Tracker:
-    """What a leader does about runs that end. ``name`` and ``every_ms`` are for the warden."""
+    """What a leader does about runs that end. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
     name: Final = "tracker"
 

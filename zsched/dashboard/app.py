@@ -64,7 +64,7 @@ def make_app(link: Link, login: Login) -> Flask:
     It reads by a redis-py client, not by ``Link.execute``, since that is what RQ knows; reading twice harms nobody, so
     what was lost is asked for again.
     """
-    web.Job, web.Queue, web.Worker = jobs.Job, jobs.Queue, jobs.Worker
+    web.Job, web.Queue, web.Worker = jobs.DashboardJob, jobs.Queue, jobs.DashboardWorker
     web.from_url = lambda *_url, **_options: ("", current_app.extensions[_CONNECTION])
     client = redis.Redis(connection_pool=link.pool)
     client.set_retry(Retry(NoBackoff(), RESENDS))

@@ -41,7 +41,7 @@ def described(job_id: str, description: str | None) -> str | None:
     return " · ".join([*told, description or ""]).removesuffix(" · ")
 
 
-class Job(rq.job.Job):
+class DashboardJob(rq.job.Job):
     """A job, whose values are read by ``Readable`` whatever serializer was asked for."""
 
     def __init__(self, id: str | None = None, connection: Any = None, serializer: Any = None) -> None:
@@ -95,21 +95,21 @@ class _Result(Result):
 class Queue(rq.Queue):
     """A queue that stays as it is when it is looked at."""
 
-    job_class = Job
+    job_class = DashboardJob
 
-    def fetch_job(self, job_id: str) -> Job | None:
+    def fetch_job(self, job_id: str) -> DashboardJob | None:
         """The job, if it is of this queue. RQ's own takes the id of one that is gone out of the queue."""
         with suppress(NoSuchJobError, ValueError):  # RQ's for an id that none can have
-            job = Job.fetch(job_id, connection=self.connection)
-            if isinstance(job, Job) and job.origin == self.name:
+            job = DashboardJob.fetch(job_id, connection=self.connection)
+            if isinstance(job, DashboardJob) and job.origin == self.name:
                 return job
         return None
 
 
-class Worker(rq.Worker):
+class DashboardWorker(rq.Worker):
     """A worker that somebody else runs."""
 
-    job_class = Job
+    job_class = DashboardJob
     queue_class = Queue
 
     def get_current_job(self) -> rq.job.Job | None:

@@ -39,7 +39,7 @@ def is_private(host: str) -> bool:
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
-def choose(settings: DashboardSettings, env: Mapping[str, str], host: str) -> Login:
+def login_for(settings: DashboardSettings, env: Mapping[str, str], host: str) -> Login:
     """
     The login of a dashboard that listens at the address *host*.
 

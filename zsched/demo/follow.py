@@ -16,7 +16,7 @@ _PAGE: Final = 100  # log entries per read; one may hold 500 run ids
 
 
 @dataclass(frozen=True, slots=True)
-class Occurrence:
+class DecidedOccurrence:
     """
     One occurrence that has been decided. ``run_id`` is None when it was not pushed, and ``why`` says why.
 
@@ -42,7 +42,7 @@ class LogReader:
         self._link, self._keys = link, keys
         self._last = "0-0"
 
-    def read(self, wait_ms: int) -> list[Occurrence]:
+    def read(self, wait_ms: int) -> list[DecidedOccurrence]:
         """
         What was decided since the last call; waits up to *wait_ms* (at least 1) if that is nothing.
 
@@ -51,22 +51,22 @@ class LogReader:
         """
         source = (self._keys.log(), self._last)
         reply = self._link.execute("XREAD", "COUNT", _PAGE, "BLOCK", wait_ms, "STREAMS", *source)
-        found: list[Occurrence] = []
+        found: list[DecidedOccurrence] = []
         for entry_id, texts in reply[0][1] if reply else ():
             self._last = entry_id.decode()
             found += self._occurrences(Entry.of(entry_id, texts))
         return found
 
-    def _occurrences(self, entry: Entry) -> Iterator[Occurrence]:
+    def _occurrences(self, entry: Entry) -> Iterator[DecidedOccurrence]:
         at_us = entry.position.t_us
         if entry.kind == "fire":
             for run_id in text(entry.fields().get(b"runs", b"")).split():
                 parts = RunId.parse(run_id)
                 if parts is not None:
-                    yield Occurrence(parts.schedule_id, parts.nominal_ms, at_us, run_id)
+                    yield DecidedOccurrence(parts.schedule_id, parts.nominal_ms, at_us, run_id)
         elif entry.kind == "advance":
             for row in advanced(entry):
                 if row.nominal_ms is not None:
                     pushed = self._keys.run_id(row.id, row.nominal_ms) if row.is_pushed else None
                     why = "" if pushed else f"{row.word} {row.why}".rstrip()
-                    yield Occurrence(row.id, row.nominal_ms, at_us, pushed, why)
+                    yield DecidedOccurrence(row.id, row.nominal_ms, at_us, pushed, why)

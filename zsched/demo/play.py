@@ -17,7 +17,7 @@ from zsched.cli.times import local_text
 from zsched.client import Client
 from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock
-from zsched.demo.follow import LogReader, Occurrence
+from zsched.demo.follow import DecidedOccurrence, LogReader
 from zsched.demo.runs import RunReader
 from zsched.demo.schedules import BURST, CAMPAIGN, QUEUES, TASKS, put_all
 from zsched.demo.screen import Screen
@@ -37,7 +37,7 @@ class Player:
 
     def __init__(self, link: Link, keys: Keys, screen: Screen) -> None:
         self._log, self._runs, self._screen = LogReader(link, keys), RunReader(link, keys), screen
-        self._pending: dict[str, Occurrence] = {}
+        self._pending: dict[str, DecidedOccurrence] = {}
         self.summary = Summary()
 
     @property

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from zsched.core.clock import to_ms
-from zsched.demo.follow import Occurrence
+from zsched.demo.follow import DecidedOccurrence
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
@@ -21,10 +21,10 @@ _FIELDS: Final = ("origin", "status", "started_at", "ended_at")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DemoRun:
     """One run as its job hash has it; ``waited_ms`` from push to start, ``took_ms`` from start to end, if known."""
 
-    occurrence: Occurrence
+    occurrence: DecidedOccurrence
     queue: str
     status: str
     waited_ms: float | None = None
@@ -42,7 +42,7 @@ class RunReader:
     def __init__(self, link: Link, keys: Keys) -> None:
         self._link, self._keys = link, keys
 
-    def read(self, occurrences: Sequence[Occurrence]) -> list[Run]:
+    def read(self, occurrences: Sequence[DecidedOccurrence]) -> list[DemoRun]:
         """The run of each of *occurrences*, all of which were pushed. Raises RedisUnavailable."""
         keys = [self._keys.job(one.run_id or "") for one in occurrences]
         replies = self._ask([("HMGET", key, *_FIELDS) for key in keys])
@@ -68,10 +68,10 @@ class RunReader:
             return [wire.receive() for _ in sent]
 
 
-def _run(occurrence: Occurrence, fields: Sequence[bytes | None]) -> Run:
+def _run(occurrence: DecidedOccurrence, fields: Sequence[bytes | None]) -> DemoRun:
     origin, status, started_at, ended_at = ((text or b"").decode() for text in fields)
     started, ended = _instant_ms(started_at), _instant_ms(ended_at)
-    return Run(
+    return DemoRun(
         occurrence,
         queue=origin or "?",
         status=status or "gone",

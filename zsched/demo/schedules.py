@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from zsched.client import Client
 from zsched.core.clock import from_ms
+from zsched.core.option_table import ScheduleRow
 from zsched.core.triggers import zone
 
 QUEUES: Final = ("push", "sms", "email")  # in the order in which the workers serve them
@@ -37,7 +38,7 @@ def put_all(client: Client, start_ms: int) -> None:
         raise error
 
 
-def _singles(start_ms: int) -> list[dict[str, Any]]:
+def _singles(start_ms: int) -> list[ScheduleRow]:
     start = from_ms(start_ms)
     in_seoul = from_ms(start_ms + 1500).astimezone(zone(_SEOUL)).replace(tzinfo=None)
     return [

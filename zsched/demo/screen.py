@@ -16,8 +16,8 @@ from typing import Final
 import click
 
 from zsched.core.clock import Clock
-from zsched.demo.follow import Occurrence
-from zsched.demo.runs import FINISHED, Run
+from zsched.demo.follow import DecidedOccurrence
+from zsched.demo.runs import FINISHED, DemoRun
 from zsched.demo.summary import percentile
 
 _ALIKE: Final = 3  # runs; more at one time are a burst
@@ -36,7 +36,7 @@ class _Burst:
     done: int = 0
     failed: int = 0
     told_ms: float = 0.0
-    untold: list[Run] = field(default_factory=list)
+    untold: list[DemoRun] = field(default_factory=list)
 
 
 class Screen:
@@ -56,9 +56,9 @@ class Screen:
         """A line as it is."""
         click.echo(line, err=self._to_stderr)
 
-    def fired(self, runs: Iterable[Run]) -> None:
+    def fired(self, runs: Iterable[DemoRun]) -> None:
         """Tell of runs that were pushed."""
-        alike: dict[tuple[str, int], list[Run]] = defaultdict(list)
+        alike: dict[tuple[str, int], list[DemoRun]] = defaultdict(list)
         for run in runs:
             alike[_NUMBERED.sub("", run.occurrence.schedule_id), run.occurrence.nominal_ms].append(run)
         for key, group in alike.items():
@@ -68,11 +68,11 @@ class Screen:
                 for run in group:
                     self._line(run.queue, "fired", run.occurrence.schedule_id, f"{run.occurrence.late_ms:.1f} ms late")
 
-    def not_fired(self, occurrence: Occurrence) -> None:
+    def not_fired(self, occurrence: DecidedOccurrence) -> None:
         """Tell of an occurrence that was decided otherwise."""
         self._line("", "passed", occurrence.schedule_id, occurrence.why)
 
-    def over(self, run: Run, said: str | None) -> None:
+    def over(self, run: DemoRun, said: str | None) -> None:
         """Tell what became of a run; of one in a burst, later."""
         burst = self._burst_of.pop(run.occurrence.run_id, None)
         if burst is not None:
@@ -84,7 +84,7 @@ class Screen:
         remark = f": {said}" if said else ""
         self._line(run.queue, run.status, run.occurrence.schedule_id, f"{times}{remark}")
 
-    def is_in_burst(self, run: Run) -> bool:
+    def is_in_burst(self, run: DemoRun) -> bool:
         """Whether *run* is told of together with others."""
         return run.occurrence.run_id in self._burst_of
 
@@ -101,7 +101,7 @@ class Screen:
                 )
                 burst.told_ms, burst.untold = now_ms, []
 
-    def _burst_fired(self, key: tuple[str, int], group: list[Run]) -> None:
+    def _burst_fired(self, key: tuple[str, int], group: list[DemoRun]) -> None:
         burst = self._bursts.setdefault(key, _Burst(f"{key[0]}-*", group[0].queue))
         burst.total += len(group)
         burst.told_ms = self._clock.monotonic_ms()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zsched.demo.runs import FINISHED, Run
+from zsched.demo.runs import FINISHED, DemoRun
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Summary:
         """A run was pushed."""
         self.late_ms.append(late_ms)
 
-    def add_over(self, run: Run) -> None:
+    def add_over(self, run: DemoRun) -> None:
         """A worker is done with a run, well or badly."""
         if run.status == FINISHED:
             self.executed += 1

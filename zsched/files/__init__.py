@@ -12,18 +12,18 @@ of it), ``difference`` (what changes, as people read it), ``toml`` and ``writing
 
 from zsched.files.applying import Application, Applied, Step
 from zsched.files.checking import ClientChecks
-from zsched.files.reading import Complaint, Entry, ScheduleFile, read
-from zsched.files.writing import Written, write
+from zsched.files.reading import Complaint, FileEntry, ScheduleFile, read
+from zsched.files.writing import WrittenFile, write
 
 __all__ = [
     "Application",
     "Applied",
     "ClientChecks",
     "Complaint",
-    "Entry",
+    "FileEntry",
     "ScheduleFile",
     "Step",
-    "Written",
+    "WrittenFile",
     "read",
     "write",
 ]

@@ -20,13 +20,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from zsched.client import Client
-from zsched.client.keeper import Held, Keeper
+from zsched.client.keeper import Keeper, ScheduleWithOptions
 from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, ScheduleState, iso
 from zsched.core.triggers import TriggerSpec, check
 from zsched.errors import Contended, InvalidSchedule, RedisUnavailable, ZschedError
-from zsched.files.difference import Change, changes
-from zsched.files.reading import STDIN, Entry, ScheduleFile
+from zsched.files.difference import OptionChange, option_changes
+from zsched.files.reading import STDIN, FileEntry, ScheduleFile
 
 _RECOMPARED: Final = 5  # times that a schedule may change under our hands
 CREATED: Final = "created"
@@ -41,11 +41,11 @@ class Step:
     resumed (False). ``held`` is what was compared with.
     """
 
-    entry: Entry
+    entry: FileEntry
     outcome: str
-    changes: tuple[Change, ...]
+    changes: tuple[OptionChange, ...]
     definition: Definition
-    held: Held | None
+    held: ScheduleWithOptions | None
     writes: bool
     pauses: bool | None
     next_ms: int | None = None  # once it was put
@@ -140,7 +140,7 @@ class Application:
 
     # -- how ----------------------------------------------------------------------------------------
 
-    def _step(self, entry: Entry, held: Held | None, now_ms: int) -> Step:
+    def _step(self, entry: FileEntry, held: ScheduleWithOptions | None, now_ms: int) -> Step:
         """What is to become of *entry*, where Redis holds *held*. Raises InvalidSchedule."""
         if held is not None:
             self._refuse_others(held)
@@ -148,14 +148,14 @@ class Application:
         writes = held is None or not self._keeper.is_unchanged(held, wanted)
         if writes and isinstance(definition.when, TriggerSpec):
             check(definition.when, now_ms)  # ends may have passed, which is no matter where nothing changes
-        found = () if held is None else tuple(changes(held, wanted))
+        found = () if held is None else tuple(option_changes(held, wanted))
         pauses = _pausing(entry, held, writes)
         if pauses is not None and held is not None:
-            found += (Change("paused", str(not pauses).lower(), str(pauses).lower()),)
+            found += (OptionChange("paused", str(not pauses).lower(), str(pauses).lower()),)
         outcome = CREATED if held is None else UPDATED if writes or pauses is not None else UNCHANGED
         return Step(entry, outcome, found, definition, held, writes, pauses)
 
-    def _refuse_others(self, held: Held) -> None:
+    def _refuse_others(self, held: ScheduleWithOptions) -> None:
         """Raises InvalidSchedule when *held* is not the file's to change."""
         schedule, owner = held.schedule, self._file.owner
         if not held.is_recurring:
@@ -195,11 +195,11 @@ class Application:
 
     def _is_removed(self, id: str) -> bool:
         """Cancel *id*, if it is still the file's."""
-        held: Iterator[Held] = self._keeper.held([id])
+        held: Iterator[ScheduleWithOptions] = self._keeper.held([id])
         return any(self._is_own(one.schedule) and self._client.cancel(id) == "cancelled" for one in held)
 
 
-def _pausing(entry: Entry, held: Held | None, writes: bool) -> bool | None:
+def _pausing(entry: FileEntry, held: ScheduleWithOptions | None, writes: bool) -> bool | None:
     """True to pause, False to resume, None to leave it."""
     state = ScheduleState.ACTIVE if held is None else held.schedule.state
     if entry.paused is None or (state is ScheduleState.ENDED and not writes):

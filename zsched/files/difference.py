@@ -9,24 +9,24 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 
-from zsched.client.keeper import Held
+from zsched.client.keeper import ScheduleWithOptions
 from zsched.core.durations import duration_text
 from zsched.core.exact import is_same
-from zsched.core.triggers import TriggerKind, zone
+from zsched.core.triggers import RULES, zone
 from zsched.files.options import DURATIONS
 from zsched.files.toml import toml_text
 from zsched.storage.rqjob import plain
 
 # Options in the order in which people think of them; those that are not here come behind, by name.
 _ORDER: Final = (
-    *("func", *(kind.value for kind in TriggerKind), "tz", "starts", "ends", "count"),
+    *("func", *RULES, "tz", "starts", "ends", "count"),
     *("args", "kwargs", "queue", "priority", "description", "tags"),
 )
 _SHOWN: Final = 100  # characters of a value in a difference
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OptionChange:
     """An option that differs: as texts, None where it is not set."""
 
     option: str
@@ -42,7 +42,7 @@ class Change:
         return f"{self.option}: {_cut(self.old)} → {_cut(self.new)}"
 
 
-def told(held: Held) -> dict[str, Any]:
+def plain_options(held: ScheduleWithOptions) -> dict[str, Any]:
     """
     The options of *held* that are set, plain values as a file has them, in the order of a file. Without the id, and
     without args and kwargs that are empty.
@@ -55,19 +55,19 @@ def told(held: Held) -> dict[str, Any]:
     return {name: said[name] for name in names if name not in ("args", "kwargs", "tags") or said[name]}
 
 
-def changes(old: Held, new: Held) -> Iterator[Change]:
+def option_changes(old: ScheduleWithOptions, new: ScheduleWithOptions) -> Iterator[OptionChange]:
     """What a put of *new* changes in *old*."""
-    before, after = told(old), told(new)
+    before, after = plain_options(old), plain_options(new)
     for name in dict.fromkeys((*after, *before)):
         one, other = before.get(name), after.get(name)
         if old.unreadable and one is None:
-            yield Change(name, f"? ({old.unreadable})", _shown(other))
+            yield OptionChange(name, f"? ({old.unreadable})", _shown(other))
         elif new.unreadable and other is None:
-            yield Change(name, _shown(one), f"? ({new.unreadable})")
+            yield OptionChange(name, _shown(one), f"? ({new.unreadable})")
         elif not (is_same(one, other) or (isinstance(one, datetime) and one == other)):  # an instant, whatever the zone
-            yield Change(name, _shown(one), _shown(other))
+            yield OptionChange(name, _shown(one), _shown(other))
     if old.unreadable and new.unreadable and old.data != new.data:
-        yield Change("args", f"? ({old.unreadable})", f"? ({new.unreadable})")
+        yield OptionChange("args", f"? ({old.unreadable})", f"? ({new.unreadable})")
 
 
 def _plain(name: str, value: Any, tz: str) -> Any:

@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from zsched.core.model import Definition
+from zsched.core.triggers import RULES
 from zsched.core.triggers.every import LONGEST_MS
 from zsched.errors import InvalidSchedule, InvalidTask, ZschedError
-from zsched.files.options import ARGUMENTS, KEYS, ONE_RULE, RULES, option_of
+from zsched.files.options import ARGUMENTS, KEYS, ONE_RULE, option_of
 
 _FAR: Final = LONGEST_MS // 1000  # seconds; as ``every`` it stands in for a bad rule, and nothing is too long for it
 # What stands in for a bad option, so that nothing is said of others because of it; a bad one that is not here is left

@@ -12,16 +12,18 @@ import json
 from typing import Any, Final
 
 from zsched.core.durations import parse_duration
-from zsched.core.options import SCHEDULE_OPTIONS, TRIGGERS
-from zsched.core.triggers import TriggerKind
+from zsched.core.forms import Instant, Json, Stored
+from zsched.core.option_table import OPTIONS
+from zsched.core.options import TRIGGERS
+from zsched.core.triggers import RULES
 
-DURATIONS: Final = frozenset("every jitter expires_after catch_up_window timeout result_ttl failure_ttl".split())
-_TIMES: Final = ("starts", "ends")
-ARGUMENTS: Final = ("args", "kwargs")
-JSON_KEYS: Final = (*ARGUMENTS, "meta")  # options that may be given as JSON text, under their name and _json
-RULES: Final = tuple(kind.value for kind in TriggerKind)
+DURATIONS: Final = frozenset(name for name, option in OPTIONS.items() if option.form.is_duration)
+_TIMES: Final = tuple(name for name, option in OPTIONS.items() if isinstance(option.form, Instant))
+ARGUMENTS: Final = tuple(name for name, option in OPTIONS.items() if option.stored is Stored.DATA)
+# Options that may be given as JSON text, under their name and _json.
+JSON_KEYS: Final = tuple(name for name, option in OPTIONS.items() if isinstance(option.form, Json))
 ONE_RULE: Final = f"give exactly one of {', '.join(RULES)}"
-KEYS: Final = (*sorted(SCHEDULE_OPTIONS), "paused", *(f"{name}_json" for name in JSON_KEYS))
+KEYS: Final = (*sorted(OPTIONS), "paused", *(f"{name}_json" for name in JSON_KEYS))
 NOT_SHARED: Final = ("func", *TRIGGERS)  # what defaults cannot say
 REFUSED: Final = {  # by key the problem and the remedy
     "id": ("the table's name is the id", "write [schedules.<id>]"),

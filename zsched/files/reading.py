@@ -26,10 +26,11 @@ from typing import Any, Final, Protocol
 
 from zsched.core.arguments import check_text
 from zsched.core.model import Definition
+from zsched.core.triggers import RULES
 from zsched.errors import NOT_GIVEN, InvalidFile, InvalidSchedule
 from zsched.files.lines import Lines
 from zsched.files.mending import check_through, may_be_arguments, mend
-from zsched.files.options import ARGUMENTS, NOT_SHARED, ONE_RULE, REFUSED, RULES, option_of, value_of
+from zsched.files.options import ARGUMENTS, NOT_SHARED, ONE_RULE, REFUSED, option_of, value_of
 from zsched.files.toml import key_text
 
 STDIN: Final = "-"
@@ -63,7 +64,7 @@ class Complaint:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """One schedule of a file. ``paused``: what it is to be, None: as it is."""
 
     id: str
@@ -82,7 +83,7 @@ class ScheduleFile:
 
     name: str
     owner: str
-    entries: tuple[Entry, ...]
+    entries: tuple[FileEntry, ...]
 
     def refusal(self, complaints: list[Complaint]) -> InvalidFile:
         """The error of all *complaints*."""
@@ -163,7 +164,7 @@ class _Reading:
 
     # -- an entry -----------------------------------------------------------------------------------
 
-    def _entry(self, id: str, table: Any, owner: str, shared: Mapping[str, Any], unread: set[str]) -> Entry | None:
+    def _entry(self, id: str, table: Any, owner: str, shared: Mapping[str, Any], unread: set[str]) -> FileEntry | None:
         """The schedule *id*, if all is well; *unread* are defaults that could not be read."""
         path = ("schedules", id)
         if not isinstance(table, dict):
@@ -195,7 +196,7 @@ class _Reading:
             self._look_at_arguments(path, func, arguments, bad)
         if definition is None or len(self._complaints) > before:
             return None
-        return Entry(id, self._lines.of(*path), definition, paused)
+        return FileEntry(id, self._lines.of(*path), definition, paused)
 
     def _look_at_arguments(self, path: tuple[str, ...], func: str, arguments: Mapping[str, Any], bad: set[str]) -> None:
         """Complain of what is wrong with *arguments*; not of what they lack, where that may be in a *bad* option."""

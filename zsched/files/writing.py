@@ -11,22 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any
 
 from zsched.client import Client
-from zsched.client.keeper import Held, Keeper
+from zsched.client.keeper import Keeper, ScheduleWithOptions
 from zsched.core.exact import is_same
 from zsched.core.model import Schedule, ScheduleState
-from zsched.core.triggers import TriggerKind
-from zsched.files.difference import told
+from zsched.core.triggers import RULES, TriggerKind
+from zsched.files.difference import plain_options
 from zsched.files.options import JSON_KEYS
 from zsched.files.toml import json_text, key_text, toml_text
 
-_SAMPLES: Final = {TriggerKind.EVERY: 1, TriggerKind.CRON: "* * * * *", TriggerKind.RRULE: "FREQ=DAILY"}
-
 
 @dataclass(slots=True)
-class Written:
+class WrittenFile:
     """A file's text. ``unsaid``: (id, reason) of entries that are only comments; ``ended``: ids that were left out."""
 
     text: str = ""
@@ -36,7 +34,7 @@ class Written:
     ended: list[str] = field(default_factory=list)
 
 
-def write(client: Client, *, owner: str | None = None, globs: Iterable[str] = ()) -> Written:
+def write(client: Client, *, owner: str | None = None, globs: Iterable[str] = ()) -> WrittenFile:
     """
     The recurring schedules of *client*'s namespace as a file: those of *owner* ("": of nobody), with an id like one of
     *globs*; all unless given.
@@ -54,8 +52,8 @@ class _Writing:
         self._keeper = Keeper(client)
         self._usual: dict[TriggerKind, dict[str, Any]] = {}
 
-    def write(self, owner: str | None, globs: tuple[str, ...]) -> Written:
-        written = Written()
+    def write(self, owner: str | None, globs: tuple[str, ...]) -> WrittenFile:
+        written = WrittenFile()
         kept: list[Schedule] = []
         for one in self._keeper.recurring():
             if _is_wanted(one, owner, globs):
@@ -79,7 +77,7 @@ class _Writing:
         written.text = "\n\n".join(blocks) + "\n"
         return written
 
-    def _block(self, held: Held, written: Written) -> str:
+    def _block(self, held: ScheduleWithOptions, written: WrittenFile) -> str:
         """One entry, behind what should be known of it."""
         schedule = held.schedule
         remarks = []
@@ -106,22 +104,21 @@ class _Writing:
             lines = [f"# {line}" for line in lines]
         return "\n".join([*(f"# {remark}" for remark in remarks), *lines])
 
-    def _said(self, held: Held) -> Mapping[str, Any]:
+    def _said(self, held: ScheduleWithOptions) -> Mapping[str, Any]:
         """The options of *held* that a file must say."""
-        options, spec = told(held), held.schedule.trigger
+        options, spec = plain_options(held), held.schedule.trigger
         usual = {} if spec is None else self._usual_of(spec.kind)
         return {
             name: value
             for name, value in options.items()
-            if name in ("func", *(kind.value for kind in TriggerKind))
-            or (name != "managed_by" and not is_same(value, usual.get(name)))
+            if name in ("func", *RULES) or (name != "managed_by" and not is_same(value, usual.get(name)))
         }
 
     def _usual_of(self, kind: TriggerKind) -> dict[str, Any]:
         """What a schedule has that says nothing but its function and a rule of *kind*."""
         if kind not in self._usual:
-            definition = self._keeper.define("module.function", {kind.value: _SAMPLES[kind]})
-            self._usual[kind] = told(self._keeper.wanted(definition, None)[1])
+            definition = self._keeper.define("module.function", {kind.name: kind.example})
+            self._usual[kind] = plain_options(self._keeper.wanted(definition, None)[1])
         return self._usual[kind]
 
 

@@ -35,8 +35,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
-from zsched.imports.fields import MACROS, cron_of
-from zsched.imports.found import Item, Source
+from zsched.imports.fields import MACROS, cron_of_fields
+from zsched.imports.found import ImportSource, Item
 
 _SPOOL: Final = PurePath("/var/spool/cron/crontabs")
 _READ_BY_CRON: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)  # names of files in cron.d, by cron(8)
@@ -83,12 +83,12 @@ class _Line:
 
 def read_crontab(
     name: str, raw: bytes, func: str, options: Mapping[str, Any], *, owner: str, user: str | None = None
-) -> Source:
+) -> ImportSource:
     """
     The lines of *raw*, the content of file *name*, as calls of *func* with *options*, which all of them get, tz among
     them. *user*: whose crontab it is; its lines have no users then.
     """
-    path, source = PurePath(name), Source(name, owner)
+    path, source = PurePath(name), ImportSource(name, owner)
     user = path.name if user is None and path.parent == _SPOOL else user
     if path.parent.name == "cron.d" and not _READ_BY_CRON.fullmatch(path.name):
         source.refuse(1, path.name, _NOT_READ)
@@ -115,7 +115,7 @@ def command_of(text: str) -> tuple[str, str | None]:
     return command, (stdin if stdin.endswith("\n") else stdin + "\n") if stdin else None
 
 
-def users_of(source: Source) -> set[str]:
+def users_of(source: ImportSource) -> set[str]:
     """The users that lines of a crontab run as."""
     return {item.options["kwargs"]["user"] for item in source.items}
 
@@ -123,7 +123,7 @@ def users_of(source: Source) -> set[str]:
 # -- lines ----------------------------------------------------------------------------------------------
 
 
-def _lines(source: Source, text: str, user: str | None) -> Iterator[_Line]:
+def _lines(source: ImportSource, text: str, user: str | None) -> Iterator[_Line]:
     """Those of *text* that run something; what cannot be read is refused."""
     variables: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
@@ -165,7 +165,7 @@ def _line(number: int, said: str, user: str | None, variables: Mapping[str, str]
     if len(words) <= times + (user is None) or not words[-1]:
         lacking = "a macro" if macro else "five time fields"
         raise ValueError(_TOO_FEW.format(f"{lacking}, a user" if user is None else lacking))
-    cron = MACROS[words[0]] if macro else cron_of(words[:times])
+    cron = MACROS[words[0]] if macro else cron_of_fields(words[:times])
     who, command = words[times] if user is None else user, words[-1]
     if user is None and (not _USER.fullmatch(who) or command.startswith("-")):
         raise ValueError(_NO_USER.format(who))
@@ -190,7 +190,7 @@ def _digest(line: _Line) -> str:
     return hashlib.sha256(f"{line.user}\n{line.command}".encode()).hexdigest()[:_DIGEST]
 
 
-def _about_variables(source: Source) -> Iterator[str]:
+def _about_variables(source: ImportSource) -> Iterator[str]:
     """What people may expect of variables, and what does not happen."""
     names = {name for item in source.items for name in item.options["kwargs"]["environment"]}
     if "MAILTO" in names:

@@ -57,7 +57,7 @@ _FIELDS: Final = (
 _ALONE: Final = {_WEEKDAY: "*/7", _DAY: "1 if the day of week is *, else let the command look at the date"}
 
 
-def cron_of(texts: Sequence[str]) -> str:
+def cron_of_fields(texts: Sequence[str]) -> str:
     """
     The expression that zsched fires at the times of the five fields *texts*.
 

@@ -53,7 +53,7 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class Source:
+class ImportSource:
     """All that one source says. ``owner`` is managed_by of its schedules; ``remarks`` are for people."""
 
     name: str

@@ -38,7 +38,7 @@ _UNSAID: Final = {  # fields of RQ, and what is to be done instead
 }
 
 
-class Jobs:
+class RQJobs:
     """RQ's jobs of one Redis, written by the serializer of *encoder*."""
 
     def __init__(self, link: Link, encoder: Encoder) -> None:
@@ -92,7 +92,7 @@ def job_key(id: str) -> str:
     return f"{_PREFIX}{id}"
 
 
-def due_of(score_s: float) -> datetime:
+def instant_of_score(score_s: float) -> datetime:
     """
     The time that a job's score says, in seconds.
 
@@ -112,11 +112,11 @@ def not_before(score_s: float) -> datetime:
     is the end of that second. A score with a fraction is from ``score_of`` or lua/native.lua: it has the millisecond.
 
     Raises:
-        ValueError: as ``due_of``.
+        ValueError: as ``instant_of_score``.
     """
     if score_s % 1 > 0:
-        return due_of(math.ceil(score_s * 1000) / 1000)
-    return due_of(score_s) + timedelta(seconds=1)
+        return instant_of_score(math.ceil(score_s * 1000) / 1000)
+    return instant_of_score(score_s) + timedelta(seconds=1)
 
 
 def score_of(due_ms: int) -> float:

@@ -16,14 +16,15 @@ fires here as soon as it is put, so it is the source that must not be started be
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from zsched.client import Client
 from zsched.client.keeper import Keeper
 from zsched.core.clock import from_ms
+from zsched.core.option_table import ScheduleRow
 from zsched.errors import InvalidSchedule, ScheduleExists, ZschedError
 from zsched.files.applying import CREATED
-from zsched.imports.found import Item, Origin, Source
+from zsched.imports.found import ImportSource, Item, Origin
 from zsched.imports.jobs import job_key
 from zsched.storage.connection import Link
 
@@ -39,7 +40,7 @@ class OneShot(NamedTuple):
     due_ms: int
 
 
-class Moved(NamedTuple):
+class MovedItem(NamedTuple):
     """
     Outcome of moving a one-shot: created; or unchanged, updated or already_fired if an interrupted import had put it.
     """
@@ -52,10 +53,10 @@ class Moved(NamedTuple):
 class Moving:
     """Moves one-shots of *source*. What stays where it is is refused there, with the reason."""
 
-    def __init__(self, client: Client, link: Link, source: Source) -> None:
+    def __init__(self, client: Client, link: Link, source: ImportSource) -> None:
         self._client, self._link, self._source, self._keeper = client, link, source, Keeper(client)
 
-    def move(self, page: Sequence[OneShot]) -> Iterator[Moved]:
+    def move(self, page: Sequence[OneShot]) -> Iterator[MovedItem]:
         """
         Move *page*, all of it before the first answer.
 
@@ -69,7 +70,7 @@ class Moving:
         self._keep([one for one, was_there in zip(put, found, strict=True) if was_there])
         for one, was_there in zip(put, found, strict=True):
             if was_there or self._is_imported(one):
-                yield Moved(one.item, outcomes[one.item.id], one.due_ms)
+                yield MovedItem(one.item, outcomes[one.item.id], one.due_ms)
 
     def _far(self, page: Sequence[OneShot]) -> Iterator[OneShot]:
         """Those of *page* that are not too near to their time."""
@@ -85,7 +86,9 @@ class Moving:
 
     def _put(self, page: Sequence[OneShot]) -> dict[str, str]:
         """What a put of each made of it, by id; without those that are refused."""
-        rows = [{"func": one.item.func, **self._options(one.item), "if_exists": "error"} for one in page]
+        rows = [
+            cast(ScheduleRow, {"func": one.item.func, **self._options(one.item), "if_exists": "error"}) for one in page
+        ]
         many = self._client.schedule_many(rows)
         outcomes = {one.item.id: CREATED for one in page}
         for number, error in many.errors:

@@ -18,11 +18,11 @@ from zsched.client import Client
 from zsched.core.model import At, Definition
 from zsched.core.options import define
 from zsched.errors import ZschedError
-from zsched.files import Application, Applied, ClientChecks, Entry, ScheduleFile, Step
+from zsched.files import Application, Applied, ClientChecks, FileEntry, ScheduleFile, Step
 from zsched.files.applying import CREATED
 from zsched.files.checking import Allow
-from zsched.imports.found import Item, Source
-from zsched.imports.moving import PAGE, Moved, Moving, OneShot
+from zsched.imports.found import ImportSource, Item
+from zsched.imports.moving import PAGE, MovedItem, Moving, OneShot
 from zsched.storage.connection import Link
 
 
@@ -30,10 +30,10 @@ from zsched.storage.connection import Link
 class Imported:
     """What was done with a source, or in a dry run would be; ``definitions`` by id are what was checked."""
 
-    source: Source
+    source: ImportSource
     definitions: dict[str, Definition] = field(default_factory=dict)
     applied: Applied = field(default_factory=Applied)
-    moved: list[Moved] = field(default_factory=list)
+    moved: list[MovedItem] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:
@@ -47,7 +47,7 @@ class Imported:
 
 def refuse_twins(imported: Sequence[Imported]) -> None:
     """Take out of each of *imported* what has an id of one before it, and refuse it there."""
-    owners: dict[str, Source] = {}
+    owners: dict[str, ImportSource] = {}
     for one in imported:
         source, twins = one.source, [item for item in one.source.items if item.id in owners]
         source.items = [item for item in source.items if item.id not in owners]
@@ -68,7 +68,7 @@ class Importing:
     def __init__(
         self,
         client: Client,
-        source: Source,
+        source: ImportSource,
         checks: ClientChecks,
         allow: Allow,
         link: Link,
@@ -98,7 +98,7 @@ class Importing:
             InvalidFile: an id is another owner's, or a one-shot's; nothing is to be put then.
         """
         entries = [
-            Entry(item.id, number, imported.definitions[item.id])
+            FileEntry(item.id, number, imported.definitions[item.id])
             for number, item in enumerate(self._source.items, 1)
             if item.origin is None
         ]
@@ -111,7 +111,7 @@ class Importing:
         application, steps = self.compare(imported)
         stale = application.stale()
         imported.applied = Applied(steps, stale if prune else [], [] if prune else stale)
-        imported.moved = [Moved(one.item, CREATED, one.due_ms) for one in self._one_shots(imported)]
+        imported.moved = [MovedItem(one.item, CREATED, one.due_ms) for one in self._one_shots(imported)]
 
     def run(self, imported: Imported, *, prune: bool, on_progress: Callable[[int], None]) -> None:
         """

@@ -20,7 +20,7 @@ from rq.cron import CronJob, CronScheduler
 
 from zsched.core.run_id import ID
 from zsched.errors import InvalidSchedule, NotImportable
-from zsched.imports.found import Item, Source
+from zsched.imports.found import ImportSource, Item
 from zsched.storage.rivals import CRON_OWNER, dotted
 from zsched.storage.rqjob import function_path
 
@@ -50,7 +50,7 @@ def owner_of(module: str) -> str:
     return CRON_OWNER + (module if module.startswith("/") else dotted(module))
 
 
-def read_rq_cron(module: str) -> Source:
+def read_rq_cron(module: str) -> ImportSource:
     """
     What *module* (``app.cron_config``, or the path of a file) registers.
 
@@ -63,7 +63,7 @@ def read_rq_cron(module: str) -> Source:
     except Exception as error:  # the module's own, or RQ's around it
         remedy = "give the dotted name or the path of what `rq cron` gets, in the folder where it runs"
         raise InvalidSchedule("module", module, f"it cannot be imported ({error})", remedy) from error
-    source, met = Source(module, owner_of(module)), Counter[str]()
+    source, met = ImportSource(module, owner_of(module)), Counter[str]()
     for name, refusal in registered.refused:
         source.refuse(name, name, f"RQ refuses it ({refusal}); mend it in the module")
     for job in registered.get_jobs():
@@ -85,11 +85,11 @@ def _item(job: CronJob, name: str, id: str) -> Item:
     options: dict[str, Any] = {_OPTIONS.get(name, name): value for name, value in given.items()}
     options |= {"queue": job.queue_name, "args": list(job.args), "kwargs": dict(job.kwargs)}
     options |= {"overlap": "allow", "catch_up": "none"}
-    options |= {"every": job.interval} if job.interval else {"cron": cron_of(str(job.cron)), "tz": "UTC"}
+    options |= {"every": job.interval} if job.interval else {"cron": cron_of_croniter(str(job.cron)), "tz": "UTC"}
     return Item(id, name, function_path(job.func or job.func_name), options)
 
 
-def cron_of(text: str) -> str:
+def cron_of_croniter(text: str) -> str:
     """croniter's expression as zsched reads it. Raises ValueError."""
     fields = text.split()
     if len(fields) == 7:

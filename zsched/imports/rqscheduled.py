@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from zsched.imports.found import Item, Origin, Source
-from zsched.imports.jobs import Jobs, not_before, status_of
+from zsched.imports.found import ImportSource, Item, Origin
+from zsched.imports.jobs import RQJobs, not_before, status_of
 from zsched.storage.connection import Link
 from zsched.storage.registries import Registries
 
@@ -28,9 +28,9 @@ def waiting_key(queue: str) -> str:
     return f"rq:scheduled:{queue}"
 
 
-def read_rq_scheduled(link: Link, jobs: Jobs, now_ms: int, queues: Collection[str] = ()) -> Source:
+def read_rq_scheduled(link: Link, jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -> ImportSource:
     """What waits in *queues*, or in all that RQ knows, by the server's time *now_ms*."""
-    source, soon, begun = Source(OWNER, OWNER), 0, 0
+    source, soon, begun = ImportSource(OWNER, OWNER), 0, 0
     with link.wire() as wire:
         names = sorted(queues) or Registries(wire).queues()
     for queue in names:

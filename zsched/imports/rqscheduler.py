@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from zsched.imports.found import Item, Origin, Source
-from zsched.imports.jobs import Jobs, due_of, not_before
+from zsched.imports.found import ImportSource, Item, Origin
+from zsched.imports.jobs import RQJobs, instant_of_score, not_before
 from zsched.storage.connection import Link
 from zsched.storage.rivals import RQ_SCHEDULER_JOBS
 
@@ -32,9 +32,9 @@ _AND: Final = (
 )
 
 
-def read_rq_scheduler(link: Link, jobs: Jobs, tz: str) -> Source:
+def read_rq_scheduler(link: Link, jobs: RQJobs, tz: str) -> ImportSource:
     """All that waits in rq-scheduler's set; cron strings are of the zone *tz*."""
-    source = Source(OWNER, OWNER)
+    source = ImportSource(OWNER, OWNER)
     flat = link.execute("ZRANGE", RQ_SCHEDULER_JOBS, 0, -1, "WITHSCORES")
     due_s = {id.decode(errors="replace"): float(score) for id, score in zip(flat[::2], flat[1::2], strict=True)}
     for id, fields in jobs.read(due_s):
@@ -63,7 +63,9 @@ def _item(id: str, func: str, options: dict[str, Any], due_s: float, tz: str) ->
     if its["repeat"] is not None:
         options["count"] = max(_whole("repeat", its["repeat"]), 1)  # it counts down after a run
     if its["interval"]:
-        return Item(id, id, func, options | {"every": _whole("interval", its["interval"]), "starts": due_of(due_s)})
+        return Item(
+            id, id, func, options | {"every": _whole("interval", its["interval"]), "starts": instant_of_score(due_s)}
+        )
     return Item(id, id, func, options | {"cron": _cron(str(its["cron_string"])), "tz": tz})
 
 

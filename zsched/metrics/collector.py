@@ -16,7 +16,7 @@ from prometheus_client.samples import Sample
 
 from zsched.core.model import Priority
 from zsched.metrics.distribution import Distribution
-from zsched.metrics.labels import MOST, UNKNOWN, Names, shown
+from zsched.metrics.labels import MOST, UNKNOWN, Names, label_text
 from zsched.metrics.lookout import Lookout
 from zsched.metrics.meter import DaemonMeter
 from zsched.metrics.tally import LogTally
@@ -116,7 +116,7 @@ def _of_archives(seen: Overview) -> Iterator[Metric]:
     lately: dict[str, Report] = {}
     for report in remembered(seen.archives, seen.now_ms):
         if not report.is_stopped and len(lately) < MOST:
-            lately.setdefault(shown(report.place), report)
+            lately.setdefault(label_text(report.place), report)
     lags = [([place], lag) for place, each in lately.items() if (lag := seen.behind(each)) is not None]
     yield _gauges("archive_lag_entries", "Entries of the log that an archive lacks.", ["archive"], lags)
     rows = [([place], each.state is ArchiveState.FOLLOWING) for place, each in lately.items()]

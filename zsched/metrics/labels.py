@@ -21,7 +21,7 @@ class Names:
         """The label's value for *name*; the same from now on. Any thread may ask."""
         if name in self._known:
             return name
-        name = shown(name) or UNKNOWN
+        name = label_text(name) or UNKNOWN
         with self._lock:
             if name not in self._known and self._room:
                 self._room -= 1
@@ -29,6 +29,6 @@ class Names:
         return name if name in self._known else OTHER
 
 
-def shown(value: str) -> str:
+def label_text(value: str) -> str:
     """*value* as UTF-8 can say it, cut to a length that is bearable in each line of a page."""
     return value.encode(errors="backslashreplace").decode()[:_LONGEST]

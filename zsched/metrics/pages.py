@@ -30,6 +30,8 @@ import structlog
 
 from zsched.config import MetricsSettings
 from zsched.core.clock import Clock
+from zsched.daemon.failures import Failures
+from zsched.daemon.loop import Loop
 from zsched.errors import ZschedError
 
 log = structlog.get_logger(__name__)
@@ -40,6 +42,8 @@ HANDLERS: Final = 8  # requests at once: Prometheus, two probes, and people
 REQUEST_MS: Final = 10_000.0  # for a whole request; Prometheus waits no longer by default
 _BACKLOG: Final = 64  # connections that Linux holds until they are accepted
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_WAIT_S: Final = 0.5  # for a connection, before looking for requests whose time is over, and whether to stop
+_END_S: Final = 2.0  # for that look to end
 _PAUSE_S: Final = 0.5  # before the next accept without free files: the waiting connection would wake the server at once
 
 Page = Callable[[], tuple[bool, str]]  # whether all is well, and a line that says so
@@ -47,23 +51,29 @@ Page = Callable[[], tuple[bool, str]]  # whether all is well, and a line that sa
 
 @contextmanager
 def served(
-    settings: MetricsSettings, metrics: Callable[[], bytes], pages: Mapping[str, Page], clock: Clock
+    settings: MetricsSettings,
+    metrics: Callable[[], bytes],
+    pages: Mapping[str, Page],
+    clock: Clock,
+    failures: Failures | None = None,
 ) -> Iterator[None]:
     """
-    Serve inside the block *metrics*, as Prometheus' text format has them, and *pages* by path.
+    Serve inside the block *metrics*, as Prometheus' text format has them, and *pages* by path. *failures* has what
+    keeps the server's thread from accepting.
 
     Raises:
         ZschedError: nothing can listen there now.
     """
     server = _listen(settings, clock)
     server.set_app(_Application(metrics, pages, server.names))
-    thread = threading.Thread(target=server.serve_forever, name="zsched-metrics", daemon=True)
-    thread.start()
+    loop = Loop("metrics", server.serve_once, failures, clock=clock)
+    loop.start()
     log.info("metrics_served", listen=server.where)
     try:
         yield
     finally:
-        server.shutdown()
+        loop.stop()
+        loop.join(_END_S)
         server.server_close()
 
 
@@ -119,6 +129,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._host, self._clock = host, clock
         self._lock, self._deadlines = threading.Lock(), dict[socket.socket, float]()
         super().__init__((host, port), _Handler)
+        self.timeout = _WAIT_S
 
     def server_bind(self) -> None:
         """As HTTPServer does, but for asking DNS for our own name, which can take long."""
@@ -135,6 +146,11 @@ class _Server(ThreadingMixIn, WSGIServer):
     def names(self) -> frozenset[str] | None:
         is_local = ipaddress.ip_address(self.server_name.partition("%")[0]).is_loopback
         return frozenset({"localhost", self._host.lower().rstrip(".")}) if is_local else None
+
+    def serve_once(self) -> None:
+        """Accept a connection if one comes within ``_WAIT_S``, and cut off requests whose time is over."""
+        self.handle_request()
+        self.service_actions()
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a connection. Without a free file, wait before the error: the next try would fail at once."""
@@ -154,7 +170,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             return True
 
     def service_actions(self) -> None:
-        """Cut off requests whose time is over, so that their handlers end. Called twice a second."""
+        """Cut off requests whose time is over, so that their handlers end."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:  # none is closed meanwhile, so its number is not another file's
             for request, deadline_ms in self._deadlines.items():

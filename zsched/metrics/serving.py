@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 from zsched.config import Settings
 from zsched.core.clock import Clock
+from zsched.daemon.failures import Failures
 from zsched.daemon.health import TIMEOUTS, Health
 from zsched.metrics.collector import DaemonCollector
 from zsched.metrics.labels import Names
@@ -61,7 +62,8 @@ def serving(settings: Settings, clock: Clock, health: Health, build: Mapping[str
     # The plain format, whatever else is accepted: OpenMetrics takes twice as long to write, and says no more of these.
     metrics = partial(generate_latest, registry)
     try:
-        with served(settings.metrics, metrics, {"/healthz": alive, "/readyz": ready}, clock):
+        pages = {"/healthz": alive, "/readyz": ready}
+        with served(settings.metrics, metrics, pages, clock, Failures(health.failing)):
             yield meter
     finally:
         link.pool.disconnect()

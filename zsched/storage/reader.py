@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import heapq
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from zsched.core.checked_options import UNREADABLE, read_letters, read_options
 from zsched.core.clock import LAST_MS, Clock
+from zsched.core.forms import Stored, whole_number
 from zsched.core.jitter import delay_of
 from zsched.core.log import text as shown
-from zsched.core.model import OnLost, OnUncertain, Priority, Schedule, ScheduleState
+from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.core.policy import USUAL, Policy
 from zsched.core.recent import Ahead, Recent
 from zsched.core.run_id import RunId
-from zsched.core.triggers import TriggerSpec
+from zsched.core.triggers import TriggerSpec, read_spec
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -32,15 +33,6 @@ from zsched.storage.store import Record
 from zsched.storage.time import due_of, server_now_ms
 
 _PAGE = 200  # schedules read by one script
-_DIGITS = 18  # longest number that is read from a field
-_UNREADABLE = (
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-    OverflowError,
-)  # raised by malformed texts
 # Bounds of `has_fired` in the newest part of the log: entries, bytes, time.
 _LOOKED_AT, _BYTES, _LOOKED_FOR_MS = 2000, 4 * 1_048_576, 250.0
 _PLACES = {
@@ -193,22 +185,25 @@ class Reader:
         spec = _spec(own.get("trigger"))
         flags = own.get("flags", "") if recurring else job.get("zs", "")
         state = _PLACES[place]
-        jitter_ms = spec.jitter_ms if spec else _int(job.get("zs_jitter")) or 0
+        options = read_options({Stored.JOB: job, Stored.RQ: job, Stored.LABEL: labels, Stored.OWN: own})
+        options |= read_letters(flags)
+        if spec:
+            options |= {"tz": spec.tz, "jitter_ms": spec.jitter_ms}
         func = labels.get("func") or job.get("description", "")
         args, kwargs = self._arguments(row[7])
         next_ms = due_of(due_ms) if due_ms not in (b"", b"-") else None
         nominal_ms = _ms(own.get("nominal"))
         if not recurring and next_ms is not None:
-            nominal_ms = next_ms - delay_of(id, jitter_ms)
+            nominal_ms = next_ms - delay_of(id, options.get("jitter_ms", 0))
         return Schedule(
+            **options,
             id=id,
             state=state,
-            kind=spec.kind.value if spec else "every" if recurring else "once",
+            kind=spec.kind.name if spec else "every" if recurring else "once",
             func=func,
             queue=job.get("origin", ""),
             priority=Priority.named(lane.decode() or own.get("lane")),  # an ended one has left its lane
             next_ms=next_ms,
-            tz=spec.tz if spec else labels.get("tz", "UTC"),
             trigger=spec,
             anchor_ms=_ms(own.get("anchor")),
             nominal_ms=nominal_ms,
@@ -216,21 +211,7 @@ class Reader:
             last_run_id=own.get("last"),
             args=args,
             kwargs=kwargs,
-            at_front="f" in flags,
-            on_uncertain=OnUncertain.SKIP if "s" in flags else OnUncertain.REFIRE,
-            on_lost=OnLost.FAIL if job.get("zs_on_lost") == OnLost.FAIL.value else OnLost.RETRY,
-            pause_after_failures=_int(own.get("pause_after")),
             policy=_policy(own.get("policy")),
-            jitter_ms=jitter_ms,
-            expires_ms=_int(job.get("zs_expires")),
-            timeout_s=_int(job.get("timeout")),
-            result_ttl_s=_int(job.get("result_ttl")),
-            failure_ttl_s=_int(job.get("failure_ttl")),
-            retries=_int(job.get("retries_left")),
-            description=job.get("description"),
-            tags=_tags(labels.get("tags")),
-            created_by=labels.get("created_by"),
-            managed_by=labels.get("managed_by"),
             created_ms=_ms(own.get("created_at")),
             note=shown(note) or None,
             since_ms=(_ms(since_ms) or None) if since_ms else _ms(own.get("ended_at")),
@@ -263,34 +244,23 @@ def _decoded(pairs: list[bytes]) -> dict[str, str]:
 # A field that somebody broke must not hide the schedule, nor the others of a listing.
 
 
-def _int(text: str | bytes | None) -> int | None:
+def _ms(text: str | bytes | None) -> int | None:
     try:
-        return int(text) if text and len(text) <= _DIGITS else None
+        value = whole_number(text or "")
     except ValueError:
         return None
-
-
-def _ms(text: str | bytes | None) -> int | None:
-    value = _int(text)
-    return value if value is not None and 0 <= value <= LAST_MS else None
+    return value if 0 <= value <= LAST_MS else None
 
 
 def _spec(text: str | None) -> TriggerSpec | None:
     try:
-        return TriggerSpec.from_text(text) if text else None
-    except _UNREADABLE:
+        return read_spec(text) if text else None
+    except UNREADABLE:
         return None
 
 
 def _policy(text: str | None) -> Policy:
     try:
         return Policy.from_text(text or "")
-    except _UNREADABLE:
+    except UNREADABLE:
         return USUAL
-
-
-def _tags(text: str | None) -> tuple[str, ...]:
-    try:
-        return tuple(map(str, json.loads(text))) if text else ()
-    except _UNREADABLE:
-        return ()

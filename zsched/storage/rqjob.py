@@ -26,8 +26,9 @@ from typing import Any
 from rq import Callback, Retry
 from rq.utils import parse_timeout
 
+from zsched.core.forms import Stored
 from zsched.core.log import text as shown
-from zsched.core.model import Definition, OnLost, OnUncertain, Payload
+from zsched.core.model import Definition, Payload
 from zsched.errors import InvalidSchedule, NotImportable
 from zsched.storage.unpickling import NotPlain, inflated, read_plain
 
@@ -126,12 +127,7 @@ class Encoder:
         pairs |= _ttl("result_ttl", payload.result_ttl)
         pairs |= _ttl("failure_ttl", payload.failure_ttl)
         pairs |= _retry(payload.retry)
-        if definition.expires_ms is not None:
-            pairs["zs_expires"] = str(definition.expires_ms)
-        if definition.jitter_ms:
-            pairs["zs_jitter"] = str(definition.jitter_ms)
-        if definition.on_lost is not OnLost.RETRY:
-            pairs["zs_on_lost"] = definition.on_lost.value
+        pairs |= definition.texts(Stored.JOB)
         pairs |= _callback("on_success", "success", payload.on_success)
         pairs |= _callback("on_failure", "failure", payload.on_failure)
         if isinstance(payload.meta, Unopened):
@@ -146,8 +142,8 @@ class Encoder:
 
     def options(self, job: Pairs, *, runs: bool = False) -> dict[str, Any]:
         """
-        The options that made the fields *job*: the inverse of ``shared``, for an update. A meta whose pickle is not
-        plain is ``Unopened``, unless *runs*.
+        The options in RQ's words that made the fields *job*, for an update. A meta whose pickle is not plain is
+        ``Unopened``, unless *runs*.
         """
         text = {
             name: shown(value) if isinstance(value, bytes) else value
@@ -162,8 +158,6 @@ class Encoder:
         for option, stem in (("on_success", "success"), ("on_failure", "failure")):
             if f"{stem}_callback_name" in text:
                 options[option] = Callback(text[f"{stem}_callback_name"], text[f"{stem}_callback_timeout"])
-        if text.get("zs_on_lost") == OnLost.FAIL.value:
-            options["on_lost"] = OnLost.FAIL
         if "meta" in job:
             meta: bytes = job["meta"]  # type: ignore[assignment]  # as it is stored
             try:
@@ -185,23 +179,6 @@ class Encoder:
         except Exception as error:  # pickling runs the arguments' own code: any error may come
             problem = f"the {self.serializer} serializer refuses it ({type(error).__name__}: {error})"[:200]
             raise InvalidSchedule(field, value, problem, "give plain values, or a reference to the data") from error
-
-
-def flags(definition: Definition) -> str:
-    """What the scripts must know of a run: ``f`` pushed at the front, ``s`` skipped when uncertain, ``e`` expires."""
-    is_skipped, expires = definition.on_uncertain is OnUncertain.SKIP, definition.expires_ms is not None
-    return "f" * definition.at_front + "s" * is_skipped + "e" * expires
-
-
-def labels(definition: Definition) -> dict[str, str]:
-    """What RQ does not know of a schedule; the scripts do not read it."""
-    given = {
-        "tags": json.dumps(definition.tags, separators=(",", ":"), ensure_ascii=False) if definition.tags else None,
-        "created_by": definition.created_by,
-        "managed_by": definition.managed_by,
-        "tz": definition.tz if definition.tz != "UTC" else None,
-    }
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def function_path(func: str | Function[..., Any]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from zsched.core.bracket import Bracket
+from zsched.core.forms import Stored
 from zsched.core.model import Definition, IfExists, Missed, Priority
 from zsched.core.policy import Range
 from zsched.core.triggers import TriggerSpec
@@ -19,7 +20,7 @@ from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage import bulk
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.rqjob import Encoder, Pairs, flags, labels
+from zsched.storage.rqjob import Encoder, Pairs
 from zsched.storage.scripts import Scripts
 
 KEEP_OP_MS = 600_000  # how long a call that is sent again is recognised
@@ -119,8 +120,8 @@ class Store:
 
     def shape(self, definition: Definition) -> Shape:
         """The shape of a one-shot. Raises InvalidSchedule for options that RQ would choke on."""
-        pairs = self.encoder.shared(definition) | {f"zs_{name}": text for name, text in labels(definition).items()}
-        pairs["zs"] = "1" + flags(definition)
+        pairs = self.encoder.shared(definition) | _labels(definition)
+        pairs["zs"] = "1" + definition.letters()
         return Shape(definition.priority, _flat(pairs), definition.if_exists, definition.allow_past)
 
     def put(self, shape: Shape, row: Row, op: str | None, seen: Sequence[bytes] | None = None) -> Answer:
@@ -149,12 +150,10 @@ class Store:
         """What a recurring schedule stores besides its rule. Raises InvalidSchedule."""
         shared = self.encoder.shared(definition)
         func = str(shared.pop("zs_func", shared["description"]))
-        letters = flags(definition)
-        own = {"flags": letters, "func": func, **labels(definition)}
+        letters = definition.letters()
+        own = {"flags": letters, "func": func, **definition.texts(Stored.LABEL), **definition.texts(Stored.OWN)}
         if policy := definition.policy.to_text():
             own["policy"] = policy
-        if definition.pause_after_failures is not None:
-            own["pause_after"] = str(definition.pause_after_failures)
         template = shared | {"data": self.encoder.data(definition.payload), "status": "queued"}
         if letters:  # in a run's job too, as in a one-shot's: an archive that begins while it is open reads them there
             template["zs"] = "1" + letters
@@ -194,8 +193,7 @@ class Store:
 
     def enqueue(self, definition: Definition, op: str) -> Answer:
         """Push one run at once; ``detail`` is its run id."""
-        pairs = self.encoder.shared(definition) | {"data": self.encoder.data(definition.payload)}
-        pairs |= {f"zs_{name}": text for name, text in labels(definition).items()}
+        pairs = self.encoder.shared(definition) | {"data": self.encoder.data(definition.payload)} | _labels(definition)
         self.check_serializer()
         word, now_ms, version, run_id = self._scripts.call(
             "enqueue",
@@ -276,6 +274,11 @@ def _put_call(shape: Shape, rows: Iterable[Row], op: str | None, seen: Sequence[
         "field_size": len(shape.pairs),
     }
     return texts, arguments
+
+
+def _labels(definition: Definition) -> Pairs:
+    """What RQ does not know of a one-shot, as fields of its job; the scripts do not read it."""
+    return {f"zs_{name}": text for name, text in definition.texts(Stored.LABEL).items()}
 
 
 def _flat(pairs: Pairs | dict[str, str]) -> tuple[str | bytes, ...]:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -34,6 +35,7 @@ from rq.job import Job
 from zsched.client import Client
 from zsched.client.calls import Typed
 from zsched.core.arguments import check_id
+from zsched.core.forms import Seconds
 from zsched.core.options import TRIGGERS
 from zsched.core.run_id import RunId
 from zsched.core.urgency import PRESETS
@@ -76,7 +78,13 @@ class Next:
     given: dict[str, Any]
 
     def __init__(
-        self, func: str | Callable[..., Any] | None = None, /, *, at: Any = None, after: Any = None, **given: Any
+        self,
+        func: str | Callable[..., Any] | None = None,
+        /,
+        *,
+        at: datetime | None = None,
+        after: Seconds | None = None,
+        **given: Any,
     ) -> None:
         times = {name: value for name, value in (("at", at), ("after", after)) if value is not None}
         self.func, self.given = func, {**times, **given}

@@ -71,7 +71,7 @@ def imported(name: str) -> ModuleType | None:
         raise _broken(name, error) from error
 
 
-def look(path: str) -> Any:
+def found_at(path: str) -> Any:
     """
     What stands under the dotted *path*, in a module or in a class there; else an ``Absent`` or a ``Missing``.
 
@@ -99,7 +99,7 @@ def look(path: str) -> Any:
 
 def named(path: str) -> Any:
     """What stands under the dotted *path*; None where there is nothing. Raises InvalidTask."""
-    found = look(path)
+    found = found_at(path)
     return None if isinstance(found, Absent | Missing) else found
 
 

@@ -40,7 +40,7 @@ class Lookup:
         names = path.split(".")
         if len(names) < 2 or names[0] == "__main__" or not all(map(str.isidentifier, names)):
             return None  # no function path; the client refuses it
-        found = importing.look(path)
+        found = importing.found_at(path)
         if isinstance(found, Missing):
             raise _missing(path, found)
         if isinstance(found, Absent):

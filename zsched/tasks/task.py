@@ -13,11 +13,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import update_wrapper
-from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from zsched.client import Client
 from zsched.client.calls import Typed
 from zsched.core.model import Scheduled
+from zsched.core.option_table import ScheduleOptions, ScheduleRow, TaskCall
 from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, TRIGGERS, define
 from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, NotImportable
 from zsched.storage.rqjob import Encoder
@@ -33,6 +34,16 @@ _ANY: Final = "task.function"  # the function meanwhile: the real one cannot be 
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def _beside_client(method: Callable[..., R]) -> TaskCall[R, Client]:
+    """Give *method*, which takes a client first, the type that names the options."""
+    return cast(TaskCall[R, Client], method)
+
+
+def _alone(method: Callable[..., R]) -> TaskCall[R]:
+    """Give *method* the type that names the options."""
+    return cast(TaskCall[R], method)
 
 
 class Task(Typed, Generic[P, R]):
@@ -71,6 +82,7 @@ class Task(Typed, Generic[P, R]):
 
     # -- scheduling ---------------------------------------------------------------------------------
 
+    @_beside_client
     def schedule(self, client: Client, /, **given: Any) -> Scheduled:
         """
         Schedule a call: parameters of the function are its payload, other names options of ``client.schedule``.
@@ -84,6 +96,7 @@ class Task(Typed, Generic[P, R]):
         payload, options = self._split(given)
         return client.schedule(self, kwargs=payload, **options)
 
+    @_beside_client
     def enqueue(self, client: Client, /, **given: Any) -> Scheduled:
         """
         Put a run into its queue at once: ``schedule`` without a time. Of the decorator's options those of times are
@@ -93,7 +106,8 @@ class Task(Typed, Generic[P, R]):
         payload, options = self._split(given)
         return client.enqueue(self, kwargs=payload, **options)
 
-    def row(self, /, **given: Any) -> dict[str, Any]:
+    @_alone
+    def row(self, /, **given: Any) -> ScheduleRow:
         """
         A row for ``client.schedule_many``, which checks its values.
 
@@ -101,7 +115,7 @@ class Task(Typed, Generic[P, R]):
             InvalidSchedule: a name is a parameter's but for a slip: wrong in every row, so told before the first.
         """
         payload, options = self._split(given)
-        return {"func": self, "kwargs": payload, **options}
+        return cast(ScheduleRow, {"func": self, "kwargs": payload, **options})
 
     def id_of(self, /, **payload: Any) -> str:
         """
@@ -221,7 +235,7 @@ def task(func: Callable[P, R], /) -> Task[P, R]: ...
 
 
 @overload
-def task(**options: Any) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+def task(**options: Unpack[ScheduleOptions]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
 
 def task(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:

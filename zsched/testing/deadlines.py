@@ -23,7 +23,7 @@ _OUTLIVES_MS: Final = 10 * 366 * 86_400_000
 _WAITING: Final = (b"queued", b"deferred")
 
 
-class Deadlines:
+class ManualDeadlines:
     """Those of one namespace's runs that have not begun."""
 
     def __init__(self, wire: Wire, keys: Keys) -> None:

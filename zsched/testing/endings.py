@@ -14,7 +14,7 @@ from zsched.storage.lease import Term
 from zsched.testing.pushes import Pushes
 
 
-class Endings:
+class ManualEndings:
     """Of one namespace's runs; RQ's own jobs are told, and not written down."""
 
     def __init__(self, wire: Wire, keys: Keys, pushes: Pushes) -> None:

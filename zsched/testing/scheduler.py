@@ -32,7 +32,7 @@ from zsched.config import DaemonSettings
 from zsched.core.arguments import instant_ms
 from zsched.core.clock import LAST_MS, ManualClock, from_ms
 from zsched.core.runs import Run
-from zsched.daemon.chains import ChainKeeper, Patience
+from zsched.daemon.chains import ChainDelays, ChainKeeper
 from zsched.daemon.native import Native
 from zsched.daemon.tick import Tick, Ticker
 from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError
@@ -44,16 +44,16 @@ from zsched.storage.native import NativeJobs
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
 from zsched.testing import ground
-from zsched.testing.deadlines import Deadlines
+from zsched.testing.deadlines import ManualDeadlines
 from zsched.testing.delayed import Delayed
-from zsched.testing.endings import Endings
+from zsched.testing.endings import ManualEndings
 from zsched.testing.frozen import ClientClock, FrozenClock
 from zsched.testing.pushes import Fired, Push, Pushes, fired
-from zsched.testing.worker import Worker
+from zsched.testing.worker import InlineWorker
 
 _LEASE_MS: Final = 86_400_000  # it lapses by the machine's clock: longer than anybody looks at a breakpoint
 _HEARD_EVERY_MS: Final = 1_800_000  # a leader that hears nothing of TIME for over an hour takes it for a jump
-_CHAINS: Final = Patience(settled_ms=0.0, silent_ms=math.inf)  # RQ is not at work meanwhile, and no worker dies
+_CHAINS: Final = ChainDelays(settled_ms=0.0, silent_ms=math.inf)  # RQ is not at work meanwhile, and no worker dies
 _MOST_PASSES: Final = 10_000  # at one instant; more is a task that schedules itself for now
 
 
@@ -95,9 +95,9 @@ class ManualScheduler:
         settings = DaemonSettings(overlap_patience_s=overlap_patience_s)
         self._ticker = Ticker(Dispatch(wire, self._keys), never, settings, self._clock)
         self._chains = ChainKeeper(self._keys, self._clock, _CHAINS).over(wire)
-        self._pushes, self._deadlines = Pushes(wire, self._keys), Deadlines(wire, self._keys)
-        self._endings = Endings(wire, self._keys, self._pushes)
-        self._worker = Worker(ground.plain_client(self.redis), self._clock, serializer)
+        self._pushes, self._deadlines = Pushes(wire, self._keys), ManualDeadlines(wire, self._keys)
+        self._endings = ManualEndings(wire, self._keys, self._pushes)
+        self._worker = InlineWorker(ground.plain_client(self.redis), self._clock, serializer)
         self.client = Client(link, namespace, serializer=serializer, clock=ClientClock(self._clock))
         server = Server(self._owner, "", "master", 0, "noeviction")  # fakeredis has no INFO to ask
         self._lease = Lease(wire, self._keys, server, self._clock, self._owner, _LEASE_MS)

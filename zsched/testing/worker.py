@@ -31,7 +31,7 @@ from zsched.core.clock import Clock, from_ms
 _NAME: Final = "manual"  # of the worker, in what is told of a run
 
 
-class Worker:
+class InlineWorker:
     """Executes what is queued; *serializer* is "pickle" or "json"."""
 
     def __init__(self, client: redis.Redis, clock: Clock, serializer: str) -> None:

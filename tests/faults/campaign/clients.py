@@ -17,14 +17,15 @@ from typing import Any
 from tests.faults.campaign.calls import Call, Ledger, now_us
 from tests.faults.campaign.receipts import FUNC
 from tests.faults.campaign.workers import BULK, QUEUE
-from zsched import Client
+from zsched import Client, ScheduleOptions, ScheduleRow
 from zsched.core.clock import from_ms
+from zsched.core.model import Priority
 from zsched.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ZschedError
 
 TIMEOUT_S = 2.0
 _HOUR_MS = 3_600_000
 _RECENT = 40  # one-shots that things are done to
-_LANES = ("high", "normal", "low")
+_LANES = tuple(Priority)
 _REFUSALS = (InvalidSchedule, ScheduleExists, ScheduleNotFound)
 
 
@@ -143,18 +144,19 @@ class Ones(Writer):
         self._put(self.new_id(), self._time_ms())
 
     def _put(self, id: str, due_ms: int) -> None:
-        options = {
+        options: ScheduleOptions = {
+            "id": id,
+            "at": from_ms(due_ms),
+            "allow_past": True,
             "queue": QUEUE,
             "priority": self._random.choice(_LANES),
             "on_uncertain": "skip" if self._random.random() < 0.2 else "refire",
             "durable": self._random.random() < 0.15,
         }
         facts = {"due_ms": due_ms, "is_durable": options["durable"], "is_skip": options["on_uncertain"] == "skip"}
-        due = from_ms(due_ms)
 
         def put() -> Any:
-            schedule = self.client.schedule
-            return self.call("put", id, lambda: schedule(FUNC, id=id, at=due, allow_past=True, **options), **facts)
+            return self.call("put", id, lambda: self.client.schedule(FUNC, **options), **facts)
 
         if self.insist(put) is not None:
             self._known[id] = due_ms
@@ -211,8 +213,8 @@ class Batches(Writer):
         ids = [self.new_id() for _ in range(self._random.randint(10, 60))]
         durable, now_ms = self._random.random() < 0.3, now_us() // 1000
         dues = {id: now_ms + self._random.randint(0, 4_000) for id in ids}
-        options = {"func": FUNC, "queue": BULK, "allow_past": True, "durable": durable}
-        rows = [{"id": id, "at": from_ms(dues[id]), **options} for id in ids]
+        options: ScheduleOptions = {"queue": BULK, "allow_past": True, "durable": durable}
+        rows: list[ScheduleRow] = [{"func": FUNC, "id": id, "at": from_ms(dues[id]), **options} for id in ids]
         each = {id: {"due_ms": due_ms} for id, due_ms in dues.items()}
         many = self.client.schedule_many
         self.insist(lambda: self.call("put", ids, lambda: many(rows), each=each, is_durable=durable))

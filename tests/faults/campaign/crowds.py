@@ -9,6 +9,7 @@ from tests.faults.campaign.clients import Caller
 from tests.faults.campaign.receipts import FUNC
 from tests.faults.campaign.stage import Stage
 from tests.faults.campaign.workers import BULK, ODD
+from zsched import ScheduleRow
 from zsched.core.clock import from_ms
 
 _BREAK_QUEUE = "return redis.call('TYPE', KEYS[1]).ok == 'none' and redis.call('SET', KEYS[1], 'not a list') and 1 or 0"
@@ -19,7 +20,9 @@ def _caller(stage: Stage, name: str) -> Caller:
 
 
 def _put(caller: Caller, ids: list[str], due_ms: int, queue: str) -> None:
-    rows = [{"func": FUNC, "id": id, "at": from_ms(due_ms), "queue": queue, "allow_past": True} for id in ids]
+    rows: list[ScheduleRow] = [
+        {"func": FUNC, "id": id, "at": from_ms(due_ms), "queue": queue, "allow_past": True} for id in ids
+    ]
     caller.call("put", ids, lambda: caller.client.schedule_many(rows), due_ms=due_ms)
 
 

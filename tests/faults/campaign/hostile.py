@@ -22,6 +22,7 @@ from tests.faults.campaign.stage import Stage
 from tests.faults.campaign.workers import BULK
 from tests.faults.ledger import connect
 from tests.integration.users import DEPLOY
+from zsched import ScheduleRow
 from zsched.core.changes import What, changes
 from zsched.core.clock import from_ms
 
@@ -59,7 +60,9 @@ def write_jobs(stage: Stage, rng: random.Random) -> None:
 
 
 def _put(caller: Caller, ids: list[str], due_ms: int) -> None:
-    rows = [{"func": FUNC, "id": id, "at": from_ms(due_ms), "queue": BULK, "allow_past": True} for id in ids]
+    rows: list[ScheduleRow] = [
+        {"func": FUNC, "id": id, "at": from_ms(due_ms), "queue": BULK, "allow_past": True} for id in ids
+    ]
     caller.call("put", ids, lambda: caller.client.schedule_many(rows), due_ms=due_ms)
 
 

@@ -20,6 +20,7 @@ from tests.faults.campaign.receipts import FUNC
 from tests.faults.campaign.stage import Seat, Stage
 from tests.faults.campaign.workers import BULK
 from tests.faults.processes import eventually
+from zsched import ScheduleRow
 from zsched.archive.body import position_of
 from zsched.archive.recall import recalling
 from zsched.core.clock import SystemClock, from_ms
@@ -38,7 +39,9 @@ def put(stage: Stage, name: str, number: int, in_ms: int) -> tuple[Caller, list[
     with stage.watch() as watch:
         due_ms = int(watch.time()[0]) * 1000 + in_ms
     ids = [caller.new_id() for _ in range(number)]
-    rows = [{"func": FUNC, "id": id, "at": from_ms(due_ms), "queue": BULK, "allow_past": True} for id in ids]
+    rows: list[ScheduleRow] = [
+        {"func": FUNC, "id": id, "at": from_ms(due_ms), "queue": BULK, "allow_past": True} for id in ids
+    ]
     caller.call("put", ids, lambda: caller.client.schedule_many(rows), due_ms=due_ms)
     return caller, ids, due_ms
 

@@ -7,11 +7,11 @@ import uuid
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.faults.clocks import now_ms
 from tests.faults.threads import know
-from zsched import Client
+from zsched import Client, ScheduleRow
 from zsched.archive import Archive
 from zsched.archive.records import Record
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
@@ -153,7 +153,8 @@ class Storm:
     def put_many(self) -> None:
         ids = self.random.sample(IDS, 3)
         options = self._options()
-        self.client.schedule_many({"func": "app.task", "id": id, "at": self._soon(), **options} for id in ids)
+        rows = [{"func": "app.task", "id": id, "at": self._soon(), **options} for id in ids]
+        self.client.schedule_many(cast(list[ScheduleRow], rows))
 
     def rule(self) -> None:
         rules: list[dict[str, Any]] = [

@@ -15,7 +15,7 @@ from zsched.core.entries import Again, again, ended
 from zsched.core.log import Entry, Position
 from zsched.core.runs import Run, of_row, rq_time
 from zsched.daemon.follower import Follower
-from zsched.daemon.lost import LostRuns, Patience
+from zsched.daemon.lost import LostDelays, LostRuns
 from zsched.daemon.tracker import Tracker
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
@@ -67,7 +67,7 @@ class Tracking:
         return Tracker(self, KEYS).over(self.wire)  # type: ignore[arg-type]  # it has what is asked of an archiver
 
     def reconnect(self) -> None:
-        """As the warden does, in the same term."""
+        """As the ``ChoreThread`` does, in the same term."""
         self.wire.close()
         self.wire = self.link.open()
         self.tracker.over(self.wire)
@@ -105,16 +105,16 @@ class Tracking:
 class Losing(Tracking):
     """A leader with a tracker and its lost runs by hand, and the archive that they read."""
 
-    def __init__(self, url: str, path: Path, patience: Patience) -> None:
+    def __init__(self, url: str, path: Path, patience: LostDelays) -> None:
         super().__init__(url, path)
         self.be_patient(patience)
 
-    def be_patient(self, patience: Patience) -> None:
+    def be_patient(self, patience: LostDelays) -> None:
         """What is missed counts as lost after other times from now on."""
         self.lost = LostRuns(self, KEYS, self.tracker, patience).over(self.wire)  # type: ignore[arg-type]  # likewise
 
     def reconnect(self) -> None:
-        """As the warden does, in the same term."""
+        """As the ``ChoreThread`` does, in the same term."""
         super().reconnect()
         self.lost.over(self.wire)
 

@@ -21,7 +21,7 @@ from tests.integration.ends.ground import (
 from zsched import Client
 from zsched.core.entries import Again
 from zsched.daemon import lost, tracker
-from zsched.daemon.lost import Patience
+from zsched.daemon.lost import LostDelays
 from zsched.storage import registries
 from zsched.storage.registries import Registries
 
@@ -76,7 +76,7 @@ def test_a_run_that_may_still_be_run_is_left_alone(
     elif why_not == "behind the head":
         taken(redis_client, second)
     elif why_not == "pushed just now":
-        losing.be_patient(Patience(2, 4000, 0))
+        losing.be_patient(LostDelays(2, 4000, 0))
         taken(redis_client, first)
 
     losing.step()
@@ -87,7 +87,7 @@ def test_a_run_that_may_still_be_run_is_left_alone(
 def test_it_is_missed_for_a_while_before_it_counts_as_lost(
     losing: Losing, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    losing.be_patient(Patience(2, 60, 5))
+    losing.be_patient(LostDelays(2, 60, 5))
     now_s = redis_client.time()[0]
     runs = [client.enqueue(FUNC, id=id).run_id or "" for id in "ab"]
     ago(redis_client, *runs)
@@ -208,4 +208,4 @@ def test_others_jobs_that_lapsed_are_left_to_rq(losing: Losing, redis_client: re
 
 
 def test_the_usual_patience_is_longer_than_a_worker_needs_to_begin() -> None:
-    assert Patience(grace_s=2, queued_s=60, missing_s=5) == lost.USUAL
+    assert LostDelays(grace_s=2, queued_s=60, missing_s=5) == lost.USUAL

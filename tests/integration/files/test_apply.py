@@ -14,7 +14,7 @@ from zsched.client import Client
 from zsched.client.keeper import Keeper
 from zsched.core.model import Priority
 from zsched.errors import InvalidFile
-from zsched.files.difference import changes
+from zsched.files.difference import option_changes
 
 pytestmark = pytest.mark.once
 
@@ -121,7 +121,10 @@ def test_arguments_of_a_class_that_is_not_opened_are_the_same_if_their_bytes_are
 
     assert "fractions.Fraction" in held.unreadable
     assert (True, False) == (keeper.is_unchanged(held, same), keeper.is_unchanged(held, changed))
-    assert ([], ["args"]) == ([c.option for c in changes(held, same)], [c.option for c in changes(held, changed)])
+    assert ([], ["args"]) == (
+        [c.option for c in option_changes(held, same)],
+        [c.option for c in option_changes(held, changed)],
+    )
 
 
 def test_a_schedule_whose_end_has_passed_stays_but_cannot_be_changed(ground: Ground, redis_client: redis.Redis) -> None:

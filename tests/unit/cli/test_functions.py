@@ -15,7 +15,7 @@ from zsched.errors import InvalidSchedule
 
 
 def allowing(*patterns: str) -> Settings:
-    settings = config.load(env={})
+    settings = config.load_settings(env={})
     return replace(settings, rq=replace(settings.rq, allow_callables=patterns))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from zsched.core.changes import Change, What
-from zsched.core.model import Priority, Schedule, ScheduleState
+from zsched.core.model import Schedule, ScheduleState
 from zsched.core.runs import Run
 from zsched.core.story import Chronicle, Source, Story, tell
 
@@ -41,4 +41,4 @@ def texts(*changes: Change, **known: Any) -> list[str]:
 def held(state: ScheduleState = ScheduleState.ACTIVE, **more: Any) -> Schedule:
     """Schedule a as Redis holds it."""
     given = {"next_ms": DUE_MS + MINUTE_MS, "tz": "UTC"} | more
-    return Schedule("a", state, "once", "app.run", "default", Priority.NORMAL, **given)
+    return Schedule("a", state, "once", "app.run", **given)

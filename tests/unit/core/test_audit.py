@@ -25,17 +25,20 @@ from zsched.core.audit import (
 from zsched.core.bracket import after_missed
 from zsched.core.held import Held
 from zsched.core.recovery import Known
-from zsched.core.triggers import TriggerKind, TriggerSpec, build
+from zsched.core.triggers import TriggerSpec, build
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.rrule import RRULE
 
 LATER_MS = 4_000_000_000_000  # long past all that is promised here
 RULES: dict[str, dict[str, Any]] = {
-    "cron": {"kind": TriggerKind.CRON, "expr": "0 9 * * *"},
-    "cron in Berlin": {"kind": TriggerKind.CRON, "expr": "0 9 * * *", "tz": "Europe/Berlin"},
-    "in the hour that is skipped or twice": {"kind": TriggerKind.CRON, "expr": "30 2 * * *", "tz": "Europe/Berlin"},
-    "every hour, wildcard": {"kind": TriggerKind.CRON, "expr": "0 * * * *", "tz": "Europe/Berlin"},
-    "every": {"kind": TriggerKind.EVERY, "expr": "3600000"},
-    "rrule": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY;BYHOUR=2,9;BYMINUTE=30;BYSECOND=0", "tz": "Europe/Berlin"},
-    "count": {"kind": TriggerKind.EVERY, "expr": "3600000", "count": 3},
+    "cron": {"kind": CRON, "expr": "0 9 * * *"},
+    "cron in Berlin": {"kind": CRON, "expr": "0 9 * * *", "tz": "Europe/Berlin"},
+    "in the hour that is skipped or twice": {"kind": CRON, "expr": "30 2 * * *", "tz": "Europe/Berlin"},
+    "every hour, wildcard": {"kind": CRON, "expr": "0 * * * *", "tz": "Europe/Berlin"},
+    "every": {"kind": EVERY, "expr": "3600000"},
+    "rrule": {"kind": RRULE, "expr": "FREQ=DAILY;BYHOUR=2,9;BYMINUTE=30;BYSECOND=0", "tz": "Europe/Berlin"},
+    "count": {"kind": EVERY, "expr": "3600000", "count": 3},
 }
 
 
@@ -130,10 +133,10 @@ def test_what_the_engine_promises_has_nothing_missing(
 
 # -- with what is held --------------------------------------------------------------------------------
 
-EVERY = TriggerSpec(TriggerKind.EVERY, "3600000").to_text().encode()
+HOURLY = TriggerSpec(EVERY, "3600000").to_text().encode()
 RECORD = [
     b"origin", b"default", b"data", b"secret",
-    b"schedule:trigger", EVERY, b"schedule:anchor", b"%d" % ANCHOR_MS, b"schedule:lane", b"normal",
+    b"schedule:trigger", HOURLY, b"schedule:anchor", b"%d" % ANCHOR_MS, b"schedule:lane", b"normal",
 ]  # fmt: skip
 
 

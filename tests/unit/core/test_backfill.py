@@ -10,23 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zsched.core.backfill import Backfill, Filled, Stretch, packed, ran_at, unpacked
+from zsched.core.backfill import Backfill, Filled, PastOccurrences, packed, ran_at, unpacked
 from zsched.core.changes import Change, What
 from zsched.core.clock import to_ms
-from zsched.core.model import Priority, Schedule, ScheduleState
+from zsched.core.model import Schedule, ScheduleState
 from zsched.core.story import Source
-from zsched.core.triggers import TriggerKind, TriggerSpec
+from zsched.core.triggers import TriggerSpec
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.rrule import RRULE
 
 HOUR_MS = 3_600_000
 MIDNIGHT_MS = to_ms(datetime(2026, 3, 1, tzinfo=UTC))
-HOURLY = TriggerSpec(TriggerKind.CRON, "0 * * * *")
-EVERY_HOUR = TriggerSpec(TriggerKind.EVERY, str(HOUR_MS))
-DAILY = TriggerSpec(TriggerKind.RRULE, "FREQ=DAILY;BYHOUR=9", tz="Asia/Seoul")
+HOURLY = TriggerSpec(CRON, "0 * * * *")
+EVERY_HOUR = TriggerSpec(EVERY, str(HOUR_MS))
+DAILY = TriggerSpec(RRULE, "FREQ=DAILY;BYHOUR=9", tz="Asia/Seoul")
 
 
 def schedule(trigger: TriggerSpec = HOURLY, anchor_ms: int = MIDNIGHT_MS, nominal_ms: int | None = None) -> Schedule:
     return Schedule(
-        "r", ScheduleState.ACTIVE, trigger.kind.value, "app.task", "default", Priority.NORMAL, nominal_ms, trigger.tz,
+        "r", ScheduleState.ACTIVE, trigger.kind.name, "app.task", nominal_ms, tz=trigger.tz,
         trigger=trigger, anchor_ms=anchor_ms, nominal_ms=nominal_ms,
     )  # fmt: skip
 
@@ -37,7 +40,7 @@ def hours(*numbers: float) -> list[int]:
 
 def times(given: Schedule, start: float, end: float) -> list[int]:
     [start_ms, end_ms] = hours(start, end)
-    stretch = Stretch.of(given, start_ms, end_ms)
+    stretch = PastOccurrences.of(given, start_ms, end_ms)
     found = list(stretch.times())
     assert stretch.count == len(found)
     return found
@@ -51,7 +54,7 @@ def test_the_start_counts_and_the_end_does_not() -> None:
 
 
 def test_an_occurrence_in_the_last_millisecond_of_a_stretch_is_counted() -> None:
-    stretch = Stretch.of(schedule(replace(EVERY_HOUR, expr="1")), MIDNIGHT_MS + 1, MIDNIGHT_MS + 4)
+    stretch = PastOccurrences.of(schedule(replace(EVERY_HOUR, expr="1")), MIDNIGHT_MS + 1, MIDNIGHT_MS + 4)
 
     assert [MIDNIGHT_MS + n for n in (1, 2, 3)] == list(stretch.times())
     assert 3 == stretch.count
@@ -81,7 +84,7 @@ def test_an_rrule_is_local_in_its_zone() -> None:
 def test_what_the_schedule_fires_by_itself_is_left_to_it() -> None:
     [pending_ms] = hours(3)
 
-    stretch = Stretch.of(schedule(nominal_ms=pending_ms), *hours(1, 6))
+    stretch = PastOccurrences.of(schedule(nominal_ms=pending_ms), *hours(1, 6))
 
     assert (hours(1, 2), 3) == (list(stretch.times()), stretch.pending)
 
@@ -89,22 +92,22 @@ def test_what_the_schedule_fires_by_itself_is_left_to_it() -> None:
 def test_of_a_stretch_that_is_all_to_come_nothing_is_left() -> None:
     [pending_ms] = hours(3)
 
-    stretch = Stretch.of(schedule(nominal_ms=pending_ms), *hours(4, 6))
+    stretch = PastOccurrences.of(schedule(nominal_ms=pending_ms), *hours(4, 6))
 
     assert ([], 0, 2) == (list(stretch.times()), stretch.count, stretch.pending)
 
 
 @pytest.mark.parametrize("number", [1, 2, 1000, 8760])
 def test_the_nth_is_found_without_steps(number: int) -> None:
-    stretch = Stretch.of(schedule(), *hours(0, 8760))
+    stretch = PastOccurrences.of(schedule(), *hours(0, 8760))
 
     assert hours(number - 1) == [stretch.nth(number)]
 
 
 def test_ten_million_are_counted_at_once() -> None:
-    every_second = schedule(TriggerSpec(TriggerKind.EVERY, "1000"), MIDNIGHT_MS - 1000)
+    every_second = schedule(TriggerSpec(EVERY, "1000"), MIDNIGHT_MS - 1000)
 
-    stretch = Stretch.of(every_second, MIDNIGHT_MS, MIDNIGHT_MS + 10_000_000_000)
+    stretch = PastOccurrences.of(every_second, MIDNIGHT_MS, MIDNIGHT_MS + 10_000_000_000)
 
     assert (10_000_000, MIDNIGHT_MS + 99_999_000) == (stretch.count, stretch.nth(100_000))
 

@@ -14,7 +14,10 @@ from zsched.core.bracket import Bracket, after_missed, first
 from zsched.core.clock import LAST_MS, to_ms
 from zsched.core.jitter import due_of
 from zsched.core.policy import Range
-from zsched.core.triggers import TriggerKind, TriggerSpec, build, check
+from zsched.core.triggers import TriggerSpec, build, check
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.rrule import RRULE
 from zsched.errors import InvalidSchedule
 
 HOUR = 3_600_000
@@ -22,22 +25,22 @@ DAY = 24 * HOUR
 NOON = to_ms(datetime(2026, 11, 20, 12, tzinfo=UTC))
 
 SPECS: dict[str, dict[str, Any]] = {
-    "every": {"kind": TriggerKind.EVERY, "expr": "60000"},
-    "every with start": {"kind": TriggerKind.EVERY, "expr": "7000", "starts_ms": NOON - 3333},
-    "every with start later": {"kind": TriggerKind.EVERY, "expr": "7000", "starts_ms": NOON + HOUR // 2},
-    "every with end": {"kind": TriggerKind.EVERY, "expr": "60000", "ends_ms": NOON + 30 * DAY},
-    "every with count": {"kind": TriggerKind.EVERY, "expr": "60000", "count": 3},
-    "cron": {"kind": TriggerKind.CRON, "expr": "*/5 * * * *"},
-    "cron in a zone": {"kind": TriggerKind.CRON, "expr": "30 2 * * *", "tz": "America/New_York"},
-    "cron with start": {"kind": TriggerKind.CRON, "expr": "0 * * * *", "starts_ms": NOON + HOUR // 2},
-    "cron with count": {"kind": TriggerKind.CRON, "expr": "0 * * * *", "count": 2},
-    "cron once a year": {"kind": TriggerKind.CRON, "expr": "0 0 29 2 *"},
-    "rrule": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY;BYHOUR=9,12,15"},
-    "rrule at midnight": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY", "tz": "Asia/Seoul"},
-    "rrule every other day": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY;INTERVAL=2;BYHOUR=11"},
-    "rrule with start": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY;INTERVAL=3", "starts_ms": NOON - DAY},
-    "rrule with count": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY;BYHOUR=13", "count": 2},
-    "rrule with until": {"kind": TriggerKind.RRULE, "expr": "FREQ=DAILY;UNTIL=20261231T000000Z"},
+    "every": {"kind": EVERY, "expr": "60000"},
+    "every with start": {"kind": EVERY, "expr": "7000", "starts_ms": NOON - 3333},
+    "every with start later": {"kind": EVERY, "expr": "7000", "starts_ms": NOON + HOUR // 2},
+    "every with end": {"kind": EVERY, "expr": "60000", "ends_ms": NOON + 30 * DAY},
+    "every with count": {"kind": EVERY, "expr": "60000", "count": 3},
+    "cron": {"kind": CRON, "expr": "*/5 * * * *"},
+    "cron in a zone": {"kind": CRON, "expr": "30 2 * * *", "tz": "America/New_York"},
+    "cron with start": {"kind": CRON, "expr": "0 * * * *", "starts_ms": NOON + HOUR // 2},
+    "cron with count": {"kind": CRON, "expr": "0 * * * *", "count": 2},
+    "cron once a year": {"kind": CRON, "expr": "0 0 29 2 *"},
+    "rrule": {"kind": RRULE, "expr": "FREQ=DAILY;BYHOUR=9,12,15"},
+    "rrule at midnight": {"kind": RRULE, "expr": "FREQ=DAILY", "tz": "Asia/Seoul"},
+    "rrule every other day": {"kind": RRULE, "expr": "FREQ=DAILY;INTERVAL=2;BYHOUR=11"},
+    "rrule with start": {"kind": RRULE, "expr": "FREQ=DAILY;INTERVAL=3", "starts_ms": NOON - DAY},
+    "rrule with count": {"kind": RRULE, "expr": "FREQ=DAILY;BYHOUR=13", "count": 2},
+    "rrule with until": {"kind": RRULE, "expr": "FREQ=DAILY;UNTIL=20261231T000000Z"},
 }
 
 
@@ -90,7 +93,7 @@ def test_an_interval_leaves_its_phase_to_the_server() -> None:
 
 
 def test_an_interval_that_would_begin_after_its_end_has_no_first_time() -> None:
-    spec = TriggerSpec(TriggerKind.EVERY, "60000", ends_ms=NOON + 60_000)
+    spec = TriggerSpec(EVERY, "60000", ends_ms=NOON + 60_000)
 
     assert Bracket("+60000", 0, NOON + 1) == first(spec, NOON)
     assert first(spec, NOON + 1).next is None
@@ -159,7 +162,7 @@ def test_what_was_not_due_when_a_pause_ended_has_not_passed() -> None:
 
 
 def test_an_exhausted_schedule_has_no_next_time() -> None:
-    spec = TriggerSpec(TriggerKind.EVERY, "60000", count=3)
+    spec = TriggerSpec(EVERY, "60000", count=3)
 
     passed, plan = after_missed(spec, NOON, NOON + 60_000, NOON + DAY)
 

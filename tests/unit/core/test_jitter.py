@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 from zsched.core.clock import to_ms
 from zsched.core.jitter import delay_of, due_of
-from zsched.core.triggers import TriggerKind, TriggerSpec, build
+from zsched.core.triggers import TriggerSpec, build
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.rrule import RRULE
 
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 T0 = to_ms(datetime(2026, 1, 1, tzinfo=UTC))
@@ -24,15 +27,15 @@ IDS = [f"digest-{number}" for number in range(4000)]
 
 
 def _every(every_ms: int, jitter_ms: int, **bounds: int) -> TriggerSpec:
-    return TriggerSpec(TriggerKind.EVERY, str(every_ms), jitter_ms=jitter_ms, **bounds)
+    return TriggerSpec(EVERY, str(every_ms), jitter_ms=jitter_ms, **bounds)
 
 
 @given(
     st.sampled_from(
         [
-            TriggerSpec(TriggerKind.CRON, "0 9 * * 1-5", "America/New_York", jitter_ms=20 * HOUR),
-            TriggerSpec(TriggerKind.CRON, "*/5 * * * *", jitter_ms=5 * MINUTE),
-            TriggerSpec(TriggerKind.RRULE, "FREQ=DAILY;BYHOUR=9,10", "Europe/London", jitter_ms=30 * MINUTE),
+            TriggerSpec(CRON, "0 9 * * 1-5", "America/New_York", jitter_ms=20 * HOUR),
+            TriggerSpec(CRON, "*/5 * * * *", jitter_ms=5 * MINUTE),
+            TriggerSpec(RRULE, "FREQ=DAILY;BYHOUR=9,10", "Europe/London", jitter_ms=30 * MINUTE),
             _every(7001, 7001), _every(1, 1), _every(HOUR, 1), _every(HOUR, 90 * MINUTE, count=5),
         ]
     ),
@@ -93,7 +96,7 @@ def test_a_one_shots_delay_does_not_depend_on_its_time() -> None:
 @pytest.mark.parametrize("month_day", [(3, 8), (11, 1)], ids=["an hour is skipped", "an hour is repeated"])
 def test_when_the_clocks_change_it_is_elapsed_time_and_in_order(month_day: tuple[int, int]) -> None:
     zone = ZoneInfo("America/New_York")
-    spec = TriggerSpec(TriggerKind.CRON, "*/30 * * * *", "America/New_York", jitter_ms=30 * MINUTE)
+    spec = TriggerSpec(CRON, "*/30 * * * *", "America/New_York", jitter_ms=30 * MINUTE)
     trigger, start_ms = build(spec, T0), to_ms(datetime(2026, *month_day, 0, tzinfo=zone))
 
     times = [start_ms + n * 30 * MINUTE for n in range(1, 9)]

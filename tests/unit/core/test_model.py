@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from zsched.core.clock import LAST_MS
-from zsched.core.model import Many, Priority, Schedule, Scheduled, ScheduleState
+from zsched.core.model import Many, Schedule, Scheduled, ScheduleState
 from zsched.errors import InvalidSchedule
 
 DUE_MS = 1_767_225_600_123  # 2026-01-01T00:00:00.123Z
@@ -16,7 +16,7 @@ DUE = datetime(2026, 1, 1, 0, 0, 0, 123_000, tzinfo=UTC)
 
 
 def schedule(**more: Any) -> Schedule:
-    return Schedule("a", ScheduleState.ACTIVE, "once", "app.run", "mail", Priority.NORMAL, **more)
+    return Schedule("a", ScheduleState.ACTIVE, "once", "app.run", queue="mail", **{"next_ms": None, **more})
 
 
 @pytest.mark.parametrize(

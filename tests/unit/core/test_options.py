@@ -14,7 +14,9 @@ from zsched.core.arguments import check_id, check_queue, instant_ms, seconds_to_
 from zsched.core.clock import LAST_MS
 from zsched.core.model import After, At, IfExists, Now, OnLost, OnUncertain, Payload, Priority
 from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, define, define_now, define_trigger
-from zsched.core.triggers import Fold, Gap, TriggerKind, TriggerSpec, check
+from zsched.core.triggers import Fold, Gap, TriggerSpec, check
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
 from zsched.errors import InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, 0, 0, 123000, tzinfo=UTC)
@@ -308,9 +310,7 @@ def test_a_rule_with_all_of_its_bounds() -> None:
         fold="both",
     ).when
 
-    expected = TriggerSpec(
-        TriggerKind.CRON, "0 9 * * 1-5", "America/New_York", 1_767_243_600_000, AT_MS, 7, Gap.SHIFT, Fold.BOTH
-    )
+    expected = TriggerSpec(CRON, "0 9 * * 1-5", "America/New_York", 1_767_243_600_000, AT_MS, 7, Gap.SHIFT, Fold.BOTH)
     assert expected == when
 
 
@@ -345,7 +345,7 @@ def test_a_run_now_is_the_same_but_for_its_time() -> None:
 
 
 def test_a_trigger_alone_takes_only_what_belongs_to_it() -> None:
-    assert TriggerKind.EVERY is define_trigger({"every": 5}).kind
+    assert EVERY is define_trigger({"every": 5}).kind
     for options in ({"at": AT}, {"every": 5, "queue": "x"}, {"every": 5, "overlap": "skip"}, {}):
         with pytest.raises(InvalidSchedule):
             define_trigger(options)

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from zsched.core.jitter import due_of
 from zsched.core.policy import ON_TIME_MS, USUAL, CatchUp, Overlap, Passed, Plan, Policy, Range, Why, latest_due, plan
-from zsched.core.triggers import Trigger, TriggerKind, TriggerSpec, build
+from zsched.core.triggers import Trigger, TriggerSpec, build
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.rrule import RRULE
 from zsched.errors import TriggerError
 
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
@@ -21,10 +24,10 @@ FIRST = T0 + MINUTE
 
 
 def _every(every_ms: int = MINUTE, **bounds: int) -> TriggerSpec:
-    return TriggerSpec(TriggerKind.EVERY, str(every_ms), **bounds)
+    return TriggerSpec(EVERY, str(every_ms), **bounds)
 
 
-MINUTELY = TriggerSpec(TriggerKind.CRON, "* * * * *")
+MINUTELY = TriggerSpec(CRON, "* * * * *")
 
 
 def _plan(fire: int | None, next: int | None, *passed: tuple[Why, int, int, int]) -> Plan:
@@ -110,7 +113,7 @@ def test_a_promised_occurrence_fires_though_the_rules_of_its_zone_have_changed(c
 
 
 def test_a_promised_occurrence_that_is_too_old_is_missed_and_none_before_it_comes_back() -> None:
-    trigger = build(TriggerSpec(TriggerKind.CRON, "* * * * *", jitter_ms=59 * SECOND), T0)
+    trigger = build(TriggerSpec(CRON, "* * * * *", jitter_ms=59 * SECOND), T0)
     promised_ms = FIRST + 57 * SECOND  # not one of the rule's any more
     before, after = FIRST, FIRST + MINUTE
     id = next(  # one that would be due later than the promised one is, followed by one that is due soon
@@ -131,7 +134,7 @@ def test_a_promised_occurrence_that_is_too_old_is_missed_and_none_before_it_come
 
 def _jittered(id: str, jitter_ms: int = HOUR - 1, spec: TriggerSpec | None = None) -> tuple[Trigger, int]:
     """An hourly rule, and how much later than 01:00 its occurrence of then is due."""
-    trigger = build(spec or TriggerSpec(TriggerKind.CRON, "0 * * * *", jitter_ms=jitter_ms), T0)
+    trigger = build(spec or TriggerSpec(CRON, "0 * * * *", jitter_ms=jitter_ms), T0)
     return trigger, due_of(trigger, id, T0 + HOUR) - T0 - HOUR
 
 
@@ -189,9 +192,9 @@ def test_an_occurrence_whose_jitter_has_not_passed_is_not_due(catch_up: CatchUp)
 # -- in the long run ------------------------------------------------------------------------------
 
 RULES = [
-    _every(7001), _every(1), MINUTELY, TriggerSpec(TriggerKind.CRON, "*/7 3 * * 1-5", "America/New_York"),
-    TriggerSpec(TriggerKind.RRULE, "FREQ=WEEKLY;BYDAY=MO,FR;BYHOUR=9", "Europe/London"), _every(500, count=9),
-    _every(HOUR, ends_ms=T0 + 40 * DAY), TriggerSpec(TriggerKind.CRON, "30 * * * *", jitter_ms=HOUR),
+    _every(7001), _every(1), MINUTELY, TriggerSpec(CRON, "*/7 3 * * 1-5", "America/New_York"),
+    TriggerSpec(RRULE, "FREQ=WEEKLY;BYDAY=MO,FR;BYHOUR=9", "Europe/London"), _every(500, count=9),
+    _every(HOUR, ends_ms=T0 + 40 * DAY), TriggerSpec(CRON, "30 * * * *", jitter_ms=HOUR),
     _every(10 * MINUTE, jitter_ms=5 * MINUTE), _every(DAY, count=20, jitter_ms=DAY),
 ]  # fmt: skip
 

@@ -15,7 +15,10 @@ from zsched.core.options import define, define_now
 from zsched.core.policy import USUAL, CatchUp, Overlap, Policy
 from zsched.core.policy_options import least_gap_ms
 from zsched.core.revision import revise
-from zsched.core.triggers import TriggerKind, TriggerSpec
+from zsched.core.triggers import TriggerSpec
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.rrule import RRULE
 from zsched.errors import InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
@@ -172,12 +175,12 @@ def test_a_one_shot_may_say_the_defaults_of_the_signature_and_no_policy() -> Non
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        (TriggerSpec(TriggerKind.EVERY, "1500"), 1500),
-        (TriggerSpec(TriggerKind.EVERY, "1500", count=1), None),
-        (TriggerSpec(TriggerKind.EVERY, "1500", starts_ms=AT_MS, ends_ms=AT_MS + 1), None),
-        (TriggerSpec(TriggerKind.CRON, "0 9,11,12 * * *"), HOUR_MS),
-        (TriggerSpec(TriggerKind.CRON, "0 0 29 2 *"), 1461 * 24 * HOUR_MS),
-        (TriggerSpec(TriggerKind.RRULE, "FREQ=MONTHLY", starts_ms=AT_MS, count=5), 28 * 24 * HOUR_MS),
+        (TriggerSpec(EVERY, "1500"), 1500),
+        (TriggerSpec(EVERY, "1500", count=1), None),
+        (TriggerSpec(EVERY, "1500", starts_ms=AT_MS, ends_ms=AT_MS + 1), None),
+        (TriggerSpec(CRON, "0 9,11,12 * * *"), HOUR_MS),
+        (TriggerSpec(CRON, "0 0 29 2 *"), 1461 * 24 * HOUR_MS),
+        (TriggerSpec(RRULE, "FREQ=MONTHLY", starts_ms=AT_MS, count=5), 28 * 24 * HOUR_MS),
     ],
 )
 def test_the_least_gap_is_that_of_the_first_occurrences(spec: TriggerSpec, expected: int | None) -> None:
@@ -190,7 +193,7 @@ ONCE = Schedule(
     id="a", state=ScheduleState.ACTIVE, kind="once", func="app.task", queue="default", priority=_define(at=AT).priority,
     next_ms=AT_MS + delay_of("a", 60_000), nominal_ms=AT_MS, jitter_ms=60_000, expires_ms=90_000,
 )  # fmt: skip
-RULE = TriggerSpec(TriggerKind.CRON, "0 * * * *", jitter_ms=60_000)
+RULE = TriggerSpec(CRON, "0 * * * *", jitter_ms=60_000)
 QUEUED = Policy(CatchUp.ALL, HOUR_MS, 5, Overlap.QUEUE, 3)
 RECURRING = replace(ONCE, kind="cron", trigger=RULE, policy=QUEUED, anchor_ms=1, version="1-1")
 

@@ -8,7 +8,9 @@ from zoneinfo import ZoneInfo
 from zsched.core.clock import to_ms
 from zsched.core.jitter import due_of
 from zsched.core.preview import nominal_of, occurrences
-from zsched.core.triggers import TriggerKind, TriggerSpec, build
+from zsched.core.triggers import TriggerSpec, build
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
 
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -18,7 +20,7 @@ def _local(*parts: int) -> datetime:
 
 
 def test_occurrences_are_strictly_later_and_aware_in_the_rules_zone() -> None:
-    spec = TriggerSpec(TriggerKind.CRON, "30 2 * * *", "America/New_York")
+    spec = TriggerSpec(CRON, "30 2 * * *", "America/New_York")
 
     found = occurrences(spec, 0, to_ms(_local(2026, 3, 7, 2, 30)), 2)
 
@@ -27,7 +29,7 @@ def test_occurrences_are_strictly_later_and_aware_in_the_rules_zone() -> None:
 
 
 def test_the_pass_of_a_fold_is_told_by_the_offset() -> None:
-    spec = TriggerSpec(TriggerKind.CRON, "*/30 * * * *", "America/New_York")
+    spec = TriggerSpec(CRON, "*/30 * * * *", "America/New_York")
 
     found = occurrences(spec, 0, to_ms(_local(2026, 11, 1, 0, 30)), 5)
 
@@ -35,7 +37,7 @@ def test_the_pass_of_a_fold_is_told_by_the_offset() -> None:
 
 
 def test_an_exhausted_rule_gives_fewer() -> None:
-    spec = TriggerSpec(TriggerKind.EVERY, "1000", count=3)
+    spec = TriggerSpec(EVERY, "1000", count=3)
     start_ms = to_ms(datetime(2026, 1, 1, tzinfo=UTC))
 
     assert 3 == len(occurrences(spec, start_ms, start_ms, 10))
@@ -43,7 +45,7 @@ def test_an_exhausted_rule_gives_fewer() -> None:
     assert [] == occurrences(spec, start_ms, start_ms + 3000, 10)
 
 
-HOURLY = TriggerSpec(TriggerKind.CRON, "0 * * * *", jitter_ms=3_000_000)
+HOURLY = TriggerSpec(CRON, "0 * * * *", jitter_ms=3_000_000)
 MIDNIGHT = to_ms(datetime(2026, 1, 1, tzinfo=UTC))
 HOURS = [MIDNIGHT + n * 3_600_000 for n in range(6)]
 
@@ -76,6 +78,6 @@ def test_but_not_if_the_schedule_begins_with_a_later_one() -> None:
 
 
 def test_without_jitter_a_time_is_its_own_nominal_one() -> None:
-    spec = TriggerSpec(TriggerKind.CRON, "0 * * * *")
+    spec = TriggerSpec(CRON, "0 * * * *")
 
     assert HOURS[1] == nominal_of(spec, 0, HOURS[1])

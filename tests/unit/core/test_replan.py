@@ -15,12 +15,15 @@ from zsched.core import policy
 from zsched.core.held import Held
 from zsched.core.jitter import due_of
 from zsched.core.replan import Move, move_of, moved
-from zsched.core.triggers import Gap, Trigger, TriggerKind, TriggerSpec, build
+from zsched.core.triggers import Gap, Trigger, TriggerSpec, build
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.rrule import RRULE
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 BERLIN, SUMMER, WINTER = "Europe/Berlin", "Etc/GMT-2", "Etc/GMT-1"  # with and without daylight saving time
-DAILY = TriggerSpec(TriggerKind.CRON, "0 9 * * *", tz=BERLIN)
+DAILY = TriggerSpec(CRON, "0 9 * * *", tz=BERLIN)
 
 
 def ms(text: str, tz: str = "UTC") -> int:
@@ -111,10 +114,10 @@ CHANGES = {
     "other hours of its beginning": (BERLIN, "Europe/Athens"),
 }
 RULES = {
-    "daily": TriggerSpec(TriggerKind.CRON, "30 {} * * *"),
-    "working days": TriggerSpec(TriggerKind.CRON, "30 {} * * 1-5"),
-    "monthly": TriggerSpec(TriggerKind.CRON, "30 {} 1 * *"),
-    "weekly, by rrule": TriggerSpec(TriggerKind.RRULE, "FREQ=WEEKLY;BYDAY=TU,SU;BYHOUR={};BYMINUTE=30;BYSECOND=0"),
+    "daily": TriggerSpec(CRON, "30 {} * * *"),
+    "working days": TriggerSpec(CRON, "30 {} * * 1-5"),
+    "monthly": TriggerSpec(CRON, "30 {} 1 * *"),
+    "weekly, by rrule": TriggerSpec(RRULE, "FREQ=WEEKLY;BYDAY=TU,SU;BYHOUR={};BYMINUTE=30;BYSECOND=0"),
 }
 
 
@@ -240,7 +243,7 @@ def test_a_run_by_hand_just_before_does_not_push_it_to_the_next_day() -> None:
         held(place="quarantine"),
         held(place="ended", due_ms=None, nominal_ms=None),
         held(replace(DAILY, tz="UTC"), nominal_ms=WAITING_MS + 1),
-        held(TriggerSpec(TriggerKind.EVERY, "86400000", tz=WINTER), nominal_ms=WAITING_MS + 1),
+        held(TriggerSpec(EVERY, "86400000", tz=WINTER), nominal_ms=WAITING_MS + 1),
         Held("a", "5", "due", "normal", 5, None, None, None, []),
     ],
 )

@@ -11,13 +11,14 @@ import pytest
 from zsched.core.clock import to_ms
 from zsched.core.model import At, Definition, OnLost, OnUncertain, Priority, Schedule, ScheduleState
 from zsched.core.revision import revise
-from zsched.core.triggers import Fold, Gap, TriggerKind, TriggerSpec
+from zsched.core.triggers import Fold, Gap, TriggerSpec
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.rrule import RRULE
 from zsched.errors import InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
-RULE = TriggerSpec(
-    TriggerKind.CRON, "0 9 * * *", "Asia/Seoul", to_ms(AT), to_ms(AT) + 10**10, 5, Gap.SHIFT, Fold.SECOND
-)
+RULE = TriggerSpec(CRON, "0 9 * * *", "Asia/Seoul", to_ms(AT), to_ms(AT) + 10**10, 5, Gap.SHIFT, Fold.SECOND)
 ONCE = Schedule(
     id="a", state=ScheduleState.ACTIVE, kind="once", func="app.task", queue="sms", priority=Priority.HIGH,
     next_ms=to_ms(AT), nominal_ms=to_ms(AT), tz="Asia/Seoul", at_front=True, on_uncertain=OnUncertain.SKIP,
@@ -74,7 +75,7 @@ def test_a_new_payload_keeps_the_time_and_the_rest_of_the_call(change: dict[str,
     ("changes", "expected"),
     [
         ({"cron": "5 9 * * *"}, replace(RULE, expr="5 9 * * *", gap=Gap.FIRST_VALID, count=None)),
-        ({"every": 60}, replace(RULE, kind=TriggerKind.EVERY, expr="60000", count=None)),
+        ({"every": 60}, replace(RULE, kind=EVERY, expr="60000", count=None)),
         ({"tz": "Europe/London"}, replace(RULE, tz="Europe/London")),
         ({"count": None}, replace(RULE, count=None)),
         ({"ends": None, "starts": None}, replace(RULE, ends_ms=None, starts_ms=None)),
@@ -87,8 +88,8 @@ def test_a_rule_changes_as_said(changes: dict[str, Any], expected: TriggerSpec) 
 
 def test_an_interval_and_an_rrule_survive_unchanged() -> None:
     for rule in (
-        TriggerSpec(TriggerKind.EVERY, "1500", "UTC", gap=Gap.SHIFT),
-        TriggerSpec(TriggerKind.RRULE, "FREQ=DAILY;BYHOUR=9", "UTC", count=4, gap=Gap.SHIFT),
+        TriggerSpec(EVERY, "1500", "UTC", gap=Gap.SHIFT),
+        TriggerSpec(RRULE, "FREQ=DAILY;BYHOUR=9", "UTC", count=4, gap=Gap.SHIFT),
     ):
         assert rule == _revise(replace(RECURRING, trigger=rule), queue="other").when
 

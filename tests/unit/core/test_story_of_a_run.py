@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from zsched.core.changes import Change, What
-from zsched.core.model import Priority, Schedule, ScheduleState
+from zsched.core.model import Schedule, ScheduleState
 from zsched.core.runs import Run, RunStatus, pushed
 from zsched.core.story import Chronicle, Source, Story, Unattended, tell, tell_of_run
 
@@ -16,9 +16,7 @@ FIRST_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 SECOND_MS = FIRST_MS + 60_000
 FIRST, SECOND = f"a-{FIRST_MS}", f"a-{SECOND_MS}"
 SOURCE = Source("host:/a.db", None, "1-9")
-HELD = Schedule(
-    "a", ScheduleState.ACTIVE, "every", "app.run", "mail", Priority.NORMAL, next_ms=SECOND_MS + 60_000, tz="UTC"
-)
+HELD = Schedule("a", ScheduleState.ACTIVE, "every", "app.run", SECOND_MS + 60_000, queue="mail")
 
 
 def change(what: What, at_ms: int, **more: Any) -> Change:

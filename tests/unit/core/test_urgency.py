@@ -11,7 +11,7 @@ import pytest
 from zsched.core.model import Definition, Priority, Schedule, ScheduleState
 from zsched.core.options import define, define_now
 from zsched.core.revision import revise
-from zsched.core.urgency import PRESETS, merged
+from zsched.core.urgency import PRESETS, merged_presets
 from zsched.errors import InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
@@ -84,7 +84,7 @@ def test_a_run_at_once_leaves_out_what_it_cannot_have() -> None:
 
 
 def test_given_presets_change_and_add() -> None:
-    presets = merged({"digest": {"jitter": 60}, "news": {"priority": "low"}})
+    presets = merged_presets({"digest": {"jitter": 60}, "news": {"priority": "low"}})
 
     changed = define("app.task", {"at": AT, "urgency": "digest"}, "made-up", presets)
     added = define_now("app.task", {"urgency": "news"}, "made-up", presets)
@@ -97,13 +97,13 @@ def test_given_presets_change_and_add() -> None:
 
 def test_a_preset_of_what_is_no_option_of_one_is_refused() -> None:
     with pytest.raises(InvalidSchedule, match=r"^queue='sms': no option of an urgency; give priority, at_front"):
-        merged({"sms": {"queue": "sms"}})
+        merged_presets({"sms": {"queue": "sms"}})
 
 
 @pytest.mark.parametrize("given", ["digest", [], {"digest": "low"}, {"digest": {"jitter": 60}, "sms": None}])
 def test_presets_of_a_wrong_form_are_refused(given: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"not presets; give a dict such as"):
-        merged(given)
+        merged_presets(given)
 
 
 ONCE = Schedule(

@@ -8,9 +8,10 @@ from typing import Any
 
 from zsched.config import DaemonSettings
 from zsched.core.clock import ManualClock
-from zsched.core.triggers import TriggerKind, TriggerSpec
+from zsched.core.triggers import TriggerSpec
+from zsched.core.triggers.cron import CRON
 from zsched.daemon.meter import NoMeter
-from zsched.daemon.native import Look
+from zsched.daemon.native import NextLook
 from zsched.daemon.tick import Tick, Ticker
 from zsched.storage.dispatch import DueRecurring, Fired, PlannedRun, Stopped, Window
 from zsched.storage.lease import Term
@@ -64,7 +65,7 @@ class Scripts:
 class RqJobs:
     """RQ's own delayed jobs."""
 
-    look: Look = field(default_factory=Look)
+    look: NextLook = field(default_factory=NextLook)
     asked: list[tuple[int, bool]] = field(default_factory=list)
     terms: list[str] = field(default_factory=list)
 
@@ -74,7 +75,7 @@ class RqJobs:
     def end(self, term: Term) -> None:
         self.terms.append("end")
 
-    def look_if_due(self, term: Term, now_ms: int, *, is_busy: bool) -> Look:
+    def look_if_due(self, term: Term, now_ms: int, *, is_busy: bool) -> NextLook:
         self.asked.append((now_ms, is_busy))
         return self.look
 
@@ -109,6 +110,6 @@ class TickingLeader:
 
 def hourly(number: int, trigger: str = "") -> DueRecurring:
     """Schedule s<number> of every hour, or of the text *trigger*, which is due now."""
-    text = trigger or TriggerSpec(TriggerKind.CRON, "0 * * * *").to_text()
+    text = trigger or TriggerSpec(CRON, "0 * * * *").to_text()
     told = (f"s{number}", "normal", str(NOW_MS), "1-1", text, str(NOW_MS - HOUR_MS), str(NOW_MS))
     return DueRecurring(*(each.encode() for each in told))

@@ -11,7 +11,7 @@ import structlog
 from structlog.testing import LogCapture
 
 from zsched.core.clock import ManualClock
-from zsched.daemon.native import Look, Native
+from zsched.daemon.native import Native, NextLook
 from zsched.errors import RedisRefused, Stale
 from zsched.storage.lease import Term
 from zsched.storage.native import Moved, Odd
@@ -76,14 +76,14 @@ def test_it_looks_at_once_and_then_when_the_next_second_begins() -> None:
 
     looks = [native.look_if_due(TERM, at_ms, is_busy=False) for at_ms in (NOW_MS, SECOND_MS - 1, SECOND_MS)]
 
-    assert [Look(next_ms=SECOND_MS)] * 2 == looks[:2]
+    assert [NextLook(next_ms=SECOND_MS)] * 2 == looks[:2]
     assert 2 == len(jobs.moved)
 
 
 def test_a_job_that_is_due_within_the_second_is_looked_for_then() -> None:
     native = _native(_Jobs(next_ms=SECOND_MS - 500))
 
-    assert Look(next_ms=SECOND_MS - 500) == native.look_if_due(TERM, NOW_MS, is_busy=False)
+    assert NextLook(next_ms=SECOND_MS - 500) == native.look_if_due(TERM, NOW_MS, is_busy=False)
 
 
 def test_when_time_jumps_back_it_looks_within_a_second_all_the_same() -> None:
@@ -173,7 +173,7 @@ def test_only_chosen_queues_are_served(chosen: bool | tuple[str, ...], parts: li
 def test_without_queues_it_asks_again_a_second_later() -> None:
     native = _native(jobs := _Jobs(names=[]))
 
-    assert Look(next_ms=SECOND_MS) == native.look_if_due(TERM, NOW_MS, is_busy=False)
+    assert NextLook(next_ms=SECOND_MS) == native.look_if_due(TERM, NOW_MS, is_busy=False)
     assert [] == jobs.moved
 
 

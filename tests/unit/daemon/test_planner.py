@@ -3,7 +3,10 @@ from __future__ import annotations
 import pytest
 
 from zsched.core.policy import CatchUp, Overlap, Passed, Plan, Policy, Range, Why
-from zsched.core.triggers import TriggerKind, TriggerSpec
+from zsched.core.triggers import TriggerSpec
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.rrule import RRULE
 from zsched.daemon import planner as planner_module
 from zsched.daemon.planner import Planner
 from zsched.storage.dispatch import DueRecurring
@@ -30,15 +33,15 @@ def fires(fire_ms: int, next_ms: int | None, *passed: Passed) -> Plan:
 
 
 def cron(expr: str, **bounds: int) -> TriggerSpec:
-    return TriggerSpec(TriggerKind.CRON, expr, **bounds)
+    return TriggerSpec(CRON, expr, **bounds)
 
 
 def every(ms: int, **bounds: int) -> TriggerSpec:
-    return TriggerSpec(TriggerKind.EVERY, str(ms), **bounds)
+    return TriggerSpec(EVERY, str(ms), **bounds)
 
 
 def rrule(expr: str, **bounds: int) -> TriggerSpec:
-    return TriggerSpec(TriggerKind.RRULE, expr, **bounds)
+    return TriggerSpec(RRULE, expr, **bounds)
 
 
 def plans(*rows: DueRecurring, now_ms: int = NOON) -> list[Plan]:
@@ -160,7 +163,7 @@ def test_the_end_of_a_rule_is_remembered_as_an_end() -> None:
 def test_schedules_of_one_text_but_different_anchors_do_not_share_a_plan(
     spec: TriggerSpec, other_anchor_ms: int, expected: list[int | None]
 ) -> None:
-    anchors = [NOON - 7 * MINUTE if spec.kind is TriggerKind.EVERY else NOON - 1, other_anchor_ms]
+    anchors = [NOON - 7 * MINUTE if spec.kind is EVERY else NOON - 1, other_anchor_ms]
     planner = Planner()
 
     for order in (anchors, anchors[::-1]):

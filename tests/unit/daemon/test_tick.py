@@ -11,7 +11,7 @@ import structlog
 from structlog.testing import LogCapture
 
 from tests.unit.daemon.leading import BOOTED_MS, HOUR_MS, NOTHING, NOW_MS, TERM, TickingLeader, hourly
-from zsched.daemon.native import Look
+from zsched.daemon.native import NextLook
 from zsched.daemon.server_clock import JUMP_MS, STEADY_MS
 from zsched.daemon.tick import Tick
 from zsched.storage.dispatch import Fired, Stopped
@@ -60,7 +60,7 @@ SOON_MS, LATER_MS = NOW_MS + 100, NOW_MS + 900
 def test_a_sleep_ends_with_the_earlier_of_zscheds_and_rqs_jobs(
     leader: TickingLeader, next_ms: int | None, rqs_next_ms: int | None, expected: int | None
 ) -> None:
-    leader.rq.look = Look(next_ms=rqs_next_ms)
+    leader.rq.look = NextLook(next_ms=rqs_next_ms)
 
     ticked = leader.tick(replace(NOTHING, next_ms=next_ms))
 
@@ -85,7 +85,7 @@ def test_a_pass_that_leaves_something_due_is_followed_at_once(
 
 
 def test_more_of_rqs_jobs_are_moved_at_once(leader: TickingLeader) -> None:
-    leader.rq.look = Look(has_more=True, next_ms=NOW_MS)
+    leader.rq.look = NextLook(has_more=True, next_ms=NOW_MS)
 
     assert Tick(has_more=True) == leader.tick()
 
@@ -150,14 +150,14 @@ HELD = Stopped("HELD", NOW_MS, NOW_MS + 500)
 def test_a_hold_is_waited_for_and_rqs_jobs_go_on_meanwhile(
     leader: TickingLeader, rqs_next_ms: int | None, wait_ms: float
 ) -> None:
-    leader.rq.look = Look(next_ms=rqs_next_ms)
+    leader.rq.look = NextLook(next_ms=rqs_next_ms)
 
     assert Tick(wait_ms=wait_ms) == leader.tick(HELD)
     assert [(NOW_MS, False)] == leader.rq.asked
 
 
 def test_many_of_rqs_jobs_do_not_wait_for_the_end_of_a_hold(leader: TickingLeader) -> None:
-    leader.rq.look = Look(has_more=True)
+    leader.rq.look = NextLook(has_more=True)
 
     assert Tick(has_more=True) == leader.tick(HELD)
 
@@ -171,7 +171,7 @@ def test_a_leader_that_may_not_fire_yet_moves_rqs_jobs_and_looks_again_in_time(
     assert wait_ms == held.wait_ms
     assert [] == leader.scripts.fired
     assert 1 == len(leader.rq.asked)
-    leader.rq.look = Look(has_more=True)
+    leader.rq.look = NextLook(has_more=True)
     assert Tick(has_more=True) == leader.ticker.hold(TERM, for_ms, look_ms)
 
 
@@ -259,7 +259,7 @@ def test_rules_that_cannot_be_moved_do_not_keep_rqs_jobs_waiting(
     leader: TickingLeader, has_more: bool, expected: Tick
 ) -> None:
     leader.scripts.words = ["changed"]
-    leader.rq.look = Look(has_more=has_more)
+    leader.rq.look = NextLook(has_more=has_more)
 
     ticked = leader.tick(replace(NOTHING, next_ms=NOW_MS, recurring=[hourly(1)]))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zsched.config import PASSWORD_VARIABLE, DashboardSettings
-from zsched.dashboard.login import CREDENTIAL, Login, choose, is_private
+from zsched.dashboard.login import CREDENTIAL, Login, is_private, login_for
 from zsched.errors import ConfigError
 
 LOOPBACK, ANYWHERE = "127.0.0.1", "0.0.0.0"
@@ -26,9 +26,9 @@ def credentials(folder: Path, password: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("host", [LOOPBACK, ANYWHERE])
 def test_the_password_may_stand_in_a_file_in_the_environment_or_be_a_credential(host: str, tmp_path: Path) -> None:
-    of_file = choose(password_file(tmp_path), {}, host)
-    of_environment = choose(DashboardSettings(user="alice"), {PASSWORD_VARIABLE: "from env"}, host)
-    of_service = choose(DashboardSettings(), credentials(tmp_path, "from systemd\n"), host)
+    of_file = login_for(password_file(tmp_path), {}, host)
+    of_environment = login_for(DashboardSettings(user="alice"), {PASSWORD_VARIABLE: "from env"}, host)
+    of_service = login_for(DashboardSettings(), credentials(tmp_path, "from systemd\n"), host)
 
     assert Login("zsched", "from file") == of_file
     assert Login("alice", "from env") == of_environment
@@ -38,17 +38,17 @@ def test_the_password_may_stand_in_a_file_in_the_environment_or_be_a_credential(
 def test_what_is_configured_goes_before_a_credential(tmp_path: Path) -> None:
     env = credentials(tmp_path, "from systemd")
 
-    assert "from file" == choose(password_file(tmp_path), env, LOOPBACK).password
-    assert "from env" == choose(DashboardSettings(), env | {PASSWORD_VARIABLE: "from env"}, LOOPBACK).password
+    assert "from file" == login_for(password_file(tmp_path), env, LOOPBACK).password
+    assert "from env" == login_for(DashboardSettings(), env | {PASSWORD_VARIABLE: "from env"}, LOOPBACK).password
 
 
 def test_two_passwords_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="two passwords; take one away"):
-        choose(password_file(tmp_path), {PASSWORD_VARIABLE: "other"}, LOOPBACK)
+        login_for(password_file(tmp_path), {PASSWORD_VARIABLE: "other"}, LOOPBACK)
 
 
 def test_without_one_it_is_made_anew_each_time_for_this_machine_alone() -> None:
-    first, second = choose(DashboardSettings(), {}, LOOPBACK), choose(DashboardSettings(), {}, "::1")
+    first, second = login_for(DashboardSettings(), {}, LOOPBACK), login_for(DashboardSettings(), {}, "::1")
 
     assert first.was_made
     assert first.password != second.password
@@ -56,13 +56,13 @@ def test_without_one_it_is_made_anew_each_time_for_this_machine_alone() -> None:
 
 
 def test_an_empty_credential_is_none(tmp_path: Path) -> None:
-    assert choose(DashboardSettings(), credentials(tmp_path, ""), LOOPBACK).was_made
+    assert login_for(DashboardSettings(), credentials(tmp_path, ""), LOOPBACK).was_made
 
 
 @pytest.mark.parametrize("host", [ANYWHERE, "::", "192.0.2.7", "fe80::1%eth0"])
 def test_without_one_nobody_else_may_connect(host: str) -> None:
     with pytest.raises(ConfigError, match="no password is configured; name a file in") as refused:
-        choose(DashboardSettings(listen=f"{host}:9181"), {}, host)
+        login_for(DashboardSettings(listen=f"{host}:9181"), {}, host)
 
     assert host in str(refused.value)
     assert not is_private(host)
@@ -70,7 +70,7 @@ def test_without_one_nobody_else_may_connect(host: str) -> None:
 
 def test_an_empty_password_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="it is empty"):
-        choose(password_file(tmp_path, ""), {}, LOOPBACK)
+        login_for(password_file(tmp_path, ""), {}, LOOPBACK)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ import pytest
 from tests.unit.files.ground import CHECKS, Completing, reading
 from zsched.core.clock import to_ms
 from zsched.core.model import Priority
-from zsched.core.triggers import TriggerKind, TriggerSpec
-from zsched.files.reading import Entry, read
+from zsched.core.triggers import TriggerSpec
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
+from zsched.files.reading import FileEntry, read
 
 
-def entry(text: str) -> Entry:
+def entry(text: str) -> FileEntry:
     (only,) = reading(text).entries
     return only
 
@@ -32,7 +34,7 @@ def test_a_table_is_a_schedule_and_the_file_owns_it() -> None:
     assert ("digest", "file:schedules.toml", "app.tasks.digest", {"to": "all"}) == (
         definition.id, definition.managed_by, definition.payload.func, definition.payload.kwargs,
     )  # fmt: skip
-    assert TriggerSpec(TriggerKind.CRON, "0 9 * * 1-5", "Asia/Seoul") == definition.when
+    assert TriggerSpec(CRON, "0 9 * * 1-5", "Asia/Seoul") == definition.when
 
 
 def test_a_file_names_its_owner_or_its_own_name_does() -> None:
@@ -66,7 +68,7 @@ def test_an_entry_comes_before_the_defaults() -> None:
 def test_a_duration_is_seconds_or_a_text(said: str, ms: int) -> None:
     found = entry(f'[schedules.a]\nfunc = "app.a"\nevery = {said}')
 
-    assert TriggerSpec(TriggerKind.EVERY, str(ms), gap=found.definition.when.gap) == found.definition.when  # type: ignore[union-attr]  # recurring
+    assert TriggerSpec(EVERY, str(ms), gap=found.definition.when.gap) == found.definition.when  # type: ignore[union-attr]  # recurring
 
 
 def test_every_duration_may_be_a_text() -> None:

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from zsched.imports.crontab import command_of, read_crontab
-from zsched.imports.found import Item, Source
+from zsched.imports.found import ImportSource, Item
 
 FUNC = "app.tasks.run_command"
 
 
-def read(text: str, name: str = "/etc/cron.d/jobs", **given: Any) -> Source:
+def read(text: str, name: str = "/etc/cron.d/jobs", **given: Any) -> ImportSource:
     return read_crontab(name, dedent(text).encode(), FUNC, {"tz": "UTC"}, owner=f"crontab:{name}", **given)
 
 
-def only(source: Source) -> Item:
+def only(source: ImportSource) -> Item:
     assert [] == source.refusals
     (item,) = source.items
     return item

@@ -15,7 +15,7 @@ from zsched.core.clock import from_ms, to_ms
 from zsched.core.options import define_trigger
 from zsched.core.triggers import build
 from zsched.imports import fields
-from zsched.imports.fields import cron_of
+from zsched.imports.fields import cron_of_fields
 
 TIMES = [
     *MACROS,
@@ -128,14 +128,14 @@ def fires(cron: str, zone: str, start: datetime, minutes: int) -> list[datetime]
 @pytest.mark.parametrize("times", TIMES)
 def test_a_line_fires_when_debians_cron_runs_it(times: str, zone: str, begin: str, days: int) -> None:
     start = datetime.fromisoformat(begin).replace(tzinfo=ZoneInfo(zone)).astimezone(ZoneInfo("UTC"))
-    cron = fields.MACROS.get(times) or cron_of(times.split())
+    cron = fields.MACROS.get(times) or cron_of_fields(times.split())
 
     assert Line(times).runs(zone, start, days * 1440) == fires(cron, zone, start, days * 1440)
 
 
 @pytest.mark.parametrize(("times", "zone", "after", "expected"), BY_CRON)
 def test_a_line_fires_when_the_program_itself_ran_it(times: str, zone: str, after: str, expected: str) -> None:
-    trigger = build(define_trigger({"cron": fields.MACROS.get(times) or cron_of(times.split()), "tz": zone}), 0)
+    trigger = build(define_trigger({"cron": fields.MACROS.get(times) or cron_of_fields(times.split()), "tz": zone}), 0)
     at, found, told = datetime.fromisoformat(f"{after}Z"), [], expected.split()
 
     for _ in told:
@@ -166,7 +166,7 @@ def expressions(draw: st.DrawFn) -> str:
 def test_any_line_of_crontab5_fires_on_the_days_and_minutes_of_cron(times: str) -> None:
     start = datetime(2028, 2, 27, tzinfo=ZoneInfo("UTC"))
 
-    assert Line(times).runs("UTC", start, 4 * 1440) == fires(cron_of(times.split()), "UTC", start, 4 * 1440)
+    assert Line(times).runs("UTC", start, 4 * 1440) == fires(cron_of_fields(times.split()), "UTC", start, 4 * 1440)
 
 
 @pytest.mark.parametrize(
@@ -201,15 +201,15 @@ def test_any_line_of_crontab5_fires_on_the_days_and_minutes_of_cron(times: str) 
 )
 def test_what_cron_refuses_or_misreads_is_refused_with_a_remedy(times: str, problem: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(problem)}"):
-        cron_of(times.split())
+        cron_of_fields(times.split())
 
 
 @pytest.mark.parametrize("minutes", ["1," * 252 + "1", "0" * 5000 + "1"])
 def test_what_is_too_long_is_refused_in_few_words(minutes: str) -> None:
     with pytest.raises(ValueError, match=r"^the time fields are longer than 512 characters; use ranges and steps$"):
-        cron_of([minutes, "*", "*", "*", "*"])
+        cron_of_fields([minutes, "*", "*", "*", "*"])
 
 
 def test_fields_stay_as_they_were_written() -> None:
-    assert "09,39 */2 1-7 JAN,feb mon-fri" == cron_of("09,39 */2 1-7 JAN,feb mon-fri".split())
-    assert "5 0 * * 7" == cron_of("5-5 0-3/10 * * 7-7".split())
+    assert "09,39 */2 1-7 JAN,feb mon-fri" == cron_of_fields("09,39 */2 1-7 JAN,feb mon-fri".split())
+    assert "5 0 * * 7" == cron_of_fields("5-5 0-3/10 * * 7-7".split())

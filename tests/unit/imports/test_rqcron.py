@@ -8,7 +8,7 @@ import pytest
 from croniter import croniter
 
 from tests.unit.imports.test_fields import fires
-from zsched.imports.rqcron import cron_of
+from zsched.imports.rqcron import cron_of_croniter
 
 START = datetime(2028, 2, 20, tzinfo=UTC)  # before a leap day
 DAYS = 90
@@ -41,10 +41,10 @@ def test_a_cron_string_fires_when_rq_enqueues_it(text: str) -> None:
     while (at := theirs.get_next(datetime)) < START + timedelta(days=DAYS):
         expected.append(at)
 
-    assert expected == fires(cron_of(text), "UTC", START, DAYS * 1440)
+    assert expected == fires(cron_of_croniter(text), "UTC", START, DAYS * 1440)
 
 
 @pytest.mark.parametrize("text", ["0 0 1 1 * 0 2050", "0 0 *,5 * mon"])
 def test_what_has_no_counterpart_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^cron '.*; (write|schedule)"):
-        cron_of(text)
+        cron_of_croniter(text)

@@ -10,9 +10,10 @@ from rq.job import Job
 from rq.serializers import DefaultSerializer, JSONSerializer
 
 from zsched.core.clock import from_ms
+from zsched.core.forms import Stored
 from zsched.core.model import Definition
 from zsched.core.options import define_now
-from zsched.storage.rqjob import Encoder, flags, labels
+from zsched.storage.rqjob import Encoder
 
 SERIALIZERS = {"pickle": DefaultSerializer, "json": JSONSerializer}
 JSON = st.recursive(
@@ -40,6 +41,6 @@ def restored(fields: dict[str, Any], serializer: str = "pickle") -> Job:
 def hash_of(encoder: Encoder, definition: Definition, **over: Any) -> dict[str, Any]:
     """All that put.lua and fire.lua leave at a run's key."""
     stamp = from_ms(1_795_248_000_123).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    times = {"status": "queued", "created_at": stamp, "enqueued_at": stamp, "zs": "1" + flags(definition)}
-    own = {f"zs_{name}": text for name, text in labels(definition).items()}
+    times = {"status": "queued", "created_at": stamp, "enqueued_at": stamp, "zs": "1" + definition.letters()}
+    own = {f"zs_{name}": text for name, text in definition.texts(Stored.LABEL).items()}
     return encoder.shared(definition) | own | {"data": encoder.data(definition.payload)} | times | over

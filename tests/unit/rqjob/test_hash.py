@@ -16,9 +16,10 @@ from rq import Callback, Queue, Retry
 from rq.job import JobStatus
 
 from tests.unit.rqjob.ground import JSON, SERIALIZERS, definition_of, hash_of, restored, task
+from zsched.core.forms import Stored
 from zsched.core.model import Now, OnLost, OnUncertain
 from zsched.core.options import define
-from zsched.storage.rqjob import Encoder, flags, labels, timeout_s
+from zsched.storage.rqjob import Encoder, timeout_s
 
 _LINE = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=50)
 _TTL = st.none() | st.just(-1) | st.integers(0, 10**9) | st.timedeltas(timedelta(0), timedelta(days=30_000))
@@ -65,7 +66,8 @@ def test_options_read_back_make_the_same_hash(options: dict[str, Any], serialize
 
     stored = encoder.options(fields)
 
-    again = definition_of(func=path, args=args, kwargs=kwargs, description=options.get("description"), **stored)
+    ours = {name: options[name] for name in ("description", "on_lost") if name in options}
+    again = definition_of(func=path, args=args, kwargs=kwargs, **ours, **stored)
     assert fields == encoder.shared(again)
     assert encoder.data(definition.payload) == encoder.data(again.payload)
 
@@ -158,9 +160,9 @@ def test_flags_and_labels_say_what_rq_does_not_know() -> None:
     }
     definition = define("app.task", options, "id")
 
-    assert "fs" == flags(definition)
-    assert {"tags": '["b","ä"]', "created_by": "me", "tz": "Asia/Seoul"} == labels(definition)
-    assert ("", {}) == (flags(definition_of()), labels(definition_of()))
+    assert "fs" == definition.letters()
+    assert {"tags": '["b","ä"]', "created_by": "me", "tz": "Asia/Seoul"} == definition.texts(Stored.LABEL)
+    assert ("", {}) == (definition_of().letters(), definition_of().texts(Stored.LABEL))
     assert isinstance(definition_of().when, Now)
 
 

@@ -9,7 +9,8 @@ import pytest
 from dateutil import tz as dateutil_tz
 
 from tests.unit.triggers.oracle import HOUR, ZONES, Crontab, local, ms, wall, windows
-from zsched.core.triggers import Fold, Gap, Trigger, TriggerKind, TriggerSpec, build
+from zsched.core.triggers import Fold, Gap, Trigger, TriggerSpec, build
+from zsched.core.triggers.cron import CRON
 
 NEW_YORK = "America/New_York"
 LINES = [
@@ -29,7 +30,7 @@ LINES = [
 
 
 def cron(expr: str, zone: str, gap: Gap = Gap.FIRST_VALID, fold: Fold = Fold.FIRST) -> Trigger:
-    return build(TriggerSpec(TriggerKind.CRON, expr, zone, gap=gap, fold=fold), ms("1999-01-01"))
+    return build(TriggerSpec(CRON, expr, zone, gap=gap, fold=fold), ms("1999-01-01"))
 
 
 def occurrences(trigger: Trigger, after_ms: int, until_ms: int) -> list[int]:

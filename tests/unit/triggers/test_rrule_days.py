@@ -13,7 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.triggers.oracle import local, ms
-from zsched.core.triggers import Gap, TriggerKind, TriggerSpec, build, parse_rrule
+from zsched.core.triggers import Gap, TriggerSpec, build
+from zsched.core.triggers.rrule import RRULE, parse_rrule
 
 NEW_YORK = "America/New_York"
 WEEKDAYS = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
@@ -21,7 +22,7 @@ WEEKDAYS = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
 
 def rrule(text, zone="UTC", anchor="2026-01-01", **bounds):
     expr, count = parse_rrule(text)
-    spec = TriggerSpec(TriggerKind.RRULE, expr, zone, count=count, gap=Gap.SHIFT, **bounds)
+    spec = TriggerSpec(RRULE, expr, zone, count=count, gap=Gap.SHIFT, **bounds)
     return build(spec, ms(anchor, zone))
 
 

@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.triggers.oracle import ms
-from zsched.core.triggers import TriggerKind, TriggerSpec, build, check, parse_cron, parse_every, parse_rrule
+from zsched.core.triggers import TriggerSpec, build, check
+from zsched.core.triggers.cron import CRON, parse_cron
+from zsched.core.triggers.every import EVERY, parse_every
+from zsched.core.triggers.rrule import RRULE, parse_rrule
 from zsched.errors import InvalidSchedule, TriggerError
 
 NOW = ms("2026-01-01")
@@ -95,7 +98,7 @@ def test_any_text_is_a_cron_expression_or_an_invalid_schedule(position, field):
         expr = parse_cron(" ".join(fields))
     except InvalidSchedule:
         return
-    trigger = build(TriggerSpec(TriggerKind.CRON, expr), NOW)
+    trigger = build(TriggerSpec(CRON, expr), NOW)
     assert trigger.next_after(NOW) is None or trigger.next_after(NOW) > NOW
 
 
@@ -222,9 +225,6 @@ def test_a_bad_interval_is_refused(value, says):
 
     assert "every" == error.field
     assert says in str(error)
-
-
-CRON, RRULE, EVERY = TriggerKind.CRON, TriggerKind.RRULE, TriggerKind.EVERY
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.triggers.oracle import ms
-from zsched.core.triggers import Fold, Gap, TriggerKind, TriggerSpec, build, nth_after, spec_of
+from zsched.core.triggers import KINDS, Fold, Gap, TriggerSpec, build, nth_after, read_spec, spec_of
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.rrule import RRULE
 
 GOLDEN = Path(__file__).with_name("golden.json")
 BEGIN, END = ms("2009-01-01"), ms("2023-01-01")
@@ -45,11 +48,11 @@ near_changes = st.builds(
 
 @st.composite
 def triggers(draw):
-    kind = draw(st.sampled_from(list(TriggerKind)))
+    kind = draw(st.sampled_from(KINDS))
     expr = {
-        TriggerKind.EVERY: st.integers(1, 10**10).map(str),
-        TriggerKind.CRON: st.sampled_from(CRONS),
-        TriggerKind.RRULE: st.sampled_from(RRULES),
+        EVERY: st.integers(1, 10**10).map(str),
+        CRON: st.sampled_from(CRONS),
+        RRULE: st.sampled_from(RRULES),
     }[kind]
     spec = TriggerSpec(
         kind,
@@ -108,7 +111,7 @@ def test_the_nth_is_the_one_to_which_so_many_steps_lead(trigger, start, later):
 
 
 def test_where_there_are_not_so_many_the_nth_is_the_end_of_the_search():
-    trigger = build(TriggerSpec(TriggerKind.EVERY, "1500"), 10_000)
+    trigger = build(TriggerSpec(EVERY, "1500"), 10_000)
 
     assert [13_000, 14_000] == [nth_after(trigger, 10_000, number, 14_000) for number in (2, 3)]
 
@@ -131,12 +134,12 @@ def test_a_stored_text_of_a_foreign_hand_is_refused_each_time(foreign):
 @pytest.mark.parametrize(
     ("kind", "tz", "expected"),
     [
-        (TriggerKind.CRON, "Europe/Berlin", True),
-        (TriggerKind.RRULE, "Europe/Berlin", True),
-        (TriggerKind.EVERY, "Europe/Berlin", False),
-        (TriggerKind.CRON, "UTC", False),
-        (TriggerKind.RRULE, "UTC", False),
-        (TriggerKind.EVERY, "UTC", False),
+        (CRON, "Europe/Berlin", True),
+        (RRULE, "Europe/Berlin", True),
+        (EVERY, "Europe/Berlin", False),
+        (CRON, "UTC", False),
+        (RRULE, "UTC", False),
+        (EVERY, "UTC", False),
     ],
 )
 def test_a_zone_decides_of_cron_and_rrule_outside_utc(kind, tz, expected):
@@ -160,7 +163,7 @@ def test_bounds_hold(trigger):
 @pytest.mark.parametrize("expr", ["30 1 * * *", "*/30 * * * *", "30 2 * * *"])
 @pytest.mark.parametrize("start", ["2026-03-08T05:00", "2026-11-01T04:00"])
 def test_from_each_second_through_a_gap_and_a_fold_the_next_one_is_the_same(expr, start):
-    trigger = build(TriggerSpec(TriggerKind.CRON, expr, "America/New_York"), ms("2026-01-01"))
+    trigger = build(TriggerSpec(CRON, expr, "America/New_York"), ms("2026-01-01"))
     following = trigger.next_after(ms(start))
 
     for at_ms in range(ms(start), ms(start) + 4 * 3_600_000, 1000):
@@ -175,14 +178,14 @@ def test_from_each_second_through_a_gap_and_a_fold_the_next_one_is_the_same(expr
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        (TriggerSpec(TriggerKind.EVERY, "1500"), [11_500, 13_000, 14_500]),
-        (TriggerSpec(TriggerKind.EVERY, "1500", starts_ms=10_100), [10_100, 11_600, 13_100]),
-        (TriggerSpec(TriggerKind.EVERY, "1500", starts_ms=9_000, count=2), [9_000, 10_500]),
-        (TriggerSpec(TriggerKind.EVERY, "1500", ends_ms=13_000), [11_500, 13_000]),
-        (TriggerSpec(TriggerKind.CRON, "* * * * *", count=2), [60_000, 120_000]),
-        (TriggerSpec(TriggerKind.CRON, "* * * * *", starts_ms=60_000, count=1), [60_000]),
-        (TriggerSpec(TriggerKind.RRULE, "FREQ=DAILY", count=1), [86_400_000]),
-        (TriggerSpec(TriggerKind.RRULE, "FREQ=DAILY", starts_ms=5_000, ends_ms=86_405_000), [5_000, 86_405_000]),
+        (TriggerSpec(EVERY, "1500"), [11_500, 13_000, 14_500]),
+        (TriggerSpec(EVERY, "1500", starts_ms=10_100), [10_100, 11_600, 13_100]),
+        (TriggerSpec(EVERY, "1500", starts_ms=9_000, count=2), [9_000, 10_500]),
+        (TriggerSpec(EVERY, "1500", ends_ms=13_000), [11_500, 13_000]),
+        (TriggerSpec(CRON, "* * * * *", count=2), [60_000, 120_000]),
+        (TriggerSpec(CRON, "* * * * *", starts_ms=60_000, count=1), [60_000]),
+        (TriggerSpec(RRULE, "FREQ=DAILY", count=1), [86_400_000]),
+        (TriggerSpec(RRULE, "FREQ=DAILY", starts_ms=5_000, ends_ms=86_405_000), [5_000, 86_405_000]),
     ],
 )
 def test_start_end_and_count_bound_the_occurrences(spec, expected):
@@ -197,7 +200,7 @@ def test_start_end_and_count_bound_the_occurrences(spec, expected):
 
 def test_meanings_have_not_moved_since_the_golden_file_was_written():
     for case in json.loads(GOLDEN.read_text()):
-        trigger = build(TriggerSpec.from_text(case["spec"]), ms(case["after"]))
+        trigger = build(read_spec(case["spec"]), ms(case["after"]))
 
         at_ms, found = ms(case["after"]), []
         for _ in case["expected"]:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.triggers.oracle import ZONES, ms, tzif_changes
 from zsched.core.triggers import Fold, Gap, resolve_local, zone
-from zsched.core.triggers.zones import changes
+from zsched.core.triggers.zones import offset_changes
 from zsched.errors import InvalidSchedule
 
 
@@ -62,7 +62,7 @@ def test_every_change_of_a_zone_is_found_to_the_second(name):
     for first, last in (("1935-01-01", "1950-01-01"), ("1999-01-01", "2026-01-01")):
         expected = [change for change in tzif_changes(name) if ms(first) < change[0] * 1000 <= ms(last)]
 
-        found = [tuple(change) for change in changes(ZoneInfo(name), ms(first) // 1000, ms(last) // 1000)]
+        found = [tuple(change) for change in offset_changes(ZoneInfo(name), ms(first) // 1000, ms(last) // 1000)]
         assert expected == [change for change in found if expected and change[0] <= expected[-1][0]]
 
 

@@ -11,6 +11,7 @@ from zsched.bench.children import leader
 from zsched.bench.contest import Contestant, Figure, contest
 from zsched.bench.results import Broken, Result
 from zsched.core.clock import from_ms
+from zsched.core.option_table import ScheduleRow
 
 _YEAR_MS = 365 * 86_400_000
 _WHO = "zsched"
@@ -47,14 +48,14 @@ def _zsched(arena: Arena, ground: Ground, count: int) -> Figure:
     return Figure((ended - begun) / 1_000_000, {"occurrences told, in millions": passed / 1_000_000})
 
 
-def _rows(count: int, late_ms: int) -> Iterable[dict[str, object]]:
+def _rows(count: int, late_ms: int) -> Iterable[ScheduleRow]:
     """Half of them intervals, each with a start of its own; half of one cron rule."""
     for number in range(count):
-        row: dict[str, object] = {"func": load.FUNC, "id": f"second-{number:05}"}
+        id = f"second-{number:05}"
         if number % 2:
-            yield row | {"every": 1, "starts": from_ms(late_ms + number % 1000)}
+            yield {"func": load.FUNC, "id": id, "every": 1, "starts": from_ms(late_ms + number % 1000)}
         else:
-            yield row | {"cron": "* * * * * *"}
+            yield {"func": load.FUNC, "id": id, "cron": "* * * * * *"}
 
 
 def _make_late(ground: Ground, late_ms: int) -> None:

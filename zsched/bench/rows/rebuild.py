@@ -74,8 +74,9 @@ def _put(arena: Arena, ground: Ground, count: int) -> None:
     now_ms, client = arena.clock.now_ms() + _SPREAD_MS, ground.client()
     ones = ((str(uuid.uuid4()), now_ms + number) for number in range(count - count // _RULE_EVERY))
     many = client.schedule_many(load.rows(ones))
-    rules = ({"func": load.FUNC, "id": f"rule-{number}", "cron": "0 9 * * *"} for number in range(count // _RULE_EVERY))
-    more = client.schedule_many(rules)
+    more = client.schedule_many(
+        {"func": load.FUNC, "id": f"rule-{number}", "cron": "0 9 * * *"} for number in range(count // _RULE_EVERY)
+    )
     if many.created + more.created != count:
         raise Broken(f"not all were created; first errors: {(many.errors + more.errors)[:3]}")
 

@@ -13,6 +13,7 @@ from zsched.bench.peers.bullmq import NAME as BULLMQ
 from zsched.bench.peers.bullmq import BullMQ
 from zsched.bench.results import Broken, Result
 from zsched.bench.rows import dispatch
+from zsched.core.option_table import ScheduleRow
 
 _RULES = 1440  # one per minute of the day
 _MINUTE_MS, _DAY_MS = 60_000, 86_400_000
@@ -57,7 +58,7 @@ def _zsched(arena: Arena, ground: Ground, count: int) -> Figure:
     return Figure(journal.per_second(advanced), {"scripts > 10 ms": float(len(ground.slow_scripts_ms()))})
 
 
-def _rows(rules: Iterable[Rule]) -> Iterable[dict[str, object]]:
+def _rows(rules: Iterable[Rule]) -> Iterable[ScheduleRow]:
     for id, minute in rules:
         yield {"func": load.FUNC, "id": id, "cron": f"{minute % 60} {minute // 60} * * *", "args": load.ARGS}
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from zsched.bench import load
 from zsched.bench.arena import Arena, Ground
-from zsched.bench.children import WARDEN_TID, folder, leader, running
+from zsched.bench.children import CHORES_TID, folder, leader, running
 from zsched.bench.contest import Contestant, Figure, contest
 from zsched.bench.journal import Ends
 from zsched.bench.processor import thread_s
@@ -44,12 +44,12 @@ def _zsched(arena: Arena, ground: Ground, seconds: int, waiting: int) -> Figure:
     client, total = ground.client(), _PER_S * seconds
     with folder(arena) as state, leader(arena, ground, "daemon-told", state) as child:
         timed = load.spread(total, arena.clock.now_ms(), 1)
-        idle = ({**row, "queue": _IDLE_QUEUE} for row in load.rows((f"idle-{n}", timed[0][1]) for n in range(waiting)))
+        idle = load.rows(((f"idle-{n}", timed[0][1]) for n in range(waiting)), queue=_IDLE_QUEUE)
         client.schedule_many(idle)
         load.put(client, timed)
         arena.wait_for("all is pushed", lambda: ground.waiting() == 0, 120.0)
         arena.wait_for("all is archived", ground.is_archived, 300.0)
-        tid = int((state / WARDEN_TID).read_text())
+        tid = int((state / CHORES_TID).read_text())
         before_s = thread_s(child.pid, tid)
         with running(arena, "ends", ground.url, _PER_S, seconds) as ender:
             arena.wait_for("all ended", lambda: ender.poll() is not None, seconds + 60.0)

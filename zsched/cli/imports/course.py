@@ -9,15 +9,15 @@ from functools import partial
 
 from zsched.cli.exits import DONE, FAILED
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
-from zsched.cli.imports.telling import tell
+from zsched.cli.imports.telling import tell_import
 from zsched.cli.invocation import Invocation, connect
 from zsched.cli.progress import Progress
 from zsched.client import Client
 from zsched.client.keeper import Keeper
 from zsched.config import Settings
 from zsched.files import ClientChecks
-from zsched.imports.found import Source
-from zsched.imports.jobs import Jobs
+from zsched.imports.found import ImportSource
+from zsched.imports.jobs import RQJobs
 from zsched.imports.putting import Imported, Importing, refuse_twins
 from zsched.storage.connection import Link
 from zsched.storage.rqjob import Encoder
@@ -43,9 +43,9 @@ class Ground:
         )
 
     @property
-    def jobs(self) -> Jobs:
+    def jobs(self) -> RQJobs:
         """RQ's jobs, read with the serializer of the settings."""
-        return Jobs(self.link, Encoder(self.settings.rq.serializer, self.settings.limits.payload_bytes))
+        return RQJobs(self.link, Encoder(self.settings.rq.serializer, self.settings.limits.payload_bytes))
 
     def now_ms(self) -> int:
         """The server's time. Raises InvalidSchedule: the namespace uses another serializer."""
@@ -54,7 +54,7 @@ class Ground:
 
 def import_all(
     ground: Ground,
-    sources: Sequence[Source],
+    sources: Sequence[ImportSource],
     advice: str,
     *,
     prune: bool,
@@ -81,7 +81,7 @@ def import_all(
         if any(item.origin is None for item in one.source.items):  # what was moved cannot run twice
             back = f"zsched import undo {shlex.quote(one.source.owner)}"
             one.source.remarks.append(f"{advice.format(one.source.name)}; to go back: {back}")
-    tell(ground.invocation, imported, is_dry=dry_run, is_compared=needs_redis)
+    tell_import(ground.invocation, imported, is_dry=dry_run, is_compared=needs_redis)
     tell_unchecked(ground.checks.unchecked)
     return DONE if all(one.is_whole for one in imported) else FAILED
 

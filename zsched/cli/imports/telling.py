@@ -13,7 +13,9 @@ from zsched.cli.times import due_text, local_text
 from zsched.core.clock import Clock, SystemClock, to_ms
 from zsched.core.model import Definition, iso
 from zsched.core.preview import occurrences
-from zsched.core.triggers import TriggerKind, TriggerSpec
+from zsched.core.triggers import TriggerSpec
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
 from zsched.core.wording import plural, some
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
 from zsched.imports.found import Item
@@ -24,7 +26,7 @@ _SHOWN: Final = 50  # ids of moved one-shots, or refusals, that people are shown
 _HEADER: Final = ("ID", "WHEN", "NEXT", "FROM")
 
 
-def tell(
+def tell_import(
     invocation: Invocation,
     imported: Sequence[Imported],
     *,
@@ -111,8 +113,8 @@ def _when(definition: Definition) -> dict[str, Any]:
     when = definition.when
     if not isinstance(when, TriggerSpec):
         return {"cron": None, "every_s": None, "at": iso(getattr(when, "due_ms", None))}
-    every_s = int(when.expr) / 1000 if when.kind is TriggerKind.EVERY else None
-    return {"cron": when.expr if when.kind is TriggerKind.CRON else None, "every_s": every_s, "at": None}
+    every_s = int(when.expr) / 1000 if when.kind is EVERY else None
+    return {"cron": when.expr if when.kind is CRON else None, "every_s": every_s, "at": None}
 
 
 def _next_ms(definition: Definition, now_ms: int) -> int | None:

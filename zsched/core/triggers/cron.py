@@ -27,8 +27,11 @@ from typing import Final, NamedTuple
 from croniter import croniter
 
 from zsched.core.triggers.days import CYCLE_YEARS, Year, shape
+from zsched.core.triggers.projection import Projection
+from zsched.core.triggers.spec import Anchor, Fold, Gap, TriggerKind, TriggerSpec
 from zsched.core.triggers.times import Times
 from zsched.core.triggers.walls import Layer, WallRule
+from zsched.core.triggers.zones import zone
 from zsched.errors import InvalidSchedule
 
 LONGEST: Final = 512  # characters of an expression; bounds lists and numbers before anything is parsed
@@ -251,3 +254,26 @@ def _matching_days(days: CronDays, number: int) -> int:
     for weekday in days.weekdays:
         by_weekday |= year.on(weekday)
     return allowed & (by_month_day | by_weekday if days.either else by_month_day & by_weekday)
+
+
+class _CronKind(TriggerKind):
+    name = "cron"
+    metavar = "EXPR"
+    help = "Five fields, or six with seconds first; @daily and the like."
+    example = "0 9 * * 1-5"
+    cause = "no date matches the expression (30 February?)"
+    anchor = Anchor.NOTHING
+    elsewhere = "cron_string crontab"
+    is_of_zone = True
+    gap = Gap.FIRST_VALID
+
+    def parse(self, value: object) -> tuple[str, int | None]:
+        return parse_cron(value), None
+
+    def rule(self, spec: TriggerSpec, anchor_ms: int) -> Projection:
+        tz, cron = zone(spec.tz), cron_rule(spec.expr)
+        gap, fold = (Gap.SKIP, Fold.BOTH) if cron.wildcard else (spec.gap, spec.fold)
+        return Projection(cron, tz, gap, fold)
+
+
+CRON: Final = _CronKind()

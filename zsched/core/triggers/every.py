@@ -7,6 +7,8 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Final
 
+from zsched.core.durations import duration_text
+from zsched.core.triggers.spec import Anchor, TriggerKind, TriggerSpec
 from zsched.core.triggers.zones import HORIZON_S
 from zsched.errors import InvalidSchedule
 
@@ -74,3 +76,30 @@ def parse_every(value: object, field: str = "every") -> str:
     if abs(ms - whole) > _NOISE:
         raise InvalidSchedule(field, value, "not whole milliseconds", f"the nearest is {Decimal(whole) / 1000}")
     return str(whole)
+
+
+class _EveryKind(TriggerKind):
+    name = "every"
+    metavar = "DURATION"
+    help = "Again and again, this far apart."
+    example = 300
+    cause = "the interval ends after year 9999"
+    anchor = Anchor.INSTANT
+    is_of_zone = False
+    elsewhere = "interval"
+    is_duration = True
+
+    def parse(self, value: object) -> tuple[str, int | None]:
+        return parse_every(value), None
+
+    def rule(self, spec: TriggerSpec, anchor_ms: int) -> Every:
+        return Every(int(spec.expr), anchor_ms if spec.starts_ms is None else spec.starts_ms)
+
+    def to_option(self, expr: str) -> timedelta:
+        return timedelta(milliseconds=int(expr))
+
+    def describe(self, expr: str) -> str:
+        return duration_text(int(expr))
+
+
+EVERY: Final = _EveryKind()

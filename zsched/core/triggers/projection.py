@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 from zsched.core.triggers.spec import Fold, Gap
 from zsched.core.triggers.walls import WallRule
-from zsched.core.triggers.zones import DAY_S, FLOOR_S, HORIZON_S, changes, offset_s
+from zsched.core.triggers.zones import DAY_S, FLOOR_S, HORIZON_S, offset_changes, offset_s
 
 _BLOCK_S: Final = 400 * DAY_S  # pieces are found and remembered for this much time at once
 
@@ -172,7 +172,8 @@ def _pieces(tz: ZoneInfo, block: int, gap: Gap, fold: Fold) -> tuple[Piece, ...]
     start_s, end_s = max(block * _BLOCK_S, FLOOR_S), min((block + 1) * _BLOCK_S, HORIZON_S)
     special: list[Piece] = []
     edges = {start_s, end_s}
-    for at_s, before_s, after_s in changes(tz, max(start_s - 2 * DAY_S, FLOOR_S), min(end_s + 2 * DAY_S, HORIZON_S)):
+    first_s, last_s = max(start_s - 2 * DAY_S, FLOOR_S), min(end_s + 2 * DAY_S, HORIZON_S)
+    for at_s, before_s, after_s in offset_changes(tz, first_s, last_s):
         shift_s = after_s - before_s
         edges.add(at_s)
         if shift_s > 0 and gap is not Gap.SKIP:

@@ -14,8 +14,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from zsched.core.triggers.parts import LISTS, WEEKDAYS, Frequency, Parts
+from zsched.core.triggers.projection import Projection
+from zsched.core.triggers.recurrence import recurrence
+from zsched.core.triggers.spec import Anchor, TriggerKind, TriggerSpec
+from zsched.core.triggers.zones import DAY_S, offset_s, zone
 from zsched.errors import InvalidSchedule
 
 LONGEST: Final = 512  # characters of a rule; bounds every list in it
@@ -237,3 +242,35 @@ _COMBINATIONS: Final[tuple[tuple[Callable[[Parts], bool], str, str], ...]] = (
     ),
 )
 """What RFC 5545 forbids or leaves open: test, problem, remedy."""
+
+
+class _RRuleKind(TriggerKind):
+    name = "rrule"
+    metavar = "RULE"
+    help = "An RFC 5545 rule, such as FREQ=WEEKLY;BYDAY=MO."
+    example = "FREQ=WEEKLY;BYDAY=MO"
+    cause = "no date matches the rule (BY parts that exclude each other?)"
+    anchor = Anchor.DAY
+    is_of_zone = True
+
+    def parse(self, value: object) -> tuple[str, int | None]:
+        return parse_rrule(value)
+
+    def rule(self, spec: TriggerSpec, anchor_ms: int) -> Projection:
+        tz, parts = zone(spec.tz), rrule_parts(spec.expr)
+        return Projection(recurrence(parts, _start_wall_s(spec, anchor_ms, tz)), tz, spec.gap, spec.fold)
+
+    def until_ms(self, expr: str) -> int | None:
+        return rrule_parts(expr).until_ms
+
+
+def _start_wall_s(spec: TriggerSpec, anchor_ms: int, tz: ZoneInfo) -> int:
+    """Return DTSTART on the clock in *tz*: the first second from ``starts_ms``, or midnight of the anchor's day."""
+    if spec.starts_ms is not None:
+        start_s = -(-spec.starts_ms // 1000)
+        return start_s + offset_s(tz, start_s)
+    wall_s = anchor_ms // 1000 + offset_s(tz, anchor_ms // 1000)
+    return wall_s - wall_s % DAY_S
+
+
+RRULE: Final = _RRuleKind()

@@ -1,16 +1,20 @@
 """
-What a recurring trigger says, as a frozen value: the text that is stored, and nothing computed.
+What a recurring trigger says, as a frozen value, and what a kind of trigger has to say of itself.
 
-``TriggerSpec.to_text`` is canonical: equal rules give equal text. The engine compares that text
-to decide whether a re-put changed the rule.
+``TriggerSpec`` is the text that is stored, and nothing computed. ``TriggerSpec.to_text`` is canonical: equal rules give
+equal text. The engine compares that text to decide whether a re-put changed the rule.
+
+``TriggerKind`` is the base of all kinds. A kind is one module with one instance, listed in ``kinds.KINDS``. Everything
+that differs from kind to kind is asked of that instance; no other module compares kinds.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from typing import Any, ClassVar, Protocol
 
 
 class Gap(Enum):
@@ -29,12 +33,76 @@ class Fold(Enum):
     BOTH = "both"
 
 
-class TriggerKind(Enum):
-    """The recurring kinds; a one-shot's trigger is just an instant."""
+class Anchor(Enum):
+    """What the occurrences of a rule without ``starts`` are counted from."""
 
-    EVERY = "every"
-    CRON = "cron"
-    RRULE = "rrule"
+    NOTHING = "nothing"  # the clock says it all: whenever the schedule was created, its occurrences are the same
+    DAY = "day"  # midnight of the day of creation, in the rule's zone
+    INSTANT = "instant"  # the instant of creation: created so much later, the same occurrences come so much later
+
+
+class Rule(Protocol):
+    """A set of instants without bounds of its own. Methods as in ``Trigger``."""
+
+    def next_after(self, after_ms: int) -> int | None: ...
+    def last_until(self, until_ms: int) -> int | None: ...
+    def count_between(self, after_ms: int, until_ms: int) -> int: ...
+
+
+class TriggerKind(ABC):
+    """
+    One kind of recurring trigger; its module has one instance, a constant with the kind's name in upper case.
+
+    A one-shot's trigger is just an instant, and of no kind.
+    """
+
+    name: ClassVar[str]  # of its option, on the command line too; stored
+    metavar: ClassVar[str]  # what the command line's help calls its value
+    help: ClassVar[str]  # of the command line's option: a sentence
+    example: ClassVar[object]  # a value of its option
+    cause: ClassVar[str]  # why a rule of this kind may have no occurrence at all
+    anchor: ClassVar[Anchor]
+    is_of_zone: ClassVar[bool]  # True when the rules of its zone decide when it is due
+    elsewhere: ClassVar[str] = ""  # what other schedulers call its option, by spaces
+    is_duration: ClassVar[bool] = False  # True when its option is a duration: files and command line take 5m
+    gap: ClassVar[Gap] = Gap.SHIFT  # where the caller gives none
+
+    @abstractmethod
+    def parse(self, value: object) -> tuple[str, int | None]:
+        """
+        Return the canonical text of what a caller gives as the option, and the count that it carries, if any.
+
+        Whether the rule ever fires is for ``check`` to say. Raises InvalidSchedule.
+        """
+
+    @abstractmethod
+    def rule(self, spec: TriggerSpec, anchor_ms: int) -> Rule:
+        """
+        Return the rule of *spec*, of a schedule created at *anchor_ms*, without bounds. Cheap: parse a text only once.
+
+        Raises:
+            InvalidSchedule: the zone is unknown on this machine.
+            ValueError: ``spec.expr`` is not what ``parse`` returns.
+        """
+
+    def until_ms(self, expr: str) -> int | None:
+        """Return the last possible instant that is part of the text *expr*; None when it has none."""
+        return None
+
+    def to_option(self, expr: str) -> object:
+        """Return the value of the option that ``parse`` makes *expr* of."""
+        return expr
+
+    def describe(self, expr: str) -> str:
+        """Return *expr* for people, as listings show it behind the name of the kind."""
+        return expr
+
+    def __repr__(self) -> str:
+        return self.name.upper()
+
+    def __reduce__(self) -> str:
+        """Pickle and copy it as the constant of its module: a kind has one instance."""
+        return self.name.upper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +110,9 @@ class TriggerSpec:
     """
     One recurring rule. Instants are integer epoch milliseconds.
 
-    ``expr`` is: every → whole milliseconds as decimal text; cron → the expression, fields
-    separated by single spaces; rrule → the RRULE value without a COUNT (``count`` carries it).
-    ``starts_ms`` and ``ends_ms`` are inclusive. ``count`` counts occurrences, not runs. ``jitter_ms``: occurrences
-    are due up to so much later than their nominal times (``core.jitter``); triggers give nominal times.
+    ``expr`` is the text that the kind's ``parse`` returns. ``starts_ms`` and ``ends_ms`` are inclusive. ``count``
+    counts occurrences, not runs. ``jitter_ms``: occurrences are due up to so much later than their nominal times
+    (``core.jitter``); triggers give nominal times.
     """
 
     kind: TriggerKind
@@ -60,31 +127,18 @@ class TriggerSpec:
 
     def to_text(self) -> str:
         """Canonical JSON of the fields that differ from their defaults; kind, expr and tz always stand."""
-        default = TriggerSpec(self.kind, self.expr)
-        fields = {
-            name: value.value if isinstance(value, Enum) else value
-            for name, value in asdict(self).items()
-            if name in ("kind", "expr", "tz") or value != getattr(default, name)
-        }
+        fields: dict[str, Any] = {"kind": self.kind.name, "expr": self.expr, "tz": self.tz}
+        if self.gap is not Gap.FIRST_VALID:
+            fields["gap"] = self.gap.value
+        if self.fold is not Fold.FIRST:
+            fields["fold"] = self.fold.value
+        if self.jitter_ms:
+            fields["jitter_ms"] = self.jitter_ms
+        bounds = {"starts_ms": self.starts_ms, "ends_ms": self.ends_ms, "count": self.count}
+        fields |= {name: value for name, value in bounds.items() if value is not None}
         return json.dumps(fields, separators=(",", ":"), sort_keys=True)
-
-    @classmethod
-    def from_text(cls, text: str) -> TriggerSpec:
-        """The inverse of ``to_text``. Raises ValueError, KeyError or TypeError for foreign text."""
-        fields = json.loads(text)
-        fields["kind"] = TriggerKind(fields["kind"])
-        for name, enum in (("gap", Gap), ("fold", Fold)):
-            if name in fields:
-                fields[name] = enum(fields[name])
-        return cls(**fields)
 
     @property
     def is_of_zone(self) -> bool:
-        """Whether a zone's rules decide when it is due."""
-        return self.tz != "UTC" and self.kind is not TriggerKind.EVERY
-
-
-@lru_cache(maxsize=50_000)  # rules: some 500 bytes each, their text included (measured)
-def spec_of(stored: bytes) -> TriggerSpec:
-    """The rule that is *stored*, as Redis gives its text; each is read once. Raises as ``TriggerSpec.from_text``."""
-    return TriggerSpec.from_text(stored.decode())
+        """True when a zone's rules decide when it is due."""
+        return self.tz != "UTC" and self.kind.is_of_zone

@@ -65,7 +65,7 @@ _MEANT: Final = {
 """What people mean by names that are refused, where a guess can be made; keys in upper case."""
 
 
-class Change(NamedTuple):
+class OffsetChange(NamedTuple):
     """At ``at_s`` a zone's offset from UTC changes from ``before_s`` to ``after_s`` (seconds, east positive)."""
 
     at_s: int
@@ -90,7 +90,7 @@ def offset_s(tz: ZoneInfo, at_s: int) -> int:
     return _seconds(tz.fromutc((_EPOCH + timedelta(seconds=at_s)).replace(tzinfo=tz)).utcoffset())
 
 
-def changes(tz: ZoneInfo, start_s: int, end_s: int) -> list[Change]:
+def offset_changes(tz: ZoneInfo, start_s: int, end_s: int) -> list[OffsetChange]:
     """Every change of the offset of *tz* at an instant in (start_s, end_s], in order, exact to the second."""
     found = []
     here, offset = start_s, offset_s(tz, start_s)
@@ -100,7 +100,7 @@ def changes(tz: ZoneInfo, start_s: int, end_s: int) -> list[Change]:
             here = there
             continue
         here = _first_difference(tz, here, there, offset)
-        found.append(Change(here, offset, offset_s(tz, here)))
+        found.append(OffsetChange(here, offset, offset_s(tz, here)))
         offset = found[-1].after_s
     return found
 

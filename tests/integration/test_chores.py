@@ -1,4 +1,4 @@
-"""The warden: when chores are done and when not, over which server, and what is said when one fails."""
+"""A leader's chores: when chores are done and when not, over which server, and what is said when one fails."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.faults.leader import Leader
 from tests.faults.processes import eventually
 from tests.faults.threads import know
 from zsched.core.clock import SystemClock
-from zsched.daemon import warden as module
-from zsched.daemon.warden import Warden
+from zsched.daemon import chores as module
+from zsched.daemon.chores import ChoreThread
 from zsched.errors import ArchiveFailed, RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link, Wire
 from zsched.storage.lease import Term
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.redis
 
 
 class Archiver:
-    """What a warden asks of one."""
+    """What a ``ChoreThread`` asks of one."""
 
     is_healthy = True
 
@@ -55,7 +55,7 @@ class Chore:
         return lambda: len(self.done) > number + 1  # one may have been in the middle
 
 
-class Observed(Warden):
+class Observed(ChoreThread):
     """Tells how long it means to wait, each time: milliseconds, or None for another term."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -93,31 +93,31 @@ def term(redis_url: str, redis_client: redis.Redis) -> Iterator[Term]:
 
 
 @pytest.fixture
-def warden(link: Link, chore: Chore, archiver: Archiver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Observed]:
+def thread(link: Link, chore: Chore, archiver: Archiver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Observed]:
     monkeypatch.setattr(module, "_RETRY_MS", 20.0)
     monkeypatch.setattr(module, "_HEALTH_MS", 10.0)
-    warden = Observed(link, archiver, SystemClock(), [chore.over])
-    warden.start()
-    yield warden
-    warden.stop()
-    assert warden._loop.join(5)
+    thread = Observed(link, archiver, SystemClock(), [chore.over])
+    thread.start()
+    yield thread
+    thread.stop()
+    assert thread._loop.join(5)
 
 
-def test_chores_are_done_while_the_daemon_leads(warden: Observed, chore: Chore, term: Term) -> None:
-    eventually(warden.rests)
+def test_chores_are_done_while_the_daemon_leads(thread: Observed, chore: Chore, term: Term) -> None:
+    eventually(thread.rests)
     assert [] == chore.done
 
-    with warden.serving(term):
+    with thread.serving(term):
         eventually(chore.is_done_again())
 
-    eventually(warden.rests)
+    eventually(thread.rests)
     assert {term} == {term for _, term in chore.done}
 
 
-def test_the_next_term_is_served_over_another_wire(warden: Observed, chore: Chore, term: Term) -> None:
-    with warden.serving(term):
+def test_the_next_term_is_served_over_another_wire(thread: Observed, chore: Chore, term: Term) -> None:
+    with thread.serving(term):
         eventually(chore.is_done_again())
-    with warden.serving(replace(term, token="another")):
+    with thread.serving(replace(term, token="another")):
         eventually(chore.is_done_again())
 
     assert ["another", term.token] == sorted({each.token for _, each in chore.done}, key=len)
@@ -125,11 +125,11 @@ def test_the_next_term_is_served_over_another_wire(warden: Observed, chore: Chor
 
 
 def test_nothing_is_done_while_the_archive_does_not_follow(
-    warden: Observed, chore: Chore, archiver: Archiver, term: Term
+    thread: Observed, chore: Chore, archiver: Archiver, term: Term
 ) -> None:
     archiver.is_healthy = False
-    with warden.serving(term):
-        eventually(warden.has_looked_again())
+    with thread.serving(term):
+        eventually(thread.has_looked_again())
         assert [] == chore.done
 
         archiver.is_healthy = True
@@ -141,9 +141,9 @@ def test_a_chore_that_needs_no_archive_is_done_without(
 ) -> None:
     monkeypatch.setattr(module, "_HEALTH_MS", 10.0)
     needing, archiver.is_healthy = Chore(), False
-    warden = Warden(link, archiver, SystemClock(), [needing.over], without_archive=[chore.over])  # type: ignore[arg-type]
-    warden.start()
-    with warden.serving(term):
+    thread = ChoreThread(link, archiver, SystemClock(), [needing.over], without_archive=[chore.over])  # type: ignore[arg-type]
+    thread.start()
+    with thread.serving(term):
         eventually(chore.is_done_again())
         eventually(chore.is_done_again())
         assert [] == needing.done
@@ -151,34 +151,34 @@ def test_a_chore_that_needs_no_archive_is_done_without(
         archiver.is_healthy = True
         eventually(needing.is_done_again())
         eventually(chore.is_done_again())
-    warden.stop()
-    assert warden._loop.join(5)
+    thread.stop()
+    assert thread._loop.join(5)
 
 
-def test_nothing_is_done_on_another_server_than_that_of_the_term(warden: Observed, chore: Chore, term: Term) -> None:
-    with warden.serving(replace(term, server_id="of a master that this replica was promoted after")):
-        eventually(warden.has_looked_again())
+def test_nothing_is_done_on_another_server_than_that_of_the_term(thread: Observed, chore: Chore, term: Term) -> None:
+    with thread.serving(replace(term, server_id="of a master that this replica was promoted after")):
+        eventually(thread.has_looked_again())
 
     assert [] == chore.done
 
 
 @pytest.mark.parametrize("error", [Stale, ServerChanged])
 def test_a_term_that_is_over_is_given_up_and_the_next_one_served(
-    warden: Observed, chore: Chore, term: Term, error: type[Exception]
+    thread: Observed, chore: Chore, term: Term, error: type[Exception]
 ) -> None:
-    with capture_logs() as told, warden.serving(term):
+    with capture_logs() as told, thread.serving(term):
         eventually(chore.is_done_again())
         chore.raises = [error("over")]
         eventually(lambda: not chore.raises)
-        eventually(warden.rests)
-        with warden.serving(replace(term, token="next")):
+        eventually(thread.rests)
+        with thread.serving(replace(term, token="next")):
             eventually(chore.is_done_again())
 
     assert [] == told
 
 
-def test_a_lost_connection_is_opened_anew_and_the_main_loop_says_so(warden: Observed, chore: Chore, term: Term) -> None:
-    with capture_logs() as told, warden.serving(term):
+def test_a_lost_connection_is_opened_anew_and_the_main_loop_says_so(thread: Observed, chore: Chore, term: Term) -> None:
+    with capture_logs() as told, thread.serving(term):
         eventually(chore.is_done_again())
         before = chore.wire
         chore.raises = [RedisUnavailable("lost")]
@@ -191,18 +191,18 @@ def test_a_lost_connection_is_opened_anew_and_the_main_loop_says_so(warden: Obse
 
 @pytest.mark.parametrize("error", [ArchiveFailed("disk full"), KeyError("a bug")])
 def test_what_goes_wrong_is_said_once_and_when_it_is_well_again(
-    warden: Observed, chore: Chore, term: Term, error: Exception
+    thread: Observed, chore: Chore, term: Term, error: Exception
 ) -> None:
     chore.raises = [error] * 3
-    with capture_logs() as told, warden.serving(term):
+    with capture_logs() as told, thread.serving(term):
         eventually(chore.is_done_again())
 
     assert [("chore_failed", "chore"), ("chore_back", "chore")] == [(each["event"], each["chore"]) for each in told]
     assert str(error) == told[0]["reason"] == told[1]["after"]
 
 
-def test_a_chore_that_has_more_is_done_again_at_once(warden: Observed, chore: Chore, term: Term) -> None:
+def test_a_chore_that_has_more_is_done_again_at_once(thread: Observed, chore: Chore, term: Term) -> None:
     chore.every_ms, chore.has_more = 3_600_000.0, True
 
-    with warden.serving(term):
+    with thread.serving(term):
         eventually(lambda: len(chore.done) > 100)

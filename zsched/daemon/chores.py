@@ -1,5 +1,5 @@
 """
-The warden: a thread beside the daemon's that does what a leader does besides firing, from what its archive knows.
+A leader's chores: the thread that does what a leader does besides firing, mostly from what its archive knows.
 
 The daemon hands it the term; it opens a wire of its own and does its chores in turn, each in small steps: those that
 need the archive while it follows, the others always. Nothing that fires waits for it. What it writes goes through
@@ -43,14 +43,14 @@ class Chore(Protocol):
 
     def step(self, term: Term) -> bool:
         """
-        Do a part, in a second at most; whether there is more to do at once.
+        Do a part, in a second at most. Return True when there is more to do at once.
 
         Raises:
             Stale, ServerChanged: the term is over. RedisUnavailable, RedisRefused, ArchiveError: later again.
         """
 
 
-class Warden:
+class ChoreThread:
     """
     Does *chores* from ``start`` to ``stop``, while the daemon is ``serving`` a term and the archive follows; and those
     *without_archive* whether it does or not.
@@ -70,7 +70,7 @@ class Warden:
         self._term: Term | None = None
         self._changing = threading.Lock()  # of the term
         self._news, self._failures = threading.Event(), failures or Failures()
-        self._loop = Loop("warden", self._serve_once, self._failures, retry_s=_RETRY_MS / 1000)
+        self._loop = Loop("chores", self._serve_once, self._failures, retry_s=_RETRY_MS / 1000)
 
     def start(self) -> None:
         """Begin to wait for a term."""

@@ -1,0 +1,1 @@
+"""Calls that mypy judges. Nothing here runs: ``make lint`` is the test."""

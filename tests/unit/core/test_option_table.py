@@ -1,0 +1,139 @@
+"""The table of options: entries that fit each other, and everything that is made from them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections import Counter
+from dataclasses import replace
+from enum import Enum
+from typing import Any, Literal, get_args
+
+import pytest
+
+from tests.documents import PROJECT
+from zsched.core.checked_options import CheckedOptions, read_letters, read_options
+from zsched.core.forms import Option, Stored, Words
+from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, FOR_UPDATE, OPTIONS, ScheduleOptions, TaskCall
+from zsched.core.policy import OnLost, OnUncertain, Priority
+from zsched.core.triggers import RULES, KindOptions
+
+OTHER = CheckedOptions(
+    tz="Asia/Seoul",
+    at_front=True,
+    on_uncertain=OnUncertain.SKIP,
+    on_lost=OnLost.FAIL,
+    pause_after_failures=3,
+    jitter_ms=5000,
+    expires_ms=60_000,
+    tags=("a", "ä"),
+    created_by="me",
+    managed_by="file:x",
+)
+NAMED = [pytest.param(option, id=name) for name, option in OPTIONS.items()]
+
+
+def types() -> dict[str, Any]:
+    """The types of the options, as a caller sees them."""
+    return typing.get_type_hints(ScheduleOptions)
+
+
+def literals(type_: Any) -> list[Any]:
+    return [word for part in get_args(type_) if typing.get_origin(part) is Literal for word in get_args(part)]
+
+
+@pytest.mark.parametrize("option", NAMED)
+def test_the_type_of_an_option_has_the_words_of_its_enum(option: Option) -> None:
+    enum: type[Enum] | None = option.form.enum if isinstance(option.form, Words) else None
+
+    type_ = types()[option.name]
+
+    assert [member.value for member in enum or ()] == literals(type_)
+    assert enum is None or enum in get_args(type_)
+
+
+def test_each_kind_of_trigger_has_a_typed_option_and_no_other_name_has() -> None:
+    assert list(RULES) == list(typing.get_type_hints(KindOptions))
+
+
+def test_a_task_takes_the_options_with_the_types_of_the_table() -> None:
+    given = typing.get_type_hints(TaskCall.__call__)
+
+    names = [
+        one.name for one in inspect.signature(TaskCall.__call__).parameters.values() if one.kind is one.KEYWORD_ONLY
+    ]
+
+    may_lack = {"args", "kwargs", *RULES} - {*names}  # a kind that is not named is taken unchecked
+    expected = {name: type_ for name, type_ in types().items() if name not in may_lack}
+    assert expected == {name: given[name] for name in names}
+
+
+@pytest.mark.parametrize("option", NAMED)
+def test_every_option_has_help_for_people(option: Option) -> None:
+    assert re.fullmatch(r"[A-Z].{8,80}[.;]?.*\.", option.help)
+
+
+def test_no_two_options_share_a_letter_a_field_or_another_name() -> None:
+    fields = Counter((option.stored, option.field) for option in OPTIONS.values() if option.field)
+    letters = Counter(option.letter for option in OPTIONS.values() if option.letter)
+    elsewhere = sum(len(option.elsewhere.split()) for option in OPTIONS.values())
+
+    assert {1} == set(fields.values()) | set(letters.values())
+    assert (elsewhere, set()) == (len(ELSEWHERE), ELSEWHERE.keys() & OPTIONS.keys())
+
+
+def test_an_update_takes_all_but_the_id_and_what_to_do_when_it_is_taken() -> None:
+    assert OPTIONS.keys() - FOR_UPDATE == {"id", "if_exists"}
+    assert FOR_ENQUEUE < OPTIONS.keys()
+
+
+@pytest.mark.parametrize("stored", [Stored.JOB, Stored.OWN, Stored.LABEL])
+def test_what_differs_from_a_default_is_written_and_read_back(stored: Stored) -> None:
+    texts = OTHER.texts(stored)
+
+    assert {option.field for option in OPTIONS.values() if option.stored is stored} == texts.keys()
+    assert {name: getattr(OTHER, name) for name in read_options({stored: texts})} == read_options({stored: texts})
+    assert len(texts) == len(read_options({stored: texts}))
+    assert CheckedOptions().texts(stored) == {}
+
+
+def test_flags_are_written_and_read_back() -> None:
+    assert ("fse", "") == (OTHER.letters(), CheckedOptions().letters())
+    assert {"at_front": True, "on_uncertain": OnUncertain.SKIP} == read_letters("fse")
+    assert {} == read_letters("")
+
+
+@pytest.mark.parametrize(
+    ("stored", "texts"),
+    [
+        (Stored.JOB, {"zs_on_lost": "perhaps", "zs_expires": "soon", "zs_jitter": "9" * 5000}),
+        (Stored.OWN, {"pause_after": ""}),
+        (Stored.LABEL, {"tags": "["}),
+        (Stored.LABEL, {"tags": "5"}),
+    ],
+)
+def test_a_field_that_another_program_broke_reads_as_nothing(stored: Stored, texts: dict[str, str]) -> None:
+    assert {} == read_options({stored: texts})
+
+
+def test_options_are_given_back_as_a_caller_would_give_them() -> None:
+    usual, other = CheckedOptions().given(), replace(OTHER, priority=Priority.LOW).given()
+
+    optional = {option.name for option in OPTIONS.values() if option.is_optional}
+    assert {None} == {value for name, value in usual.items() if name in optional}
+    assert None not in {value for name, value in usual.items() if name not in optional}
+    checked = {name: OPTIONS[name].form.check(name, value) for name, value in other.items() if value is not None}
+    assert {OPTIONS[name].attribute: value for name, value in checked.items()}.items() >= {
+        "priority": Priority.LOW, "jitter_ms": 5000, "expires_ms": 60_000, "on_lost": OnLost.FAIL, "tags": ("a", "ä"),
+    }.items()  # fmt: skip
+
+
+def test_the_page_for_clients_names_every_option_once() -> None:
+    page = (PROJECT / "docs" / "client.md").read_text()
+    table = page.partition("| option of `schedule` |")[2].partition("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+
+    named = re.findall(r"`(\w+)`", " ".join(cells))
+
+    assert sorted(OPTIONS) == sorted(named)

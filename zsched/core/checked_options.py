@@ -1,0 +1,116 @@
+"""
+Checked options: those that a definition has before it is written, and a schedule after it was read.
+
+The way to Redis and back goes by ``core.option_table``: an option is written where its entry says, if it differs from
+its default here. A field that another program broke reads as its default, so it hides neither the schedule nor the
+others of a listing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Final
+
+from zsched.core.forms import Option, Stored, Words
+from zsched.core.option_table import OPTIONS
+from zsched.core.policy import USUAL, OnLost, OnUncertain, Policy, Priority
+
+UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)  # a malformed text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedOptions:
+    """What a schedule may choose besides what runs and when; the defaults are those of all calls."""
+
+    tz: str = "UTC"
+    queue: str = "default"
+    priority: Priority = Priority.NORMAL
+    at_front: bool = False
+    on_uncertain: OnUncertain = OnUncertain.REFIRE
+    on_lost: OnLost = OnLost.RETRY
+    pause_after_failures: int | None = None  # recurring: so many failed or lost runs in a row pause it
+    policy: Policy = USUAL  # recurring
+    jitter_ms: int = 0  # a definition's: of one-shots alone, as a recurring rule has its own
+    expires_ms: int | None = None  # a run that has not begun so long after it was due does not run
+    tags: tuple[str, ...] = ()
+    created_by: str | None = None
+    managed_by: str | None = None
+
+    def texts(self, stored: Stored) -> dict[str, str]:
+        """Return the fields of the options that are *stored* there and differ from their defaults."""
+        return {option.field: option.form.text(value) for option, value in self._differing(_STORED[stored])}
+
+    def letters(self) -> str:
+        """Return the flag letters of the options that differ from their defaults."""
+        return "".join(option.letter for option, _ in self._differing(_LETTERED))
+
+    def given(self) -> dict[str, Any]:
+        """Return the options as a caller would give them; None for a default, where None may be given."""
+        told = ((option, default, get(self)) for option, get, default in _KEPT)
+        return {
+            option.name: None if option.is_optional and value == default else option.form.given(value)
+            for option, default, value in told
+        }
+
+    def _differing(self, kept: list[_Kept]) -> Iterator[tuple[Option, Any]]:
+        for option, get, default in kept:
+            value = get(self)
+            if value != default:
+                yield option, value
+
+
+_Kept = tuple[Option, Callable[[Any], Any], Any]  # an option, what reads its value, its default
+
+_USUAL: Final = CheckedOptions()
+_KEPT: Final[list[_Kept]] = [
+    (option, attrgetter(option.attribute), attrgetter(option.attribute)(_USUAL))
+    for option in OPTIONS.values()
+    if option.stored in (Stored.LABEL, Stored.PLACE, Stored.FLAG, Stored.JOB, Stored.OWN, Stored.POLICY)
+]
+_STORED: Final = {stored: [kept for kept in _KEPT if kept[0].stored is stored] for stored in Stored}
+_LETTERED: Final = [kept for kept in _KEPT if kept[0].letter]
+_READ: Final = {
+    stored: [option for option in OPTIONS.values() if option.stored is stored and option.field]
+    for stored in (Stored.JOB, Stored.RQ, Stored.OWN, Stored.LABEL)
+}
+
+
+def read_options(texts: Mapping[Stored, Mapping[str, str]]) -> dict[str, Any]:
+    """Return the values, by attribute, of the options in *texts*: the inverse of ``CheckedOptions.texts``."""
+    values: dict[str, Any] = {}
+    for stored, held in texts.items():
+        for option in _READ[stored]:
+            text = held.get(option.field)
+            if text is not None:
+                try:
+                    values[option.attribute] = option.form.read(text)
+                except UNREADABLE:
+                    continue
+    return values
+
+
+def read_letters(letters: str) -> dict[str, Any]:
+    """Return the values, by attribute, of the options that are nothing but a flag: the inverse of ``letters``."""
+    return {option.attribute: value for option, value in _FLAGGED if option.letter in letters}
+
+
+def options_for_json(schedule: CheckedOptions) -> dict[str, Any]:
+    """Return the options of a *schedule* as JSON can say them; ``Schedule`` has further attributes that they name."""
+    return {option.shown: option.form.shown(get(schedule)) for option, get in _SHOWN}
+
+
+def _other(option: Option, default: Any) -> Any:
+    """The value that a flag stands for: of two the one that is not the default."""
+    words = option.form.enum if isinstance(option.form, Words) else (False, True)
+    return next(word for word in words if word is not default)
+
+
+_FLAGGED: Final = [(option, _other(option, default)) for option, _, default in _STORED[Stored.FLAG]]
+_SHOWN: Final = [
+    (option, attrgetter(option.attribute))
+    for option in OPTIONS.values()
+    if option.attribute != "-" and option.stored not in (Stored.NOT, Stored.DATA, Stored.RULE) and option.name != "tz"
+]
+POLICIES: Final = [option.shown for option in OPTIONS.values() if option.stored is Stored.POLICY]  # as JSON names them

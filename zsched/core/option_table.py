@@ -1,0 +1,305 @@
+"""
+The one table of options: what ``client.schedule`` and its like can be told, one entry per option.
+
+An entry is a key of a TypedDict: its type is what an editor completes and mypy checks, its ``Option`` says the rest:
+help text, form (which checks, writes and shows its values), where Redis keeps it, what other schedulers call it. Made
+from these entries are
+
+    calls             ``Unpack[ScheduleOptions]`` and its like, and which names each call takes
+    checks            ``core.options``: from keyword arguments to a ``Definition``
+    Redis and back    ``core.checked_options``: fields, labels and flag letters, and what of them is shown
+    the command line  ``cli.puts``: options of ``add`` and ``set``, their help, what ``--unset`` may clear
+    files             ``files.options``: keys, durations, keys in JSON
+
+So a new option is an entry here and, if it is kept, a field of ``CheckedOptions``. Options that RQ knows are encoded by
+``storage.rqjob``.
+
+The groups are the parts of which the calls' types are made, in the order of help and JSON. This module has no
+``from __future__ import annotations``: the entries are values, not texts to be evaluated later.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from types import NoneType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Protocol,
+    Required,
+    TypedDict,
+    TypeVar,
+    TypeVarTuple,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+from zoneinfo import ZoneInfo
+
+from zsched.core.forms import (
+    CallbackValue,
+    CatchUpWord,
+    Duration,
+    FoldWord,
+    Form,
+    GapWord,
+    IfExistsWord,
+    Instant,
+    Interval,
+    Json,
+    Number,
+    OnLostWord,
+    OnUncertainWord,
+    Option,
+    OverlapWord,
+    PriorityWord,
+    QueueName,
+    RetryValue,
+    RqSeconds,
+    ScheduleId,
+    Seconds,
+    ShortText,
+    Stored,
+    Tags,
+    Whole,
+    Words,
+    YesNo,
+    ZoneName,
+)
+from zsched.core.policy import CatchUp, IfExists, OnLost, OnUncertain, Overlap, Priority
+from zsched.core.triggers import Fold, Gap, KindOptions, TriggerKind, kind_named
+
+# An entry is two or three lines: its type, its help, and the rest.
+# fmt: off
+
+
+class _OnceOptions(TypedDict, total=False):
+    """When something runs once."""
+
+    at: Annotated[datetime | None, Option(
+        "Once, at this time: local in --tz, or with an offset or Z.", Instant(), Stored.RULE,
+        elsewhere="eta run_date run_at when scheduled_time datetime")]
+    after: Annotated[Seconds | None, Option(
+        "Once, this long from now: seconds, or 5m, 1h30m, 2d, 500ms.", Interval(), Stored.RULE,
+        elsewhere="countdown delay time_delta")]
+
+
+class RuleOptions(KindOptions, total=False):
+    """When something recurs: what ``preview`` takes. The kinds of triggers have their options in their registry."""
+
+    tz: Annotated[str | ZoneInfo | None, Option(
+        "IANA zone of local times and rules, such as Asia/Seoul; default UTC.", ZoneName(), Stored.LABEL, "tz",
+        elsewhere="timezone")]
+    starts: Annotated[datetime | None, Option(
+        "A rule's first possible time.", Instant(), Stored.RULE, elsewhere="start_date")]
+    ends: Annotated[datetime | None, Option(
+        "A rule's last possible time.", Instant(), Stored.RULE, elsewhere="end_date")]
+    count: Annotated[int | None, Option(
+        "How many occurrences a rule has in all.", Number(), Stored.RULE, elsewhere="repeat")]
+    gap: Annotated[GapWord | None, Option("For a local time that summer time skips.", Words(enum=Gap), Stored.RULE)]
+    fold: Annotated[FoldWord | None, Option(
+        "For a local time that winter time repeats.", Words(enum=Fold), Stored.RULE)]
+
+
+class _CallOptions(TypedDict, total=False):
+    """What the function is called with."""
+
+    args: Annotated[tuple[Any, ...] | list[Any] | None, Option(
+        "Positional arguments, a JSON array.", Json(is_array=True), Stored.DATA)]
+    kwargs: Annotated[dict[str, Any] | None, Option("Named arguments, a JSON object.", Json(), Stored.DATA)]
+
+
+class _PlaceOptions(TypedDict, total=False):
+    """Where a run goes, and what becomes of one that may have run."""
+
+    queue: Annotated[str, Option(
+        'The RQ queue; default "default".', QueueName(), Stored.PLACE, elsewhere="queue_name")]
+    priority: Annotated[PriorityWord, Option(
+        "Due work of a higher one is pushed first.", Words(enum=Priority), Stored.PLACE)]
+    at_front: Annotated[bool, Option(
+        "Which end of the queue; default the back.", YesNo(off="--at-back"), Stored.FLAG, letter="f")]
+    on_uncertain: Annotated[OnUncertainWord, Option(
+        "When a lost Redis may have pushed the run already.", Words(enum=OnUncertain), Stored.FLAG, letter="s")]
+    on_lost: Annotated[OnLostWord | None, Option(
+        "When its worker dies: again while --retry allows, or lost.", Words(enum=OnLost), Stored.JOB, "zs_on_lost")]
+
+
+class _ScheduleOnly(TypedDict, total=False):
+    """What a run at once cannot have."""
+
+    pause_after_failures: Annotated[int | None, Option(  # scripts count exactly up to far more
+        "Pause a rule when so many runs failed in a row.", Whole(most=1_000_000, noun="failures in a row"), Stored.OWN,
+        "pause_after", once="a one-shot has one run, and no failures in a row")]
+    overlap: Annotated[OverlapWord | None, Option(
+        "When a rule's run before is not over; default skip.", Words(enum=Overlap), Stored.POLICY, "overlap",
+        elsewhere="max_instances")]
+    overlap_limit: Annotated[int | None, Option(  # the script that adds one may have to look at all of them
+        "How many runs of --overlap queue wait; default 100.", Whole(most=1000, noun="runs"), Stored.POLICY,
+        "overlap_limit")]
+    catch_up: Annotated[CatchUpWord | None, Option(
+        "For a rule's times that were missed; default latest.", Words(enum=CatchUp), Stored.POLICY, "catch_up",
+        elsewhere="coalesce")]
+    catch_up_window: Annotated[Seconds | None, Option(
+        "Ignore occurrences older than this; default 1d.", Duration(), Stored.POLICY, "catch_up_window_ms",
+        elsewhere="misfire_grace_time")]
+    catch_up_limit: Annotated[int | None, Option(  # each costs a look
+        "How many --catch-up all runs; default 100.", Whole(most=10_000, noun="runs"), Stored.POLICY,
+        "catch_up_limit")]
+    jitter: Annotated[Seconds | None, Option(
+        "Due up to so much later, spread over the ids.", Duration(), Stored.JOB, "zs_jitter", attribute="jitter_ms")]
+
+
+class _RunOptions(TypedDict, total=False):
+    """What a run is told, and what is said of it."""
+
+    expires_after: Annotated[Seconds | None, Option(
+        "Drop a run that has not started this long after its due time.", Duration(least_ms=1), Stored.JOB,
+        "zs_expires", letter="e", attribute="expires_ms", elsewhere="ttl")]
+    urgency: Annotated[str | None, Option(
+        "A preset: asap, time_sensitive, digest, or one of [urgency].", Form("NAME"), attribute="-")]
+    timeout: Annotated[float | str | timedelta | None, Option(
+        "How long a run may take: seconds, 5m, 1h, or -1: no limit.", RqSeconds("TIME", has_units=True), Stored.RQ,
+        "timeout", attribute="timeout_s", elsewhere="job_timeout")]
+    result_ttl: Annotated[int | timedelta | None, Option(
+        "How long RQ keeps a result; -1: for ever.", RqSeconds(), Stored.RQ, "result_ttl", attribute="result_ttl_s")]
+    failure_ttl: Annotated[int | timedelta | None, Option(
+        "How long RQ keeps a failed run; -1: for ever.", RqSeconds(), Stored.RQ, "failure_ttl",
+        attribute="failure_ttl_s")]
+    retry: Annotated[RetryValue | None, Option(
+        "How often RQ tries a failed run again.", Number(), Stored.RQ, "retries_left", attribute="retries")]
+    meta: Annotated[dict[str, Any] | None, Option("RQ's job.meta, a JSON object.", Json(), Stored.RQ, attribute="-")]
+    on_success: Annotated[CallbackValue | None, Option(
+        "Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-", elsewhere="depends_on")]
+    on_failure: Annotated[CallbackValue | None, Option(
+        "Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-")]
+    description: Annotated[str | None, Option("One line for people.", ShortText(), Stored.RQ, "description")]
+    tags: Annotated[list[str] | tuple[str, ...] | set[str] | frozenset[str], Option(
+        "A label to find it by; may be repeated.", Tags(), Stored.LABEL, "tags")]
+    created_by: Annotated[str | None, Option(
+        "Default for add: user@host of this machine.", ShortText(), Stored.LABEL, "created_by")]
+    managed_by: Annotated[str | None, Option(
+        "Which program or file takes care of it.", ShortText(), Stored.LABEL, "managed_by")]
+    durable: Annotated[bool, Option("Return only when an archive has it on its disk.", YesNo())]
+
+
+class _LateOptions(TypedDict, total=False):
+    """What a time that has passed may do."""
+
+    allow_past: Annotated[bool, Option("Accept a time that has passed: it runs at once.", YesNo())]
+
+
+class _IdOptions(TypedDict, total=False):
+    """What an update cannot change."""
+
+    id: Annotated[str | None, Option(
+        "The schedule's name; the same id is the same schedule.", ScheduleId(), elsewhere="job_id name")]
+    if_exists: Annotated[IfExistsWord, Option(
+        "What to do when the id is taken; default replace.", Words(enum=IfExists))]
+
+
+# fmt: on
+
+
+class EnqueueOptions(_PlaceOptions, _RunOptions, _IdOptions, total=False):
+    """What ``client.enqueue`` takes besides the call."""
+
+
+class _TimedOptions(
+    _OnceOptions, RuleOptions, _CallOptions, _PlaceOptions, _ScheduleOnly, _RunOptions, _LateOptions, total=False
+):
+    """All but what an update cannot change."""
+
+
+class ScheduleOptions(_TimedOptions, _IdOptions, total=False):
+    """What ``client.schedule`` takes: all options."""
+
+
+class ScheduleRow(ScheduleOptions, total=False):
+    """A row for ``client.schedule_many``: a function, and options."""
+
+    func: Required[str | Callable[..., Any]]
+
+
+class UpdateOptions(_TimedOptions, total=False):
+    """What ``client.update`` changes."""
+
+    func: str | Callable[..., Any]
+
+
+Result = TypeVar("Result", covariant=True)
+Before = TypeVarTuple("Before")
+
+
+class TaskCall(Protocol[Result, *Before]):
+    """
+    The type of a call that takes options beside a payload: a name that is no option is a parameter of the task.
+    A TypedDict cannot say that, so the options stand here once more; a test holds them equal.
+    """
+
+    def __call__(
+        self,
+        *before: *Before,
+        at: datetime | None = ...,
+        after: Seconds | None = ...,
+        every: Seconds | None = ...,
+        cron: str | None = ...,
+        rrule: str | None = ...,
+        tz: str | ZoneInfo | None = ...,
+        starts: datetime | None = ...,
+        ends: datetime | None = ...,
+        count: int | None = ...,
+        gap: GapWord | None = ...,
+        fold: FoldWord | None = ...,
+        queue: str = ...,
+        priority: PriorityWord = ...,
+        at_front: bool = ...,
+        on_uncertain: OnUncertainWord = ...,
+        on_lost: OnLostWord | None = ...,
+        pause_after_failures: int | None = ...,
+        overlap: OverlapWord | None = ...,
+        overlap_limit: int | None = ...,
+        catch_up: CatchUpWord | None = ...,
+        catch_up_window: Seconds | None = ...,
+        catch_up_limit: int | None = ...,
+        jitter: Seconds | None = ...,
+        expires_after: Seconds | None = ...,
+        urgency: str | None = ...,
+        timeout: float | str | timedelta | None = ...,
+        result_ttl: int | timedelta | None = ...,
+        failure_ttl: int | timedelta | None = ...,
+        retry: RetryValue | None = ...,
+        meta: dict[str, Any] | None = ...,
+        on_success: CallbackValue | None = ...,
+        on_failure: CallbackValue | None = ...,
+        description: str | None = ...,
+        tags: list[str] | tuple[str, ...] | set[str] | frozenset[str] = ...,
+        created_by: str | None = ...,
+        managed_by: str | None = ...,
+        durable: bool = ...,
+        allow_past: bool = ...,
+        id: str | None = ...,
+        if_exists: IfExistsWord = ...,
+        **payload: Any,
+    ) -> Result: ...
+
+
+def _options_of(keys: Any) -> dict[str, Option]:
+    """The options that are the keys of a TypedDict, by name and in its order."""
+    options: dict[str, Option] = {}
+    for name, hint in get_type_hints(keys, include_extras=True).items():
+        is_kind = get_origin(hint) is not Annotated
+        type_, option = (hint, _option_of_kind(kind_named(name))) if is_kind else get_args(hint)
+        options[name] = option.named(name, is_optional=NoneType in get_args(type_))
+    return options
+
+
+def _option_of_kind(kind: TriggerKind) -> Option:
+    """The option of a kind of trigger, which says itself what there is to know."""
+    form = Interval(kind.metavar) if kind.is_duration else Form(kind.metavar)
+    return Option(kind.help, form, Stored.RULE, elsewhere=kind.elsewhere)
+
+
+OPTIONS: Final = _options_of(ScheduleOptions)
+FOR_ENQUEUE: Final = frozenset({*EnqueueOptions.__annotations__, *_CallOptions.__annotations__})
+FOR_UPDATE: Final = frozenset(_TimedOptions.__annotations__)
+ELSEWHERE: Final = {theirs: name for name, option in OPTIONS.items() for theirs in option.elsewhere.split()}
