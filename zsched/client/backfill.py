@@ -157,7 +157,7 @@ def _recurring(schedule: Schedule) -> Schedule:
         problem = "it is a one-shot, so has no past occurrences"
         raise InvalidSchedule("id", schedule.id, problem, "run it now, or retry its run")
     if schedule.trigger is None or schedule.anchor_ms is None:
-        problem = "its rule or anchor cannot be read: a foreign hand changed it"
+        problem = "its rule or anchor cannot be read: another writer changed it"
         raise InvalidSchedule("id", schedule.id, problem, "schedule it again")
     return schedule
 
