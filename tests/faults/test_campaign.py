@@ -183,6 +183,13 @@ FINE: dict[str, Callable[[], Witnesses]] = {
         [term(1), put(2), fire(3, late_us=2 * S)], windows=[Window("f", DUE_US - S, DUE_US + 3 * S)]
     ),
     "a call that nobody answered": lambda: seen([term(1)], calls=[replace(ASKED, outcome="unknown")], receipts=[]),
+    "a rule that came back in the archive's lag, and fires on": lambda: seen(
+        RULE,
+        receipts=[],
+        calls=[RULED, Call("cancel", "r", DUE_US - S, DUE_US - S + 9, word="cancelled")],
+        losses=[Loss("f", DUE_US - S + 99, False)],
+        places=[Place("r", "recurring", None), Place("r", "due", DUE_MS)],
+    ),
     "waits for its time": lambda: seen(
         [term(1), put(2)],
         receipts=[],
