@@ -93,7 +93,7 @@ def current_run() -> CurrentRun | None:
 
 
 def _noted(there: str) -> dict[str, Any]:
-    """The note that is there; what a foreign hand wrote counts for nothing."""
+    """The note that is there; what another writer wrote counts for nothing."""
     try:
         told = json.loads(there) if there else {}
     except (ValueError, RecursionError):

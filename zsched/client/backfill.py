@@ -42,7 +42,7 @@ _SKEW_MS: Final = 60_000  # by which the caller's now may be later than the serv
 _NOTHING: Final = Refilled("backfilled", [])  # there was nothing to push
 
 
-class _Occurrence(NamedTuple):
+class _Decision(NamedTuple):
     """An occurrence, and what is to become of it: a run, of one that ran an extra one, or none."""
 
     nominal_ms: int
@@ -51,12 +51,12 @@ class _Occurrence(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Plan:
-    """What is to be done with each occurrence of *stretch*, by *schedule* as it was read."""
+class _BackfillPlan:
+    """What is to be done with each occurrence of *past*, by *schedule* as it was read."""
 
     schedule: Schedule
-    stretch: PastOccurrences
-    occurrences: list[_Occurrence]
+    past: PastOccurrences
+    occurrences: list[_Decision]
 
 
 class Filling:
@@ -74,15 +74,15 @@ class Filling:
         found = self._find(self._id)
         schedule = _recurring(found.schedule)
         start_ms, end_ms = _range(start, end, schedule.tz, found.now_ms)
-        stretch = _bounded(schedule, start_ms, end_ms)
+        past = _bounded(schedule, start_ms, end_ms)
         with naming_lost_call(self._id, is_repeatable=not self._is_again):
             self._ran, source = self._inquiry.ran(self._id, start_ms, end_ms)
             if not self._is_again:
                 self._require(source, start_ms, schedule.tz)
-            plan = _Plan(schedule, stretch, self._occurrences(stretch))
+            plan = _BackfillPlan(schedule, past, self._occurrences(past))
             runs = self._foreseen(plan) if is_dry_run else list(self._push(plan, end_ms, on_progress))
         ran, times = len(plan.occurrences) - len(runs), (start_ms, end_ms)
-        return Backfill(self._id, schedule.tz, *times, tuple(runs), ran, plan.stretch.pending, source, is_dry_run)
+        return Backfill(self._id, schedule.tz, *times, tuple(runs), ran, plan.past.pending, source, is_dry_run)
 
     def _require(self, source: Source, start_ms: int, tz: str) -> None:
         """What ran must be known, or it could run twice. Raises ArchiveError."""
@@ -95,25 +95,25 @@ class Filling:
             " further); give a later start, run a daemon whose archive has it, or run all of it: again=True, --again"
         )
 
-    def _occurrences(self, stretch: PastOccurrences) -> list[_Occurrence]:
-        """Those of *stretch*, by what ran and what RQ has."""
-        times, run_id = list(stretch.times()), self._store.keys.run_id
+    def _occurrences(self, past: PastOccurrences) -> list[_Decision]:
+        """Those of *past*, by what ran and what RQ has."""
+        times, run_id = list(past.times()), self._store.keys.run_id
         looked_at = {run_id(self._id, ms): ms for ms in times if self._is_again or ms not in self._ran}
         is_over = {looked_at[id]: is_over for id, is_over in self._inquiry.held(list(looked_at)).items()}
         found = []
         for ms in times:
             has_run = ms in self._ran or ms in is_over
             is_again = has_run and self._is_again and is_over.get(ms, True)  # what is open is left to run
-            found.append(_Occurrence(ms, not has_run or is_again, is_again))
+            found.append(_Decision(ms, not has_run or is_again, is_again))
         return found
 
-    def _foreseen(self, plan: _Plan) -> list[Filled]:
+    def _foreseen(self, plan: _BackfillPlan) -> list[Filled]:
         """What would be pushed; the id of an extra run is given when it is."""
         run_id = self._store.keys.run_id
         wanted = (one for one in plan.occurrences if one.is_wanted)
         return [Filled(one.nominal_ms, None if one.is_again else run_id(self._id, one.nominal_ms)) for one in wanted]
 
-    def _push(self, plan: _Plan, end_ms: int, on_progress: Callable[[int, int], None]) -> Iterator[Filled]:
+    def _push(self, plan: _BackfillPlan, end_ms: int, on_progress: Callable[[int, int], None]) -> Iterator[Filled]:
         """Push what *plan* wants, and change it when its schedule was; what was pushed."""
         at = replans = 0
         on_progress(at, len(plan.occurrences))  # from here on some may be pushed that it was not told of
@@ -132,14 +132,14 @@ class Filling:
             at, replans = at + len(some), 0
             on_progress(at, len(plan.occurrences))
 
-    def _replan(self, plan: _Plan, at: int, end_ms: int, number: int) -> None:
+    def _replan(self, plan: _BackfillPlan, at: int, end_ms: int, number: int) -> None:
         """What comes from occurrence *at* on is planned by the schedule as it is now."""
         if number > _REPLANS:
             stays = "what was pushed until then stays, and the same call goes on from there"
             raise Contended(f"schedule {self._id!r} was changed by others at every attempt; {stays}")
         plan.schedule = _recurring(self._find(self._id).schedule)
-        plan.stretch = _bounded(plan.schedule, plan.occurrences[at].nominal_ms, end_ms)
-        plan.occurrences[at:] = self._occurrences(plan.stretch)
+        plan.past = _bounded(plan.schedule, plan.occurrences[at].nominal_ms, end_ms)
+        plan.occurrences[at:] = self._occurrences(plan.past)
 
     def _expect(self, word: str) -> None:
         error = refusal(word, self._id, namespace=self._store.keys.namespace)
@@ -157,7 +157,7 @@ def _recurring(schedule: Schedule) -> Schedule:
         problem = "it is a one-shot, so has no past occurrences"
         raise InvalidSchedule("id", schedule.id, problem, "run it now, or retry its run")
     if schedule.trigger is None or schedule.anchor_ms is None:
-        problem = "its rule or anchor cannot be read: a foreign hand changed it"
+        problem = "its rule or anchor cannot be read: another writer changed it"
         raise InvalidSchedule("id", schedule.id, problem, "schedule it again")
     return schedule
 
@@ -175,13 +175,13 @@ def _range(start: datetime, end: datetime, tz: str, now_ms: int) -> tuple[int, i
 
 def _bounded(schedule: Schedule, start_ms: int, end_ms: int) -> PastOccurrences:
     """The occurrences of *schedule* in [start_ms, end_ms). Raises InvalidSchedule when they are too many."""
-    stretch = PastOccurrences.of(schedule, start_ms, end_ms)
-    if stretch.count > MOST:
-        last = _shown(stretch.nth(MOST + 1), schedule.tz)
-        problem = f"{stretch.count:,} occurrences lie between start and end, more than {MOST:,} in one call"
+    past = PastOccurrences.of(schedule, start_ms, end_ms)
+    if past.count > MOST:
+        last = _shown(past.nth(MOST + 1), schedule.tz)
+        problem = f"{past.count:,} occurrences lie between start and end, more than {MOST:,} in one call"
         remedy = f"end at {last}, which is the first {MOST:,}, and go on from there"
         raise InvalidSchedule("end", _shown(end_ms, schedule.tz), problem, remedy)
-    return stretch
+    return past
 
 
 def _shown(ms: int, tz: str) -> str:

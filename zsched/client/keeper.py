@@ -124,7 +124,7 @@ class Keeper:
             stored["args"] = list(args)
         except InvalidSchedule as error:
             unreadable = f"{error.problem} ({error.__cause__})" if error.__cause__ else error.problem
-        except Exception as error:  # fields that a foreign hand wrote
+        except Exception as error:  # fields that another writer wrote
             unreadable = f"its fields cannot be read ({type(error).__name__}: {error})"
         return ScheduleWithOptions(schedule, options_of(schedule, stored), data, found.digest, unreadable)
 

@@ -87,7 +87,7 @@ class Lives(Past):
 
         Raises:
             RunNotFound: neither RQ nor an archive knows it. RunNotOver: it is queued or running, or has not fired.
-            PayloadGone: its arguments are kept nowhere. RedisRefused: a foreign hand changed its job.
+            PayloadGone: its arguments are kept nowhere. RedisRefused: another writer changed its job.
         """
         with naming_lost_call(run_id, is_repeatable=False):
             return self._reruns.retry(run_id, op=new_id())
@@ -100,7 +100,7 @@ class Lives(Past):
 
         Raises:
             RunNotFound. RunNotOver: it has not fired (``cancel`` its schedule), or its worker does not listen.
-            RedisRefused: a foreign hand changed its job.
+            RedisRefused: another writer changed its job.
         """
         with naming_lost_call(run_id):
             return self._reruns.cancel(run_id, op=new_id())

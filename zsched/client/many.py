@@ -33,7 +33,7 @@ Read = tuple[Shape, Row] | Definition  # a one-shot ready to send, or a recurrin
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ShapeSeen:
     """A shape met before, and what it takes to read another row of it."""
 
     shape: Shape
@@ -71,7 +71,7 @@ class _RowReader:
 
     def __init__(self, store: Store, define: Define) -> None:
         self._store, self._encoder, self._define = store, store.encoder, define
-        self._known: dict[tuple[Any, ...], _Known] = {}
+        self._known: dict[tuple[Any, ...], _ShapeSeen] = {}
         self._shapes: dict[Shape, Shape] = {}
 
     def read(self, row: Mapping[str, Any]) -> Read:
@@ -112,7 +112,7 @@ class _RowReader:
         shape = self._shapes.setdefault(shape, shape)  # equal shapes are one object: portions go by identity
         own: Row = (definition.id, time_argument(definition), self._encoder.data(definition.payload))
         with suppress(TypeError):  # not hashable: read in full each time
-            self._known[_key(rest)] = _Known(
+            self._known[_key(rest)] = _ShapeSeen(
                 shape,
                 function_path(func),
                 options.get("tz") if options.get("tz") is None else definition.tz,

@@ -99,7 +99,7 @@ class Answerer:
         about = question.about
         try:
             look = _TOPICS[about](**question.arguments)
-        except _NOT_UNDERSTOOD as error:  # of another version, or a foreign hand
+        except _NOT_UNDERSTOOD as error:  # of another version, or of another writer
             return {"error": f"this daemon does not know the question {about!r} ({error})"}
         try:
             answer = self._looked(path, look)

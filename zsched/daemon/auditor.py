@@ -14,7 +14,7 @@ So what should have fired is found two minutes later however many schedules ther
 for every 2,500 of them. A page is the archive's state as of one entry, P; what Redis holds of the page's schedules,
 read together with the log's tail; and the log from P to its end. The log must have P and that tail, so all of it is of
 one history; and of what an entry behind P touched nothing is said. Then state and Redis must say the same, whatever
-clients and daemons do meanwhile: what differs was done by a foreign hand, or is a bug (``core.audit``).
+clients and daemons do meanwhile: what differs was done by another writer, or is a bug (``core.audit``).
 
 An occurrence that was not pushed, because RQ had a job of its run already, is wrong too when the history never pushed
 that run (``archive.suppressed``). Nothing puts that right: it counts for an hour.
@@ -23,7 +23,7 @@ What is wrong is said, with what was expected and what was found, and put right 
 Redis refuses when the log went on meanwhile; then a few times again, and in the next pass. It fires late then, and all
 of it is recorded. What the log never had is left where it is: ``fire`` quarantines it.
 
-Not guaranteed: that a Redis command of a foreign hand is noticed before it has done harm; anything by an archive with
+Not guaranteed: that a Redis command of another writer is noticed before it has done harm; anything by an archive with
 entries that this version cannot read, since these may have changed what it has.
 """
 

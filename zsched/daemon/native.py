@@ -74,7 +74,7 @@ class Native:
         self._round_ends_ms = 0.0  # monotonic: then the queues' names are asked anew
         self._next_ms = 0  # server's clock: the next look
         self._latest_ms = 0.0  # the same by the monotonic clock, lest TIME jumps back
-        self._told: dict[bytes, str | None] = {}  # why a queue is left, None for one that is served
+        self._reasons: dict[bytes, str | None] = {}  # why a queue is left, None for one that is served
         self._refusal: str | None = None
 
     def look_if_due(self, term: Term, now_ms: int, *, is_busy: bool) -> NextLook:
@@ -97,7 +97,7 @@ class Native:
 
     def end(self, term: Term) -> None:
         """A clean stop: give the locks up, so that a scheduler of RQ that starts now finds them free."""
-        served = [queue for queue, reason in self._told.items() if reason is None]
+        served = [queue for queue, reason in self._reasons.items() if reason is None]
         try:
             for part in _parts(served):
                 self._jobs.release(term, part)
@@ -124,7 +124,7 @@ class Native:
 
     def _begin_round(self, at_ms: float) -> None:
         names = self._jobs.queues() if self._serves_all else self._named
-        self._told = {name: self._told[name] for name in names if name in self._told}
+        self._reasons = {name: self._reasons[name] for name in names if name in self._reasons}
         self._parts, self._earliest_ms = deque(_parts(names)), None
         self._round_ends_ms = at_ms + _EVERY_MS
 
@@ -139,9 +139,9 @@ class Native:
             log.debug("native_jobs_queued", count=moved.pushed)
         for queue in part:
             reason = moved.broken.get(queue, moved.others.get(queue))
-            if queue in self._told and self._told[queue] == reason:
+            if queue in self._reasons and self._reasons[queue] == reason:
                 continue
-            self._told[queue] = reason
+            self._reasons[queue] = reason
             if reason is None:
                 log.info("native_queue_served", queue=shown(queue))
             elif queue in moved.others:

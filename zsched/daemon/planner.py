@@ -28,7 +28,7 @@ class Planned:
     bad: list[tuple[DueRecurring, bytes]] = field(default_factory=list)
 
 
-class _Known(NamedTuple):
+class _SharedPlan(NamedTuple):
     """
     A plan, and the same in Lua's words; it holds from ``from_ms``, when its occurrence was due, to ``until_ms``: then
     another one is, or this one is too late.
@@ -44,36 +44,36 @@ class Planner:
     """Plans with a memory; one per connection."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, bytes | None, bytes], _Known] = {}
+        self._shared: dict[tuple[bytes, bytes | None, bytes], _SharedPlan] = {}
 
     def plan(self, due: Iterable[DueRecurring], now_ms: int) -> Planned:
         """Plan each; one bad schedule never stops the others."""
         planned = Planned()
         for one in due:
             try:
-                known = self._known.get((one.trigger, one.policy, one.nominal_ms))
-                if known is None or not known.from_ms <= now_ms <= known.until_ms:
-                    known = self._plan(one, now_ms)
-                planned.good.append(PlannedRun(one, known.plan, known.told))
+                shared = self._shared.get((one.trigger, one.policy, one.nominal_ms))
+                if shared is None or not shared.from_ms <= now_ms <= shared.until_ms:
+                    shared = self._plan(one, now_ms)
+                planned.good.append(PlannedRun(one, shared.plan, shared.told))
             except Exception as error:  # whatever a stored rule can make Python raise is that schedule's problem
                 reason = f"cannot be planned: {type(error).__name__}: {error}"[:300].replace("\n", " ")
                 planned.bad.append((one, reason.encode(errors="backslashreplace")))
         return planned
 
-    def _plan(self, due: DueRecurring, now_ms: int) -> _Known:
+    def _plan(self, due: DueRecurring, now_ms: int) -> _SharedPlan:
         spec, policy, nominal_ms = spec_of(due.trigger), _policy(due.policy or b""), int(due.nominal_ms)
         made = plan(build(spec, int(due.anchor_ms)), nominal_ms, now_ms, policy, due.id.decode())
         from_ms = nominal_ms if made.fire_ms is None else made.fire_ms
         until_ms = from_ms + policy.patience_ms
         if made.next_ms is not None:
             until_ms = min(until_ms, made.next_ms - 1)
-        known = _Known(made, told(made, policy), from_ms, until_ms)
+        shared = _SharedPlan(made, told(made, policy), from_ms, until_ms)
         is_shared = spec.kind.anchor is Anchor.NOTHING and spec.count is None and not spec.jitter_ms
         if is_shared and made.fire_ms is not None and (policy.catch_up is not CatchUp.ALL or not made.passed):
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[due.trigger, due.policy, due.nominal_ms] = known
-        return known
+            if len(self._shared) >= _REMEMBERED:
+                self._shared.clear()
+            self._shared[due.trigger, due.policy, due.nominal_ms] = shared
+        return shared
 
 
 @lru_cache(maxsize=1000)

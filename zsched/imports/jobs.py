@@ -71,7 +71,7 @@ class RQJobs:
             cause = f" ({error.__cause__})" if error.__cause__ else ""
             remedy = "run this where its modules are, with the workers' [rq] serializer"
             raise ValueError(f"what it is called with cannot be read here{cause}; {remedy}") from error
-        except Exception as error:  # fields by a foreign hand, or a pickle of a class that is gone
+        except Exception as error:  # fields of another writer, or a pickle of a class that is gone
             problem = f"its fields cannot be read ({type(error).__name__}: {error})"
             raise ValueError(f"{problem}; schedule it again by hand") from error
         if not isinstance(func, str) or "." not in func:

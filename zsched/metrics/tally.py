@@ -138,7 +138,7 @@ class LogTally:
 
 
 def _run_of(row: Ended) -> Run:
-    """The run that ended; what a foreign hand made unreadable is left out."""
+    """The run that ended; what another writer made unreadable is left out."""
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         run = of_row(*row)
         if run.is_over:

@@ -233,7 +233,7 @@ def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
     for row in rows:
         planner.plan([row], int(row.nominal_ms))
-        sizes.append(len(planner._known))
+        sizes.append(len(planner._shared))
 
     assert [1, 2, 3] == sizes[:3]
     assert max(sizes) <= 3
