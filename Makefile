@@ -43,7 +43,7 @@ lint: $(STAMP) ## ruff (rules and format) and mypy --strict
 	@$(BIN)/mypy
 
 bench: $(STAMP) ## the benchmark beside RQ's scheduler and rq-scheduler; ARGS="--quick --only lateness"
-	@exec $(BIN)/zsched bench $(ARGS)
+	@exec $(BIN)/python -m bench $(ARGS)
 
 faults: $(STAMP) ## the fault campaign; SECONDS=120 SEED=7, ARGS="--only flushall --keep DIR"
 	@exec $(BIN)/python -m tests.faults.campaign --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
