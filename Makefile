@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench faults mutants install uninstall clean
+.PHONY: help run test lint lines bench faults mutants install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ lint: $(STAMP) ## ruff (rules and format) and mypy --strict
 	@$(BIN)/ruff check . bin/zsched
 	@$(BIN)/ruff format --check . bin/zsched
 	@$(BIN)/mypy
+
+lines: ## the installed package's lines of code: neither docstring, comment nor blank
+	@$(PYTHON) -m tests.lines $(ARGS)
 
 bench: $(STAMP) ## the benchmark beside RQ's scheduler and rq-scheduler; ARGS="--quick --only lateness"
 	@exec $(BIN)/python -m bench $(ARGS)
