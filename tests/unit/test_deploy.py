@@ -120,6 +120,7 @@ def test_other_places_are_those_that_the_units_name(tmp_path: Path) -> None:
     assert (tmp_path / "stage/opt/etc/zsched/zsched.toml").exists()
 
 
+@pytest.mark.slow
 def test_installing_again_changes_nothing_and_leaves_edited_settings_alone(tmp_path: Path) -> None:
     stage = f"DESTDIR={tmp_path}/stage"
     make(tmp_path, "install", stage)
@@ -214,11 +215,13 @@ def analyze(*arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNITS)
 def test_systemd_has_nothing_to_say_against_a_unit(installed: Path, name: str) -> None:
     assert "" == analyze("verify", "--man=no", str(installed / name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNITS)
 def test_a_unit_is_little_exposed(installed: Path, name: str) -> None:
     said = analyze("security", "--offline=true", "--no-pager", str(installed / name))
