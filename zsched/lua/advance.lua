@@ -172,7 +172,7 @@ end
 push_all()
 for _, one in ipairs(bad) do
   redis.call('ZREM', one.key, one.id)
-  redis.call('HSET', quarantine_key, one.id, table.concat({one.lane, one.due_ms, now_text, one.why}, ' '))
+  park(quarantine_key, one.id, one.lane, one.due_ms, nil, one.why)
 end
 if #ends > 0 then
   append('end', {'rows', table.concat(ends, '\n')})
