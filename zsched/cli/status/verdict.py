@@ -40,6 +40,7 @@ _QUEUES: Final = 4  # named in a remedy
 _PUT_BACK: Final = {
     What.RESTORED: "put back",
     What.PUSHED_AGAIN: "pushed again",
+    What.HELD: "held by RQ already",
     What.SKIPPED: "skipped as uncertain",
     What.WITHDRAWN: "withdrawn, as they were over",
     What.QUARANTINED: "in quarantine",
@@ -208,7 +209,7 @@ def _rebuilt(recent: Recent) -> Iterator[Problem]:
         what = ", ".join(told) or "nothing had to be put back"
         text = f"Redis lost something and was rebuilt at {at} UTC: {'at least ' if recent.is_cut else ''}{what}"
         remedy = (
-            "zsched history --status pushed_again (or skipped) lists runs that may happen twice, or not at all; "
+            "zsched history --status pushed_again (or skipped, held) lists runs that may happen twice, or not at all; "
             "zsched doctor says whether Redis keeps its data on a disk"
         )
         yield Problem("rebuilt", text, remedy)
