@@ -139,7 +139,7 @@ def modules() -> list[Module]:
 
 
 def may_import(module: Module, name: str) -> bool:
-    """Whether *module* may import *name*, by the table; "from zsched import x" names the package, or a module of it."""
+    """Ask the table if *module* may import *name*; "from zsched import x" names the package, or a module of it."""
     ours, outside = MAY_IMPORT[module.row or ""]
     top, _, rest = name.partition(".")
     if top in ("zsched", "bench"):

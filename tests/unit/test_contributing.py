@@ -25,7 +25,7 @@ class Page:
     """
     One "how to add" page: its title, its files with the symbols named beside each, and its examples.
 
-    An *example* is a text of the code whose every place is on the page: "`Overlap.SKIP` stands in all of them".
+    An *example* is a text of the code that stands in files of the page and in no other file of the package.
     """
 
     title: str
@@ -39,14 +39,14 @@ class Page:
 
     @property
     def examples(self) -> list[str]:
-        """The texts that stand in all files of the package that are on the page, and in no other."""
+        """The quoted texts of the lines that begin with "Example:"."""
         return [
             quoted for line in re.findall(r"^Example: .*$", self.text, re.MULTILINE) for quoted in _QUOTED.findall(line)
         ]
 
     @property
     def promised(self) -> int | None:
-        """How many files of the package it says there are."""
+        """The number of files of the package that it says there are."""
         told = re.search(r"^Files of the package: (\d+)\.", self.text, re.MULTILINE)
         return int(told[1]) if told else None
 
@@ -93,7 +93,7 @@ def _names(scope: ast.AST, prefix: str) -> Iterator[str]:
 
 
 def astray(page: Page) -> list[str]:
-    """What *page* names in vain."""
+    """Return the files and names of *page* that are not there."""
     found = []
     for name, symbols in page.files.items():
         file = PROJECT / name
