@@ -19,20 +19,25 @@ STAGE      := $(abspath $(DESTDIR))
 HOUSE      := $(STAGE)$(PREFIX)/lib/zsched
 MANUAL     := $(STAGE)$(PREFIX)/share/doc/zsched
 UNITS      := zsched.service zsched@.service
-PAGES      := README.md SECURITY.md CHANGELOG.md $(wildcard docs/* config/* deploy/*.* deploy/*/*)
+PAGES      := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard docs/* config/* deploy/*.* deploy/*/*)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where this is set (many containers do), each of the tests' hundreds of processes would compile all of zsched anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench faults mutants install uninstall clean
+.PHONY: help run check test lint lines bench faults mutants install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
 
 run: $(STAMP) ## a private Redis, the daemon and a worker with demo schedules; FOR=20 ends after 20 s
 	@exec $(BIN)/zsched up --demo $(if $(FOR),--for $(FOR))
+
+# A test that starts a Redis without saying so by its fixtures fails here.
+check: lint ## lint, then the quick tests, which need no Redis: half a minute; ARGS="-k cron" goes to pytest
+	@ZSCHED_REDIS_SERVER=/no/redis/here $(BIN)/python -m pytest -n 2 --dist loadfile -q -m 'not redis and not slow' \
+	  $(ARGS) tests/unit tests/model tests/product
 
 test: lint ## lint, then the tests; ARGS="-k cron -x" goes to pytest, ZSCHED_REDIS_SERVER=/path picks the Redis
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
@@ -42,8 +47,11 @@ lint: $(STAMP) ## ruff (rules and format) and mypy --strict
 	@$(BIN)/ruff format --check . bin/zsched
 	@$(BIN)/mypy
 
+lines: ## the installed package's lines of code: neither docstring, comment nor blank
+	@$(PYTHON) -m tests.lines $(ARGS)
+
 bench: $(STAMP) ## the benchmark beside RQ's scheduler and rq-scheduler; ARGS="--quick --only lateness"
-	@exec $(BIN)/zsched bench $(ARGS)
+	@exec $(BIN)/python -m bench $(ARGS)
 
 faults: $(STAMP) ## the fault campaign; SECONDS=120 SEED=7, ARGS="--only flushall --keep DIR"
 	@exec $(BIN)/python -m tests.faults.campaign --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)

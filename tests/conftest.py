@@ -44,7 +44,7 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "redis_server" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("once"):
+        if "redis_server" in getattr(item, "fixturenames", ()):
             item.add_marker("redis")
 
 
@@ -69,8 +69,9 @@ def redis_url(redis_server: EmbeddedRedis, redis_client: redis.Redis) -> str:
 
 
 @pytest.fixture
-def redis_client(redis_server: EmbeddedRedis) -> Iterator[redis.Redis]:
+def redis_client(request: pytest.FixtureRequest, redis_server: EmbeddedRedis) -> Iterator[redis.Redis]:
     """A plain client (bytes, RESP 2, no retries) of the session's server, emptied for this test."""
+    assert request.node.get_closest_marker("redis"), "a test that asks for this fixture by its name needs the mark"
     client = redis.Redis.from_url(redis_server.url, protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=10)
     with client:
         client.flushall()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from configparser import ConfigParser
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,31 @@ def unit(name: str) -> str:
     return (CHECKOUT / "deploy" / "systemd" / name).read_text()
 
 
+# -- the package --------------------------------------------------------------------------------------
+
+
+def test_the_wheel_has_zsched_and_neither_the_benchmark_nor_the_tests() -> None:
+    setup = ConfigParser()
+    setup.read(CHECKOUT / "setup.cfg")
+    patterns = setup["options.packages.find"]["include"].split()
+    files = [*CHECKOUT.glob("zsched/**/*.py"), *CHECKOUT.glob("bench/**/*.py"), *CHECKOUT.glob("tests/**/*.py")]
+    folders = {file.relative_to(CHECKOUT).parent for file in files}
+
+    installed = {folder for folder in folders if any(fnmatch(".".join(folder.parts), one) for one in patterns)}
+
+    assert {folder for folder in folders if folder.parts[0] == "zsched"} == installed
+
+
+def test_the_wheel_has_every_file_of_zsched_that_is_no_python() -> None:
+    setup = ConfigParser()
+    setup.read(CHECKOUT / "setup.cfg")
+    package = CHECKOUT / "zsched"
+
+    declared = {path for pattern in setup["options.package_data"]["zsched"].split() for path in package.glob(pattern)}
+
+    assert {file for file in package.rglob("*") if file.is_file() and file.suffix not in (".py", ".pyc")} == declared
+
+
 # -- make install -------------------------------------------------------------------------------------
 
 
@@ -93,6 +120,7 @@ def test_other_places_are_those_that_the_units_name(tmp_path: Path) -> None:
     assert (tmp_path / "stage/opt/etc/zsched/zsched.toml").exists()
 
 
+@pytest.mark.slow
 def test_installing_again_changes_nothing_and_leaves_edited_settings_alone(tmp_path: Path) -> None:
     stage = f"DESTDIR={tmp_path}/stage"
     make(tmp_path, "install", stage)
@@ -187,11 +215,13 @@ def analyze(*arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNITS)
 def test_systemd_has_nothing_to_say_against_a_unit(installed: Path, name: str) -> None:
     assert "" == analyze("verify", "--man=no", str(installed / name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNITS)
 def test_a_unit_is_little_exposed(installed: Path, name: str) -> None:
     said = analyze("security", "--offline=true", "--no-pager", str(installed / name))

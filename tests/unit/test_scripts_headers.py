@@ -87,6 +87,20 @@ def test_only_reads_are_tried_with_pcall(path: Path) -> None:
     assert set(tried) <= {"HGET", "HMGET", "HGETALL", "XRANGE", "XREVRANGE", "PUBLISH"}  # PUBLISH writes nothing
 
 
+def test_only_the_launch_and_the_fast_path_of_fire_queue_a_run() -> None:
+    queueing = [path for path in FILES if re.search(r"'status', 'queued'", _code(path.read_text()))]
+
+    assert ["fire.lua", "lib/launch.lua"] == [path.relative_to(LUA).as_posix() for path in queueing]
+
+
+def test_only_one_piece_writes_the_value_of_a_schedule_that_is_paused_or_in_quarantine() -> None:
+    writing = re.compile(r"'HSET', \w+, (\w+\.)?id, .*(lane|due_ms)|'HSET', (paused|quarantine)_key")
+
+    found = [path for path in FILES if writing.search(_code(path.read_text()))]
+
+    assert ["lib/lanes.lua"] == [path.relative_to(LUA).as_posix() for path in found]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_no_line_has_more_than_120_columns(path: Path) -> None:
     assert [] == [line for line in path.read_text(encoding="utf-8").splitlines() if len(line) > 120]

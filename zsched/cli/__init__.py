@@ -9,7 +9,6 @@ values (what people write), then the commands. Results go to stdout, everything 
 from __future__ import annotations
 
 from zsched.cli.backfill import backfill
-from zsched.cli.dashboard import dashboard
 from zsched.cli.doctor import doctor
 from zsched.cli.files import apply, export
 from zsched.cli.history import history, why
@@ -17,20 +16,19 @@ from zsched.cli.imports import import_
 from zsched.cli.listing import ls, show
 from zsched.cli.lives import cancel, cancel_run, pause, resume, retry, run
 from zsched.cli.log import log
-from zsched.cli.processes import bench, daemon
+from zsched.cli.processes import daemon, dashboard, up
 from zsched.cli.program import program
 from zsched.cli.puts import add, set_
 from zsched.cli.recover import recover
 from zsched.cli.rules import next_
 from zsched.cli.status import status
 from zsched.cli.tasks import tasks
-from zsched.cli.up import up
 
 __all__ = ["main", "program"]
 
 _COMMANDS = (
     *(add, set_, ls, show, cancel, pause, resume, run, retry, cancel_run, backfill, next_, why, history, log),
-    *(tasks, apply, export, import_, status, doctor, dashboard, recover, daemon, up, bench),
+    *(tasks, apply, export, import_, status, doctor, dashboard, recover, daemon, up),
 )
 for _command in _COMMANDS:
     program.add_command(_command)

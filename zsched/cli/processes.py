@@ -1,11 +1,29 @@
-"""``zsched daemon`` and ``zsched bench``: commands that are programs of their own."""
+"""``zsched daemon``, ``zsched up`` and ``zsched dashboard``: commands that run until they are stopped."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
 import click
 
-from zsched.cli.invocation import Invocation, pass_invocation
+from zsched.cli.exits import DONE, FAILED
+from zsched.cli.invocation import Invocation, connect, pass_invocation, say
 from zsched.cli.program import Subcommand
+from zsched.config import Settings
+from zsched.config.parsing import listen_address
+from zsched.core.arguments import check_queue
+from zsched.core.clock import SystemClock
+from zsched.errors import ConfigError
+from zsched.events import configure
+from zsched.storage.connection import Link
+
+_LOOK_S = 0.2  # between two looks whether all children are alive
 
 
 @click.command(cls=Subcommand)
@@ -25,26 +43,118 @@ def daemon(invocation: Invocation) -> int:
 
 
 @click.command(cls=Subcommand)
-@click.option("--only", multiple=True, metavar="ROW", help="Measure this row alone; may be repeated.")
-@click.option("--all", "heavy", is_flag=True, help="The campaigns too, which take many minutes and much memory.")
-@click.option("--quick", is_flag=True, help="Small sizes, once: whether it works, not how fast it is.")
-@click.option("--repeat", type=click.IntRange(min=1), metavar="N", help="How often each row is measured.")
-@click.option("--list", "listing", is_flag=True, help="Show the rows there are, and end.")
+@click.option("--demo", is_flag=True, help="Schedule what a product would, and show it firing.")
+@click.option("--for", "seconds", type=click.FloatRange(min=1), metavar="SECONDS", help="End by itself.")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="What the worker serves; may be repeated.")
 @pass_invocation
-def bench(
-    invocation: Invocation, only: tuple[str, ...], heavy: bool, quick: bool, repeat: int | None, listing: bool
-) -> int:
+def up(invocation: Invocation, demo: bool, seconds: float | None, queues: tuple[str, ...]) -> int:
     """
-    Measure zsched beside RQ's own scheduler, rq-scheduler and bare Redis commands, on a private Redis.
+    Run everything on this machine: a private Redis, the daemon and an RQ worker. It ends by Ctrl-C or after --for
+    seconds, and then all of it is gone, data included, however this command ended. This Redis is a test server: run
+    one of your own in production.
+
+    With --demo it ends with a summary, and with exit code 0 only if the worker executed every run that fired.
 
     \b
-    Example:
-      zsched bench --quick --only lateness
+    Examples:
+      zsched up
+      zsched up --demo --for 20
     """
-    from zsched.bench import main
+    from zsched.demo.play import play  # it imports this package's tables
 
-    flags = {"--all": heavy, "--quick": quick, "--list": listing, "--json": invocation.wants_json}
-    arguments = [argument for row in only for argument in ("--only", row)]
-    arguments += [flag for flag, is_given in flags.items() if is_given]
-    arguments += [] if repeat is None else ["--repeat", str(repeat)]
-    return main(arguments)
+    if demo and queues:
+        raise click.UsageError("--demo has queues of its own; leave --queue out")
+    settings = invocation.settings()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if not demo:
+        return _stay(invocation, settings, [check_queue(queue) for queue in queues or ("default",)], seconds)
+    summary = play(settings, seconds, to_stderr=invocation.wants_json)
+    invocation.answer(summary.to_dict(), "", *summary.lines())
+    return DONE if summary.is_good else FAILED
+
+
+def _stay(invocation: Invocation, settings: Settings, queues: Sequence[str], seconds: float | None) -> int:
+    from zsched.demo.stack import Stack
+
+    clock = SystemClock()
+    with Stack(settings, queues) as stack:
+        stack.wait_for_leader(connect(stack.settings))
+        url = stack.settings.redis.url
+        with suppress(KeyboardInterrupt):  # from before its first line on: who has read that may stop it
+            invocation.answer(
+                {"redis_url": url, "namespace": settings.namespace, "queues": list(queues)},
+                f"Redis, the daemon and a worker of {', '.join(queues)} are up. In another terminal:",
+                f"  export ZSCHED_REDIS_URL='{url}'",
+                "  zsched add hello zsched.demo.tasks.heartbeat --every 5s",
+                "  zsched ls",
+                f"Redis {stack.redis_version} is a test server here. In production run a Redis of your own.",
+                "Ctrl-C ends all of it." if seconds is None else f"All of it ends in {seconds:g} s, or by Ctrl-C.",
+            )
+            end_ms = None if seconds is None else clock.monotonic_ms() + seconds * 1000
+            while end_ms is None or clock.monotonic_ms() < end_ms:
+                stack.check()
+                time.sleep(_LOOK_S)
+    return DONE
+
+
+def _listen(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    try:
+        return None if given is None else str(listen_address(given))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command(cls=Subcommand)
+@click.option("--listen", metavar="HOST:PORT", callback=_listen, help="Instead of [dashboard] listen, 127.0.0.1:9181.")
+@pass_invocation
+def dashboard(invocation: Invocation, listen: str | None) -> int:
+    """
+    Show RQ's queues, jobs and workers in the browser, until Ctrl-C or SIGTERM. Needs the extra: pip install
+    'zsched[dashboard]'.
+
+    It asks for user and password: [dashboard] user, and what [dashboard] password_file names, or
+    ZSCHED_DASHBOARD_PASSWORD, or the credential dashboard-password of systemd. Without any it makes a password and
+    tells it, if it listens for this machine only. Nothing can be changed in it: see retry, cancel-run and pause.
+
+    \b
+    Examples:
+      zsched dashboard
+      zsched dashboard --listen 0.0.0.0:9181 --config /etc/zsched.toml
+    """
+    from zsched.dashboard.login import is_private, login_for  # other commands need not wait for it
+
+    make_app, server = _extra()
+    settings = invocation.settings()
+    configure(settings.log.level, settings.log.format)
+    chosen = settings.dashboard if listen is None else dataclasses.replace(settings.dashboard, listen=listen)
+    family, address = server.resolve(chosen.listen)
+    login = login_for(chosen, os.environ, address[0])
+    link = Link.from_url(settings.redis.url, settings.redis.timeout_s, settings.redis.read_password())
+    serving = server.DashboardServer(make_app(link, login), family, address)
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    made = {"password": login.password} if login.was_made else {}
+    told = f"password {login.password}, made for this run" if login.was_made else "and the password configured"
+    with suppress(KeyboardInterrupt):  # from before its first line on: who has read that may stop it
+        if not is_private(address[0]):
+            say("passwords go over the network as they are: put a proxy with TLS before it")
+        invocation.answer(
+            {"url": serving.url, "redis": link.where, "user": login.user, **made},
+            f"{link.where} is shown at {serving.url}",
+            f"user {login.user}, {told}. Ctrl-C ends it.",
+        )
+        serving.run()
+    return DONE
+
+
+def _extra() -> tuple[Any, Any]:
+    """What needs the extra. Raises ConfigError: it is not installed."""
+    try:
+        from zsched.dashboard import app, server
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == "zsched":
+            raise
+        problem = f"the dashboard needs {package}, which is not installed"
+        raise ConfigError(f"{problem}: pip install 'zsched[dashboard]'") from error
+    return app.make_app, server

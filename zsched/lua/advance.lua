@@ -28,6 +28,7 @@ clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(c
 -- include lib/iso.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/launch.lua
 -- include lib/lanes.lua
 
 local HEARTBEAT_MS = 120000  -- RQ workers beat at least every 90 s; a killed one leaves `started` for ever
@@ -85,9 +86,7 @@ for i = 9, #ARGV do
   else
     one.queue, one.at_front = queue, schedule[3] and string.find(schedule[3], 'f', 1, true)
     one.word, one.why, one.deadline_ms, one.before = decide(one, template, schedule)
-    if IS_PUSHED[one.word] and not one.before then
-      push(queue, one.run, one.at_front)
-    end
+    one.is_uncertain = one.word == 'uncertain'
   end
   if one.word == 'quarantined' and not is_a(quarantine_key, 'hash') then
     one.word = 'changed'
@@ -110,29 +109,18 @@ if #lines == 0 then
 end
 
 append('advance', {'moves', table.concat(lines, '\n')})
-local now_iso, now_text = iso(now_ms), string.format('%.0f', now_ms)
 
 local function start(one)
-  local job_key = 'rq:job:' .. one.run
   if one.open then
     chains[one.id] = text_of(cancel(one.open))
   end
   if chains[one.id] then  -- first: this may sweep what an earlier history left of the same run
     follow(one.id, one.mode, one.run, one.queue)
   end
-  redis.call('COPY', template_prefix .. one.id, job_key, 'REPLACE')  -- see lib/pushed.lua
+  one.template = template_prefix .. one.id
+  launch(one.run, one.queue, one)
   if one.before then
-    redis.call('HSET', job_key, 'created_at', now_iso)
     defer(one.run, one.queue, one.before, one.at_front)
-  else
-    -- Its status, too: a template that was put back after a loss has none.
-    redis.call('HSET', job_key, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso)
-  end
-  if one.word == 'uncertain' then
-    redis.call('HSET', job_key, 'zs_uncertain', '1')
-  end
-  if one.deadline_ms then
-    set_deadline(one.run, one.deadline_ms)
   end
 end
 
@@ -146,7 +134,7 @@ for _, one in ipairs(moves) do
   if one.next_due_ms == '-' then
     redis.call('ZREM', one.key, one.id)
     redis.call('HDEL', schedule_key, 'nominal')
-    redis.call('HSET', schedule_key, 'ended_at', now_text)
+    redis.call('HSET', schedule_key, 'ended_at', string.format('%.0f', now_ms))
     if is_pushed then
       redis.call('HSET', schedule_key, 'last', one.run)
     end
@@ -172,7 +160,7 @@ end
 push_all()
 for _, one in ipairs(bad) do
   redis.call('ZREM', one.key, one.id)
-  redis.call('HSET', quarantine_key, one.id, table.concat({one.lane, one.due_ms, now_text, one.why}, ' '))
+  park(quarantine_key, one.id, one.lane, one.due_ms, nil, one.why)
 end
 if #ends > 0 then
   append('end', {'rows', table.concat(ends, '\n')})

@@ -25,6 +25,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/place.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/launch.lua
 -- include lib/pushed.lua
 
 local OPEN = {created = true, queued = true, deferred = true, scheduled = true, started = true}
@@ -70,14 +71,9 @@ if #runs == 0 then
 end
 
 append('backfill', {'id', id, 'runs', table.concat(runs, ' ')})
-local now_iso = iso(now_ms)
+local job = {template = template_key, deadline_ms = expires_ms and now_ms + expires_ms}
 for _, run in ipairs(runs) do
-  redis.call('COPY', template_key, 'rq:job:' .. run, 'REPLACE')  -- see lib/pushed.lua
-  redis.call('HSET', 'rq:job:' .. run, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso)
-  if expires_ms then
-    set_deadline(run, now_ms + expires_ms)
-  end
-  push(queue, run)
+  launch(run, queue, job)
 end
 push_all()
 return answer(reply)

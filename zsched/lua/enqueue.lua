@@ -23,6 +23,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/place.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/launch.lua
 
 local job, queue, expires_ms = {unpack(ARGV, 8)}, nil, nil
 for i = 1, #job, 2 do
@@ -49,11 +50,6 @@ local put_version = append('enqueue', fields)
 if at then
   remove(id, at)
 end
-local now_iso = iso(now_ms)
-redis.call('HSET', 'rq:job:' .. run, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso, unpack(job))
-if expires_ms then
-  set_deadline(run, now_ms + expires_ms)
-end
-push(queue, run, at_front == '1')
+launch(run, queue, {fields = job, at_front = at_front == '1', deadline_ms = expires_ms and now_ms + expires_ms})
 push_all()
 return answer({'OK', at and 'updated' or 'created', now_ms, put_version, run})

@@ -195,7 +195,7 @@ local function look_at(word, most, passed)
         gone[#gone + 1] = id
       end
       if problem then
-        bad[#bad + 1] = {id, name .. ' ' .. due_ms .. ' ' .. string.format('%.0f', now_ms) .. ' ' .. problem}
+        bad[#bad + 1] = {id, name, due_ms, nil, problem}
         quarantined[#quarantined + 1] = name_of(id) .. ' ' .. name .. ' ' .. due_ms .. ' ' .. problem
       end
     end
@@ -293,7 +293,7 @@ if #fields > 0 then
     redis.call('DEL', unpack(dropped))
   end
   for _, one in ipairs(bad) do
-    redis.call('HSET', quarantine_key, one[1], one[2])
+    park(quarantine_key, unpack(one, 1, 5))
   end
 end
 

@@ -27,6 +27,7 @@ local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen
 -- include lib/find.lua
 -- include lib/place.lua
 -- include lib/queues.lua
+-- include lib/launch.lua
 -- include lib/streaks.lua
 -- include lib/executions.lua
 -- include lib/clean.lua
@@ -157,9 +158,7 @@ end
 for _, one in ipairs(lost) do
   clear(one)
   if one.goes_on then
-    redis.call('HSET', one.job_key, 'status', 'queued', 'enqueued_at', iso(now_ms),
-      'retries_left', string.format('%.0f', one.retries_left - 1))
-    push(one.queue, one.run, one.at_front)
+    requeue(one.run, one.queue, one.at_front, 'retries_left', string.format('%.0f', one.retries_left - 1))
   else
     fail(one)
   end

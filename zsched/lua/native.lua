@@ -28,6 +28,7 @@ lock_s, limit = tonumber(lock_s), tonumber(limit)
 -- include lib/fence.lua
 -- include lib/iso.lua
 -- include lib/queues.lua
+-- include lib/launch.lua
 -- include lib/clean.lua
 
 local PATIENCE_S = 5
@@ -35,11 +36,11 @@ local LAST_S = '253402300799'  -- the year 9999
 local DEFAULT_TIMEOUT_S = '180'  -- RQ's own
 local LONGEST_INTERVALS = 10000  -- bytes of a list that is read: Redis does nothing else meanwhile
 
-local now_s, now_iso = string.format('%.3f', now_ms / 1000), iso(now_ms)
+local now_s = string.format('%.3f', now_ms / 1000)
 local later_s = string.format('%.1f', math.floor(now_ms / 1000) + PATIENCE_S + 0.5)
 local next_ms, looked = '', 0
 local others, broken, odd = {}, {}, {}
-local job_keys, special = {}, {}  -- what is pushed; by key, further fields and a time to live
+local moved, NOTHING = {}, {}  -- jobs that are pushed, with further texts of their hashes and a time to live
 local taken = {}  -- by key: in whose registry it was
 local served, ours = {}, {}  -- queues, each with its keys and what leaves its registry; locks that are given up
 
@@ -111,14 +112,11 @@ local function take(queue, id, score_s)
   end
   local has_ttl = ttl and #ttl < 12 and string.find(ttl, '^[1-9]%d*$')
   local has_timeout = timeout and timeout ~= ''
-  if has_ttl or not has_timeout or origin ~= queue then
-    special[job_key] = {id = id, ttl = has_ttl and ttl, fields = {'origin', queue}}
-    if not has_timeout then
-      add(special[job_key].fields, 'timeout', DEFAULT_TIMEOUT_S)
-    end
-  end
-  job_keys[#job_keys + 1], taken[job_key] = job_key, queue
-  push(queue, id, is_set(at_front) or is_set(at_front_on_retry) and ended_at and ended_at ~= '')
+  local fields = not has_timeout and {'origin', queue, 'timeout', DEFAULT_TIMEOUT_S}
+    or origin ~= queue and {'origin', queue} or NOTHING
+  moved[#moved + 1] = {id = id, queue = queue, ttl = has_ttl and ttl, fields = fields,
+    at_front = is_set(at_front) or is_set(at_front_on_retry) and ended_at and ended_at ~= ''}
+  taken[job_key] = queue
 end
 
 -- Decide about what is due of a queue that is ours and whose keys are of the right types.
@@ -169,16 +167,12 @@ end
 for _, one in ipairs(served) do
   redis.call('SET', one.lock_key, owner, 'EX', lock_s)
 end
-for _, job_key in ipairs(job_keys) do
-  redis.call('HSET', job_key, 'status', 'queued', 'enqueued_at', now_iso)
-  local more = special[job_key]
-  if more then
-    redis.call('HSET', job_key, unpack(more.fields))
-    if more.ttl then  -- RQ's ttl begins anew in the queue
-      redis.call('EXPIRE', job_key, more.ttl)
-      redis.call('EXPIRE', job_key .. ':dependents', more.ttl)
-      redis.call('EXPIRE', 'rq:job::' .. more.id .. ':dependencies', more.ttl)
-    end
+for _, one in ipairs(moved) do
+  requeue(one.id, one.queue, one.at_front, unpack(one.fields))
+  if one.ttl then  -- RQ's ttl begins anew in the queue
+    redis.call('EXPIRE', 'rq:job:' .. one.id, one.ttl)
+    redis.call('EXPIRE', 'rq:job:' .. one.id .. ':dependents', one.ttl)
+    redis.call('EXPIRE', 'rq:job::' .. one.id .. ':dependencies', one.ttl)
   end
 end
 push_all()
@@ -195,4 +189,4 @@ for _, one in ipairs(served) do
     next_ms = next_ms == '' and head_ms or math.min(next_ms, head_ms)
   end
 end
-return {'OK', now_ms, next_ms, looked, #job_keys, others, broken, odd}
+return {'OK', now_ms, next_ms, looked, #moved, others, broken, odd}

@@ -24,8 +24,7 @@ elseif at.place == 'ended' then
 elseif at.place == 'paused' and at.note == note then
   return {'OK', 'unchanged', now_ms}
 end
-local since = at.since_ms or string.format('%.0f', now_ms)
 append('pause', {'id', id, 'lane', at.lane, 'due', at.due_ms, 'note', note})
 leave(id, at)
-redis.call('HSET', paused_key, id, table.concat({at.lane, at.due_ms, since, note}, ' '))
+park(paused_key, id, at.lane, at.due_ms, at.since_ms, note)
 return {'OK', 'paused', now_ms}

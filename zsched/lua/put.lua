@@ -152,8 +152,7 @@ if #writes > 0 then
     job[2], job[4] = write.run, write.data
     redis.call(unpack(job))
     if write.at and write.at.place == 'paused' then
-      redis.call('HSET', paused_key, write.id,
-        lane .. ' ' .. write.due_ms .. ' ' .. write.at.since_ms .. ' ' .. write.at.note)
+      park(paused_key, write.id, lane, write.due_ms, write.at.since_ms, write.at.note)
     else
       members[#members + 1] = write.due_ms
       members[#members + 1] = write.id

@@ -158,7 +158,7 @@ if pause_after and pause_after == old[9] and old[10] then
   redis.call('HSET', schedule_key, 'failures', old[10])
 end
 if at and at.place == 'paused' and due_ms then
-  redis.call('HSET', paused_key, id, lane .. ' ' .. due_ms .. ' ' .. at.since_ms .. ' ' .. at.note)
+  park(paused_key, id, lane, due_ms, at.since_ms, at.note)
 elseif due_ms then
   wake_if_earlier(lane, due_ms)
   redis.call('ZADD', lane_keys[lane], due_ms, id)

@@ -19,14 +19,14 @@ for i = 4, is_a(quarantine_key, 'hash') and #ARGV or 0, 5 do
   if redis.call('ZSCORE', key, id) == due_ms
     and redis.pcall('HGET', schedule_prefix .. id, 'version') == planned_version then
     rows[#rows + 1] = table.concat({id, lane, due_ms, reason}, ' ')
-    taken[#taken + 1] = {id, key, table.concat({lane, due_ms, string.format('%.0f', now_ms), reason}, ' ')}
+    taken[#taken + 1] = {id = id, key = key, lane = lane, due_ms = due_ms, reason = reason}
   end
 end
 if #rows > 0 then
   append('quarantine', {'rows', table.concat(rows, '\n')})
   for _, one in ipairs(taken) do
-    redis.call('ZREM', one[2], one[1])
-    redis.call('HSET', quarantine_key, one[1], one[3])
+    redis.call('ZREM', one.key, one.id)
+    park(quarantine_key, one.id, one.lane, one.due_ms, nil, one.reason)
   end
 end
 return {'OK', now_ms, #rows}

@@ -47,7 +47,7 @@ for _, one in ipairs(moves) do
   if at.place == 'due' then
     redis.call('ZADD', at.key, one.due_ms, one.id)
   else
-    redis.call('HSET', paused_key, one.id, table.concat({at.lane, one.due_ms, at.since_ms, at.note}, ' '))
+    park(paused_key, one.id, at.lane, one.due_ms, at.since_ms, at.note)
   end
 end
 if is_done == '1' and before ~= tzdata then

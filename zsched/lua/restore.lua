@@ -44,6 +44,7 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/place.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/launch.lua
 -- include lib/pushed.lua
 -- include lib/clean.lua
 -- include lib/same_set.lua
@@ -111,7 +112,7 @@ hold_on(hold_for_ms)
 if reason ~= 'audit' and (doubt_ms < 0 or is_other and doubt_ms < now_ms) then
   redis.call('HSET', meta_key, 'doubt', string.format('%.0f', now_ms))
 end
-local now_iso, earliest = iso(now_ms), nil
+local earliest = nil
 local due, recurring = {high = {}, normal = {}, low = {}}, {}
 
 -- RQ's created_at; those that were put together share their t.
@@ -147,8 +148,8 @@ local function put_back(row)
       earliest = row.due_ms
     end
   elseif row.place ~= 'ended' then
-    local key_of_place = row.place == 'paused' and paused_key or quarantine_key
-    redis.call('HSET', key_of_place, row.id, row.lane .. ' ' .. row.due_ms .. ' ' .. row.note)
+    local since_ms, note = string.match(row.note, '^(%S*) ?(.*)$')
+    park(row.place == 'paused' and paused_key or quarantine_key, row.id, row.lane, row.due_ms, since_ms, note)
   end
 end
 
@@ -162,13 +163,14 @@ for n, row in ipairs(rows) do
     end
   elseif row.place == 'open' then
     redis.call('DEL', 'rq:job:' .. row.run_id)
-    redis.call('HSET', 'rq:job:' .. row.run_id, 'status', 'queued', 'created_at', now_iso,
-      'enqueued_at', now_iso, 'zs_uncertain', '1', unpack(ARGV, row.first, row.first_own - 1))
-    if row.expires_ms and tonumber(row.due_ms) then  -- long passed, perhaps: then no worker begins with it
-      -- From its time, or from its push (t) where that was later: backfilled, retried, or only late.
-      set_deadline(row.run_id, math.max(tonumber(row.due_ms), tonumber(row.t_us) / 1000) + row.expires_ms)
+    -- Its deadline counts from its time, or from its push (t) where that was later: backfilled, retried, or only late.
+    -- It may have passed long ago: then no worker begins with the run.
+    local due_ms, deadline_ms = tonumber(row.due_ms), nil
+    if row.expires_ms and due_ms then
+      deadline_ms = math.max(due_ms, tonumber(row.t_us) / 1000) + row.expires_ms
     end
-    push(row.queue, row.run_id, row.at_front)
+    launch(row.run_id, row.queue, {fields = {unpack(ARGV, row.first, row.first_own - 1)}, at_front = row.at_front,
+      is_uncertain = true, deadline_ms = deadline_ms})
   elseif row.place == 'held' then  -- it may also wait in its queue: an older copy came back
     redis.call('HSET', 'rq:job:' .. row.run_id, 'zs_uncertain', '1')
   end

@@ -28,6 +28,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/place.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/launch.lua
 -- include lib/clean.lua
 
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
@@ -116,13 +117,7 @@ end
 fields[#fields + 1] = 'of'
 fields[#fields + 1] = run
 append('enqueue', fields)
-local now_iso = iso(now_ms)
-redis.call('HSET', 'rq:job:' .. again, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso,
-  unpack(its_texts))
 local expires_ms = whole_of(job.zs_expires)
-if expires_ms then
-  set_deadline(again, now_ms + expires_ms)
-end
-push(job.origin, again, is_front)
+launch(again, job.origin, {fields = its_texts, at_front = is_front, deadline_ms = expires_ms and now_ms + expires_ms})
 push_all()
 return answer({'OK', 'retried', now_ms, again})

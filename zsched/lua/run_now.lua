@@ -22,6 +22,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/place.lua
 -- include lib/queues.lua
 -- include lib/deadline.lua
+-- include lib/launch.lua
 -- include lib/clean.lua
 
 local at = find({id})[1]
@@ -47,20 +48,19 @@ if not queue_accepts(job[2]) then
   return answer({'OK', 'WRONGTYPE', now_ms, '-'})
 end
 
-local expires_ms = whole_of(job[5])
+local queue, expires_ms = job[2], whole_of(job[5])
+local at_front = type(flags) == 'string' and string.find(flags, 'f', 1, true)
+local deadline_ms = expires_ms and now_ms + expires_ms
 append('run_now', {'id', id, 'run', run, 'last', at.recurring and '1' or '0'})
-local now_iso = iso(now_ms)
 if at.recurring then
-  redis.call('COPY', template_key, 'rq:job:' .. run)
-  redis.call('HSET', 'rq:job:' .. run, 'status', 'queued', 'created_at', now_iso, 'enqueued_at', now_iso)
+  launch(run, queue, {template = template_key, at_front = at_front, deadline_ms = deadline_ms})
   redis.call('HSET', schedule_key, 'last', run)
 else
   leave(id, at)
-  redis.call('HSET', source, 'status', 'queued', 'enqueued_at', now_iso)
+  requeue(run, queue, at_front)
+  if deadline_ms then
+    set_deadline(run, deadline_ms)
+  end
 end
-if expires_ms then
-  set_deadline(run, now_ms + expires_ms)
-end
-push(job[2], run, type(flags) == 'string' and string.find(flags, 'f', 1, true))
 push_all()
 return answer({'OK', 'fired', now_ms, run})

@@ -20,6 +20,7 @@ local token, expected_server = unpack(ARGV, 1, 2)
 -- include lib/fence.lua
 -- include lib/iso.lua
 -- include lib/queues.lua
+-- include lib/launch.lua
 -- include lib/status.lua
 -- include lib/waiting.lua
 -- include lib/withdraw.lua
@@ -101,7 +102,6 @@ for i = 3, #ARGV, 5 do
     decided[#decided + 1] = one
     if one.released then
       lines[#lines + 1], released[#released + 1] = run .. ' ' .. why, run
-      push(one.released.queue, run, one.released.at_front)
     end
   end
 end
@@ -122,7 +122,7 @@ for _, one in ipairs(decided) do
     end
   end
   if one.released then
-    redis.call('HSET', 'rq:job:' .. one.released.run, 'status', 'queued', 'enqueued_at', iso(now_ms))
+    requeue(one.released.run, one.released.queue, one.released.at_front)
     redis.call('ZREM', 'rq:deferred:' .. one.released.queue, one.released.run)
     depend_no_more(one.released.run, one.released.dependencies)
   end

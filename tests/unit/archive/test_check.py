@@ -211,6 +211,7 @@ def test_a_damaged_file_is_found(tmp_path: Path, damage: Callable[[Path], object
         look(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_wherever_a_byte_flips_it_is_found_or_changes_nothing(tmp_path: Path, seed: int) -> None:
     path = archived(tmp_path / "archive.db", ENTRIES, keep_args=False)

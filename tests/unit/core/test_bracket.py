@@ -64,6 +64,7 @@ def _put(spec: TriggerSpec, client_ms: int, server_ms: int) -> tuple[int | None,
     raise AssertionError("no end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("wrong_ms", [0, 3, -3, 1000, -1000, HOUR, -HOUR, DAY, -DAY, 400 * DAY, -400 * DAY])
 @pytest.mark.parametrize("server_ms", [NOON, NOON + 1, NOON - 1, NOON + 11 * HOUR, NOON + 3 * HOUR + 61_001])

@@ -17,7 +17,7 @@ def _calls() -> None:
     tasks.CALLS.clear()
 
 
-@pytest.fixture(params=["fake", "real"])
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.redis)])
 def ground(request: pytest.FixtureRequest) -> Any:
     """What a scheduler is given."""
     return None if request.param == "fake" else request.getfixturevalue("redis_client")

@@ -50,6 +50,7 @@ def locals_after(trigger: Trigger, after_ms: int, zone: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ZONES)
 def test_cron_runs_when_debians_cron_does_around_every_change_from_2000_to_2037(zone):
     triggers = [(Crontab(line), cron(line, zone)) for line in LINES]
@@ -66,6 +67,7 @@ def test_cron_runs_when_debians_cron_does_around_every_change_from_2000_to_2037(
                 assert expected[-1] == trigger.last_until(end_s * 1000 - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["30 2 * * *", "15,45 1,2 * * *", "30 0 * * *"])
 @pytest.mark.parametrize("zone", ["America/New_York", "Australia/Lord_Howe", "America/Santiago"])
 @pytest.mark.parametrize("gap", [Gap.SHIFT, Gap.SKIP])

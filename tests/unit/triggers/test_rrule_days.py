@@ -81,6 +81,7 @@ def rules(draw):
     return ";".join(f"{key}={value}" for key, value in parts.items())
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     rules(),

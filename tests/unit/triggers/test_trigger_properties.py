@@ -67,6 +67,7 @@ def triggers(draw):
     return build(spec, draw(instants))
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(triggers(), instants | near_changes)
 def test_from_everywhere_between_two_occurrences_the_next_one_is_the_same(trigger, start):
@@ -87,6 +88,7 @@ def test_from_everywhere_between_two_occurrences_the_next_one_is_the_same(trigge
         here = there
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(triggers(), instants | near_changes, instants | near_changes, instants | near_changes)
 def test_counts_add_up(trigger, a, b, c):
@@ -98,6 +100,7 @@ def test_counts_add_up(trigger, a, b, c):
     assert (trigger.next_after(a) is None or trigger.next_after(a) > c) == (trigger.count_between(a, c) == 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(triggers(), instants | near_changes, st.integers(0, 10**11))
 def test_the_nth_is_the_one_to_which_so_many_steps_lead(trigger, start, later):
@@ -146,6 +149,7 @@ def test_a_zone_decides_of_cron_and_rrule_outside_utc(kind, tz, expected):
     assert expected == TriggerSpec(kind, "5", tz).is_of_zone
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(triggers())
 def test_bounds_hold(trigger):

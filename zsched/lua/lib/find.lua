@@ -5,11 +5,9 @@
 --
 -- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule that has no place left. What is due
 -- stands in a lane or aside (lib/lanes.lua): `key` is that of the ZSET; lanes and lane_keys have the words of them all.
--- A paused value is "<lane> <due ms> <since ms> <note>", a quarantined one "<lane> <due ms> <since ms> <reason>".
--- Another program wrote any other value: find answers that schedule as quarantined, without a lane, due '-'. `key` says
--- where the value stands.
+-- Another program wrote a value in paused or quarantine that is not of PARKED's form: find answers that schedule as
+-- quarantined, without a lane, due '-'. `key` says where the value stands.
 -- include lib/lanes.lua
-local VALUE = '^(%a+) (%S+) (%d+) ?(.*)$'
 local BROKEN = 'its value in paused or quarantine is broken'
 
 for word in string.gmatch(aside_words, '%S+') do
@@ -27,7 +25,7 @@ end
 
 -- The place of a schedule by its *value* in the hash *key* of *place*.
 local function standing(place, key, value)
-  local lane, due_ms, since_ms, note = string.match(value, VALUE)
+  local lane, due_ms, since_ms, note = string.match(value, PARKED)
   local is_due = due_ms and (is_score(due_ms) or place == 'quarantine' and due_ms == '-')
   if not is_due or not lane_keys[lane] then
     return {place = 'quarantine', key = key, due_ms = '-', since_ms = '0', note = BROKEN}

@@ -36,7 +36,7 @@ local function pause_failing()
       local note = string.format('%.0f', streak.failures) .. ' failures in a row, the last of run ' .. last_runs[id]
       append('pause', {'id', id, 'lane', at.lane, 'due', at.due_ms, 'note', note})
       leave(id, at)
-      redis.call('HSET', paused_key, id, table.concat({at.lane, at.due_ms, string.format('%.0f', now_ms), note}, ' '))
+      park(paused_key, id, at.lane, at.due_ms, nil, note)
       streak.failures = 0
       done[#done + 1] = id
     end

@@ -1,0 +1,155 @@
+"""
+zsched's log as the measuring instrument: when each run was fired, by the server's own clock.
+
+An entry's ``t`` is TIME in µs as its script began. What a script pushes is visible when it ends, up to
+3 ms later (``script_target_ms``); its duration is not in the lateness, but is in rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bench.arena import Ground
+from bench.results import Broken, percentile
+from zsched.core.run_id import RunId
+from zsched.core.runs import Run, of_row
+
+_PAGE = 1000  # entries per read
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """
+    One script's runs. ``kind`` is fire (one-shots) or advance (recurring); ``epoch`` its leader's;
+    ``coalesced`` counts occurrences that were folded into a later one.
+    """
+
+    epoch: int
+    kind: str
+    t_us: int
+    runs: list[str]
+    coalesced: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How late runs were, in ms."""
+
+    p50: float
+    p99: float
+    max: float
+    min: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Lateness:
+        """
+        The summary of *values* in ms.
+
+        Raises:
+            Broken: there are none, or a run was early.
+        """
+        if not values:
+            raise Broken("no run was fired")
+        if min(values) < 0:
+            raise Broken(f"a run was {-min(values):.3f} ms early")
+        return cls(percentile(values, 50), percentile(values, 99), max(values), min(values))
+
+    def others(self) -> dict[str, float]:
+        """What is told beside the 99th percentile."""
+        return {"p50": self.p50, "max": self.max, "min": self.min}
+
+
+def fires(ground: Ground) -> Iterator[Fire]:
+    """The entries of the log that fired something, in order."""
+    for page in _pages(ground, "-"):
+        for entry_id, fields in page:
+            epoch, kind, t_us = int(entry_id.partition(b"-")[0]), fields[b"kind"].decode(), int(fields[b"t"])
+            if kind == "fire" and fields.get(b"runs"):
+                yield Fire(epoch, kind, t_us, fields[b"runs"].decode().split(" "))
+            elif kind == "advance":
+                yield _advanced(epoch, t_us, fields[b"moves"].decode())
+
+
+class Ends:
+    """How long after a run's end the log recorded it, by the worker's clock and the server's; read bit by bit."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground, self._after = ground, "-"
+        self.late_ms: list[float] = []
+        self._ended_ms: list[int] = []
+
+    def read(self) -> int:
+        """Read on; how many ends were recorded by now."""
+        for page in _pages(self._ground, self._after):
+            for _, fields in page:
+                if fields[b"kind"] == b"end":
+                    ended_ms = [run.ended_ms for run in _runs(fields[b"rows"].decode()) if run.ended_ms is not None]
+                    self._ended_ms += ended_ms
+                    self.late_ms += [int(fields[b"t"]) / 1000 - each for each in ended_ms]
+            if page:
+                self._after = f"({page[-1][0].decode()}"
+        return len(self.late_ms)
+
+    def per_second(self) -> float:
+        """At what rate they ended."""
+        return len(self._ended_ms) / max(max(self._ended_ms) - min(self._ended_ms), 1) * 1000
+
+
+def per_second(fired: Sequence[Fire]) -> float:
+    """
+    Runs per second from the first entry to the last. The last batch's own time is not known, so it is
+    not counted; connecting and starting are before the first.
+
+    Raises:
+        Broken: too few entries to tell.
+    """
+    if len(fired) < 2:
+        raise Broken("fewer than two batches: too small to measure")
+    return sum(len(one.runs) for one in fired[:-1]) / (fired[-1].t_us - fired[0].t_us) * 1_000_000
+
+
+def lateness_ms(fired: Sequence[Fire], from_ms: int = 0, until_ms: int = 1 << 62) -> list[float]:
+    """How late each run was whose nominal time is in [*from_ms*, *until_ms*)."""
+    late = []
+    for one in fired:
+        for run in one.runs:
+            nominal_ms = nominal(run)
+            if from_ms <= nominal_ms < until_ms:
+                late.append(one.t_us / 1000 - nominal_ms)
+    return late
+
+
+def nominal(run: str) -> int:
+    """The time that a run id says, in ms."""
+    parsed = RunId.parse(run)
+    if parsed is None:
+        raise Broken(f"{run!r} is no run id")
+    return parsed.nominal_ms
+
+
+def _pages(ground: Ground, after: str) -> Iterator[list[tuple[bytes, dict[bytes, bytes]]]]:
+    """The log's entries behind *after*, in pages."""
+    while True:
+        page = ground.redis.xrange(ground.keys.log(), after, "+", _PAGE)
+        yield page
+        if len(page) < _PAGE:
+            return
+        after = f"({page[-1][0].decode()}"
+
+
+def _runs(lines: str) -> Iterator[Run]:
+    """What an ``end`` entry tells."""
+    return (of_row(*line.split(" ", 2)) for line in lines.split("\n"))
+
+
+def _advanced(epoch: int, t_us: int, lines: str) -> Fire:
+    """An entry of advance.lua: lines "<id> <word> <nominal> <next> <next due> <passed> <why>"."""
+    runs, coalesced = [], 0
+    for line in lines.split("\n"):
+        id, word, nominal_ms, _, _, passed, _ = line.split(" ", 6)
+        if word in ("fired", "uncertain"):
+            runs.append(f"{id}-{nominal_ms.partition('+')[0]}")
+        if passed != "-":
+            coalesced += sum(int(one.rpartition(":")[2]) for one in passed.split(","))
+    return Fire(epoch, "advance", t_us, runs, coalesced)

@@ -1,0 +1,80 @@
+"""The schedules that are measured with, and the proof that each of their runs reached its queue once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Unpack
+
+from bench.results import Broken
+from zsched.client import Client
+from zsched.core.clock import from_ms
+from zsched.core.option_table import ScheduleOptions, ScheduleRow
+
+FUNC = "app.tasks.send_reminder"
+ARGS = (123456, "email")
+QUEUE_KEY = "rq:queue:default"
+_PAGE = 20_000  # entries of a queue per read
+
+Timed = tuple[str, int]  # schedule id, due time in ms
+
+
+def spread(count: int, from_ms_: int, over_ms: int, name: str = "reminder") -> list[Timed]:
+    """*count* one-shots, due evenly over *over_ms* from *from_ms_* on, in order of time."""
+    return [(f"{name}-{number:06}", from_ms_ + number * over_ms // count) for number in range(count)]
+
+
+def rows(timed: Iterable[Timed], **options: Unpack[ScheduleOptions]) -> Iterator[ScheduleRow]:
+    """The rows of ``schedule_many``."""
+    for id, due_ms in timed:
+        yield {"func": FUNC, "id": id, "at": from_ms(due_ms), "args": ARGS, "allow_past": True, **options}
+
+
+def put(client: Client, timed: Sequence[Timed], **options: Unpack[ScheduleOptions]) -> None:
+    """
+    Schedule all of *timed*.
+
+    Raises:
+        Broken: not each of them was created.
+    """
+    many = client.schedule_many(rows(timed, **options))
+    if many.created != len(timed):
+        raise Broken(f"{many.created:,} of {len(timed):,} were created; first errors: {many.errors[:3]}")
+
+
+def run_ids(timed: Iterable[Timed]) -> list[str]:
+    """The runs that *timed* must become (namespace ``default``)."""
+    return [f"{id}-{due_ms}" for id, due_ms in timed]
+
+
+def queued(commands: Any, queue_key: str = QUEUE_KEY) -> Iterator[str]:
+    """What stands in an RQ queue, from its head."""
+    for start in range(0, int(commands.llen(queue_key)), _PAGE):
+        for run in commands.lrange(queue_key, start, start + _PAGE - 1):
+            yield run.decode()
+
+
+def prove_once(expected: Iterable[str], found: Iterable[str]) -> None:
+    """
+    Each of *expected* is in *found* once, and nothing else is.
+
+    Raises:
+        Broken: with the numbers of lost, doubled and unknown runs.
+    """
+    wanted, seen = set(expected), Counter(found)
+    lost = len(wanted - seen.keys())
+    doubled = sum(1 for times in seen.values() if times > 1)
+    unknown = len(seen.keys() - wanted)
+    if lost or doubled or unknown:
+        raise Broken(f"of {len(wanted):,} runs {lost:,} lost, {doubled:,} twice, {unknown:,} unknown")
+
+
+def prove_count(expected: int, found: int, who: str) -> None:
+    """
+    As many as were put arrived.
+
+    Raises:
+        Broken: they did not.
+    """
+    if expected != found:
+        raise Broken(f"{who}: {found:,} of {expected:,} arrived in the queue")

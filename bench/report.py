@@ -1,0 +1,117 @@
+"""Results as a table for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from bench.peers.bullmq import BullMQ
+from bench.results import Absent, Goal, Result, Series
+from zsched.embedded import find_server
+
+_COLUMNS = ("", "with", "median", "", "lowest … highest", "ratio", "")
+
+
+def environment(*, is_quick: bool, repeat: int) -> dict[str, Any]:
+    """What the figures depend on. Absolute ones don't travel between machines, ratios nearly do."""
+    server = find_server()
+    try:
+        bullmq: str | None = BullMQ.find().version
+    except Absent:
+        bullmq = None
+    return {
+        "redis": str(server.version),
+        "redis_server": str(server.path),
+        "persistence": "no RDB; no AOF unless a row says so",
+        "python": platform.python_version(),
+        "redis_py": version("redis"),
+        "rq": version("rq"),
+        "bullmq": bullmq,
+        "cores": len(os.sched_getaffinity(0)),
+        "load": round(os.getloadavg()[0], 2),
+        "repetitions": repeat,
+        "is_quick": is_quick,
+    }
+
+
+def to_json(about: dict[str, Any], results: Iterable[Result]) -> dict[str, Any]:
+    """All figures of all repetitions."""
+    return {"environment": about, "rows": [_row(result) for result in results]}
+
+
+def table(about: dict[str, Any], results: Sequence[Result]) -> str:
+    """The report as text."""
+    lines = [
+        f"Redis {about['redis']} ({about['persistence']}), loopback TCP · Python {about['python']} · "
+        f"redis-py {about['redis_py']} · RQ {about['rq']} · BullMQ {about['bullmq'] or 'left out'}",
+        f"{about['cores']} cores, load {about['load']} at the start · medians of {about['repetitions']} interleaved "
+        f"repetitions{' · quick sizes: too small to judge by' if about['is_quick'] else ''}",
+    ]
+    for result in results:
+        lines += ["", f"{result.row}: {result.title}"]
+        rows = [_cells(result, series) for series in result.series]
+        lines += _aligned([_COLUMNS, *rows]) if rows else []
+        lines += [f"  goal {_goal(goal)}" for goal in result.goals]
+        lines += [f"  note: {note}" for note in result.notes]
+        lines += [f"  BROKEN: {problem}" for problem in result.broken]
+    return "\n".join(lines)
+
+
+def figure(value: float) -> str:
+    """A number with as many digits as it is worth: three, or all before the point."""
+    if abs(value) >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _cells(result: Result, series: Series) -> tuple[str, ...]:
+    assert series.median is not None  # series without values are left out of a result
+    ratio = None if series.who == result.baseline else result.ratio(series.who)
+    extent = f"{figure(min(series.values))} … {figure(max(series.values))}" if len(series.values) > 1 else ""
+    details = ", ".join(f"{name} {figure(series.detail(name) or 0.0)}" for name in series.details)
+    told = "" if ratio is None else f"{figure(ratio)} × {result.baseline}"
+    return series.who, series.size, figure(series.median), series.unit, extent, told, details
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns; the third, of figures, is aligned at its right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if n == 2 else cell.ljust(width)
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(("  " + "  ".join(cells)).rstrip())
+    return lines
+
+
+def _goal(goal: Goal) -> str:
+    assert goal.value is not None
+    return f"{goal.text}: {figure(goal.value)}, {'met' if goal.is_met else 'MISSED'}"
+
+
+def _row(result: Result) -> dict[str, Any]:
+    return {
+        "row": result.row,
+        "title": result.title,
+        "baseline": result.baseline,
+        "series": [
+            {
+                "who": series.who,
+                "size": series.size,
+                "unit": series.unit,
+                "median": series.median,
+                "values": series.values,
+                "ratio": result.ratio(series.who),
+                "details": series.details,
+            }
+            for series in result.series
+        ],
+        "goals": [{"text": goal.text, "value": goal.value, "is_met": goal.is_met} for goal in result.goals],
+        "notes": result.notes,
+        "broken": result.broken,
+    }

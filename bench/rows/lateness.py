@@ -1,0 +1,101 @@
+"""
+How late runs reach their queue, at three loads, with recurring schedules among them, and beside puts.
+
+The daemon is a whole one: its archiver, a thread beside the firing one, archives all of these puts and fires.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+
+from bench import journal, load
+from bench.arena import Arena, Ground
+from bench.children import leader, running
+from bench.contest import Contestant, Figure, contest
+from bench.journal import Lateness
+from bench.peers import rq
+from bench.peers.bullmq import NAME as BULLMQ
+from bench.peers.bullmq import BullMQ
+from bench.results import Broken, Result, percentile
+from zsched.core.clock import from_ms
+
+_LOADS = (100, 1000, 10_000)  # runs per second; a tenth of them recurring
+_RECURRING = 10  # one run in so many is the first of a recurring schedule
+_PUTS = 1000  # per second, from another process
+_PEERS = 1000  # runs per second for the others
+_LEAD_MS, _AFTER_MS = 1500, 300  # between the last put and the first due time; after the last due time
+_UNIT = "p99 ms"
+
+
+def measure(arena: Arena) -> Result:
+    """The row ``lateness``."""
+    result = Result("lateness", "due → queued, one in ten recurring, by the server's clock, archiver on, no AOF")
+    seconds = arena.size(6, 2)
+    loads = [(f"zsched, {per_s:,}/s", per_s, 0) for per_s in (_LOADS[:2] if arena.is_quick else _LOADS)]
+    beside = f"zsched, {_LOADS[1]:,}/s beside {_PUTS:,} puts/s"
+    with arena.redis() as ground:
+        contestants = [
+            Contestant(who, f"{seconds} s", _UNIT, partial(_zsched, arena, ground, per_s, seconds, puts))
+            for who, per_s, puts in [*loads, (beside, _LOADS[1], _PUTS)]
+        ]
+        contestants += [
+            Contestant(f"{rq.NAME}, {_PEERS:,}/s", f"{seconds} s", _UNIT, partial(_rq, arena, ground, _PEERS, seconds)),
+            Contestant(
+                f"{BULLMQ}, {_PEERS:,}/s", f"{seconds} s", _UNIT, partial(_bullmq, arena, ground, _PEERS, seconds)
+            ),
+        ]
+        contest(arena, ground, result, contestants)
+    for who, _, _ in loads:
+        series = result.find(who)
+        if series is not None:
+            result.at_most(f"0.5 ms p50 ({who})", series.detail("p50"), 0.5)
+            result.at_most(f"2 ms p99 ({who})", series.median, 2.0)
+    series = result.find(beside)
+    result.at_most(f"5 ms p99 ({beside})", series.median if series else None, 5.0)
+    result.notes.append("RQ floors due times to whole seconds, so some of its jobs are early; BullMQ: until its worker")
+    return result
+
+
+def _zsched(arena: Arena, ground: Ground, per_s: int, seconds: int, puts: int) -> Figure:
+    client, length_ms = ground.client(), 1000 * seconds
+    recurring = per_s * seconds // _RECURRING
+    one_shots = per_s * seconds - recurring
+    with ExitStack() as stack:
+        stack.enter_context(leader(arena, ground))
+        first_ms = arena.clock.now_ms() + _LEAD_MS + one_shots // 50 + recurring
+        pulses = load.spread(recurring, first_ms, length_ms, "pulse")
+        for id, due_ms in pulses:
+            client.schedule(load.FUNC, id=id, every=3600, starts=from_ms(due_ms), args=load.ARGS)
+        timed = load.spread(one_shots, first_ms, length_ms)
+        load.put(client, timed)
+        if arena.clock.now_ms() > first_ms - _LEAD_MS // 2:
+            raise Broken("putting took longer than expected: the first runs were due already")
+        if puts:
+            stack.enter_context(running(arena, "puts", ground.url, puts, seconds + 60))
+        arena.sleep_until(first_ms + length_ms + _AFTER_MS)
+    load.prove_once(load.run_ids([*pulses, *timed]), load.queued(ground.redis))
+    late = Lateness.of(journal.lateness_ms(list(journal.fires(ground))))
+    put = ground.waiting() - recurring  # what is left in the lanes, beside the next occurrences
+    if put < puts * seconds:
+        raise Broken(f"only {put:,} puts were made meanwhile: this machine is too busy to say")
+    return Figure(late.p99, late.others() | ({"puts": float(put)} if puts else {}))
+
+
+def _rq(arena: Arena, ground: Ground, per_s: int, seconds: int) -> Figure:
+    count = per_s * seconds
+    timed = load.spread(count, arena.clock.now_ms() + _LEAD_MS + count // 2, 1000 * seconds)
+    rq.insert(ground.redis, timed)
+    with running(arena, "rq-scheduler", ground.url):
+        arena.wait_for("RQ has queued all", lambda: ground.redis.llen(load.QUEUE_KEY) == count, 30.0 + 2 * seconds)
+    return _summary(rq.lateness_ms(ground.redis, timed))
+
+
+def _bullmq(arena: Arena, ground: Ground, per_s: int, seconds: int) -> Figure:
+    told = BullMQ.find().measure(arena, ground.url, "lateness", per_s=per_s, seconds=seconds)
+    return _summary(told["late_ms"])
+
+
+def _summary(late: list[float]) -> Figure:
+    others = {"p50": percentile(late, 50), "max": max(late), "min": min(late)}
+    return Figure(percentile(late, 99), others)
