@@ -22,8 +22,8 @@ from rich.console import Console
 
 from zsched.cli import program
 from zsched.cli.exits import DONE, USAGE
+from zsched.cli.status.lines import Line, Style
 from zsched.cli.status.screen import watch
-from zsched.cli.status.sections import Line, Look
 from zsched.embedded.guard import Guard
 from zsched.errors import ConfigError, RedisUnavailable
 from zsched.storage.archivers import Archivers, ArchiveState
@@ -122,7 +122,7 @@ LONG = "a" * 50 + " " + "b" * 50
 
 
 def test_lines_of_a_table_are_cut_and_what_is_wrong_is_wrapped() -> None:
-    last = shown([Line(LONG, Look.BAD), Line(LONG, Look.REMEDY), Line(LONG), Line(LONG, Look.HEADING)], width=40)[-1]
+    last = shown([Line(LONG, Style.BAD), Line(LONG, Style.REMEDY), Line(LONG), Line(LONG, Style.HEADING)], width=40)[-1]
 
     lines = last.splitlines()
     assert {40} >= {len(line) for line in lines}
@@ -131,7 +131,7 @@ def test_lines_of_a_table_are_cut_and_what_is_wrong_is_wrapped() -> None:
 
 
 def test_in_a_low_terminal_the_verdict_stays() -> None:
-    last = shown([Line("healthy: all is well", Look.GOOD), *(Line(f"row {n}") for n in range(100))], height=5)[-1]
+    last = shown([Line("healthy: all is well", Style.GOOD), *(Line(f"row {n}") for n in range(100))], height=5)[-1]
 
     lines = last.splitlines()
     assert lines[0].startswith("healthy: all is well")
@@ -139,7 +139,7 @@ def test_in_a_low_terminal_the_verdict_stays() -> None:
 
 
 def test_with_redis_gone_it_says_so_and_goes_on() -> None:
-    pictures = shown([Line("healthy: all is well", Look.GOOD)], no_redis, [Line("healthy: again", Look.GOOD)])
+    pictures = shown([Line("healthy: all is well", Style.GOOD)], no_redis, [Line("healthy: again", Style.GOOD)])
 
     gone = next(picture for picture in pictures if "UNHEALTHY" in picture)
     assert "UNHEALTHY: cannot reach Redis at box:6379: refused" in gone

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from zsched import Client
 from zsched.cli.exits import UNHEALTHY
 from zsched.core.clock import from_ms
 from zsched.core.runs import Run, RunStatus, row_of
+from zsched.health.verdict import NAMES, WORST
 
 pytestmark = pytest.mark.once
 
@@ -113,6 +115,16 @@ def test_alarms_and_warnings_have_the_names_that_were_promised(
         "versions tzdata"
     )
     assert set(expected.split()) <= names(found["warnings"])
+
+
+def test_the_help_of_status_names_every_alarm_and_warning(zsched: Zsched) -> None:
+    words = set(re.findall(r"\w+", zsched("status", "--help").stdout))
+
+    assert {*ALARMS.split(), *WARNINGS.split(), *NAMES} <= words
+
+
+def test_the_worst_problems_are_those_of_checks() -> None:
+    assert {*WORST} - {"redis_unseen", "cannot_lead"} <= {*NAMES}
 
 
 def test_the_checks_of_the_doctor_keep_their_names_and_keys(zsched: Zsched, led: redis.Redis, redis_url: str) -> None:

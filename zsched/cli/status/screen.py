@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from zsched.cli.status.sections import Line, Look
+from zsched.cli.status.lines import Line, Style
 from zsched.cli.texts import printable
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
 _STYLES: Final = {
-    Look.GOOD: "bold green",
-    Look.BAD: "bold red",
-    Look.WARNING: "yellow",
-    Look.REMEDY: "",
-    Look.HEADING: "bold",
-    Look.PLAIN: "",
+    Style.GOOD: "bold green",
+    Style.BAD: "bold red",
+    Style.WARNING: "yellow",
+    Style.REMEDY: "",
+    Style.HEADING: "bold",
+    Style.PLAIN: "",
 }
-_WRAPPED: Final = (Look.GOOD, Look.BAD, Look.WARNING, Look.REMEDY)
+_WRAPPED: Final = (Style.GOOD, Style.BAD, Style.WARNING, Style.REMEDY)
 
 
 def watch(look: Callable[[], Iterable[Line]], every_s: float, console: Console | None = None) -> None:
@@ -63,17 +63,17 @@ def shown(lines: Iterable[Line]) -> Group:
     from rich.text import Text
 
     texts = []
-    for text, look in lines:
-        if look in _WRAPPED:
-            texts.append(Text(text, style=_STYLES[look], overflow="fold"))
+    for text, style in lines:
+        if style in _WRAPPED:
+            texts.append(Text(text, style=_STYLES[style], overflow="fold"))
         else:
-            texts.append(Text(text, style=_STYLES[look], no_wrap=True, overflow="ellipsis"))
+            texts.append(Text(text, style=_STYLES[style], no_wrap=True, overflow="ellipsis"))
     return Group(*texts)
 
 
 def _no_answer(error: Exception, every_s: float) -> list[Line]:
     return [
-        Line(printable(f"UNHEALTHY: {error}"), Look.BAD),
-        Line(f"  → trying again every {every_s:g} s; this is what was seen last:", Look.REMEDY),
+        Line(printable(f"UNHEALTHY: {error}"), Style.BAD),
+        Line(f"  → trying again every {every_s:g} s; this is what was seen last:", Style.REMEDY),
         Line(""),
     ]

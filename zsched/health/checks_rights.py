@@ -1,5 +1,5 @@
 """
-Has a user the rights that its process needs? What these are is read from the scripts (``storage/rights``).
+A check of rights: has a user those that its process needs? They are read from the scripts (``storage/rights``).
 
 A command that is missing in the middle of a script stops it there, with half of its writes done: so all of them are
 asked for before a daemon runs into it. Commands and keys are asked for apart, since a user's commands hold for all of
@@ -7,19 +7,25 @@ its keys: a command is missing if it is denied on every kind of key, a kind of k
 
 Not guaranteed: a user with selectors (Redis 7), whose commands hold for some of its keys only, may lack a pair that is
 not seen here. One who may only read what its role only reads is told to lack that key: zsched's roles have no such.
+
+There are three ways to ask Redis whether a user may run a command, without doing anything:
+
+`ByScript`   Redis 7 and later tell a script the rights of its caller: only the right to run scripts is needed.
+`Rehearsed`  else commands are queued after MULTI, which checks each of them, and dropped by DISCARD.
+`Dry`        another user's rights, by ACL DRYRUN (7.0), if this user may ask that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from contextlib import closing, contextmanager
+from typing import Final, Protocol
 
 from zsched.core.wording import plural
-from zsched.doctor.asking import Asker, asker_of
-from zsched.doctor.commands import redis_cli
-from zsched.doctor.finding import Finding, fine, problem, skipped
-from zsched.doctor.patient import Patient, user_of
 from zsched.errors import RedisRefused, RedisUnavailable
+from zsched.health.check import Finding, check, fine, problem, skipped
+from zsched.health.probe import Probe
+from zsched.storage.connection import Wire
 from zsched.storage.replies import is_denied
 from zsched.storage.rights import Rights, Role, rights_of
 
@@ -57,35 +63,37 @@ _HOW: Final = {
 _WILD: Final = "zsched-doctor"  # what stands for a name in a pattern
 
 
-def look_at_rights(patient: Patient) -> Iterator[Finding]:
-    """Commands, keys and channels of the patient's roles, asked for as its user."""
-    if patient.is_replica:
+@check("rights", Probe)
+def user_rights(probe: Probe) -> Iterator[Finding]:
+    """Commands, keys and channels of the probe's roles, asked for as its user."""
+    if probe.is_replica:
         yield skipped("asked for where writes are taken: ask at the master")
         return
-    if patient.user is not None and patient.release < (7,):
+    if probe.user is not None and probe.release < (7,):
         yield skipped("before Redis 7 nobody can ask what another user may", "run zsched doctor as that user")
         return
-    rights, name = rights_of(patient.roles, patient.keys), patient.user or user_of(patient)
-    role = " and a ".join(patient.roles)
+    rights, name = rights_of(probe.roles, probe.keys), probe.user or probe.own_user
+    role = " and a ".join(probe.roles)
     try:
-        if patient.user is not None and patient.ask("ACL", "GETUSER", patient.user) is None:
-            who = f"who there is: {redis_cli(patient, 'ACL', 'USERS')}"
-            yield problem(f"there is no user {name}", f"deploy/redis/users.acl has one of each role; {who}")
+        if probe.user is not None and probe.ask("ACL", "GETUSER", probe.user) is None:
+            remedy = "deploy/redis/users.acl has one of each role; who there is"
+            yield problem(f"there is no user {name}", remedy, "redis-cli", "ACL", "USERS")
             return
-        with asker_of(patient) as asker:
-            rule = _lacking(rights, asker, is_reader=set(patient.roles) == {Role.DASHBOARD})
+        with asker_of(probe) as asker:
+            rule = _lacking(rights, asker, is_reader=set(probe.roles) == {Role.DASHBOARD})
     except RedisUnavailable as error:  # a rehearsal is refused, say, where writes are
         yield skipped(str(error))
         return
     except RedisRefused as error:
         if not is_denied(error):
             raise
-        yield skipped(f"user {name} may not find out what it may: {error.__cause__}", _HOW[patient.release >= (7,)])
+        yield skipped(f"user {name} may not find out what it may: {error.__cause__}", _HOW[probe.release >= (7,)])
         return
     if rule:
         yield problem(
             f"user {name} has not all rights of a {role}: scripts would fail, some of them in their middle",
-            f"in the ACL file, and at once: {redis_cli(patient, 'ACL', 'SETUSER', name, *rule)}",
+            "in the ACL file, and at once",
+            *("redis-cli", "ACL", "SETUSER", name, *rule),
         )
     else:
         has = f"{plural(len(rights.commands), 'command')} and {plural(len(rights.keys), 'pattern')} of keys"
@@ -123,3 +131,84 @@ def _may(asker: Asker, command: str, keys: Iterable[str], channels: Iterable[str
     if "&" in form:
         return any(asker.may(*form_of(command, "", channel)) for channel in channels)
     return any(asker.may(*form_of(command, key)) for key in (keys if "@" in form else [""]))
+
+
+# -- asking without doing anything -------------------------------------------------------------------
+_MAY: Final = "return redis.acl_check_cmd(unpack(ARGV)) and 1 or 0"
+_TRANSACTIONS: Final = ("MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH")  # done at once in a rehearsal, not queued
+
+
+class Asker(Protocol):
+    """Tells what a user may."""
+
+    def may(self, *command: str) -> bool:
+        """Whether *command* would be allowed, its keys and channels too."""
+
+
+class ByScript:
+    """The user of *wire*. Raises RedisRefused: it may not run scripts."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire, self._sha = wire, wire.execute("SCRIPT", "LOAD", _MAY)
+
+    def may(self, *command: str) -> bool:
+        return bool(self._wire.execute("EVALSHA", self._sha, 0, *command))
+
+
+class Rehearsed:
+    """
+    The user of *wire*, which is in a transaction that is never executed; if it is lost, Redis drops what was queued.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def may(self, *command: str) -> bool:
+        if command[0].upper() in _TRANSACTIONS:
+            return True  # as far as that can be told: MULTI was
+        try:
+            self._wire.execute(*command)
+        except RedisRefused as error:
+            return not is_denied(error)  # out of memory, say, which is asked after the rights
+        return True
+
+
+class Dry:
+    """The user *name*, asked for over *wire*."""
+
+    def __init__(self, wire: Wire, name: str) -> None:
+        self._wire, self._name = wire, name
+
+    def may(self, *command: str) -> bool:
+        return bool(self._wire.execute("ACL", "DRYRUN", self._name, *command) == b"OK")
+
+
+@contextmanager
+def asker_of(probe: Probe) -> Iterator[Asker]:
+    """
+    Who can tell what the probe's user may, over a connection of its own: nobody else may come into a transaction.
+
+    Raises:
+        RedisRefused: nobody can.
+    """
+    with closing(probe.link.open()) as wire:
+        if probe.user is not None:
+            yield Dry(wire, probe.user)
+        elif probe.release >= (7,) and (asker := _by_script(wire)) is not None:
+            yield asker
+        else:
+            wire.execute("MULTI")
+            yield Rehearsed(wire)
+            wire.execute("DISCARD")
+
+
+def _by_script(wire: Wire) -> ByScript | None:
+    """None: its user may not run scripts."""
+    try:
+        asker = ByScript(wire)
+        asker.may("PING")
+    except RedisRefused as error:
+        if is_denied(error):
+            return None
+        raise
+    return asker
