@@ -23,7 +23,7 @@ Fact = TypeVar("Fact")
 
 
 class Severity(Enum):
-    """How bad a finding is."""
+    """The weight of a finding."""
 
     OK = "ok"
     WARNING = "warning"  # it works, and somebody should know

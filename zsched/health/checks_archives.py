@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from zsched.core.durations import relative_text
 from zsched.core.wording import plural
-from zsched.health.check import Finding, Severity, check, fine, problem, skipped, warning
+from zsched.health.check import Check, Finding, check, fine, problem, skipped, warning
 from zsched.storage.archivers import ArchiveState, Audited, last_audit
 from zsched.storage.overview import Overview
 
 _FAR: Final = 100_000  # entries behind: more than a few seconds' work
-_AWAITS_PEOPLE: Final = "zsched recover --dry-run shows what is missing, zsched recover puts it back"
 _PUTS_BACK: Final = "wait: a million schedules take about a minute; until then clients do not see all of them"
 
 
-def _in_state(overview: Overview, state: ArchiveState, severity: Severity, remedy: str) -> Iterator[Finding]:
-    for report in overview.present_archives:
-        if report.state is state:
-            text = f"archive {report.place} {state.value}: {report.trouble or 'it gives no reason'}"
-            yield Finding(
-                severity, text, remedy if report.awaits_people or state is not ArchiveState.LOST else _PUTS_BACK
-            )
+def _of_state(state: ArchiveState, said: Callable[..., Finding], remedy: str) -> Check[Overview]:
+    """Make the check ``archive_<state>``, which finds the archives in *state*."""
+
+    def judge(overview: Overview) -> Iterator[Finding]:
+        for report in overview.present_archives:
+            if report.state is state:
+                waits = state is ArchiveState.LOST and not report.awaits_people
+                text = f"archive {report.place} {state.value}: {report.trouble or 'it gives no reason'}"
+                yield said(text, _PUTS_BACK if waits else remedy)
+
+    return check(f"archive_{state.value}", Overview, "archives")(judge)
 
 
-@check("archive_lost", Overview, "archives")
-def lost(overview: Overview) -> Iterator[Finding]:
-    """Redis lost something that an archive has."""
-    return _in_state(overview, ArchiveState.LOST, Severity.PROBLEM, _AWAITS_PEOPLE)
-
-
-@check("archive_failed", Overview, "archives")
-def failed(overview: Overview) -> Iterator[Finding]:
-    """The disk of an archive takes no writes."""
-    remedy = "make room on its disk, or mend it: it goes on by itself, and Redis keeps what it lacks"
-    return _in_state(overview, ArchiveState.FAILED, Severity.PROBLEM, remedy)
-
-
-@check("archive_refused", Overview, "archives")
-def refused(overview: Overview) -> Iterator[Finding]:
-    """An archive is of another data set than this Redis."""
-    remedy = "if this Redis was rebuilt or moved: zsched recover --from its file --force; else give its "
-    return _in_state(overview, ArchiveState.REFUSED, Severity.PROBLEM, remedy + "daemon another path")
+lost = _of_state(
+    ArchiveState.LOST, problem, "zsched recover --dry-run shows what is missing, zsched recover puts it back"
+)
+failed = _of_state(
+    ArchiveState.FAILED,
+    problem,
+    "make room on its disk, or mend it: it goes on by itself, and Redis keeps what it lacks",
+)
+refused = _of_state(
+    ArchiveState.REFUSED,
+    problem,
+    "if this Redis was rebuilt or moved: zsched recover --from its file --force; else give its daemon another path",
+)
+outdated = _of_state(
+    ArchiveState.OUTDATED, warning, "upgrade its daemon: it goes on by itself, and newer ones have what it lacks"
+)
 
 
 @check("no_archive", Overview, "archives", alert="no archive follows the log")
@@ -70,13 +71,6 @@ def audit(overview: Overview) -> Iterator[Finding]:
         yield problem(text, f"look for {events}; zsched why ID tells more")
     else:
         yield fine(f"the last audit: {audit_text(last, overview.now_ms)}")
-
-
-@check("archive_outdated", Overview, "archives")
-def outdated(overview: Overview) -> Iterator[Finding]:
-    """An archive stands back, as a newer zsched leads."""
-    remedy = "upgrade its daemon: it goes on by itself, and newer ones have what it lacks"
-    return _in_state(overview, ArchiveState.OUTDATED, Severity.WARNING, remedy)
 
 
 @check("archive_silent", Overview, "archives")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from zsched.core.log import FORMAT, text
@@ -78,7 +77,7 @@ def _rqs(probe: Probe) -> Iterator[tuple[str, str]]:
 
 
 def _is_readable(probe: Probe, *command: str) -> bool:
-    """Whether *command* is answered. If not, its key has a wrong type, or is not this user's; both are reported."""
+    """Return True if *command* is answered. Else its key has a wrong type, or is not this user's; both are reported."""
     [reply] = probe.replies([command])
     return not isinstance(reply, RedisRefused)
 
@@ -135,16 +134,12 @@ _OF_IDS: Final = ("schedule:", "template:")
 _LAPSING: Final = ("op:", "answer:")
 _AT_ONCE: Final = 20  # keys in one command of a remedy
 _LASTS: Final = -1  # PTTL of a key that does not lapse
-
-
-@dataclass
-class _Leftovers:
-    """Names of keys, without the namespace's prefix."""
-
-    orphans: set[str] = field(default_factory=set)
-    lasting: set[str] = field(default_factory=set)
-    aside: set[str] = field(default_factory=set)
-    foreign: set[str] = field(default_factory=set)
+_KINDS: Final = {  # of keys to which nothing leads: what to do about them, and a command
+    "of a recurring schedule that is not there": ("zsched why ID tells what it was; then", "UNLINK"),
+    "of a call that should have lapsed": ("", "UNLINK"),
+    "of schedules held back that no fire looks at": ("put again what is in it", "ZRANGE"),
+    "that zsched does not know": ("let nobody else write under zsched:", ""),
+}
 
 
 @check("leftovers", Probe)
@@ -155,19 +150,14 @@ def leftovers(probe: Probe) -> Iterator[Finding]:
     A scan of bounded length over the whole database: in one of up to 50,000 keys it sees all of them, in a larger one a
     part. A key that a script takes away between the scan and the look is no leftover.
     """
-    found = _Leftovers()
+    found: dict[str, set[str]] = {kind: set() for kind in _KINDS}
     is_all = _scan(probe, found)
-    kinds = (
-        (found.orphans, "of a recurring schedule that is not there", "zsched why ID tells what it was; then", "UNLINK"),
-        (found.lasting, "of a call that should have lapsed", "", "UNLINK"),
-        (found.aside, "of schedules held back that no fire looks at", "put again what is in it", "ZRANGE"),
-        (found.foreign, "that zsched does not know", "let nobody else write under zsched:", ""),
-    )
-    for names, what, remedy, command in kinds:
+    for kind, names in found.items():
         if names:
-            said = f"{plural(len(names), 'key')} {what}: {some(sorted(names))}"
+            remedy, command = _KINDS[kind]
+            said = f"{plural(len(names), 'key')} {kind}: {some(sorted(names))}"
             yield warning(said, remedy, *_by_key(probe, command, names))
-    if not any(names for names, *_ in kinds):
+    if not any(found.values()):
         yield fine("none" if is_all else f"none among {_STEPS * _PER_STEP:,} keys of this database")
 
 
@@ -179,19 +169,21 @@ def _by_key(probe: Probe, command: str, names: set[str]) -> tuple[object, ...]:
     return ("redis-cli", command, *keys[:_AT_ONCE]) if command else ()
 
 
-def _scan(probe: Probe, found: _Leftovers) -> bool:
-    """Look at pages of keys; whether all were seen."""
+def _scan(probe: Probe, found: dict[str, set[str]]) -> bool:
+    """Look at pages of keys, and add what is left over to *found*. Return True if all were seen."""
     cursor = b"0"
     for _ in range(_STEPS):
         cursor, page = probe.ask("SCAN", cursor, "MATCH", f"{probe.keys.prefix}*", "COUNT", _PER_STEP)
-        _sort(probe, [text(key).removeprefix(probe.keys.prefix) for key in page], found)
+        kinds = _sorted(probe, [text(key).removeprefix(probe.keys.prefix) for key in page])
+        for kind, names in zip(found, kinds, strict=True):
+            found[kind].update(names)
         if cursor == b"0":
             return True
     return False
 
 
-def _sort(probe: Probe, names: list[str], found: _Leftovers) -> None:
-    """Find those of *names* that are left over."""
+def _sorted(probe: Probe, names: list[str]) -> Iterator[Iterable[str]]:
+    """Yield those of *names*, without the namespace's prefix, that are left over, by kind."""
     keys = probe.keys
     of_ids = [name for name in names if name.startswith(_OF_IDS)]
     lapsing = [name for name in names if name.startswith(_LAPSING)]
@@ -199,14 +191,14 @@ def _sort(probe: Probe, names: list[str], found: _Leftovers) -> None:
     *are_there, words = probe.ask_all(
         [*(("SISMEMBER", keys.recurring(), name.partition(":")[2]) for name in of_ids), ("HGET", keys.meta(), "aside")]
     )
-    lives = probe.ask_all(("PTTL", keys.prefix + name) for name in lapsing)
-    named = text(words or b"").split()
     suspects = [name for name, is_there in zip(of_ids, are_there, strict=True) if is_there == 0]
     still = probe.ask_all(("EXISTS", keys.prefix + name) for name in suspects)
-    found.orphans.update(name for name, exists in zip(suspects, still, strict=True) if exists)
-    found.lasting.update(name for name, ms in zip(lapsing, lives, strict=True) if ms == _LASTS)
-    found.aside.update(name for name in asides if name.removeprefix("due:") not in named)
-    found.foreign.update(set(names) - {*of_ids, *lapsing, *asides} - _whole(probe))
+    lives = probe.ask_all(("PTTL", keys.prefix + name) for name in lapsing)
+    named = text(words or b"").split()
+    yield (name for name, exists in zip(suspects, still, strict=True) if exists)
+    yield (name for name, ms in zip(lapsing, lives, strict=True) if ms == _LASTS)
+    yield (name for name in asides if name.removeprefix("due:") not in named)
+    yield set(names) - {*of_ids, *lapsing, *asides} - _whole(probe)
 
 
 def _is_aside(name: str) -> bool:

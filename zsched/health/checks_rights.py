@@ -6,20 +6,20 @@ asked for before a daemon runs into it. Commands and keys are asked for apart, s
 its keys: a command is missing if it is denied on every kind of key, a kind of key if it cannot be read or written.
 
 Not guaranteed: a user with selectors (Redis 7), whose commands hold for some of its keys only, may lack a pair that is
-not seen here. One who may only read what its role only reads is told to lack that key: zsched's roles have no such.
+not seen here. A user who may only read what its role only reads lacks that key here: zsched's roles have no such.
 
 There are three ways to ask Redis whether a user may run a command, without doing anything:
 
-`ByScript`   Redis 7 and later tell a script the rights of its caller: only the right to run scripts is needed.
-`Rehearsed`  else commands are queued after MULTI, which checks each of them, and dropped by DISCARD.
-`Dry`        another user's rights, by ACL DRYRUN (7.0), if this user may ask that.
+by a script   Redis 7 and later tell a script the rights of its caller: only the right to run scripts is needed.
+rehearsed     else commands are queued after MULTI, which checks each of them, and dropped by DISCARD.
+ACL DRYRUN    tells another user's rights (7.0), if this user may ask that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Final, Protocol
+from typing import Final
 
 from zsched.core.wording import plural
 from zsched.errors import RedisRefused, RedisUnavailable
@@ -28,6 +28,8 @@ from zsched.health.probe import Probe
 from zsched.storage.connection import Wire
 from zsched.storage.replies import is_denied
 from zsched.storage.rights import Rights, Role, rights_of
+
+May = Callable[..., bool]  # tells of the words of a command whether they would be allowed, its keys and channels too
 
 # What follows a command, by what it needs to be well-formed: @ is a key, & a channel. Nothing of it is executed.
 _ARGUMENTS: Final = {
@@ -79,8 +81,8 @@ def user_rights(probe: Probe) -> Iterator[Finding]:
             remedy = "deploy/redis/users.acl has one of each role; who there is"
             yield problem(f"there is no user {name}", remedy, "redis-cli", "ACL", "USERS")
             return
-        with asker_of(probe) as asker:
-            rule = _lacking(rights, asker, is_reader=set(probe.roles) == {Role.DASHBOARD})
+        with _asking(probe) as may:
+            rule = _lacking(rights, may, is_reader=set(probe.roles) == {Role.DASHBOARD})
     except RedisUnavailable as error:  # a rehearsal is refused, say, where writes are
         yield skipped(str(error))
         return
@@ -106,109 +108,81 @@ def form_of(command: str, key: str, channel: str = _WILD) -> list[str]:
     return [*command.split("|"), *(places.get(word, word) for word in _FORMS[command])]
 
 
-def _lacking(rights: Rights, asker: Asker, *, is_reader: bool) -> list[str]:
-    """The words of ACL SETUSER that give what is missing. Of who only reads no key has to be writable."""
+def _lacking(rights: Rights, may: May, *, is_reader: bool) -> list[str]:
+    """The words of ACL SETUSER that give what is missing. For a reader no key has to be writable."""
     keys = {pattern: pattern.replace("*", _WILD) for pattern in rights.keys}
     channels = {pattern: pattern.replace("*", _WILD) for pattern in rights.channels}
-    has = [name for name in rights.commands if _may(asker, name, keys.values(), channels.values())]
+    has = [name for name in rights.commands if _may_anywhere(may, name, keys.values(), channels.values())]
     ways = [_READS] if is_reader else [_READS, _WRITES]
     return [
-        *(f"~{pattern}" for pattern, key in keys.items() if not all(_reaches(asker, has, one, key) for one in ways)),
-        *(f"&{pattern}" for pattern, channel in channels.items() if not _reaches(asker, has, _SPEAKS, channel)),
+        *(f"~{pattern}" for pattern, key in keys.items() if not all(_reaches(may, has, one, key) for one in ways)),
+        *(f"&{pattern}" for pattern, channel in channels.items() if not _reaches(may, has, _SPEAKS, channel)),
         *(f"+{name}" for name in rights.commands if name not in has),
     ]
 
 
-def _reaches(asker: Asker, has: Sequence[str], probes: Iterable[str], place: str) -> bool:
-    """Whether the first of *probes* that the user *has* is allowed at *place*; without one that cannot be told: no."""
+def _reaches(may: May, has: Sequence[str], probes: Iterable[str], place: str) -> bool:
+    """Return True if the first of *probes* that the user *has* is allowed at *place*; False without such a probe."""
     probe = next((command for command in probes if command in has), None)
-    return probe is not None and asker.may(*form_of(probe, place, place))
+    return probe is not None and may(*form_of(probe, place, place))
 
 
-def _may(asker: Asker, command: str, keys: Iterable[str], channels: Iterable[str]) -> bool:
-    """Whether *command* is allowed on any of them."""
+def _may_anywhere(may: May, command: str, keys: Iterable[str], channels: Iterable[str]) -> bool:
+    """Return True if *command* is allowed on any of them."""
     form = _FORMS[command]
     if "&" in form:
-        return any(asker.may(*form_of(command, "", channel)) for channel in channels)
-    return any(asker.may(*form_of(command, key)) for key in (keys if "@" in form else [""]))
+        return any(may(*form_of(command, "", channel)) for channel in channels)
+    return any(may(*form_of(command, key)) for key in (keys if "@" in form else [""]))
 
 
 # -- asking without doing anything -------------------------------------------------------------------
+
 _MAY: Final = "return redis.acl_check_cmd(unpack(ARGV)) and 1 or 0"
 _TRANSACTIONS: Final = ("MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH")  # done at once in a rehearsal, not queued
 
 
-class Asker(Protocol):
-    """Tells what a user may."""
-
-    def may(self, *command: str) -> bool:
-        """Whether *command* would be allowed, its keys and channels too."""
-
-
-class ByScript:
-    """The user of *wire*. Raises RedisRefused: it may not run scripts."""
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire, self._sha = wire, wire.execute("SCRIPT", "LOAD", _MAY)
-
-    def may(self, *command: str) -> bool:
-        return bool(self._wire.execute("EVALSHA", self._sha, 0, *command))
-
-
-class Rehearsed:
-    """
-    The user of *wire*, which is in a transaction that is never executed; if it is lost, Redis drops what was queued.
-    """
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-
-    def may(self, *command: str) -> bool:
-        if command[0].upper() in _TRANSACTIONS:
-            return True  # as far as that can be told: MULTI was
-        try:
-            self._wire.execute(*command)
-        except RedisRefused as error:
-            return not is_denied(error)  # out of memory, say, which is asked after the rights
-        return True
-
-
-class Dry:
-    """The user *name*, asked for over *wire*."""
-
-    def __init__(self, wire: Wire, name: str) -> None:
-        self._wire, self._name = wire, name
-
-    def may(self, *command: str) -> bool:
-        return bool(self._wire.execute("ACL", "DRYRUN", self._name, *command) == b"OK")
-
-
 @contextmanager
-def asker_of(probe: Probe) -> Iterator[Asker]:
+def _asking(probe: Probe) -> Iterator[May]:
     """
-    Who can tell what the probe's user may, over a connection of its own: nobody else may come into a transaction.
+    Yield a function that asks for the rights of the probe's user. It has a connection of its own, as nobody else may
+    come into a transaction.
 
     Raises:
-        RedisRefused: nobody can.
+        RedisRefused: no way to ask is allowed.
     """
     with closing(probe.link.open()) as wire:
         if probe.user is not None:
-            yield Dry(wire, probe.user)
-        elif probe.release >= (7,) and (asker := _by_script(wire)) is not None:
-            yield asker
+            yield lambda *command: bool(wire.execute("ACL", "DRYRUN", probe.user, *command) == b"OK")
+        elif probe.release >= (7,) and (may := _by_script(wire)) is not None:
+            yield may
         else:
             wire.execute("MULTI")
-            yield Rehearsed(wire)
+            yield rehearsed(wire)
             wire.execute("DISCARD")
 
 
-def _by_script(wire: Wire) -> ByScript | None:
-    """None: its user may not run scripts."""
+def _by_script(wire: Wire) -> May | None:
+    """Ask by a script; None: its user may not run scripts."""
     try:
-        asker = ByScript(wire)
-        asker.may("PING")
+        sha = wire.execute("SCRIPT", "LOAD", _MAY)
+        wire.execute("EVALSHA", sha, 0, "PING")
     except RedisRefused as error:
         if is_denied(error):
             return None
         raise
-    return asker
+    return lambda *command: bool(wire.execute("EVALSHA", sha, 0, *command))
+
+
+def rehearsed(wire: Wire) -> May:
+    """Ask in a transaction of *wire* that is never executed; if it is lost, Redis drops what was queued."""
+
+    def may(*command: str) -> bool:
+        if command[0].upper() in _TRANSACTIONS:
+            return True  # MULTI was allowed, and more cannot be known
+        try:
+            wire.execute(*command)
+        except RedisRefused as error:
+            return not is_denied(error)  # Redis looks at rights first, and then whether it is out of memory, say
+        return True
+
+    return may

@@ -56,15 +56,14 @@ def workers(probe: Probe) -> Iterator[Finding]:
 
 @check("serializer", Probe)
 def serializer(probe: Probe) -> Iterator[Finding]:
-    """How payloads are written here. RQ's workers do not tell how they read them."""
-    told = probe.ask("HGET", probe.keys.meta(), "serializer")
-    mine = probe.settings.rq.serializer
-    if told is None:
+    """The serializer of payloads here. RQ's workers do not say which one they have."""
+    theirs, mine = text(probe.ask("HGET", probe.keys.meta(), "serializer") or b""), probe.settings.rq.serializer
+    if not theirs:
         yield fine(f"nothing was scheduled yet; clients with these settings write {mine}")
-    elif text(told) != mine:
+    elif theirs != mine:
         yield problem(
-            f"the namespace's payloads are {text(told)}, and these settings say {mine}: clients with them are refused",
-            f'set [rq] serializer = "{text(told)}", or take another namespace',
+            f"the namespace's payloads are {theirs}, and these settings say {mine}: clients with them are refused",
+            f'set [rq] serializer = "{theirs}", or take another namespace',
         )
     elif mine == "json":
         yield skipped(
@@ -76,9 +75,9 @@ def serializer(probe: Probe) -> Iterator[Finding]:
         yield fine("payloads are pickle, as RQ's workers read them unless told otherwise")
 
 
-def _release(told: str) -> tuple[int, ...]:
-    numbers = [part for part in told.split(".")[:2] if part.isdecimal()]
-    return tuple(map(int, numbers)) or OLDEST  # what does not say is not judged
+def _release(version: str) -> tuple[int, ...]:
+    numbers = [part for part in version.split(".")[:2] if part.isdecimal()]
+    return tuple(map(int, numbers)) or OLDEST  # an unknown version is not judged
 
 
 # -- other schedulers ---------------------------------------------------------------------------------
@@ -89,7 +88,7 @@ _STEPS: Final = 50  # of a scan: all of a database of up to 50,000 keys
 
 @check("rq_scheduler_locks", Probe, "rq's scheduler")
 def scheduler_locks(probe: Probe) -> Iterator[Finding]:
-    """Whose the locks of RQ's schedulers are: a worker --with-scheduler has those of its queues."""
+    """The owners of the locks of RQ's schedulers: a worker --with-scheduler has those of its queues."""
     ours, native = f"zsched:{probe.keys.namespace}", probe.settings.rq.native
     if native is False:
         yield fine("[rq] native is false: RQ's own delayed jobs are left to RQ's schedulers")
@@ -154,7 +153,7 @@ def rq_cron(probe: Probe) -> Iterator[Finding]:
 
 
 def _rq_schedulers(probe: Probe) -> RqSchedulers | None:
-    """Those that run; None: this user may not look for them."""
+    """The rq-schedulers that run; None: this user may not look for them."""
     try:
         return rq_schedulers(probe.wire, _STEPS)
     except RedisRefused as error:
@@ -171,7 +170,7 @@ def _imported(probe: Probe) -> list[str]:
 
 
 def _queues(probe: Probe) -> list[str]:
-    """Those that RQ knows, and those to which nothing was pushed yet and somebody listens, if that may be asked."""
+    """The queues that RQ knows, and those of its workers, if this user may ask for them."""
     found = set(probe.queues())
     with suppress(RedisRefused):
         found.update(queue for worker in workers_of(probe.wire) for queue in worker.queues)
@@ -182,6 +181,6 @@ def _named(probe: Probe, holder: str) -> str:
     """The holder of a lock; since RQ 2.10 a scheduler says where it is."""
     if holder.startswith("zsched:"):
         return f"the namespace {holder.removeprefix('zsched:')}"
-    [told] = probe.ask_all([("HMGET", about_key(holder), "hostname", "pid")])
-    where = f" on {text(told[0])}, pid {text(told[1] or b'?')}," if told and told[0] else ""
+    [about] = probe.ask_all([("HMGET", about_key(holder), "hostname", "pid")])
+    where = f" on {text(about[0])}, pid {text(about[1] or b'?')}," if about and about[0] else ""
     return f"RQ's scheduler {holder}{where}"

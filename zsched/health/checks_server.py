@@ -28,7 +28,7 @@ _ALL_RIGHTS: Final = ("ACL", "SETUSER", "default", "~*", "&*", "+@all")
 
 @check("redis", Probe)
 def version(probe: Probe) -> Iterator[Finding]:
-    """Which server it is, and how long a call and its reply take."""
+    """The server's version, and the time of a round trip."""
     round_trip_ms = min(_round_trip_ms(probe) for _ in range(_ASKED))
     said = f"{probe.product} at {probe.wire.where}, round trip {round_trip_ms:.2f} ms"
     if probe.release < OLDEST:
@@ -41,7 +41,7 @@ def version(probe: Probe) -> Iterator[Finding]:
 
 @check("role", Probe)
 def role(probe: Probe) -> Iterator[Finding]:
-    """Who takes writes, and what a failover may lose."""
+    """The server's role, and what a failover may lose."""
     if probe.is_cluster:
         yield problem("it runs in cluster mode, in which RQ cannot work", "use a single Redis, or Sentinel")
         return
@@ -162,7 +162,7 @@ def persistence(probe: Probe) -> Iterator[Finding]:
 
 @check("append_only_file", Probe, "append-only file")
 def append_only_file(probe: Probe) -> Iterator[Finding]:
-    """How soon it is on the disk, who reads it, and what becomes of one that is torn at its end."""
+    """The append-only file: how soon it is on the disk, who reads it, and what becomes of one that is torn."""
     if probe.info.get("aof_enabled") != "1":
         if not probe.setting("save"):
             said = "neither an append-only file nor snapshots are kept: a restart loses everything"
@@ -189,7 +189,7 @@ def append_only_file(probe: Probe) -> Iterator[Finding]:
 
 
 def _default_may_all(probe: Probe) -> bool:
-    """Whether the user ``default`` has all rights, by which 7.0.15 reads the file; True where we may not ask."""
+    """Return True if the user ``default``, as which 7.0.15 reads the file, has all rights, or we may not ask."""
     with suppress(RedisRefused):
         flat = probe.ask("ACL", "GETUSER", "default")
         rights = {text(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}

@@ -58,8 +58,8 @@ def sandbox(probe: Probe) -> Iterator[Finding]:
     holds, is_patched = _holds(probe), _is_patched(probe)
     if holds is False:
         # Without users of their own all clients may do everything, so there is no wall to break.
-        told = problem if probe.own_user != "default" else warning
-        yield told(
+        said = problem if probe.own_user != "default" else warning
+        yield said(
             f"{probe.product} lets a script change what other users' scripts do (CVE-2025-46818): "
             "users.acl does not hold back a user who may run scripts",
             _remedy(),
@@ -85,14 +85,14 @@ def databases(probe: Probe) -> Iterator[Finding]:
         return
     mine = int(probe.link.pool.connection_kwargs.get("db") or 0)
     others = sorted(n for n in map(int, re.findall(r"(?m)^db(\d+)$", "\n".join(probe.info))) if n != mine)
-    told_by = (probe.keys.meta(), probe.keys.rq_queues())
+    named = (probe.keys.meta(), probe.keys.rq_queues())
     shared, unknown = list[str](), list[str]()
     with closing(probe.link.open()) as wire:
         for number in others[:_DATABASES]:
-            told = replies(wire, [("SELECT", number), *(("EXISTS", key) for key in told_by)])
-            if 1 in told:
+            found = replies(wire, [("SELECT", number), *(("EXISTS", key) for key in named)])
+            if 1 in found:
                 shared.append(str(number))
-            elif any(isinstance(reply, RedisRefused) for reply in told):
+            elif any(isinstance(reply, RedisRefused) for reply in found):
                 unknown.append(str(number))
     if shared:
         yield warning(
@@ -118,8 +118,8 @@ def _holds(probe: Probe) -> bool | None:
 def _is_patched(probe: Probe) -> bool:
     """Compare the version with the first patched release of its series."""
     valkey = probe.info.get("valkey_version")
-    told, first = (valkey, PATCHED_VALKEY) if valkey else (probe.info.get("redis_version", ""), PATCHED_REDIS)
-    parts = told.split(".")[:3]
+    version, first = (valkey, PATCHED_VALKEY) if valkey else (probe.info.get("redis_version", ""), PATCHED_REDIS)
+    parts = version.split(".")[:3]
     if len(parts) < 3 or not all(map(str.isdecimal, parts)):
         return False
     major, minor, patch = map(int, parts)
@@ -163,8 +163,8 @@ def passwords(probe: Probe) -> Iterator[Finding]:
             is_fine = False
             yield warning(f"{setting} {file} has a password, and {' and '.join(readers)} may read it", remedy)
     if is_fine:
-        told = f"nobody but its owner may read {'it' if seen == 1 else 'them'}"
-        yield fine(f"{plural(seen, 'file')} with a password: {told}" if seen else "no file with a password is named")
+        owners = f"nobody but its owner may read {'it' if seen == 1 else 'them'}"
+        yield fine(f"{plural(seen, 'file')} with a password: {owners}" if seen else "no file with a password is named")
 
 
 def _files(settings: Settings, config_file: str | None) -> Iterator[tuple[str, str, str]]:

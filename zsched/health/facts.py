@@ -1,5 +1,5 @@
 """
-What checks judge. A view has some of these facts, and shows the checks that need one of them:
+Facts, which checks judge. A view has some of them, and shows the checks that need one of these:
 
     DaemonHealth   what a daemon knows of its own main loop            /readyz, status line
     RedisUnseen    that Redis gave no answer                           /readyz, status line

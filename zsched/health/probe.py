@@ -38,12 +38,12 @@ class Probe:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether it runs in cluster mode."""
+        """True in cluster mode."""
         return self.info.get("cluster_enabled") == "1"
 
     @property
     def is_replica(self) -> bool:
-        """Whether writes are refused."""
+        """True if writes are refused."""
         return self.info.get("role", "master") != "master"
 
     @property

@@ -72,7 +72,7 @@ class Shell:
 
     @property
     def _is_usual(self) -> bool:
-        """Whether RQ goes there by itself."""
+        """True if RQ goes there by itself."""
         given = self._given
         has_more = given.get("db") or given.get("password") or given.get("username") or self._has_tls
         return not has_more and given.get("host") in _HOSTS and given.get("port", _PORT) == _PORT

@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
 
     @property
     def is_healthy(self) -> bool:
-        """Whether there is no problem."""
+        """True without a problem."""
         return not self.problems
 
 

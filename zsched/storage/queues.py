@@ -60,7 +60,7 @@ class StalledQueue(NamedTuple):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether something waits for so long that this does not pass by itself."""
+        """True if something waits for so long that this does not pass by itself."""
         return self.waits_ms is not None and self.waits_ms > PATIENCE_MS
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,14 +138,14 @@ def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
 
 
 def suspended(wire: Wire) -> bool:
-    """Whether RQ's workers, all of them, were told to take nothing (``rq suspend``). Raises as above."""
+    """Return True if RQ's workers take nothing, by ``rq suspend``. Raises as above."""
     return bool(wire.execute("EXISTS", "rq:suspended"))
 
 
 def unheard(wire: Wire, keys: Keys, queues: Collection[str]) -> frozenset[str]:
     """
-    Those of *queues* for which no worker is registered that lives, and of which none runs a job. A worker that this
-    user may not ask for counts as one that lives, a job as none.
+    Return the *queues* without a living registered worker, of which no job runs. A worker that this user may not ask
+    for counts as living, a job as none.
 
     Raises:
         RedisRefused: it may not even ask how many are registered. RedisUnavailable.
@@ -158,7 +158,7 @@ def unheard(wire: Wire, keys: Keys, queues: Collection[str]) -> frozenset[str]:
 
 
 def _unregistered(wire: Wire, queues: list[str]) -> list[str]:
-    """Those of *queues* among whose registered workers none lives: their names outlast them when they are killed."""
+    """The *queues* among whose registered workers none lives: the names of killed workers outlast them."""
     numbers = allowed_replies(wire, (("SCARD", f"rq:workers:{queue}") for queue in queues))
     found = [queue for queue, number in zip(queues, numbers, strict=True) if not number]
     cursors, size = {queue: b"0" for queue, number in zip(queues, numbers, strict=True) if number}, _FEW
@@ -173,11 +173,11 @@ def _unregistered(wire: Wire, queues: list[str]) -> list[str]:
     return found
 
 
-def _lives(told: Any) -> bool:
-    """Whether what was *told* of a worker shows it alive, or may not be seen."""
-    if isinstance(told, RedisRefused):
-        return is_denied(told)
-    queues, death = told
+def _lives(about: Any) -> bool:
+    """Return True if *about*, the reply about a worker, shows it alive, or is denied."""
+    if isinstance(about, RedisRefused):
+        return is_denied(about)
+    queues, death = about
     return bool(queues and not death)
 
 

@@ -11,7 +11,7 @@ import redis
 from tests.integration.doctor.ground import KEYS, command_of, examined, only
 from zsched.embedded import EmbeddedRedis, ServerBinary, find_server, packaged_server
 from zsched.health.check import Severity
-from zsched.health.checks_rights import Rehearsed, form_of
+from zsched.health.checks_rights import form_of, rehearsed
 from zsched.storage.connection import Link
 from zsched.storage.rights import Role, rights_of
 
@@ -116,8 +116,8 @@ def test_asking_writes_nothing(admin: redis.Redis, any_server: EmbeddedRedis) ->
     examined(any_server.url)
     with Link.from_url(any_server.url, 5.0).wire() as wire:
         wire.execute("MULTI")
-        asker = Rehearsed(wire)
-        may = [asker.may(*form_of(name, "something", "c")) for name in rights_of([Role.WORKER], KEYS).commands]
+        asked = rehearsed(wire)
+        may = [asked(*form_of(name, "something", "c")) for name in rights_of([Role.WORKER], KEYS).commands]
         wire.execute("DISCARD")
 
     assert all(may)

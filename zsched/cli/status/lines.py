@@ -41,7 +41,7 @@ _ID_WIDTH: Final = 8  # characters of a daemon's id, enough to find it in a log
 
 
 class Style(Enum):
-    """What a line is."""
+    """The kind of a line."""
 
     GOOD = "good"  # the verdict
     BAD = "bad"  # a problem

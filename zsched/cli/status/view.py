@@ -1,4 +1,4 @@
-"""What ``zsched status`` shows, read at one moment; and its form for programs."""
+"""All that ``zsched status`` shows, read at one moment; and its form for programs."""
 
 from __future__ import annotations
 
