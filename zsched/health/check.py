@@ -1,8 +1,8 @@
 """
 A check: a named function that judges one fact, and what it found.
 
-    @check("quarantined", Overview, "quarantine")
-    def quarantined(overview: Overview) -> Iterator[Finding]:
+    @health_check("quarantined", Overview, "quarantine")
+    def check_quarantined(overview: Overview) -> Iterator[Finding]:
         if overview.quarantined:
             yield warning("2 schedules in quarantine", "zsched ls --state quarantined lists them")
         else:
@@ -47,7 +47,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Check(Generic[Fact]):
+class HealthCheck(Generic[Fact]):
     """
     ``name``: for programs; a promise. ``group``: the doctor's heading, which several checks may share. ``needs``: the
     type of the fact that ``judge`` looks at. ``alert``: the words of Prometheus' alert on the same, "" without one.
@@ -68,16 +68,16 @@ class Check(Generic[Fact]):
         return replace(finding, name=self.name, group=self.group)
 
 
-def check(
+def health_check(
     name: str, needs: type[Fact], group: str = "", *, alert: str = ""
-) -> Callable[[Callable[[Fact], Iterator[Finding]]], Check[Fact]]:
+) -> Callable[[Callable[[Fact], Iterator[Finding]]], HealthCheck[Fact]]:
     """Make a check of a function; its group is its name, if there is no other."""
-    return lambda judge: Check(name, group or name, needs, judge, alert)
+    return lambda judge: HealthCheck(name, group or name, needs, judge, alert)
 
 
-def checks_of(modules: Iterable[ModuleType]) -> tuple[Check[Any], ...]:
+def checks_of(modules: Iterable[ModuleType]) -> tuple[HealthCheck[Any], ...]:
     """Return the checks that stand in *modules*, in their order."""
-    return tuple(value for module in modules for value in vars(module).values() if isinstance(value, Check))
+    return tuple(value for module in modules for value in vars(module).values() if isinstance(value, HealthCheck))
 
 
 def fine(text: str) -> Finding:

@@ -7,7 +7,7 @@ from typing import Final
 
 from zsched.core.durations import relative_text
 from zsched.core.wording import plural
-from zsched.health.check import Check, Finding, check, fine, problem, skipped, warning
+from zsched.health.check import Finding, HealthCheck, fine, health_check, problem, skipped, warning
 from zsched.storage.archivers import ArchiveState, Audited, last_audit
 from zsched.storage.overview import Overview
 
@@ -15,7 +15,7 @@ _FAR: Final = 100_000  # entries behind: more than a few seconds' work
 _PUTS_BACK: Final = "wait: a million schedules take about a minute; until then clients do not see all of them"
 
 
-def _of_state(state: ArchiveState, said: Callable[..., Finding], remedy: str) -> Check[Overview]:
+def _of_state(state: ArchiveState, said: Callable[..., Finding], remedy: str) -> HealthCheck[Overview]:
     """Make the check ``archive_<state>``, which finds the archives in *state*."""
 
     def judge(overview: Overview) -> Iterator[Finding]:
@@ -25,29 +25,29 @@ def _of_state(state: ArchiveState, said: Callable[..., Finding], remedy: str) ->
                 text = f"archive {report.place} {state.value}: {report.trouble or 'it gives no reason'}"
                 yield said(text, _PUTS_BACK if waits else remedy)
 
-    return check(f"archive_{state.value}", Overview, "archives")(judge)
+    return health_check(f"archive_{state.value}", Overview, "archives")(judge)
 
 
-lost = _of_state(
+check_archive_lost = _of_state(
     ArchiveState.LOST, problem, "zsched recover --dry-run shows what is missing, zsched recover puts it back"
 )
-failed = _of_state(
+check_archive_failed = _of_state(
     ArchiveState.FAILED,
     problem,
     "make room on its disk, or mend it: it goes on by itself, and Redis keeps what it lacks",
 )
-refused = _of_state(
+check_archive_refused = _of_state(
     ArchiveState.REFUSED,
     problem,
     "if this Redis was rebuilt or moved: zsched recover --from its file --force; else give its daemon another path",
 )
-outdated = _of_state(
+check_archive_outdated = _of_state(
     ArchiveState.OUTDATED, warning, "upgrade its daemon: it goes on by itself, and newer ones have what it lacks"
 )
 
 
-@check("no_archive", Overview, "archives", alert="no archive follows the log")
-def no_archive(overview: Overview) -> Iterator[Finding]:
+@health_check("no_archive", Overview, "archives", alert="no archive follows the log")
+def check_no_archive(overview: Overview) -> Iterator[Finding]:
     """No archive follows the log of a leader. Without a leader that is the problem."""
     alive = sum(report.is_alive(overview.now_ms) for report in overview.archives)
     if alive:
@@ -59,8 +59,8 @@ def no_archive(overview: Overview) -> Iterator[Finding]:
         yield skipped("none follows the log, as no daemon leads")
 
 
-@check("audit", Overview, alert="the auditor found what should have fired, or is not where it should be")
-def audit(overview: Overview) -> Iterator[Finding]:
+@health_check("audit", Overview, alert="the auditor found what should have fired, or is not where it should be")
+def check_audit(overview: Overview) -> Iterator[Finding]:
     """The last audit found what it could not put right."""
     last = last_audit(overview.archives, overview.now_ms)
     if last is None:
@@ -73,8 +73,8 @@ def audit(overview: Overview) -> Iterator[Finding]:
         yield fine(f"the last audit: {audit_text(last, overview.now_ms)}")
 
 
-@check("archive_silent", Overview, "archives")
-def silent(overview: Overview) -> Iterator[Finding]:
+@health_check("archive_silent", Overview, "archives")
+def check_archive_silent(overview: Overview) -> Iterator[Finding]:
     """An archive was not heard of, and its daemon did not stop in order."""
     for report in overview.known_archives:
         if not report.is_recent(overview.now_ms) and not report.is_stopped:
@@ -82,8 +82,8 @@ def silent(overview: Overview) -> Iterator[Finding]:
             yield warning(f"archive {report.place} is silent: heard of {heard}", "see whether its daemon runs")
 
 
-@check("archive_behind", Overview, "archives")
-def behind(overview: Overview) -> Iterator[Finding]:
+@health_check("archive_behind", Overview, "archives")
+def check_archive_behind(overview: Overview) -> Iterator[Finding]:
     """An archive follows, and is far behind."""
     for report in overview.present_archives:
         lacks = overview.behind(report) or 0
@@ -91,8 +91,8 @@ def behind(overview: Overview) -> Iterator[Finding]:
             yield warning(f"archive {report.place} is {entries_text(lacks)} behind", "see what slows its disk")
 
 
-@check("archive_unknown", Overview, "archives")
-def unknown(overview: Overview) -> Iterator[Finding]:
+@health_check("archive_unknown", Overview, "archives")
+def check_archive_unknown(overview: Overview) -> Iterator[Finding]:
     """An archive cannot read entries of the log."""
     for report in overview.present_archives:
         if report.unknown_entries:

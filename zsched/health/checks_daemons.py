@@ -10,7 +10,7 @@ from zsched.core.clock import from_ms
 from zsched.core.durations import duration_text
 from zsched.core.sentences import duration_text as rough_text
 from zsched.core.wording import plural
-from zsched.health.check import Finding, check, fine, problem, warning
+from zsched.health.check import Finding, fine, health_check, problem, warning
 from zsched.health.facts import DaemonHealth, RedisUnseen
 from zsched.storage.daemons import SILENT_MS, DaemonRole, DaemonSeen
 from zsched.storage.overview import Overview
@@ -21,14 +21,14 @@ LATE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a 
 # -- what a daemon knows of itself ------------------------------------------------------------------
 
 
-@check("redis_unseen", RedisUnseen, "redis")
-def redis_unseen(unseen: RedisUnseen) -> Iterator[Finding]:
+@health_check("redis_unseen", RedisUnseen, "redis")
+def check_redis_unseen(unseen: RedisUnseen) -> Iterator[Finding]:
     """The daemon sees no Redis."""
     yield problem(unseen.reason, "zsched doctor on its machine says why")
 
 
-@check("cannot_lead", DaemonHealth, "daemons")
-def cannot_lead(health: DaemonHealth) -> Iterator[Finding]:
+@health_check("cannot_lead", DaemonHealth, "daemons")
+def check_cannot_lead(health: DaemonHealth) -> Iterator[Finding]:
     """The daemon may neither lead nor stand by."""
     if health.trouble is not None:
         yield problem(health.trouble, "do what the reason says: it stands by as soon as it may lead")
@@ -37,8 +37,8 @@ def cannot_lead(health: DaemonHealth) -> Iterator[Finding]:
 # -- who leads --------------------------------------------------------------------------------------
 
 
-@check("no_leader", Overview, "daemons", alert="nobody leads")
-def no_leader(overview: Overview) -> Iterator[Finding]:
+@health_check("no_leader", Overview, "daemons", alert="nobody leads")
+def check_no_leader(overview: Overview) -> Iterator[Finding]:
     """No daemon leads."""
     running = [_where(daemon) for daemon in overview.daemons if daemon.is_running]
     if overview.leader is not None:
@@ -54,8 +54,8 @@ def no_leader(overview: Overview) -> Iterator[Finding]:
         yield problem("nobody leads: no daemon of this namespace is running", remedy)
 
 
-@check("no_standby", Overview, "daemons")
-def no_standby(overview: Overview) -> Iterator[Finding]:
+@health_check("no_standby", Overview, "daemons")
+def check_no_standby(overview: Overview) -> Iterator[Finding]:
     """A daemon leads, and none could take over; or one of several could not."""
     barred = [_where(one) for one in overview.of_role(DaemonRole.BARRED)]
     if overview.leader is None:
@@ -83,8 +83,8 @@ def _start(overview: Overview) -> str:
 # -- whether it fires -------------------------------------------------------------------------------
 
 
-@check("late", Overview, "lateness", alert="what is due fires late")
-def late(overview: Overview) -> Iterator[Finding]:
+@health_check("late", Overview, "lateness", alert="what is due fires late")
+def check_late(overview: Overview) -> Iterator[Finding]:
     """The oldest due schedule is late."""
     if overview.late_ms <= LATE_MS:
         yield fine(
@@ -100,8 +100,8 @@ def late(overview: Overview) -> Iterator[Finding]:
     yield problem(f"the oldest due schedule is {rough_text(overview.late_ms)} late", remedy)
 
 
-@check("doubt_ahead", Overview, "clock")
-def doubt_ahead(overview: Overview) -> Iterator[Finding]:
+@health_check("doubt_ahead", Overview, "clock")
+def check_doubt_ahead(overview: Overview) -> Iterator[Finding]:
     """A clock that was ahead left a doubt in the future."""
     if overview.doubt_ms > overview.now_ms:
         until = f"{from_ms(overview.doubt_ms):%H:%M:%S} UTC"
@@ -109,8 +109,8 @@ def doubt_ahead(overview: Overview) -> Iterator[Finding]:
         yield warning(text, "start a daemon: the first pass of a leader corrects it")
 
 
-@check("quarantined", Overview, "quarantine", alert="schedules in quarantine: broken, and not fired")
-def quarantined(overview: Overview) -> Iterator[Finding]:
+@health_check("quarantined", Overview, "quarantine", alert="schedules in quarantine: broken, and not fired")
+def check_quarantined(overview: Overview) -> Iterator[Finding]:
     """Schedules that could not be planned."""
     yield in_quarantine(overview.quarantined)
 
@@ -124,8 +124,8 @@ def in_quarantine(number: int, names: str = "") -> Finding:
     return warning(f"{text}: {names}" if names else text, remedy)
 
 
-@check("wrong_type", Overview, "key types", alert="another program wrote keys that zsched or RQ needs")
-def wrong_types(overview: Overview) -> Iterator[Finding]:
+@health_check("wrong_type", Overview, "key types", alert="another program wrote keys that zsched or RQ needs")
+def check_wrong_type(overview: Overview) -> Iterator[Finding]:
     """Keys of a wrong type, without which firing goes on."""
     for key, (type, wanted) in overview.wrong_types.items():
         yield wrong_type(key, type, wanted, "firing goes on without it")
@@ -140,8 +140,8 @@ def wrong_type(key: str, type: str, wanted: str, but: str = "what needs it is re
 # -- what differs, and what fails inside ------------------------------------------------------------
 
 
-@check("daemon_failing", Overview, "daemons")
-def daemon_failing(overview: Overview) -> Iterator[Finding]:
+@health_check("daemon_failing", Overview, "daemons")
+def check_daemon_failing(overview: Overview) -> Iterator[Finding]:
     """Threads and chores of running daemons that fail. No other check sees that their work is not done."""
     for daemon in (one for one in overview.daemons if one.is_running and one.failing):
         which = "; ".join(f"{part}: {reason}" for part, reason in daemon.failing.items())
@@ -151,15 +151,15 @@ def daemon_failing(overview: Overview) -> Iterator[Finding]:
         yield warning(f"daemon {daemon.place} fails in part: {which}", remedy)
 
 
-@check("versions", Overview, "daemons", alert="daemons of different versions")
-def versions(overview: Overview) -> Iterator[Finding]:
+@health_check("versions", Overview, "daemons", alert="daemons of different versions")
+def check_versions(overview: Overview) -> Iterator[Finding]:
     """Daemons of different versions."""
     if which := _groups((daemon.version, daemon) for daemon in overview.daemons):
         yield warning(f"daemons of different versions: {which}", "restart those of the older one")
 
 
-@check("tzdata", Overview)
-def tzdata(overview: Overview) -> Iterator[Finding]:
+@health_check("tzdata", Overview)
+def check_tzdata(overview: Overview) -> Iterator[Finding]:
     """Daemons with different rules of the zones."""
     if which := _groups((daemon.tzdata, daemon) for daemon in overview.daemons):
         remedy = "update tzdata everywhere and restart: by the next leader's rules what waits is moved to other times"

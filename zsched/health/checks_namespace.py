@@ -9,7 +9,7 @@ from zsched.core.log import FORMAT, text
 from zsched.core.model import Priority
 from zsched.core.wording import plural, some
 from zsched.errors import Garbled, RedisRefused
-from zsched.health.check import Finding, check, fine, problem, skipped, warning
+from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.checks_daemons import in_quarantine, wrong_type
 from zsched.health.probe import Probe
 from zsched.storage.limits import asides
@@ -25,8 +25,8 @@ _LOOKED_AT: Final = 5  # schedules in quarantine
 # -- types ------------------------------------------------------------------------------------------
 
 
-@check("wrong_type", Probe, "key types")
-def types(probe: Probe) -> Iterator[Finding]:
+@health_check("wrong_type", Probe, "key types")
+def check_all_types(probe: Probe) -> Iterator[Finding]:
     """
     The type of each key that a namespace has one of, of some of its schedules, and of RQ's that scripts use. A key of
     a wrong type stops the scripts that need it.
@@ -85,8 +85,8 @@ def _is_readable(probe: Probe, *command: str) -> bool:
 # -- meta, quarantine -------------------------------------------------------------------------------
 
 
-@check("meta", Probe)
-def meta(probe: Probe) -> Iterator[Finding]:
+@health_check("meta", Probe)
+def check_meta(probe: Probe) -> Iterator[Finding]:
     """The numbers that scripts read; those of test clocks have a check of their own."""
     key, garbled = probe.keys.meta(), False
     for name, value in zip(NUMBERS, probe.ask("HMGET", key, *NUMBERS), strict=True):
@@ -99,8 +99,8 @@ def meta(probe: Probe) -> Iterator[Finding]:
         yield fine(f"{key} has numbers where they have to be")
 
 
-@check("format", Probe)
-def format(probe: Probe) -> Iterator[Finding]:
+@health_check("format", Probe)
+def check_format(probe: Probe) -> Iterator[Finding]:
     """The namespace's format: scripts of an older version do nothing here."""
     value = probe.ask("HGET", probe.keys.meta(), "format")
     if value is None:
@@ -114,8 +114,8 @@ def format(probe: Probe) -> Iterator[Finding]:
         )
 
 
-@check("quarantined", Probe, "quarantine")
-def quarantine(probe: Probe) -> Iterator[Finding]:
+@health_check("quarantined", Probe, "quarantine")
+def check_quarantine_closely(probe: Probe) -> Iterator[Finding]:
     """Schedules that could not be planned, some of them with the reason."""
     key = probe.keys.quarantine()
     number, names = probe.ask("HLEN", key), ""
@@ -142,8 +142,8 @@ _KINDS: Final = {  # of keys to which nothing leads: what to do about them, and 
 }
 
 
-@check("leftovers", Probe)
-def leftovers(probe: Probe) -> Iterator[Finding]:
+@health_check("leftovers", Probe)
+def check_leftovers(probe: Probe) -> Iterator[Finding]:
     """
     Keys of the namespace to which nothing leads any more, by kind.
 

@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from zsched.core.wording import some
-from zsched.health.check import Finding, check, fine, problem, warning
+from zsched.health.check import Finding, fine, health_check, problem, warning
 from zsched.health.facts import QueuesUnknown
 from zsched.storage.queues import StalledQueue, StalledQueues, waiting_text
 
 _NAMED: Final = 4  # queues in a command
 
 
-@check("queues_unknown", QueuesUnknown, "queues")
-def queues_unknown(_: QueuesUnknown) -> Iterator[Finding]:
+@health_check("queues_unknown", QueuesUnknown, "queues")
+def check_queues_unknown(_: QueuesUnknown) -> Iterator[Finding]:
     """This user may not ask."""
     remedy = "ask as a user who may, zsched-dashboard of deploy/redis/users.acl; zsched doctor says what is refused"
     yield warning("whether workers take jobs from queues cannot be told", remedy)
 
 
-@check("suspended", StalledQueues, "queues")
-def suspended(queues: StalledQueues) -> Iterator[Finding]:
+@health_check("suspended", StalledQueues, "queues")
+def check_suspended(queues: StalledQueues) -> Iterator[Finding]:
     """RQ's workers are suspended."""
     if queues.is_suspended:
         waiting = queues.suspended
@@ -30,15 +30,15 @@ def suspended(queues: StalledQueues) -> Iterator[Finding]:
         yield said(f"RQ's workers are suspended{where}", "rq resume, or", "redis-cli", "DEL", "rq:suspended")
 
 
-@check("unheard", StalledQueues, "queues")
-def unheard(queues: StalledQueues) -> Iterator[Finding]:
+@health_check("unheard", StalledQueues, "queues")
+def check_unheard(queues: StalledQueues) -> Iterator[Finding]:
     """Jobs wait in queues without workers for so long that this does not pass by itself."""
     if stuck := [one for one in queues.unheard if one.is_stuck]:
         yield _without_workers(problem, stuck)
 
 
-@check("no_worker", StalledQueues, "queues")
-def no_worker(queues: StalledQueues) -> Iterator[Finding]:
+@health_check("no_worker", StalledQueues, "queues")
+def check_no_worker(queues: StalledQueues) -> Iterator[Finding]:
     """Queues without workers, in which nothing waits for long."""
     if waiting := [one for one in queues.unheard if one.waiting and not one.is_stuck]:
         yield _without_workers(warning, waiting)

@@ -11,7 +11,7 @@ from zsched.core.recent import Recent, Stretch
 from zsched.core.runs import BAD, RunStatus
 from zsched.core.sentences import duration_text as rough_text
 from zsched.core.wording import plural, some
-from zsched.health.check import Finding, check, fine, warning
+from zsched.health.check import Finding, fine, health_check, warning
 
 # When failures are no single bad job any more, as in deploy/prometheus/alerts.yml: so many, and so large a share of the
 # runs that ended lately.
@@ -28,8 +28,8 @@ _PUT_BACK: Final = {
 }
 
 
-@check("rebuilt", Recent, "loss")
-def rebuilt(recent: Recent) -> Iterator[Finding]:
+@health_check("rebuilt", Recent, "loss")
+def check_rebuilt(recent: Recent) -> Iterator[Finding]:
     """Redis lost something and was rebuilt."""
     if recent.rebuilt is None:
         yield fine(f"Redis lost nothing in the last {rough_text(recent.stretches[-1].span_ms)}")
@@ -45,8 +45,8 @@ def rebuilt(recent: Recent) -> Iterator[Finding]:
     )
 
 
-@check("clock_was_ahead", Recent, "clock")
-def clock_was_ahead(recent: Recent) -> Iterator[Finding]:
+@health_check("clock_was_ahead", Recent, "clock")
+def check_clock_was_ahead(recent: Recent) -> Iterator[Finding]:
     """The clock of Redis was ahead, and schedules are silent since."""
     ahead = recent.ahead
     if ahead is not None and ahead.times:
@@ -59,8 +59,8 @@ def clock_was_ahead(recent: Recent) -> Iterator[Finding]:
         )
 
 
-@check("failing", Recent, "runs")
-def failing(recent: Recent) -> Iterator[Finding]:
+@health_check("failing", Recent, "runs")
+def check_failing(recent: Recent) -> Iterator[Finding]:
     """A tenth of the latest runs failed or were lost."""
     stretch = _lately(recent)
     ended, bad = sum(stretch.ended.values()), sum(stretch.ended.get(status, 0) for status in BAD)
@@ -71,8 +71,8 @@ def failing(recent: Recent) -> Iterator[Finding]:
         yield fine(of)
 
 
-@check("too_late", Recent, "runs")
-def too_late(recent: Recent) -> Iterator[Finding]:
+@health_check("too_late", Recent, "runs")
+def check_too_late(recent: Recent) -> Iterator[Finding]:
     """Runs and occurrences that came too late."""
     stretch = _lately(recent)
     counts = (

@@ -23,7 +23,7 @@ from typing import Final
 
 from zsched.core.wording import plural
 from zsched.errors import RedisRefused, RedisUnavailable
-from zsched.health.check import Finding, check, fine, problem, skipped
+from zsched.health.check import Finding, fine, health_check, problem, skipped
 from zsched.health.probe import Probe
 from zsched.storage.connection import Wire
 from zsched.storage.replies import is_denied
@@ -65,8 +65,8 @@ _HOW: Final = {
 _WILD: Final = "zsched-doctor"  # what stands for a name in a pattern
 
 
-@check("rights", Probe)
-def user_rights(probe: Probe) -> Iterator[Finding]:
+@health_check("rights", Probe)
+def check_rights(probe: Probe) -> Iterator[Finding]:
     """Commands, keys and channels of the probe's roles, asked for as its user."""
     if probe.is_replica:
         yield skipped("asked for where writes are taken: ask at the master")

@@ -14,7 +14,7 @@ from typing import Final
 from zsched.core.log import text
 from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused
-from zsched.health.check import Finding, check, fine, problem, skipped, warning
+from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.probe import Probe
 from zsched.storage.queues import used_queues, workers_of
 from zsched.storage.replies import is_denied
@@ -31,8 +31,8 @@ from zsched.storage.rivals import (
 OLDEST: Final = (2, 8)  # of RQ: what setup.cfg asks for, and tests run with
 
 
-@check("workers", Probe)
-def workers(probe: Probe) -> Iterator[Finding]:
+@health_check("workers", Probe)
+def check_workers(probe: Probe) -> Iterator[Finding]:
     """The RQ of the workers, and of this machine, which writes jobs as that one does."""
     workers, here = workers_of(probe.wire), version("rq")
     versions: dict[str, list[str]] = {}
@@ -54,8 +54,8 @@ def workers(probe: Probe) -> Iterator[Finding]:
         yield fine(f"{plural(len(workers), 'worker')} of RQ {workers[0].version}; this machine has {here}")
 
 
-@check("serializer", Probe)
-def serializer(probe: Probe) -> Iterator[Finding]:
+@health_check("serializer", Probe)
+def check_serializer(probe: Probe) -> Iterator[Finding]:
     """The serializer of payloads here. RQ's workers do not say which one they have."""
     theirs, mine = text(probe.ask("HGET", probe.keys.meta(), "serializer") or b""), probe.settings.rq.serializer
     if not theirs:
@@ -86,8 +86,8 @@ _JOBS: Final = 500  # of rq-scheduler, that are looked for here; and of the recu
 _STEPS: Final = 50  # of a scan: all of a database of up to 50,000 keys
 
 
-@check("rq_scheduler_locks", Probe, "rq's scheduler")
-def scheduler_locks(probe: Probe) -> Iterator[Finding]:
+@health_check("rq_scheduler_locks", Probe, "rq's scheduler")
+def check_rq_scheduler_locks(probe: Probe) -> Iterator[Finding]:
     """The owners of the locks of RQ's schedulers: a worker --with-scheduler has those of its queues."""
     ours, native = f"zsched:{probe.keys.namespace}", probe.settings.rq.native
     if native is False:
@@ -111,8 +111,8 @@ def scheduler_locks(probe: Probe) -> Iterator[Finding]:
         yield fine(f"no other scheduler of RQ's delayed jobs{where}")
 
 
-@check("rq_scheduler", Probe, "rq-scheduler")
-def rq_scheduler(probe: Probe) -> Iterator[Finding]:
+@health_check("rq_scheduler", Probe, "rq-scheduler")
+def check_rq_scheduler(probe: Probe) -> Iterator[Finding]:
     """The package rq-scheduler: its jobs stand in one ZSET, where copies of what was imported stay."""
     count, ids = probe.ask_all([("ZCARD", RQ_SCHEDULER_JOBS), ("ZRANGE", RQ_SCHEDULER_JOBS, 0, _JOBS - 1)])
     count, here = count or 0, sum(probe.ask_all(("EXISTS", probe.keys.schedule(text(id))) for id in ids or ()))
@@ -136,8 +136,8 @@ def rq_scheduler(probe: Probe) -> Iterator[Finding]:
         yield fine("rq-scheduler has no jobs, and none is seen to run")
 
 
-@check("rq_cron", Probe, "rq's cron")
-def rq_cron(probe: Probe) -> Iterator[Finding]:
+@health_check("rq_cron", Probe, "rq's cron")
+def check_rq_cron(probe: Probe) -> Iterator[Finding]:
     """RQ's own cron (``rq cron``), by its beats."""
     running = crons(probe.wire, probe.now_ms())
     imported = _imported(probe) if running else []

@@ -9,7 +9,7 @@ from typing import Final
 from zsched.core.log import text
 from zsched.core.wording import some
 from zsched.errors import RedisRefused
-from zsched.health.check import Finding, check, fine, problem, skipped, warning
+from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.probe import Probe
 from zsched.zone_rules import installed
 
@@ -26,8 +26,8 @@ _MIB: Final = 1024 * 1024
 _ALL_RIGHTS: Final = ("ACL", "SETUSER", "default", "~*", "&*", "+@all")
 
 
-@check("redis", Probe)
-def version(probe: Probe) -> Iterator[Finding]:
+@health_check("redis", Probe)
+def check_redis(probe: Probe) -> Iterator[Finding]:
     """The server's version, and the time of a round trip."""
     round_trip_ms = min(_round_trip_ms(probe) for _ in range(_ASKED))
     said = f"{probe.product} at {probe.wire.where}, round trip {round_trip_ms:.2f} ms"
@@ -39,8 +39,8 @@ def version(probe: Probe) -> Iterator[Finding]:
         yield fine(said)
 
 
-@check("role", Probe)
-def role(probe: Probe) -> Iterator[Finding]:
+@health_check("role", Probe)
+def check_role(probe: Probe) -> Iterator[Finding]:
     """The server's role, and what a failover may lose."""
     if probe.is_cluster:
         yield problem("it runs in cluster mode, in which RQ cannot work", "use a single Redis, or Sentinel")
@@ -85,8 +85,8 @@ def _config_set(name: str, value: object) -> tuple[str, *tuple[object, ...]]:
 # -- memory -----------------------------------------------------------------------------------------
 
 
-@check("eviction", Probe)
-def eviction(probe: Probe) -> Iterator[Finding]:
+@health_check("eviction", Probe)
+def check_eviction(probe: Probe) -> Iterator[Finding]:
     """A key that is evicted is a schedule that never fires."""
     policy, most = probe.info.get("maxmemory_policy", _NEVER), probe.number("maxmemory")
     remedy = _config_set("maxmemory-policy", _NEVER)
@@ -100,8 +100,8 @@ def eviction(probe: Probe) -> Iterator[Finding]:
         yield problem(f"maxmemory-policy {policy} may drop schedules, so no daemon leads", *remedy)
 
 
-@check("memory", Probe)
-def memory(probe: Probe) -> Iterator[Finding]:
+@health_check("memory", Probe)
+def check_memory(probe: Probe) -> Iterator[Finding]:
     """Redis refuses writes at maxmemory, and is killed when the machine's memory ends."""
     used, most, machine = (probe.number(name) for name in ("used_memory", "maxmemory", "total_system_memory"))
     limit, of = (most, "maxmemory") if most else (machine, "the machine's memory")
@@ -118,8 +118,8 @@ def memory(probe: Probe) -> Iterator[Finding]:
         yield fine(said)
 
 
-@check("hashes", Probe)
-def hashes(probe: Probe) -> Iterator[Finding]:
+@health_check("hashes", Probe)
+def check_hashes(probe: Probe) -> Iterator[Finding]:
     """A waiting one-shot is a hash, which is compact while no value is longer than a setting."""
     name = "hash-max-listpack-value" if probe.release >= (7,) else "hash-max-ziplist-value"
     bound = probe.setting(name)
@@ -136,8 +136,8 @@ def hashes(probe: Probe) -> Iterator[Finding]:
 # -- files ------------------------------------------------------------------------------------------
 
 
-@check("persistence", Probe)
-def persistence(probe: Probe) -> Iterator[Finding]:
+@health_check("persistence", Probe)
+def check_persistence(probe: Probe) -> Iterator[Finding]:
     """An append-only file is kept, and the last writes succeeded."""
     failed = [
         f"its last {what} failed ({name} is {probe.info[name]})"
@@ -160,8 +160,8 @@ def persistence(probe: Probe) -> Iterator[Finding]:
         yield fine("an append-only file is kept, and its last write succeeded")
 
 
-@check("append_only_file", Probe, "append-only file")
-def append_only_file(probe: Probe) -> Iterator[Finding]:
+@health_check("append_only_file", Probe, "append-only file")
+def check_append_only_file(probe: Probe) -> Iterator[Finding]:
     """The append-only file: how soon it is on the disk, who reads it, and what becomes of one that is torn."""
     if probe.info.get("aof_enabled") != "1":
         if not probe.setting("save"):
@@ -200,8 +200,8 @@ def _default_may_all(probe: Probe) -> bool:
 # -- clocks -----------------------------------------------------------------------------------------
 
 
-@check("clock", Probe)
-def clock(probe: Probe) -> Iterator[Finding]:
+@health_check("clock", Probe)
+def check_clock(probe: Probe) -> Iterator[Finding]:
     """
     TIME against this machine's clock. The server read its clock somewhere between command and reply, so half of the
     round trip is uncertain.
@@ -219,8 +219,8 @@ def clock(probe: Probe) -> Iterator[Finding]:
         yield fine(said)
 
 
-@check("test_clock", Probe, "test clock")
-def test_clock(probe: Probe) -> Iterator[Finding]:
+@health_check("test_clock", Probe, "test clock")
+def check_test_clock(probe: Probe) -> Iterator[Finding]:
     """The clock that tests leave behind in a namespace that they were given."""
     names, key = ("offset_ms", "frozen_ms"), probe.keys.meta()
     values = probe.ask("HMGET", key, *names)
@@ -232,8 +232,8 @@ def test_clock(probe: Probe) -> Iterator[Finding]:
         yield fine("the namespace goes by the server's clock")
 
 
-@check("zone_rules", Probe, "tzdata")
-def zone_rules(probe: Probe) -> Iterator[Finding]:
+@health_check("zone_rules", Probe, "tzdata")
+def check_zone_rules(probe: Probe) -> Iterator[Finding]:
     """The version of the zones' rules by which all is planned, and this machine's."""
     version = probe.ask("HGET", probe.keys.meta(), "tzdata")
     planned, here = text(version) if version else None, installed()

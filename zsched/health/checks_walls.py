@@ -31,7 +31,7 @@ from zsched.config import Settings, has_password
 from zsched.config.sentinels import SentinelUrl, is_sentinel_url
 from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused
-from zsched.health.check import Finding, check, fine, problem, skipped, warning
+from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.probe import Probe
 from zsched.storage.replies import replies
 
@@ -52,8 +52,8 @@ return is_open and 1 or 0
 """
 
 
-@check("sandbox", Probe)
-def sandbox(probe: Probe) -> Iterator[Finding]:
+@health_check("sandbox", Probe)
+def check_sandbox(probe: Probe) -> Iterator[Finding]:
     """Try to change what all scripts share; without the right to run scripts, go by the version."""
     holds, is_patched = _holds(probe), _is_patched(probe)
     if holds is False:
@@ -77,8 +77,8 @@ def sandbox(probe: Probe) -> Iterator[Finding]:
         yield fine(f"scripts cannot change what other users' scripts do{how}")
 
 
-@check("databases", Probe)
-def databases(probe: Probe) -> Iterator[Finding]:
+@health_check("databases", Probe)
+def check_databases(probe: Probe) -> Iterator[Finding]:
     """Look in the other databases for keys that users of this one may write."""
     if probe.own_user == "default":
         yield fine("the connection has no user of its own: every such client may write in every database")
@@ -146,8 +146,8 @@ _READERS: Final = {stat.S_IRGRP: "its group", stat.S_IROTH: "every user of this 
 _MOVE: Final = "write the password into a file of its own, [redis] password_file, with mode 600"
 
 
-@check("passwords", Probe)
-def passwords(probe: Probe) -> Iterator[Finding]:
+@health_check("passwords", Probe)
+def check_passwords(probe: Probe) -> Iterator[Finding]:
     """Look at the modes of password files, and of a configuration file with a password in it."""
     seen, is_fine = 0, True
     for setting, file, remedy in _files(probe.settings, probe.config_file):

@@ -20,7 +20,7 @@ from zsched.core.clock import Clock, SystemClock
 from zsched.core.recent import Recent
 from zsched.errors import Garbled, RedisRefused
 from zsched.health import checks_namespace, checks_rights, checks_rq, checks_server, checks_walls, verdict
-from zsched.health.check import Check, Finding, Severity, checks_of, skipped
+from zsched.health.check import Finding, HealthCheck, Severity, checks_of, skipped
 from zsched.health.probe import Probe, info_of
 from zsched.health.shell import Shell
 from zsched.storage.connection import Link
@@ -35,7 +35,7 @@ from zsched.storage.rqjob import Encoder
 Ask = Callable[[], Any]
 
 
-def _checks() -> tuple[Check[Any], ...]:
+def _checks() -> tuple[HealthCheck[Any], ...]:
     """
     Return all checks that a doctor can make, by group. One that asks Redis looks closer than one of facts that has its
     name, and stands in that one's place.
@@ -93,7 +93,7 @@ def _facts(probe: Probe) -> dict[type, Ask]:
     }
 
 
-def _findings(check: Check[Any], fact: Ask) -> Iterator[Finding]:
+def _findings(check: HealthCheck[Any], fact: Ask) -> Iterator[Finding]:
     """Yield what *check* finds, and why it ended before its end."""
     try:
         yield from check.findings(fact())

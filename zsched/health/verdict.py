@@ -12,12 +12,14 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from zsched.health import checks_archives, checks_daemons, checks_queues, checks_recent
-from zsched.health.check import Check, Finding, Severity, checks_of
+from zsched.health.check import Finding, HealthCheck, Severity, checks_of
 from zsched.health.facts import DaemonHealth, Facts, RedisUnseen
 from zsched.health.shell import Shell
 
 # All that judge facts without asking Redis for more. Warnings stand in this order.
-CHECKS: Final[tuple[Check[object], ...]] = checks_of((checks_recent, checks_daemons, checks_queues, checks_archives))
+CHECKS: Final[tuple[HealthCheck[object], ...]] = checks_of(
+    (checks_recent, checks_daemons, checks_queues, checks_archives)
+)
 
 # The names that a verdict's findings may have.
 NAMES: Final = tuple(sorted(check.name for check in CHECKS if check.needs not in (DaemonHealth, RedisUnseen)))
@@ -26,7 +28,7 @@ NAMES: Final = tuple(sorted(check.name for check in CHECKS if check.needs not in
 WORST: Final = ("redis_unseen", "cannot_lead", "no_leader", "archive_lost", "late", "suspended", "unheard")
 
 
-class Verdict(NamedTuple):
+class HealthVerdict(NamedTuple):
     """The problems and the warnings, the worst first."""
 
     problems: list[Finding]
@@ -38,10 +40,10 @@ class Verdict(NamedTuple):
         return not self.problems
 
 
-def judge(facts: Facts, shell: Shell) -> Verdict:
+def judge_health(facts: Facts, shell: Shell) -> HealthVerdict:
     """Return the verdict on *facts*, with remedies as *shell* writes them."""
     found = [shell.completed(one) for one in _findings(facts.overview, facts.recent, facts.queues)]
-    return Verdict(_problems(found), [one for one in found if one.severity is Severity.WARNING])
+    return HealthVerdict(_problems(found), [one for one in found if one.severity is Severity.WARNING])
 
 
 def problems(*facts: object) -> list[Finding]:

@@ -62,7 +62,7 @@ def test_a_redis_without_copy_is_a_problem(url: str) -> None:
 
     with link.wire() as wire:
         probe = Probe(Settings(), link, wire, keys, SystemClock(), {"redis_version": "6.0.16"})
-        finding = only(list(checks_server.version.findings(probe)), PROBLEM)
+        finding = only(list(checks_server.check_redis.findings(probe)), PROBLEM)
 
     assert finding.text.startswith("Redis 6.0.16 at ")
     assert "upgrade to Redis 6.2" in finding.remedy

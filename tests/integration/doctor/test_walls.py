@@ -76,7 +76,7 @@ def looked_at(url: str, **info: str) -> Finding:
     link = Link.from_url(url, 5.0)
     try:
         with link.wire() as wire:
-            [finding] = checks_walls.sandbox.findings(Probe(Settings(), link, wire, KEYS, SystemClock(), info))
+            [finding] = checks_walls.check_sandbox.findings(Probe(Settings(), link, wire, KEYS, SystemClock(), info))
     finally:
         link.pool.disconnect()
     return finding

@@ -11,7 +11,7 @@ import click
 from zsched.cli.exits import DONE, UNHEALTHY
 from zsched.cli.invocation import Invocation, pass_invocation
 from zsched.cli.program import Subcommand
-from zsched.cli.status.lines import lines
+from zsched.cli.status.lines import status_lines
 from zsched.cli.status.screen import watch
 from zsched.cli.status.view import looking
 from zsched.core.arguments import zone_name
@@ -61,13 +61,13 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
     look = looking(invocation.settings())
     if is_watched:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # the terminal is given back then, too
-        watch(lambda: lines(look(), tz), every or _EVERY_S)
+        watch(lambda: status_lines(look(), tz), every or _EVERY_S)
         return DONE
     view = look()
     if invocation.wants_json:
         invocation.answer(view.to_dict())
     else:
-        invocation.answer(None, *(line.text for line in lines(view, tz)))
+        invocation.answer(None, *(line.text for line in status_lines(view, tz)))
     return DONE if view.verdict.is_healthy else UNHEALTHY
 
 

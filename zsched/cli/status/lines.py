@@ -51,43 +51,43 @@ class Style(Enum):
     PLAIN = "plain"
 
 
-class Line(NamedTuple):
+class ScreenLine(NamedTuple):
     """One line; nothing in it can steer a terminal."""
 
     text: str
     style: Style = Style.PLAIN
 
 
-def lines(view: StatusView, tz: str) -> Iterator[Line]:
+def status_lines(view: StatusView, tz: str) -> Iterator[ScreenLine]:
     """All of *view*; times are local in *tz*."""
     overview, recent = view.facts.overview, view.facts.recent
     yield from verdict_lines(view)
     for section in (
         _table(_DAEMONS, (_daemon(one, overview) for one in overview.known_daemons), "no daemon told of itself lately"),
-        [Line(text) for text in pairs(_counts(view, tz))],
+        [ScreenLine(text) for text in pairs(_counts(view, tz))],
         [*_table(_LATELY, map(_stretch, recent.stretches)), *_gaps(recent)],
         _upcoming(view, tz),
         _table(_FAILURES, (_failure(one, overview.now_ms) for one in recent.failures), _no_failure(recent)),
-        [Line(text) for text in pairs(_copies(view))],
+        [ScreenLine(text) for text in pairs(_copies(view))],
     ):
-        yield Line("")
+        yield ScreenLine("")
         yield from section
 
 
-def verdict_lines(view: StatusView) -> Iterator[Line]:
+def verdict_lines(view: StatusView) -> Iterator[ScreenLine]:
     """Healthy, or what is wrong, and what should be looked at; what to do under each."""
     problems, warnings = view.verdict
     if not problems:
-        yield Line(f"healthy: {_in_short(view.facts.overview)}", Style.GOOD)
+        yield ScreenLine(f"healthy: {_in_short(view.facts.overview)}", Style.GOOD)
     for number, problem in enumerate(problems):
         yield from _finding("also" if number else "UNHEALTHY", problem, Style.BAD)
     for warning in warnings:
         yield from _finding("warning", warning, Style.WARNING)
 
 
-def _finding(label: str, finding: Finding, style: Style) -> Iterator[Line]:
-    yield Line(printable(f"{label}: {finding.text}"), style)
-    yield Line(printable(f"  → {finding.remedy}"), Style.REMEDY)
+def _finding(label: str, finding: Finding, style: Style) -> Iterator[ScreenLine]:
+    yield ScreenLine(printable(f"{label}: {finding.text}"), style)
+    yield ScreenLine(printable(f"  → {finding.remedy}"), Style.REMEDY)
 
 
 def _in_short(overview: Overview) -> str:
@@ -100,14 +100,14 @@ def _in_short(overview: Overview) -> str:
     return f"one daemon leads, {standby}; {late}; {archives}"
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], nothing: str = "") -> Iterator[Line]:
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], nothing: str = "") -> Iterator[ScreenLine]:
     """*rows* under *header*, or *nothing* where there are none."""
     found = list(rows)
     if not found:
-        yield Line(nothing)
+        yield ScreenLine(nothing)
         return
     for number, text in enumerate(table(header, found)):
-        yield Line(text, Style.PLAIN if number else Style.HEADING)
+        yield ScreenLine(text, Style.PLAIN if number else Style.HEADING)
 
 
 def _daemon(daemon: DaemonSeen, overview: Overview) -> tuple[str, ...]:
@@ -186,16 +186,16 @@ def _rate(per_second: float) -> str:
     return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2f}"
 
 
-def _gaps(recent: Recent) -> Iterator[Line]:
+def _gaps(recent: Recent) -> Iterator[ScreenLine]:
     if not all(stretch.is_whole for stretch in recent.stretches):
-        yield Line("* without what Redis lost of that time: zsched history looks further")
+        yield ScreenLine("* without what Redis lost of that time: zsched history looks further")
     if recent.is_cut:
-        yield Line("the log goes back no further, or is too much to read at once: zsched history looks further")
+        yield ScreenLine("the log goes back no further, or is too much to read at once: zsched history looks further")
 
 
-def _upcoming(view: StatusView, tz: str) -> Iterable[Line]:
+def _upcoming(view: StatusView, tz: str) -> Iterable[ScreenLine]:
     if view.next is None:
-        return [Line("what fires next cannot be told: this user may run no scripts")]
+        return [ScreenLine("what fires next cannot be told: this user may run no scripts")]
     rows = (_next(one, view.facts.overview.now_ms, tz) for one in view.next)
     return _table(_NEXT, rows, "nothing is scheduled")
 

@@ -15,7 +15,7 @@ from zsched.errors import RedisRefused
 from zsched.health.check import Finding
 from zsched.health.facts import Facts, QueuesUnknown
 from zsched.health.shell import Shell
-from zsched.health.verdict import Verdict, judge
+from zsched.health.verdict import HealthVerdict, judge_health
 from zsched.storage.archivers import Audited, Report, last_audit
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -36,7 +36,7 @@ class StatusView:
     namespace: str
     redis: str
     facts: Facts
-    verdict: Verdict
+    verdict: HealthVerdict
     next: list[Schedule] | None
 
     @property
@@ -98,7 +98,7 @@ def looking(settings: Settings) -> Callable[[], StatusView]:
     def look() -> StatusView:
         upcoming = _upcoming(client)
         facts = Facts.look(reader, SystemClock())
-        verdict = judge(facts, Shell(link, serializer))
+        verdict = judge_health(facts, Shell(link, serializer))
         return StatusView(settings.namespace, redact(redis.url), facts, verdict, upcoming)
 
     return look
