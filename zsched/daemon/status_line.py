@@ -12,6 +12,7 @@ from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.daemon.supervisor import Supervisor
 from zsched.errors import RedisUnavailable, ZschedError
+from zsched.health.checks_daemons import check_no_leader
 from zsched.health.facts import DaemonHealth
 from zsched.health.verdict import problems
 from zsched.storage.overview import Overview
@@ -55,7 +56,7 @@ def text_of(overview: Overview, id: str, health: DaemonHealth) -> str:
     elif own:
         role = own.text
     elif overview.leader is None:
-        role = "nobody leads"
+        role = check_no_leader.alert
     else:
         role = f"standing by for {overview.leader}"
     held = f", held for {duration_text(overview.held_ms)}" if overview.held_ms else ""
