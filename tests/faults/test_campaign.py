@@ -171,6 +171,9 @@ FAILING: dict[str, tuple[str, Callable[[], Witnesses]]] = {
 FINE: dict[str, Callable[[], Witnesses]] = {
     "put, pushed, received": good,
     "in the archive's lag": lambda: lost_at(SOON_US),
+    "moved in the archive's lag": lambda: lost_at(
+        SOON_US, put(2), calls=[ASKED, replace(ASKED, run_id=f"a-{DUE_MS + 1}", due_ms=DUE_MS + 1)]
+    ),
     "again, and marked": lambda: again("runs", RUN, "uncertain", RUN),
     "skipped": lambda: seen([term(1), put(2), fire(3, "skipped", RUN)], receipts=[]),
     "brought back in RQ's queue": lambda: seen(
@@ -180,6 +183,13 @@ FINE: dict[str, Callable[[], Witnesses]] = {
         [term(1), put(2), fire(3, late_us=2 * S)], windows=[Window("f", DUE_US - S, DUE_US + 3 * S)]
     ),
     "a call that nobody answered": lambda: seen([term(1)], calls=[replace(ASKED, outcome="unknown")], receipts=[]),
+    "a rule that came back in the archive's lag, and fires on": lambda: seen(
+        RULE,
+        receipts=[],
+        calls=[RULED, Call("cancel", "r", DUE_US - S, DUE_US - S + 9, word="cancelled")],
+        losses=[Loss("f", DUE_US - S + 99, False)],
+        places=[Place("r", "recurring", None), Place("r", "due", DUE_MS)],
+    ),
     "waits for its time": lambda: seen(
         [term(1), put(2)],
         receipts=[],

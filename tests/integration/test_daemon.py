@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from tests.faults.threads import DaemonThread, know
 from tests.integration.daemons import FUNC, NAP_MS, wait_for_runs
 from zsched import Client
 from zsched.core.clock import from_ms
+from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.redis
@@ -324,3 +327,27 @@ def test_a_signal_ends_leader_and_standby_with_exit_code_0_and_no_lease_is_left(
         names = (event["event"] for event in daemon.events)
         told = [name for name in names if not name.startswith("archive_") and name != "zone_rules_noted"]
         assert ["daemon_started", "term_began", "term_ended", "daemon_stopped"] == told
+
+
+def test_a_second_signal_ends_a_daemon_whose_redis_hangs_at_once(guard: Guard) -> None:
+    with EmbeddedRedis() as server:
+        daemon = DaemonProcess(guard, server.url, REDIS_TIMEOUT_S="60")
+        daemon.wait_for("term_began")
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            daemon.send(signal.SIGTERM)
+            eventually(lambda: not is_caught(daemon.pid, signal.SIGTERM))
+            assert not daemon.has_ended
+
+            daemon.send(signal.SIGTERM)
+
+            assert -signal.SIGTERM == daemon.wait()
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+
+
+def is_caught(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    [mask] = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
+    return bool(int(mask, 16) >> number - 1 & 1)

@@ -116,6 +116,18 @@ def test_a_daemon_that_may_not_lead_is_not_ready_and_says_why(
     manager.wait_for_status("leading in epoch ")
 
 
+def test_a_leader_whose_redis_is_gone_is_not_ready_and_says_why(own_redis: EmbeddedRedis, manager: Manager) -> None:
+    daemon = start(manager, own_redis)
+    where = pages_of(daemon)
+    daemon.wait_for("term_began")
+    eventually(lambda: ask(where, "/readyz") == Answer(200, "leader\n"))
+
+    own_redis.stop()
+    reason = daemon.wait_for("redis_lost")["reason"]
+
+    assert Answer(503, f"{reason}\n") == ask(where, "/readyz")
+
+
 def test_a_daemon_that_may_not_lead_tells_all_why_and_stands_by_again_when_it_may(
     own_redis: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
 ) -> None:

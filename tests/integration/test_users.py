@@ -417,3 +417,13 @@ def test_of_the_dangerous_commands_only_two_that_tell_are_given(operator: redis.
     assert {"flushall", "keys", "config"} <= {command.partition("|")[0] for command in dangerous}
     for roles in USERS.values():
         assert {"info", "role"} >= dangerous & set(rights_of(roles, KEYS).commands)
+
+
+def test_no_command_of_the_dashboard_writes_publishes_or_runs_a_script(operator: redis.Redis) -> None:
+    given = set(rights_of([Role.DASHBOARD], KEYS).commands)
+    in_transactions = {"multi", "exec", "discard", "watch", "unwatch"}
+
+    for category in ("write", "scripting"):
+        assert set() == given & set(operator.acl_cat(category))
+    assert {"pubsub|numsub"} == {name for name in given if name in operator.acl_cat("pubsub")}
+    assert in_transactions >= given & set(operator.acl_cat("transaction"))

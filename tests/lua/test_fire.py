@@ -178,6 +178,14 @@ def test_a_due_run_is_pushed_without_a_set_of_queues_and_fire_says_so(led: Groun
     assert ["rq:queues"] == led.fire().wrong  # also where nothing is due
 
 
+@pytest.mark.parametrize("key", ["deadlines", "quarantine", "recurring"])
+def test_where_nothing_is_due_a_key_of_a_wrong_type_is_told(led: Ground, key: str) -> None:
+    name = getattr(led.keys, key)()
+    led.redis.set(name, "odd")
+
+    assert (0, [name]) == ((fired := led.fire()).looked, fired.wrong)
+
+
 def test_due_recurring_schedules_are_answered_and_stay(led: Ground) -> None:
     due_ms = led.now_ms - 10
     _, anchor_ms, version, _ = led.put_recurring("r", due_ms, lane="high")

@@ -207,6 +207,7 @@ def test_without_doubt_the_attempt_of_the_next_test_is_queued_within_its_second(
         pytest.param({"retry_intervals": "[-2]"}, id="less than nothing"),
         pytest.param({"retry_intervals": "[1e999]"}, id="endless"),
         pytest.param({"retry_intervals": "[1e300]"}, id="longer than time"),
+        pytest.param({"retry_intervals": "[" + "2, " * 10_000 + "2]"}, id="a list too long to read"),
         pytest.param({"retries_left": ""}, id="no number of retries"),
         pytest.param({"retries_left": "nan"}, id="a number of retries that is none"),
         pytest.param({"ended_at": "yesterday"}, id="an end that is no time"),

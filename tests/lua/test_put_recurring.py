@@ -62,6 +62,16 @@ def test_a_new_payload_keeps_anchor_due_time_and_last_run(ground: Ground) -> Non
     assert {"r": f"normal {due_ms}"} == ground.places()
 
 
+@pytest.mark.parametrize("field", ["version", "anchor", "nominal", "last", "created_at", "ended_at", "failures"])
+def test_a_put_of_the_same_rule_mends_a_malformed_field(ground: Ground, field: str) -> None:
+    ground.put_recurring("r")
+    ground.redis.hset(ground.keys.schedule("r"), field, "o d")
+
+    assert "updated" == ground.put_recurring("r")[0]
+
+    assert "o d" != ground.schedule("r").get(field)
+
+
 def test_a_new_payload_does_not_repeat_an_overdue_occurrence_nor_lose_it(ground: Ground) -> None:
     _, _, _, due_ms = ground.put_recurring("r", ground.now_ms + 1000)
     ground.pass_time(60_000)

@@ -195,7 +195,7 @@ def test_a_run_that_was_not_over_is_pushed_again_marked(led: Ground) -> None:
     assert ("queued", "1", "call") == (job["status"], job["zs_uncertain"], job["data"])
     assert job["created_at"] == job["enqueued_at"]
     assert ([f"a-{DUE_MS}"], {b"rq:queue:default"}) == (led.queue(), led.redis.smembers("rq:queues"))
-    assert ({}, 1) == (led.places(), reply[3])
+    assert ({}, ["open"]) == (led.places(), reply[3])
 
 
 def test_runs_are_pushed_in_their_order_those_for_the_front_before_the_others(led: Ground) -> None:
@@ -230,9 +230,9 @@ def test_a_run_for_a_broken_queue_is_refused_and_the_others_go_on(led: Ground) -
 
     reply = restore(led, run(id="x", queue="broken"), run(id="y"), one_shot(id="z"))
 
-    assert ([f"y-{DUE_MS}"], {"z": f"low {DUE_MS}"}, 1) == (led.queue(), led.places(), reply[3])
+    assert ([f"y-{DUE_MS}"], {"z": f"low {DUE_MS}"}) == (led.queue(), led.places())
     assert {} == led.job(f"x-{DUE_MS}")
-    assert ["refused", "open", "due"] == [row.place for row in logged(led.last)]
+    assert ["refused", "open", "due"] == [row.place for row in logged(led.last)] == reply[3]
 
 
 def test_a_run_without_a_queue_is_refused(led: Ground) -> None:
@@ -248,7 +248,38 @@ def test_a_run_whose_job_is_there_is_not_pushed_twice(led: Ground) -> None:
     restore(led, run())
 
     assert ([f"a-{DUE_MS}"], before) == (led.queue(), led.job(f"a-{DUE_MS}"))
-    assert ["refused"] == [row.place for row in logged(led.last)]
+    assert ["held"] == [row.place for row in logged(led.last)]
+
+
+@pytest.mark.parametrize("place", ["open", "skipped"])
+@pytest.mark.parametrize("status", ["failed", "finished", "started"])
+def test_a_run_of_which_a_worker_wrote_a_part_is_held_by_rq(led: Ground, place: str, status: str) -> None:
+    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", status)
+
+    reply = restore(led, run(place), run(place, id="b"))
+
+    pushed = [f"b-{DUE_MS}"] if place == "open" else []
+    assert (pushed, {"status": status, "zs_uncertain": "1"}) == (led.queue(), led.job(f"a-{DUE_MS}"))
+    assert ["held", place] == [row.place for row in logged(led.last)] == reply[3]
+    assert run(place).job == logged(led.last)[0].job
+
+
+def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Ground) -> None:
+    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "started")
+    led.redis.set("rq:queue:broken", "a text")
+    before = led.keyspace()
+
+    reply = restore(led, run(), run("skipped", id="b"), run(id="c", queue="broken"), one_shot(id="d"), reason="dry")
+
+    assert ["-", "0", ["held", "skipped", "refused", "due"]] == reply[1:]
+    assert before == led.keyspace()
+
+
+def test_a_run_that_rq_has_is_held_though_its_queue_is_broken(led: Ground) -> None:
+    led.redis.set("rq:queue:broken", "a text")
+    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "started")
+
+    assert ["held"] == restore(led, run(queue="broken"))[3]
 
 
 @pytest.mark.parametrize("there", ["due", "paused"])
@@ -271,6 +302,7 @@ def test_a_run_that_rq_took_over_while_it_waited_is_not_pushed(led: Ground) -> N
     restore(led, rule(id="a"), run())
 
     assert ([], "canceled") == (led.queue(), led.job(f"a-{DUE_MS}")["status"])
+    assert ["due", "held"] == [row.place for row in logged(led.last)]
 
 
 # -- the entry ------------------------------------------------------------------------------------

@@ -204,6 +204,29 @@ def test_what_a_foreign_hand_broke_is_not_repeated(ground: Ground, broken: dict[
     assert ([], []) == (ground.entries(), ground.queue("mail"))
 
 
+@pytest.mark.parametrize("name", ["description", "origin", "zs_made_up", "retry_intervals", "timeout"])
+def test_a_run_with_a_text_longer_than_a_client_makes_is_not_repeated(ground: Ground, name: str) -> None:
+    job(ground, **{name: "1" * 100_001})
+
+    assert "BROKEN" == retry(ground)[0]
+    assert ([], []) == (ground.entries(), ground.queue("mail"))
+
+
+def test_a_run_with_more_fields_than_a_client_makes_is_not_repeated(ground: Ground) -> None:
+    job(ground, **{f"zs_made_up{n}": "x" for n in range(200)})
+
+    assert "BROKEN" == retry(ground)[0]
+    assert ([], []) == (ground.entries(), ground.queue("mail"))
+
+
+def test_a_long_payload_is_repeated_whole(ground: Ground) -> None:
+    job(ground, data="x" * 262_144, meta="y" * 262_144)
+
+    again = retry(ground)[2]
+
+    assert ("x" * 262_144, "y" * 262_144) == (ground.job(again)["data"], ground.job(again)["meta"])
+
+
 def test_a_job_of_another_type_or_without_data_is_not_repeated(ground: Ground) -> None:
     ground.redis.set(ground.keys.job(RUN), "x")
     assert "BROKEN" == retry(ground)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.lua.ground import HOUR_MS, Ground
+from tests.lua.limited import pass_on
 from zsched.errors import ServerChanged, Stale
 
 NODE = 100  # stream-node-max-entries
@@ -95,6 +96,18 @@ def test_archives_that_were_silent_for_long_are_forgotten(led: Ground) -> None:
     led.trim("7-1", silent_ms=HOUR_MS)
 
     assert [b"alive"] == led.redis.hkeys(led.keys.archivers())
+
+
+def test_an_archive_that_was_silent_for_just_as_long_is_remembered(still: Ground) -> None:
+    still.report("silent")
+    pass_on(still, HOUR_MS)
+
+    still.trim("7-1", silent_ms=HOUR_MS)
+    assert [b"silent"] == still.redis.hkeys(still.keys.archivers())
+    pass_on(still, 1)
+    still.trim("7-1", silent_ms=HOUR_MS)
+
+    assert [] == still.redis.hkeys(still.keys.archivers())
 
 
 def test_reports_that_a_foreign_hand_wrote_are_forgotten(led: Ground) -> None:

@@ -16,6 +16,7 @@ import click
 from tests.mutants import of_lua, of_python
 from tests.mutants.change import Mutant, mutants
 from tests.mutants.copy_of_tree import CopyOfTree
+from tests.mutants.ledger import Ledger
 from tests.mutants.trial import Court, Verdict
 
 LAYERS = ("zsched/core", "zsched/daemon", "zsched/lua")
@@ -29,7 +30,19 @@ ALIVE = (Verdict.SURVIVED, Verdict.UNCLEAR)
 @click.option("--only", multiple=True, metavar="PATH", help="A layer or file, as zsched/core/policy.py; repeatable.")
 @click.option("--since", metavar="COMMIT", help="Only lines that have changed since then.")
 @click.option("--list", "is_list", is_flag=True, help="List the sample and end.")
-def main(sample: int, seed: int, only: tuple[str, ...], since: str | None, is_list: bool) -> None:
+@click.option("--keep", type=click.Path(path_type=Path), help="Keep sample and verdicts there, and go on with them.")
+@click.option("--again", is_flag=True, help="Of those kept, try again what was not killed.")
+@click.option("--part", default="1/1", show_default=True, help="The first half of the sample is 1/2.")
+def main(
+    sample: int,
+    seed: int,
+    only: tuple[str, ...],
+    since: str | None,
+    is_list: bool,
+    keep: Path | None,
+    again: bool,
+    part: str,
+) -> None:
     """
     Change one thing at a time in zsched/core, daemon and lua, and run the tests that belong to it.
 
@@ -40,7 +53,10 @@ def main(sample: int, seed: int, only: tuple[str, ...], since: str | None, is_li
     if since:
         changed = _changed(since)
         everyone = [mutant for mutant in everyone if mutant.number in changed.get(mutant.file, ())]
-    drawn = random.Random(seed).sample(everyone, min(sample, len(everyone)))
+    ledger = Ledger(keep)
+    drawn = ledger.sample(random.Random(seed).sample(everyone, min(sample, len(everyone))), everyone)
+    this, parts = map(int, part.split("/"))
+    drawn = drawn[len(drawn) * (this - 1) // parts : len(drawn) * this // parts]
     click.echo(f"{len(drawn)} of {len(everyone)} mutants, seed {seed}")
     if is_list:
         for mutant in drawn:
@@ -54,7 +70,12 @@ def main(sample: int, seed: int, only: tuple[str, ...], since: str | None, is_li
             if mutant in equivalent:
                 count[layer, "equivalent"] += 1
                 continue
+            known = ledger.verdict(mutant)
+            if known is not None and not (again and known in ALIVE):
+                count[layer, known.value] += 1
+                continue
             trial = court.judge(mutant)
+            ledger.note(trial)
             count[layer, trial.verdict.value] += 1
             click.echo(f"{trial.took_s:5.0f} s  {trial.verdict.value}: {mutant}")
             if trial.witness:

@@ -19,11 +19,18 @@ _LAYERS = {
 # Where a name is not enough: what a module does is seen from elsewhere.
 _BESIDES = {
     "zsched/daemon/about.py": "tests/integration/test_daemons_seen.py tests/integration/test_questions.py",
-    "zsched/daemon/archiver.py": "tests/integration/test_daemon_in_trouble.py",
-    "zsched/daemon/daemon.py": "tests/integration/test_daemon_in_trouble.py tests/integration/test_daemon_ends.py",
+    "zsched/daemon/archiver.py": "tests/integration/test_daemon_in_trouble.py tests/faults/test_archive_disk.py",
+    **{
+        f"zsched/daemon/{name}.py": "tests/integration/archive tests/faults/test_archives_agree.py"
+        for name in ("correction", "covering", "merge", "recovery")
+    },
+    "zsched/daemon/daemon.py": "tests/integration/test_daemon_in_trouble.py tests/integration/test_daemon_ends.py"
+    " tests/integration/test_health.py tests/integration/test_limits.py",
     "zsched/daemon/elector.py": "tests/integration/test_daemon.py tests/integration/test_daemon_in_trouble.py",
-    "zsched/daemon/follower.py": "tests/faults/test_archive_unknown.py",
+    "zsched/daemon/failures.py": "tests/integration/test_health.py",
+    "zsched/daemon/follower.py": "tests/faults/test_archive_unknown.py tests/integration/archive",
     "zsched/daemon/meter.py": "tests/integration/test_metrics.py",
+    "zsched/daemon/own_archive.py": "tests/faults/test_identity.py",
     "zsched/daemon/process.py": "tests/integration/test_cli.py tests/integration/test_service_manager.py",
     "zsched/daemon/reload.py": "tests/integration/test_limits.py",
     **{f"zsched/daemon/{name}.py": "tests/integration/ends" for name in ("endings", "lost", "tracker")},

@@ -37,6 +37,10 @@ class Ran:
     took_s: float
 
 
+class NoWitness(Exception):
+    """Pytest failed as a whole."""
+
+
 class _Witness:
     """A plugin of pytest: writes down the first test that failed, or the file that could not be imported."""
 
@@ -98,7 +102,7 @@ class CopyOfTree:
         if code == pytest.ExitCode.USAGE_ERROR:
             return Ran("conftest.py", True, took_s)
         if code and not self._witness.exists():
-            raise RuntimeError(f"pytest ended with {code} and names no test that failed: {' '.join(tests)}")
+            raise NoWitness(f"pytest ended with {code} and names no test that failed: {' '.join(tests)}")
         return Ran(self._witness.read_text() if code else None, True, took_s)
 
     def _prove_itself(self) -> None:

@@ -13,7 +13,7 @@ from enum import Enum
 
 from tests.mutants.belonging import steps
 from tests.mutants.change import Mutant
-from tests.mutants.copy_of_tree import CopyOfTree, Ran
+from tests.mutants.copy_of_tree import CopyOfTree, NoWitness, Ran
 
 _SOON_S = 150.0  # most steps are over then; only of others is it asked how long they take without a mutant
 _PATIENCE = 4  # times as long as that, and they hang
@@ -53,7 +53,10 @@ class Court:
         """Try *mutant*; the copy is as it was afterwards."""
         begun = time.monotonic()
         for step in steps(mutant.file):
-            verdict, witness = self._asked(mutant, step)
+            try:
+                verdict, witness = self._asked(mutant, step)
+            except NoWitness as error:
+                verdict, witness = Verdict.UNCLEAR, str(error)
             if verdict is not Verdict.SURVIVED:
                 return Trial(mutant, verdict, witness, time.monotonic() - begun)
         return Trial(mutant, Verdict.SURVIVED, "", time.monotonic() - begun)

@@ -97,13 +97,25 @@ def test_time_is_asked_at_most_once(name: str) -> None:
     assert load(name).text.count("'TIME'") <= 1
 
 
-@pytest.mark.parametrize("name", sorted({"fire", "advance", "quarantine", "renew"}))
+LEADERS = [name for name in NAMES if "expected_server" in _code(load(name).text)]
+
+
+def test_a_script_that_knows_its_term_is_a_leaders_script() -> None:
+    by_token = {name for name in NAMES if re.search(r"\btoken\b", _code((LUA / f"{name}.lua").read_text()))}
+
+    assert {"acquire", "release"} == by_token - set(LEADERS)  # that makes a token; that takes back no more than its own
+
+
+@pytest.mark.parametrize("name", LEADERS)
 def test_a_leaders_script_begins_with_the_fence(name: str) -> None:
-    calls = re.findall(r"redis\.p?call\('(\w+)'", _code(load(name).text))
+    text = _code(load(name).text)
+    calls = re.findall(r"redis\.p?call\('(\w+)'", text)
 
     before_lease = calls[: calls.index("GET")]
     in_functions = ("XADD", "HSET", "TYPE")  # append and is_a
     assert {"TIME", "HMGET"} >= {call for call in before_lease if call not in in_functions}
+    assert 1 == text.count("if redis.call('GET', lease_key) ~= token then\n  return {'STALE'}")
+    assert 1 == text.count("if server ~= expected_server then\n  return {'SERVER'}")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,8 +4,9 @@ An archive's file: where it is, who may open it, how it is opened, and what its 
 One process writes it, guarded by a lock on ``<path>.lock``: a lock on the file itself would be dropped
 whenever anything in the process closed it (fcntl(2), "record locks"). Nobody but its owner reads it: 0600
 in a folder 0700, for payloads are in it. A file that is a symbolic link, somebody else's, or open to others is refused:
-SQLite gives its write-ahead log the modes of the file. Folders may be links: file and lock are found by what they lead
-to, so that two paths of one file are one.
+SQLite gives its write-ahead log the modes of the file. So is a file with a second name (a hard link), for each name has
+a lock and a write-ahead log of its own. Folders may be links: file and lock are found by what they lead to, so that two
+paths of one file are one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import errno
 import fcntl
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -118,6 +120,11 @@ def _demand_own(path: Path) -> None:
             raise
         found = os.fstat(fd)
         os.close(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise ArchiveError(f"archive {here}: it is no file; give [archive] path where a file can be made")
+        if found.st_nlink > 1:
+            remedy = f"make it a file of its own: mv {here} {here}.old; cp {here}.old {here}; chmod 600 {here}"
+            raise ArchiveError(f"archive {here}: it has another name (a hard link), and a lock for each; {remedy}")
         if found.st_uid != os.geteuid():
             remedy = f"run as that user, or chown {os.geteuid()} {here}"
             raise ArchiveError(f"archive {here}: its owner is the user with number {found.st_uid}; {remedy}")

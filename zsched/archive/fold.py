@@ -268,7 +268,7 @@ class Fold:
             own = dict(zip(row.own[::2], row.own[1::2], strict=True))
             last = own.get(b"last")
             place = row.place, row.due_ms, milliseconds(own.get(b"nominal")), text(last) if last else None, row.note
-            if row.place == OPEN:
+            if row.place in (OPEN, "held"):
                 self._rows[row.id, row.run] = Live(
                     row.id, row.run, OPEN, row.due_ms, None, None, "uncertain", row.t_us, n, number
                 )

@@ -38,6 +38,7 @@ _OF_RUNS: Final = {
     What.RUN_AGAIN: "pushed {} again whose workers died",
     What.RELEASED: "put {} into their queues that had waited for others",
     What.PUSHED_AGAIN: "pushed {} again that Redis had lost, marked uncertain",
+    What.HELD: "found {} in RQ that Redis had lost, not pushed again",
     What.RUN_ENDED: "{} ended",
 }
 _ENDS: Final = {

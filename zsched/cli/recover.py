@@ -25,8 +25,9 @@ from zsched.core.arguments import zone_name
 def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: bool, lists_all: bool, tz: str) -> int:
     """
     Put back what Redis lost and an archive has: schedules that are missing, and runs of which it is in doubt whether
-    they were pushed (pushed again and marked uncertain, or skipped, as their schedules wish). What clients changed in
-    Redis since then stands. A daemon does the same by itself, unless [archive] recovery = "manual".
+    they were pushed (pushed again and marked uncertain, or skipped, as their schedules wish, or left to RQ where a
+    worker has them). What clients changed in Redis since then stands. A daemon does the same by itself, unless
+    [archive] recovery = "manual".
 
     The archive is --from FILE, else [archive] path, else the one that daemons of this Redis keep. Of several it is any,
     if they end with the same log entry; else --dry-run takes the one that goes furthest, and a recovery asks for

@@ -52,13 +52,14 @@ class What(Enum):
     RELEASED = "released"  # a run that waited for others is in its queue, as RQ would never put it there
     RESTORED = "restored"  # Redis had lost it, and holds it again
     PUSHED_AGAIN = "pushed_again"  # Redis had lost a run that was not over: it is in its queue again
+    HELD = "held"  # Redis had lost a run that was not over, and RQ has it by a worker's hand: not pushed again
     WITHDRAWN = "withdrawn"  # a Redis that went back held it again: taken out, as it was over
 
 
 # What can become of an occurrence or of a run that was asked for.
 OUTCOMES = (
     What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED, What.COALESCED, What.DUPLICATE, What.CANCELLED,
-    What.QUARANTINED, What.PUSHED_AGAIN, What.WITHDRAWN,
+    What.QUARANTINED, What.PUSHED_AGAIN, What.HELD, What.WITHDRAWN,
 )  # fmt: skip
 
 
@@ -335,6 +336,7 @@ _READERS = {
 _RESTORED = {
     "open": (What.PUSHED_AGAIN, "uncertain"),
     "skipped": (What.SKIPPED, "uncertain"),
+    "held": (What.HELD, "uncertain"),
     "refused": (What.QUARANTINED, "it was not over when Redis lost it, and cannot be pushed: its queue is broken"),
     "gone": (What.WITHDRAWN, ""),
 }

@@ -213,7 +213,7 @@ class Replanned(NamedTuple):
 class Restored(NamedTuple):
     """
     One row of a ``restore`` entry; see restore.lua. A schedule and what it became, or a run: ``open`` (pushed again),
-    ``skipped``, ``refused``. ``t_us`` is of its last change in the history that was lost.
+    ``skipped``, ``held`` (RQ has it already), ``refused``. ``t_us`` is of its last change in the history that was lost.
     """
 
     id: str
@@ -239,7 +239,7 @@ class Restored(NamedTuple):
         return [*head, (self.note or "").encode(), sizes, *self.job, *self.own]
 
 
-_RUN_PLACES = ("open", "skipped", "refused")
+_RUN_PLACES = ("open", "skipped", "held", "refused")
 RESTORED_HEAD = 8  # texts before the pairs of a row
 
 

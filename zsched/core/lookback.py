@@ -27,7 +27,7 @@ KINDS: Final = frozenset(
 )
 
 _UNREADABLE: Final = "what was recorded of its end cannot be read"
-_PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN})
+_PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN, What.HELD})
 
 
 @dataclass(frozen=True, slots=True)

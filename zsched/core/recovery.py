@@ -9,17 +9,18 @@ the name by which ``tests/model`` leaves it out, to show that it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from zsched.core.entries import Restored, merged
+from zsched.core.entries import Restored, merged, restored
 from zsched.core.held import Held
 from zsched.core.log import Entry, Position, text
 from zsched.core.touches import Key, Touch, of_restored, touches
 
 _FOR_GOOD: Final = 1 << 63  # µs: later than all that an archive knows
+_OPEN: Final = frozenset({b"open", b"held"})  # places of a restored run that is open in the new history
 
 
 class Verdict(Enum):
@@ -81,6 +82,7 @@ class Branch:
     def __init__(self) -> None:
         self._touched: dict[Key, int] = {}
         self._taken: dict[Key, int] = {}
+        self._open: set[Key] = set()  # runs that a restore told to be open here
         self.merged: list[Position] = []  # ends of histories that are in this one, by their archives' word
         self.restored: tuple[Position, str] | None = None  # the last that was put back: entry, and whose knowledge
 
@@ -89,8 +91,10 @@ class Branch:
         touched = {self._touch(touch) for touch in touches(entry, run_suffix)}
         if entry.kind == "merged":
             self.merged += merged(entry)
-        elif entry.kind == "restore" and (self.restored is None or self.restored[0].order < entry.position.order):
-            self.restored = entry.position, text(entry.body[3])
+        elif entry.kind == "restore":
+            self._open |= {(row.id, row.run) for _, row in restored(entry, _OPEN)}
+            if self.restored is None or self.restored[0].order < entry.position.order:
+                self.restored = entry.position, text(entry.body[3])
         return touched
 
     def take(self, rows: Iterable[Restored]) -> None:
@@ -107,29 +111,31 @@ class Branch:
         return touch.key[0]
 
     def is_newer(self, key: Key, t_us: int) -> bool:
-        """Whether what the new history has at *key* stands, against a change of *t_us*."""
-        return max(self._touched.get(key, -1), self._taken.get(key, -1)) >= t_us
+        """
+        Whether what the new history has at *key* stands, against a change of *t_us*. An open run stands against any: an
+        archive that began later has a later t of the same push.
+        """
+        return key in self._open or max(self._touched.get(key, -1), self._taken.get(key, -1)) >= t_us
 
 
-def lacking(
-    mine: Mine, there: Held | None, jobs: Container[str], branch: Branch, doubt_ms: int | None = None
-) -> Iterator[Restored]:
+def lacking(mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | None = None) -> Iterator[Restored]:
     """
-    What Redis needs to hold what *mine* says. *there*: the schedule as Redis holds it; *jobs*: those of the runs in
-    *mine* whose jobs are there, by what follows the id; *doubt_ms*: what is due until then is marked when it fires,
-    None: all of it.
+    What Redis needs to hold what *mine* says. *there*: the schedule as Redis holds it; *doubt_ms*: what is due until
+    then is marked when it fires, None: all of it.
+
+    Whether RQ has a run is no matter here. A worker may write to its job at any moment, so restore.lua looks.
     """
-    leaving = None  # the run that waits there, and will not any more
     schedule = _schedule(mine, there, branch, doubt_ms)
     if schedule is not None:
         yield schedule
-        leaving = there.run if there is not None else None
+    is_leaving, has_job = schedule is not None, there is not None and bool(there.record)
     for run in mine.runs:
-        held = run.held
-        if not run.is_touched and held.run != leaving:
+        waits = there is not None and there.run == run.held.run
+        if waits and has_job and not is_leaving:
+            continue  # it is marked when it fires
+        if not run.is_touched and not (waits and is_leaving):
             continue  # there as it was; else it waited, to be marked when it fires, and will not any more
-        is_there = held.run in jobs and held.run != leaving
-        if not is_there and not branch.is_newer((mine.id, held.run), run.t_us):
+        if not branch.is_newer((mine.id, run.held.run), run.t_us):
             yield _run(run)
 
 
@@ -170,7 +176,7 @@ def row_of(known: Known) -> Restored:
 
 
 def _run(known: Known) -> Restored:
-    """A run that was fired and not over: it is pushed again, or its schedule says that it must not be."""
+    """A run that was fired and not over: it is pushed again, or its schedule says no, unless RQ has it already."""
     held = known.held
     job, own = held.asked_for()
     is_skipped = b"s" in job.get("zs", b"") + own.get("flags", b"")

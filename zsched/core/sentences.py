@@ -234,6 +234,11 @@ def _pushed_again(change: Change, tz: str, _: str) -> str:
     return f"pushed again; run {change.run_id}; uncertain: Redis lost it before it was over, so {doubt}"
 
 
+def _held(change: Change, tz: str, _: str) -> str:
+    doubt = "it may have run, so it was not pushed again"
+    return f"found in RQ: run {change.run_id}, which Redis had lost before it was over; uncertain: {doubt}"
+
+
 def _withdrawn(change: Change, tz: str, _: str) -> str:
     if change.why == "audit":
         return "taken out: RQ has its run already, so it does not wait any more"
@@ -262,6 +267,7 @@ _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.RELEASED: _released,
     What.RESTORED: _restored,
     What.PUSHED_AGAIN: _pushed_again,
+    What.HELD: _held,
     What.WITHDRAWN: _withdrawn,
 }
 _PLACES: Final = {"due": "active", "quarantine": "quarantined"}  # as people call them

@@ -262,7 +262,8 @@ class _Teller:
         elif (what in _ADVANCES and change.next_ms is not None) or (what is What.ENQUEUED and change.why == BACKFILL):
             self._is_recurring = True
         is_retry = what is What.ENQUEUED and change.why.startswith(RETRY_OF)
-        if is_retry or what in (*_OF_RUNS, What.PUSHED_AGAIN) or (what is What.QUARANTINED and change.run_id):
+        is_broken_run = what is What.QUARANTINED and change.run_id
+        if is_retry or is_broken_run or what in (*_OF_RUNS, What.PUSHED_AGAIN, What.HELD):
             return  # of a run: the schedule is where it was
         if what in (What.CANCELLED, What.WITHDRAWN) or (what is What.ENQUEUED and not change.why):
             self.is_there = False  # what is enqueued takes the place of what waited
@@ -297,6 +298,7 @@ _LAST: Final = {
     What.FOUND: ": it had fired",
     What.ENQUEUED: ": it was pushed on request",
     What.PUSHED_AGAIN: ": it was pushed again",
+    What.HELD: ": it had fired",
     What.RUN_ENDED: ": it had fired",
     What.RUN_AGAIN: ": it had fired",
     What.RELEASED: ": it had fired",
@@ -304,7 +306,7 @@ _LAST: Final = {
     What.SKIPPED: ": its occurrence was skipped",
     What.EXPIRED: ": its occurrence was too late",
 }
-_PUSHES: Final = (What.FIRED, What.FOUND, What.ENQUEUED, What.PUSHED_AGAIN, *_OF_RUNS)  # and it was gone
+_PUSHES: Final = (What.FIRED, What.FOUND, What.ENQUEUED, What.PUSHED_AGAIN, What.HELD, *_OF_RUNS)  # and it was gone
 _LOST: Final = ": nothing here says why, so Redis lost it, or a foreign hand removed it"
 _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)  # of a recurring one, with what comes next
 

@@ -199,7 +199,7 @@ class Correction:
         for mine in recall.known(page, {(id, ""): t_us for id, t_us in page.items()}):
             here, runs = there.get(mine.id), {run.held.run for run in mine.runs}
             until_ms = doubted_until_ms(self._wire, self._keys) if here is not None and here.run in runs else None
-            rows += lacking(_dated(mine, page[mine.id]), here, runs, Branch(), until_ms)
+            rows += lacking(_dated(mine, page[mine.id]), here, Branch(), until_ms)
         return rows
 
 

@@ -11,7 +11,7 @@ IDENTITY           entries are compared by id *and* t: two histories share ids
 BRANCH             what clients or a leader changed after the last entry that both have is left alone
 GONE_TOO           with nothing in common, what Redis has and the archive knows to be over is taken out
 LATEST_CHANGE      a restored row keeps its old t; the later t of two archives stands
-OPEN_IS_UNCERTAIN  a run that was fired and not over is pushed again marked, or recorded as skipped
+OPEN_IS_UNCERTAIN  a run that was fired and not over is pushed again marked, or recorded as skipped or held by RQ
 MERGED_COVERS      a ``merged`` entry names ends of histories that are in this one: nothing is missing
 CORRECTS           who reads a restore of what its own history knows better answers (daemon/correction.py)
 NEWEST_ONLY        it does so while the restore is the schedule's newest entry, else what came later stands
@@ -108,9 +108,8 @@ class Merge:
         self.seen: Position | None = None  # the log's end, up to which it was compared
         self.merged: Position | None = None  # the entry that says that all is back
         self.covered: frozenset[Position] = frozenset()  # the histories' ends that it names
-        self.done: Counter[str] = Counter()  # rows that were put back, by place
-        self.pushed = 0  # runs that were pushed again, as far as their queues took them
-        self.on_restored: Callable[[Position, list[Restored]], None] | None = None  # hears what each entry put back
+        self.done: Counter[str] = Counter()  # rows that were put back, by place as logged
+        self.on_restored: Callable[[list[Restored]], None] | None = None  # hears what each entry put back
         self._ahead, self._size = Ahead(iter(())), ROWS
         self._touched: dict[Key, int] | None = None  # behind what both have; None: all that is known
 
@@ -152,9 +151,9 @@ class Merge:
         return len({id for id, _ in self._touched}) if self._touched is not None else self._recall.count()
 
     def rows(self) -> Iterator[list[Restored]]:
-        """What Redis lacks, in portions; nothing is written."""
+        """What ``run`` would put back now, in portions; nothing is written."""
         for page in self._pages():
-            yield from portions(self._lacking(page))
+            yield from map(self._restoring.foresee, portions(self._lacking(page)))
 
     def look(self) -> Iterator[bool]:
         """Whether Redis lacks something, page by page; nothing is written."""
@@ -252,22 +251,13 @@ class Merge:
                     break
                 self._read_on()
             there |= {one.id: one for one in held}
-        run_ids = [f"{mine.id}-{run.held.run}" for mine in page for run in mine.runs]
-        jobs = self._jobs(run_ids)
         rows: list[Restored] = []
         for mine in page:
-            here = {run.held.run for run in mine.runs if f"{mine.id}-{run.held.run}" in jobs}
             waits = there.get(mine.id)
             is_run = waits is not None and any(waits.run == run.held.run for run in mine.runs)
             until_ms = doubted_until_ms(self._wire, self._keys) if is_run else None
-            rows += lacking(mine, waits, here, self.branch, until_ms)
+            rows += lacking(mine, waits, self.branch, until_ms)
         return rows
-
-    def _jobs(self, run_ids: list[str]) -> set[str]:
-        """Those of *run_ids* whose jobs are there."""
-        for run_id in run_ids:
-            self._wire.send("EXISTS", self._keys.job(run_id))
-        return {run_id for run_id, found in zip(run_ids, [self._wire.receive() for _ in run_ids], strict=True) if found}
 
     def _restore(self, rows: list[Restored]) -> set[str]:
         """
@@ -283,13 +273,12 @@ class Merge:
                 self._size = max(self._size // 4, _LEAST)
                 continue
             self._size = min(self._size * 2, ROWS)
-            self.branch.take(portion)
+            self.branch.take(written.rows)
             if self.seen is not None and written.entry.seq > self.seen.seq + 1:  # others wrote, of other schedules
                 touched |= self._read_to(written.entry)
             self.seen = written.entry
-            self.done.update(row.place for row in portion)
-            self.pushed += written.pushed
+            self.done.update(row.place for row in written.rows)
             if self.on_restored is not None:
-                self.on_restored(written.entry, portion)
+                self.on_restored(written.rows)
             rows = rows[len(portion) :]
         return touched

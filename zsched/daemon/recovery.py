@@ -187,8 +187,9 @@ class Recovery:
             "recovery_done",
             archive=str(self._archive.path),
             restored=sum(done[place] for place in ("due", "paused", "quarantine", "ended")),
-            pushed_again=merge.pushed,
+            pushed_again=done["open"],
             skipped=done["skipped"],
+            held=done["held"],
             taken_out=done["gone"],
             took_ms=round(self._clock.monotonic_ms() - began_ms),
         )

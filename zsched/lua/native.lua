@@ -33,6 +33,7 @@ lock_s, limit = tonumber(lock_s), tonumber(limit)
 local PATIENCE_S = 5
 local LAST_S = '253402300799'  -- the year 9999
 local DEFAULT_TIMEOUT_S = '180'  -- RQ's own
+local LONGEST_INTERVALS = 10000  -- bytes of a list that is read: Redis does nothing else meanwhile
 
 local now_s, now_iso = string.format('%.3f', now_ms / 1000), iso(now_ms)
 local later_s = string.format('%.1f', math.floor(now_ms / 1000) + PATIENCE_S + 0.5)
@@ -57,6 +58,9 @@ end
 -- counted retries_left down. Return nothing where the time may have come from elsewhere: a Retry that the task
 -- returned (number_of_retries), or a Repeat (repeats_left).
 local function interval_of(retries_left, intervals, number_of_retries, repeats_left)
+  if #(intervals or '') > LONGEST_INTERVALS then
+    return nil
+  end
   local left, all = tonumber(retries_left or ''), {}
   for text in string.gmatch(intervals or '', '[^%[%], ]+') do
     all[#all + 1] = tonumber(text) or 0

@@ -4,7 +4,7 @@
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
 --        hold_for_ms     > 0: nothing fires for so long, the restorer is not done yet
---        reason          lost | audit | corrected
+--        reason          lost | audit | corrected; dry: say what would be logged, and write nothing
 --        archive         whose knowledge it is: id of the archive
 --        names           of data sets that it followed, by blanks; '' when it knows none, or just follows this one
 --        is_forced       1: also into a data set with another name
@@ -13,15 +13,18 @@
 --                        lane, due ms or -, t of the row's last change in µs, note, "<n> <m>", then n texts of the
 --                        job or template (pairs) and m texts of the schedule's own hash (pairs)
 --        places: due paused quarantine ended gone open skipped
--- RETURNS  OK, now ms, the entry's id and t, number of runs pushed  |  AGAIN, now ms  |  OTHER, now ms
--- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` is `refused` where it cannot be pushed,
---          and a one-shot `gone` when RQ has its run already
+-- RETURNS  OK, now ms, the entry's id and t (- and 0 of dry), the place of each row as logged  |  AGAIN, now ms
+--          |  OTHER, now ms
+-- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` is `refused` where it cannot be pushed;
+--          when RQ has the run already, `open` and `skipped` are `held`, and a one-shot that waited is `gone`
 --
 -- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. A run that was fired and
 -- not over (`open`) is pushed again here, marked uncertain; `skipped` records that it is not, as its schedule
--- wishes. The entry keeps each row's old t, by which two archives that know different things agree
--- (rule: LATEST_CHANGE). What is put back may be of a newer format than the leader's, whose archives never saw a newer
--- one lead: so the format is noted, as by acquire.
+-- wishes. RQ may have the run already: a worker that took it before the loss writes its status or its end into the
+-- Redis that lost it, often without the rest of the job. Such a run (`held`) is marked uncertain, and else left as
+-- it is. It is open, and the tracker records its end. The entry keeps each row's old t, by which two archives that know
+-- different things agree (rule: LATEST_CHANGE). What is put back may be of a newer format than the leader's, whose
+-- archives never saw a newer one lead: so the format is noted, as by acquire.
 --
 -- Who puts back what was lost shows that there was another history, and what is due by now may have been pushed in it
 --. A leader that knew nothing of that may have taken the data set for a new one, without doubt
@@ -47,19 +50,15 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
 
--- Does a run's job stay as it is? It does if it was pushed, or if it waits for its time and no row before this one
--- replaces its schedule.
+-- Does a run wait for its time, with its job, and does no row before this one replace its schedule?
 local replaced = {}
-local function stays(row)
-  if not make_way(row.run_id) then
-    return true
-  end
+local function waits(row)
   local at = not replaced[row.id] and find({row.id})[1]
   return at and not at.recurring and run_key(row.id, at.due_ms) == 'rq:job:' .. row.run_id
-    and redis.call('EXISTS', 'rq:job:' .. row.run_id) == 1
+    and is_a('rq:job:' .. row.run_id, 'hash')
 end
 
-local rows, ids, at = {}, {}, 12
+local rows, ids, places, at = {}, {}, {}, 12
 for n = 1, row_count do
   local id, run, place, lane, due_ms, t_us, note, sizes = unpack(ARGV, at, at + 7)
   local job_size, own_size = string.match(sizes, '^(%d+) (%d+)$')
@@ -77,20 +76,21 @@ for n = 1, row_count do
         row.expires_ms = whole_of(ARGV[i + 1])
       end
     end
+  end
+  if place ~= 'gone' and run ~= '' then
     row.run_id = id .. '-' .. run
-    if not queue_accepts(row.queue) or stays(row) then
+    if not make_way(row.run_id) then  -- it was pushed here, or a worker has it: it is RQ's
+      row.place = IS_SCHEDULE[place] and 'gone' or 'held'
+    elseif place == 'open' and (not queue_accepts(row.queue) or waits(row)) then
       row.place = 'refused'
-      ARGV[at + 2] = 'refused'
     end
   end
-  if IS_SCHEDULE[place] and place ~= 'gone' and run ~= '' then
-    if not make_way(id .. '-' .. run) then  -- it fired here: its run is RQ's
-      row.place = 'gone'
-      ARGV[at + 2] = 'gone'
-    end
-  end
+  ARGV[at + 2], places[n] = row.place, row.place
   replaced[id] = replaced[id] or IS_SCHEDULE[place]
   rows[n], ids[n], at = row, id, after
+end
+if reason == 'dry' then
+  return {'OK', now_ms, '-', '0', places}
 end
 local wanted = {}
 for _, id in ipairs(ids) do
@@ -111,7 +111,7 @@ hold_on(hold_for_ms)
 if reason ~= 'audit' and (doubt_ms < 0 or is_other and doubt_ms < now_ms) then
   redis.call('HSET', meta_key, 'doubt', string.format('%.0f', now_ms))
 end
-local now_iso, earliest, pushed = iso(now_ms), nil, 0
+local now_iso, earliest = iso(now_ms), nil
 local due, recurring = {high = {}, normal = {}, low = {}}, {}
 
 -- RQ's created_at; those that were put together share their t.
@@ -169,7 +169,8 @@ for n, row in ipairs(rows) do
       set_deadline(row.run_id, math.max(tonumber(row.due_ms), tonumber(row.t_us) / 1000) + row.expires_ms)
     end
     push(row.queue, row.run_id, row.at_front)
-    pushed = pushed + 1
+  elseif row.place == 'held' then  -- it may also wait in its queue: an older copy came back
+    redis.call('HSET', 'rq:job:' .. row.run_id, 'zs_uncertain', '1')
   end
 end
 push_all()
@@ -184,4 +185,4 @@ end
 if earliest then
   redis.pcall('PUBLISH', wake_key, earliest)
 end
-return {'OK', now_ms, entry, t, pushed}
+return {'OK', now_ms, entry, t, places}

@@ -15,7 +15,8 @@
 -- The new run's number is that of the entry which tells of it, so that no id comes twice in a history, whatever RQ
 -- forgot. Schedules stay as they are, also the one of this id; a recurring one's last run too. What RQ or a task wrote
 -- into the job while it ran is left out, but for meta, of which only that is known; retries are as many as at first,
--- and its deadline counts from now.
+-- and its deadline counts from now. All of it goes into the log, so fields longer or more than a client makes are
+-- BROKEN; a payload is kept whole.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, schedule_key, rq_queues_key, op_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, run, nominal_ms, keep_op_ms = unpack(ARGV, 1, 7)
@@ -40,6 +41,8 @@ local NUMBERS = {  -- a worker dies of one that is none
   timeout = true, result_ttl = true, failure_ttl = true, retries_left = true, success_callback_timeout = true,
   failure_callback_timeout = true, stopped_callback_timeout = true,
 }
+local MOST = 200  -- texts of its fields
+local LONGEST = 100000  -- bytes of a field that is neither payload nor meta; tags may take 40,000
 local OF_RUN = {  -- those of ours that do not say what was asked for
   zs_uncertain = true, zs_note = true, zs_next = true, zs_gone = true, zs_deadline = true, zs_stop = true,
   zs_told = true,
@@ -90,6 +93,9 @@ for i = 1, #texts, 2 do
   end
   local is_ours = string.sub(name, 1, 3) == 'zs_' and not OF_RUN[name]
   if value ~= '' and (KEPT[name] or NUMBERS[name] or is_ours) then
+    if #value > LONGEST and name ~= 'data' and name ~= 'meta' or #its_texts > MOST then
+      return answer({'OK', 'BROKEN', now_ms, '-'})
+    end
     its_texts[#its_texts + 1] = name
     its_texts[#its_texts + 1] = value
   end

@@ -31,7 +31,7 @@ from zsched.metrics.labels import UNKNOWN, Names
 # before; ``fired`` counts the others.
 OUTCOMES: Final = tuple(
     "fired enqueued uncertain skipped_overlap skipped_paused skipped_uncertain skipped_missed skipped_limit expired "
-    "coalesced duplicate cancelled quarantined pushed_again withdrawn".split()
+    "coalesced duplicate cancelled quarantined pushed_again held withdrawn".split()
 )
 _OF_ADVANCE: Final = {  # words of advance.lua
     "fired": "fired",

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import redis
 
 from zsched.core.entries import Restored
-from zsched.core.log import Position
+from zsched.core.log import Position, text
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts, checked
@@ -18,10 +18,10 @@ _TEXTS: Final = 6000  # Lua's unpack fails near 8,000
 
 
 class Written(NamedTuple):
-    """What a restore did: its entry, which is the log's new end, and how many runs it pushed."""
+    """What a restore did: its entry, which is the log's new end, and its rows with their places as logged."""
 
     entry: Position
-    pushed: int
+    rows: list[Restored]
 
 
 class OtherDataSet(Exception):
@@ -55,14 +55,23 @@ class Restoring:
             "reason": self._reason,
             "row_count": len(rows),
         }
-        command = self._scripts.command("restore", [text for row in rows for text in row.texts()], arguments)
+        command = self._scripts.command("restore", [each for row in rows for each in row.texts()], arguments)
         self._wire.send(*command)
         try:
             meanwhile()
         finally:  # else the next reply would be this one
             reply = checked(self._received(command), self._keys)
         entry = _position(reply)
-        return None if entry is None else Written(entry, int(reply[3]))
+        if entry is None:
+            return None
+        return Written(entry, _placed(rows, reply[3]))
+
+    def foresee(self, rows: Sequence[Restored]) -> list[Restored]:
+        """Return *rows* with the places that ``restore`` would log now, in any data set; nothing is written."""
+        whose = {**self._whose(None), "is_forced": 1}
+        texts = [each for row in rows for each in row.texts()]
+        reply = self._scripts.call("restore", rows=texts, hold_for_ms=0, reason="dry", row_count=len(rows), **whose)
+        return _placed(rows, reply[3])
 
     def _received(self, command: list[Any]) -> list[Any]:
         try:
@@ -103,6 +112,10 @@ def portions(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
         texts += size
     if portion:
         yield portion
+
+
+def _placed(rows: Iterable[Restored], places: Iterable[bytes]) -> list[Restored]:
+    return [row._replace(place=text(place)) for row, place in zip(rows, places, strict=True)]
 
 
 def _position(reply: list[Any]) -> Position | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -36,6 +37,13 @@ class Call:
     is_durable: bool = False
     is_skip: bool = False  # on_uncertain="skip"
     is_relative: bool = False  # after=: the due time is the server's to say
+
+
+def last_cancel(calls: Sequence[Call]) -> Call | None:
+    """The cancel that was the last word on a schedule, of all *calls* about it; None where it was not."""
+    last = next((call for call in reversed(calls) if call.verb in ("put", "rule", "cancel", "enqueue")), None)
+    is_cancelled = last is not None and (last.verb, last.outcome, last.word) == ("cancel", "done", "cancelled")
+    return last if is_cancelled else None
 
 
 class Ledger:

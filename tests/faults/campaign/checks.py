@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from tests.faults.campaign import places
-from tests.faults.campaign.calls import Call
+from tests.faults.campaign.calls import Call, last_cancel
 from tests.faults.campaign.histories import Histories, Push
 from tests.faults.campaign.receipts import Receipt
 from tests.faults.campaign.witnesses import Loss, Witnesses
@@ -25,6 +25,7 @@ _LATE_US = 1_000_000  # p99 of lateness while nothing is wrong
 _SLACK_US = 200_000  # between a moment and its being written down
 _QUEUED_US = 10_000_000  # that a run may wait in its queue before a worker has it
 _REPLACING = ("put", "rule", "cancel", "skip", "run_now")
+_OF_A_RUN = ("put", "enqueue", "run_now")
 _ENTRANCES = (What.PUT, What.RESUMED, What.RESTORED, What.QUARANTINED, What.FOUND)
 
 _WRITTEN = {
@@ -69,11 +70,13 @@ class Audit:
         return is_short and not self._is_known(call)
 
     def _is_known(self, call: Call) -> bool:
-        """Whether some history has what *call* wrote."""
+        """Whether some history has what *call* wrote; of a call that names a run, that run and not an earlier one."""
         from_us, until_us = call.began_us - _SLACK_US, call.ended_us + _SLACK_US
+        run_id = _run_of(call) if call.verb in _OF_A_RUN else None
         return any(
             change.what in _WRITTEN[call.verb] and from_us <= change.at_us <= until_us
             for change in self.histories.changes[call.id]
+            if run_id is None or change.run_id == run_id
         )
 
     def lag_of(self, call: Call) -> int:
@@ -207,8 +210,8 @@ def _still_waits(audit: Audit, call: Call, due_ms: int | None) -> bool:
 def cancelled_and_back(audit: Audit) -> Findings:
     """What was cancelled neither runs nor waits any more."""
     for id, calls in audit.calls.items():
-        last = next((call for call in reversed(calls) if call.verb in ("put", "rule", "cancel", "enqueue")), None)
-        if last is None or last.verb != "cancel" or last.outcome != "done" or last.word != "cancelled":
+        last = last_cancel(calls)
+        if last is None:
             continue
         pushes = audit.histories.pushes_by_id[id]
         after = [push for push in pushes if push.t_us > last.ended_us and not push.is_asked_for]
@@ -340,10 +343,14 @@ def broken_log(audit: Audit) -> Findings:
 
 
 def misplaced(audit: Audit) -> Findings:
-    """Every active schedule has one place, and nothing due was left behind."""
+    """
+    Every active schedule has one place, and nothing due was left behind. A rule that is there though it was cancelled
+    fires until the daemons stop: ``cancelled_and_back`` judges it.
+    """
     yield from places.faults_in(audit.witnesses.places, audit.witnesses.foreign)
     for place in audit.witnesses.places:
-        if place.place == "due" and (place.due_ms or 0) * 1000 < audit.witnesses.ended_us:
+        has_passed = place.place == "due" and (place.due_ms or 0) * 1000 < audit.witnesses.ended_us
+        if has_passed and last_cancel(audit.calls[place.id]) is None:
             yield f"{place.id} is still waiting for {place.due_ms}, which has passed"
 
 

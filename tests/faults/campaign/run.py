@@ -19,7 +19,7 @@ import redis
 
 from tests.faults.archives import KEYS, differences, fact, held_in, history, is_leader, log_in, state_of
 from tests.faults.campaign import places, receipts
-from tests.faults.campaign.calls import now_us
+from tests.faults.campaign.calls import last_cancel, now_us
 from tests.faults.campaign.clients import Batches, Caller, Ones, Rules, Writer
 from tests.faults.campaign.faults import Fault
 from tests.faults.campaign.stage import Stage
@@ -263,9 +263,13 @@ _ROW = ("place", "due", "nominal", "last", "note", "field", "lane", "own field")
 
 
 def _is_due(stage: Stage) -> bool:
+    """Whether something waits that nobody cancelled: a rule that came back though it was goes on for ever."""
     with stage.watch() as watch:
         until_ms = now_us() // 1000 + _LATER_MS
-        return any(watch.zcount(f"{KEYS.prefix}due:{lane}", "-inf", until_ms) for lane in _LANES)
+        lanes = (watch.zrangebyscore(f"{KEYS.prefix}due:{lane}", "-inf", until_ms) for lane in _LANES)
+        due = {id.decode() for id in chain.from_iterable(lanes)}
+    calls = [call for call in stage.ledger.calls() if call.id in due] if due else []
+    return any(last_cancel([call for call in calls if call.id == id]) is None for id in due)
 
 
 def _is_queued(stage: Stage) -> bool:

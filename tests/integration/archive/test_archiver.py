@@ -64,6 +64,36 @@ def test_an_archive_that_fails_again_and_again_after_a_loss_keeps_nothing_from_f
         assert 3 <= len(daemon.of("recovery_began"))
 
 
+def test_a_bug_is_told_with_its_traceback_and_a_disk_that_fails_without(
+    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    know(redis_client)
+    archivers = Archivers(Link.from_url(redis_url, 5.0), Keys("default"))
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
+        eventually(lambda: following(archivers))
+
+        with monkeypatch.context() as failing:
+            failing.setattr(Follower, "step", raising(ArchiveFailed("disk I/O error")))
+            Client.from_url(redis_url).schedule("app.tasks.run", id="a", after=3600)
+            daemon.wait_for("archive_failed")
+            eventually(lambda: daemon.daemon._archiver._failed > 2)
+            assert [] == daemon.of("archiver_crashed")
+
+            failing.setattr(Follower, "step", raising(KeyError("a bug")))
+            assert daemon.wait_for("archiver_crashed")["exc_info"]
+        eventually(lambda: following(archivers))
+        assert 1 == len(daemon.of("archiver_crashed"))
+
+
+def raising(error: Exception) -> Callable[..., bool]:
+    """A step that raises *error*."""
+
+    def instead(follower: Follower, *arguments: float) -> bool:
+        raise error
+
+    return instead
+
+
 def following(archivers: Archivers) -> set[str]:
     """The archives that are told to follow."""
     return {one.archive for one in archivers.reports() if one.state is ArchiveState.FOLLOWING}

@@ -13,13 +13,13 @@ import redis
 from tests.integration.archive.ground import Scene
 from tests.unit.archive.ground import put
 from zsched.archive import Archive
-from zsched.config import RedisSettings, Settings
+from zsched.config import ArchiveSettings, RedisSettings, Settings
 from zsched.config.address import address_of
 from zsched.core.clock import ManualClock
 from zsched.daemon import own_archive
 from zsched.daemon.bell import Bell
 from zsched.daemon.own_archive import OwnArchive
-from zsched.errors import ArchiveFailed
+from zsched.errors import ArchiveFailed, ArchiveInUse, ArchiveOfAnother
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -59,6 +59,51 @@ def test_an_archive_beside_another_data_sets_has_no_past_of_that(own: OwnArchive
     own.open(wire)
 
     assert (folder / "2.db", False) == (own.path, own.has_past)
+
+
+def test_a_configured_archive_of_another_data_set_is_refused_and_its_file_is_what_to_move(
+    wire: Wire, folder: Path, redis_url: str
+) -> None:
+    path = folder / "1.db"
+    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(path)))
+    with closing(OwnArchive(settings, ManualClock())) as own:
+        with pytest.raises(ArchiveOfAnother, match=rf"recover --from {path} .* or move {path} away$"):
+            own.open(wire)
+
+        assert not own.is_ours
+
+
+def test_where_only_archives_of_another_data_set_are_their_folder_is_what_to_move(
+    own: OwnArchive, wire: Wire, folder: Path
+) -> None:
+    (folder / "2.db").unlink()
+
+    with pytest.raises(ArchiveOfAnother, match=rf" or move {folder} away$"):
+        own.open(wire)
+
+
+def test_a_configured_archive_is_opened_before_redis_is_there(folder: Path, redis_url: str) -> None:
+    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(folder / "2.db")))
+    with closing(OwnArchive(settings, ManualClock())) as own, closing(OwnArchive(settings, ManualClock())) as second:
+        own.prepare()
+
+        with pytest.raises(ArchiveInUse):
+            second.prepare()
+
+
+def test_an_archive_with_entries_or_a_data_sets_name_has_a_past(
+    own: OwnArchive, wire: Wire, folder: Path, redis_url: str
+) -> None:
+    own.open(wire)
+    own.close()
+
+    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(folder / "2.db")))
+    for is_noted in (False, True):
+        with closing(OwnArchive(settings, ManualClock())) as again:
+            again.open(wire).note(gen="g1")
+            assert is_noted == again.has_past
+            assert again.archive is not None
+            again.archive.commit()
 
 
 def test_another_data_sets_archive_whose_disk_failed_is_passed_over_when_that_is_well(

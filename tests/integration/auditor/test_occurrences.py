@@ -10,7 +10,11 @@ from structlog.testing import capture_logs
 from tests.integration.archive.ground import HOUR_MS, SOON, Scene, rows_put_back
 from tests.integration.auditor.ground import FUNC, Auditing, alarms, fill, lane
 from zsched.core.audit import GRACE_MS
+from zsched.core.clock import SystemClock
+from zsched.daemon import auditor as module
 from zsched.storage.archivers import Archivers, ArchiveState
+from zsched.storage.lease import Lease, Term
+from zsched.storage.server import Server
 
 
 def bootstrapped_with_a_skip(scene: Scene) -> int:
@@ -50,6 +54,23 @@ def test_a_clock_that_was_set_back_leaves_nothing_out(scene: Scene, auditing: Au
     scene.tick()
 
     assert [] == auditing.run()
+
+
+def test_a_new_term_waits_a_minute_before_its_first_pass(scene: Scene, auditing: Auditing) -> None:
+    auditing.auditor.step(scene.term)
+    assert auditing.auditor.every_ms < module._EVERY_MS
+    scene.redis.delete(scene.keys.lease())
+
+    auditing.auditor.step(lead(scene))
+
+    assert module._EVERY_MS == auditing.auditor.every_ms
+
+
+def lead(scene: Scene) -> Term:
+    """Another leader's term."""
+    term = Lease(scene.wire, scene.keys, Server.of(scene.wire), SystemClock(), "another", 600_000).acquire(None)
+    assert isinstance(term, Term)
+    return term
 
 
 def test_what_waits_in_its_place_and_does_not_fire_is_said(scene: Scene, auditing: Auditing) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.integration.archive.ground import Scene
 from tests.integration.auditor.ground import FUNC, Auditing
+from zsched.core.changes import What
 
 
 def _stand_in_the_way(scene: Scene, **fields: str) -> str:
@@ -35,6 +36,8 @@ def test_a_run_that_was_never_pushed_is_an_alarm_and_why_tells_what_stood_in_the
     assert 1 == auditing.audit["alarms"]  # and counted on
     auditing.begin()
     assert 1 == len(auditing.run())  # by the next leader, too
+    [passed] = [change for change in scene.client.why("r").changes if change.what is What.DUPLICATE]
+    assert run == passed.run_id
 
 
 def test_a_hash_that_nobody_pushed_keeps_no_run_from_being_pushed(scene: Scene, auditing: Auditing) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rq.job import Job, JobStatus
 
 from tests.integration.archive.ground import Scene
 from tests.integration.cli_recover.ground import HOUR_S, Zsched, dump, listed, populate, told
@@ -108,9 +109,25 @@ def test_a_run_that_cannot_be_pushed_again_is_told_as_such(scene: Scene, zsched:
     result = zsched()
 
     lines = result.stdout.splitlines()
-    assert "could not push again 1 run: something else has the key of its job or queue" in lines
+    assert "could not push again 1 run: something else has the key of its queue" in lines
     assert [] == [line for line in lines if line.startswith("pushed again")]
     assert [line for line in lines if line.startswith("could not push again  fired  ")]
+
+
+def test_runs_that_rq_has_are_left_to_it_and_told_as_such(scene: Scene, zsched: Zsched) -> None:
+    populate(scene)
+    scene.redis.flushall()
+    runs = [row.key for row, _ in scene.archive.state() if row.place == "open"]
+    for key in runs:  # as a worker does that had them, without a job left
+        Job("-".join(key), connection=scene.redis).set_status(JobStatus.FAILED)
+
+    planned, result = zsched("--dry-run"), zsched()
+
+    assert "leave to RQ 2 runs that may have been executed, and whose job RQ has" in planned.stdout.splitlines()
+    assert "left to RQ 2 runs that may have been executed, and whose job RQ has" in result.stdout.splitlines()
+    assert set() == scene.queued()
+    table = [line.split("  ")[0:2] for line in result.stdout.splitlines() if line.startswith("left to RQ  ")]
+    assert [["left to RQ", "careful"], ["left to RQ", "fired"]] == sorted(table)
 
 
 def test_with_json_all_of_it_is_one_document_before_and_after(scene: Scene, zsched: Zsched) -> None:
@@ -122,7 +139,8 @@ def test_with_json_all_of_it_is_one_document_before_and_after(scene: Scene, zsch
     planned, done = zsched.json("--dry-run"), zsched.json()
 
     counts = {
-        "put_back": 4, "push_again": 1, "skip": 1, "take_out": 0, "overdue": 1, "left_as_is": 0, "refused": 0,
+        "put_back": 4, "push_again": 1, "skip": 1, "take_out": 0, "leave_to_rq": 0, "overdue": 1, "left_as_is": 0,
+        "refused": 0,
     }  # fmt: skip
     assert [counts, counts] == [planned["counts"], done["counts"]]
     assert (False, None) == (planned["done"], planned["merged"])

@@ -69,6 +69,29 @@ def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
         Archive(tmp_path / "link.db", "default")
 
 
+@pytest.mark.parametrize("part", ["", "-wal"])
+def test_a_file_with_two_names_is_refused_under_both(tmp_path: Path, part: str) -> None:
+    path, other = archived(tmp_path / "archive.db", [put(1, "a")]), tmp_path / "other.db"
+    here, there = (each.with_name(each.name + part) for each in (path, other))
+    here.touch(mode=0o600)
+    there.hardlink_to(here)
+
+    for each in (path, other):
+        with pytest.raises(ArchiveError, match=rf"{each.name}{part}: it has another name \(a hard link\)"):
+            Archive(each, "default")
+
+    there.unlink()
+    Archive(path, "default").close()
+
+
+@pytest.mark.parametrize("part", ["", "-wal"])
+def test_what_is_no_file_is_refused(tmp_path: Path, part: str) -> None:
+    os.mkfifo(tmp_path / f"archive.db{part}", 0o600)
+
+    with pytest.raises(ArchiveError, match=rf"archive\.db{part}: it is no file"):
+        Archive(tmp_path / "archive.db", "default")
+
+
 def test_a_lock_that_is_a_symbolic_link_is_refused_and_what_it_leads_to_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "archive.db.lock").symlink_to(tmp_path / "precious")

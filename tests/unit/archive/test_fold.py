@@ -18,6 +18,7 @@ FOLDED = {
     "quarantine": (one_shot("quarantine", note="5 no"), ("quarantine", DUE_MS, None, None, "5 no", OLD_US)),
     "open": (one_shot("open"), ("open", DUE_MS, None, None, "uncertain", OLD_US)),
     "rule": (rule(id="a"), ("due", DUE_MS, DUE_MS, "r-5", None, OLD_US)),
+    "held": (one_shot("held"), ("open", DUE_MS, None, None, "uncertain", OLD_US)),
     "paused rule": (rule("paused", "a", "5 "), ("paused", DUE_MS, DUE_MS, "r-5", "5 ", OLD_US)),
     "ended rule": (rule("ended", "a"), ("ended", None, None, "r-5", None, OLD_US)),
     "gone": (one_shot("gone"), None),

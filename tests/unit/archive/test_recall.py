@@ -163,7 +163,7 @@ def test_arguments_that_stand_apart_are_known(path: Path) -> None:
 
 
 def _data(mine: Mine) -> bytes | None:
-    [found] = lacking(mine, None, (), Branch())
+    [found] = lacking(mine, None, Branch())
     return _pairs(found.job).get(b"data")
 
 

@@ -65,3 +65,9 @@ def test_arguments_are_taken_out_of_it_alone(tmp_path: Path) -> None:
 def test_one_that_is_cut_off_is_not_read(size: str) -> None:
     with pytest.raises(UnknownEntry):
         Enqueued.of(entry(1, "enqueue", "run", RUN, "front", 0, "fields", size, "origin", "mail"))
+
+
+def test_pairs_of_a_later_version_stand_beside_what_it_retries() -> None:
+    later = entry(1, "enqueue", "run", AGAIN, "front", 0, "fields", 1, "origin", "mail", "why", "asked", "of", RUN)
+
+    assert RUN == Enqueued.of(later).retry_of

@@ -126,6 +126,7 @@ RAN = {
     "enqueued": change(What.ENQUEUED, run_id=RUN),
     "a one-shot that ran on request": change(What.ENQUEUED, run_id=RUN, why="run now"),
     "found open": change(What.FOUND, run_id=RUN, why="open"),
+    "held by RQ after a loss": change(What.HELD, run_id=RUN, why="uncertain"),
     "pushed again after a loss": change(What.PUSHED_AGAIN, run_id=RUN, why="uncertain"),
     "was there already": change(What.DUPLICATE, run_id=RUN),
     "skipped, as it may have run": change(What.SKIPPED, nominal_ms=MIDNIGHT_MS, why="uncertain"),

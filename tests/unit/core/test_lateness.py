@@ -81,6 +81,19 @@ def test_it_is_late_when_it_was_paused() -> None:
     assert "it was paused until 2026-01-01 00:01:00+00:00" == reason(line)
 
 
+def test_a_pause_that_ended_before_the_time_is_no_reason() -> None:
+    resumed = change(What.RESUMED, DUE_MS - MINUTE_MS, nominal_ms=DUE_MS)
+
+    assert HELD_UP == reason(fired_late(put(0), resumed))
+
+
+def test_a_pause_that_ended_before_a_late_put_is_no_reason() -> None:
+    resumed = change(What.RESUMED, DUE_MS + MINUTE_MS, nominal_ms=DUE_MS)
+    line = fired_late(resumed, put(DUE_MS + 5 * MINUTE_MS))
+
+    assert "it was put only 2026-01-01 00:05:00+00:00, when its time had passed" == reason(line)
+
+
 def test_it_is_late_when_it_was_put_late() -> None:
     line = fired_late(put(DUE_MS + 5 * MINUTE_MS), term_ms=DUE_MS + MINUTE_MS)
 

@@ -258,6 +258,8 @@ def test_queue_names_that_are_fine(queue: str) -> None:
         (datetime(2026, 11, 21, 8), "UTC", AT_MS - 123),
         (datetime(2026, 11, 21, 8), "Asia/Seoul", AT_MS - 123 - 9 * 3_600_000),
         (datetime(2026, 11, 21, 8, 0, 0, 1), "UTC", AT_MS - 122),
+        (datetime(2026, 11, 21, 8, 0, 0, 1000), "UTC", AT_MS - 122),
+        (datetime(2026, 11, 21, 8, 0, 0, 1001), "UTC", AT_MS - 121),
         (datetime(2026, 3, 8, 2, 30), "America/New_York", 1_772_955_000_000),  # a gap: 03:30 EDT
         (datetime(2026, 11, 1, 1, 30), "America/New_York", 1_793_511_000_000),  # a fold: the first, EDT
         (datetime(2026, 11, 1, 1, 30, fold=1), "America/New_York", 1_793_511_000_000),

@@ -180,12 +180,13 @@ def merged(ago_ms: int) -> Entry:
 
 
 def test_when_redis_was_rebuilt_last_is_told_with_all_that_was_put_back() -> None:
-    places = ("due", "paused", "open", "skipped", "gone", "due", "refused")
+    places = ("due", "paused", "open", "skipped", "gone", "due", "held", "refused")
 
     found = recent(merged(70_000), merged(71_000), restored(72_000, "lost", *places), restored(73_000, "lost", "due"))
 
     counts = {
-        What.RESTORED: 4, What.PUSHED_AGAIN: 1, What.SKIPPED: 1, What.WITHDRAWN: 1, What.QUARANTINED: 1,
+        What.RESTORED: 4, What.PUSHED_AGAIN: 1, What.SKIPPED: 1, What.WITHDRAWN: 1, What.HELD: 1,
+        What.QUARANTINED: 1,
     }  # fmt: skip
     assert Rebuilt(NOW_MS - 70_000, counts) == found.rebuilt
 

@@ -130,9 +130,9 @@ def mine(schedule: Held | None = None, *runs: Known, gone_us: int | None = None)
     return Mine("a", Known(schedule, 50) if schedule else None, gone_us, runs)
 
 
-def rows(mine: Mine, there: Held | None = None, jobs: tuple[str, ...] = (), *since: Entry) -> list[tuple[str, str]]:
+def rows(mine: Mine, there: Held | None = None, *since: Entry) -> list[tuple[str, str]]:
     """Place and run of what is put back."""
-    return [(one.place, one.run) for one in lacking(mine, there, jobs, branch(*since))]
+    return [(one.place, one.run) for one in lacking(mine, there, branch(*since))]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,11 @@ def test_a_schedule_that_was_over_is_taken_out(
 
 
 def test_a_one_shot_that_fired_and_was_not_over_waits_on_where_it_waits() -> None:
-    assert NOTHING == rows(mine(None, opened(), gone_us=50), one_shot(), (RUN,))
+    assert NOTHING == rows(mine(None, opened(), gone_us=50), one_shot())
+
+
+def test_a_one_shot_that_fired_and_waits_without_its_job_is_pushed_again() -> None:
+    assert [("open", RUN)] == rows(mine(None, opened(), gone_us=50), one_shot(record=[]))
 
 
 @pytest.mark.parametrize(("flags", "place"), [(b"1", "open"), (b"s", "skipped")])
@@ -185,39 +189,35 @@ def test_a_one_shot_that_fired_and_waits_until_after_the_doubt_is_not_left_to_fi
     fired, waits = mine(None, opened(flags=flags), gone_us=50), one_shot()
     assert waits.due_ms is not None
 
-    unmarked = lacking(fired, waits, (RUN,), branch(), waits.due_ms - 1)
-    marked = lacking(fired, waits, (RUN,), branch(), waits.due_ms)
+    unmarked = lacking(fired, waits, branch(), waits.due_ms - 1)
+    marked = lacking(fired, waits, branch(), waits.due_ms)
 
     assert [("gone", RUN), (place, RUN)] == [(one.place, one.run) for one in unmarked]
     assert [] == list(marked)
 
 
 def test_another_time_of_a_one_shot_that_fired_is_taken_out_and_its_run_pushed_again() -> None:
-    assert [("gone", LATER), ("open", RUN)] == rows(mine(None, opened(), gone_us=50), one_shot(run=LATER), (LATER,))
+    assert [("gone", LATER), ("open", RUN)] == rows(mine(None, opened(), gone_us=50), one_shot(run=LATER))
 
 
 @pytest.mark.parametrize(
-    ("run", "jobs", "expected"),
+    ("run", "place"),
     [
-        (opened(), (), [("open", RUN)]),
-        (opened(), (RUN,), NOTHING),
-        (opened(flags=b"s"), (), [("skipped", RUN)]),
-        (opened(flags=b"fs"), (), [("skipped", RUN)]),
-        (opened(flags=b"s"), (RUN,), NOTHING),
-        (opened(flags=b"f"), (), [("open", RUN)]),
+        (opened(), "open"),
+        (opened(flags=b"s"), "skipped"),
+        (opened(flags=b"fs"), "skipped"),
+        (opened(flags=b"f"), "open"),
     ],
 )
-def test_a_run_that_was_not_over_is_pushed_again_or_its_schedule_says_not(
-    run: Known, jobs: tuple[str, ...], expected: list[tuple[str, str]]
-) -> None:
-    assert expected == rows(mine(None, run), None, jobs)
+def test_a_run_that_was_not_over_is_pushed_again_or_its_schedule_says_not(run: Known, place: str) -> None:
+    assert [(place, RUN)] == rows(mine(None, run))
 
 
 @pytest.mark.parametrize(("flags", "place"), [(b"", "open"), (b"f", "open"), (b"s", "skipped")])
 def test_a_run_of_a_rule_goes_by_the_rules_flags(flags: bytes, place: str) -> None:
     run = Known(one_shot("open", record=[*FIELDS[:6], b"schedule:flags", flags]), 50)
 
-    [found] = lacking(mine(rule(), run), rule(), (), branch())
+    [found] = lacking(mine(rule(), run), rule(), branch())
 
     assert (place, FIELDS[:6]) == (found.place, found.job)
     assert ([b"flags", flags] if flags else []) == found.own
@@ -226,20 +226,20 @@ def test_a_run_of_a_rule_goes_by_the_rules_flags(flags: bytes, place: str) -> No
 def test_the_run_of_a_schedule_that_is_replaced_is_pushed_again_though_its_job_is_there_still() -> None:
     given = mine(one_shot(run=LATER), opened())
 
-    assert [("due", LATER), ("open", RUN)] == rows(given, one_shot(), (RUN,))
+    assert [("due", LATER), ("open", RUN)] == rows(given, one_shot())
 
 
 UNTOUCHED = replace(opened(), is_touched=False)  # another archive said that nothing of it is missing
 
 
 def test_the_run_of_a_schedule_that_is_replaced_is_pushed_again_though_another_archive_left_it_waiting() -> None:
-    assert [("due", LATER), ("open", RUN)] == rows(mine(one_shot(run=LATER), UNTOUCHED), one_shot(), (RUN,))
-    assert [("due", LATER)] == rows(mine(one_shot(run=LATER), UNTOUCHED), None, ())
-    assert NOTHING == rows(mine(None, UNTOUCHED, gone_us=50), one_shot(), (RUN,))
+    assert [("due", LATER), ("open", RUN)] == rows(mine(one_shot(run=LATER), UNTOUCHED), one_shot())
+    assert [("due", LATER)] == rows(mine(one_shot(run=LATER), UNTOUCHED), None)
+    assert NOTHING == rows(mine(None, UNTOUCHED, gone_us=50), one_shot())
 
 
-def test_the_runs_of_a_rule_that_is_put_back_stay() -> None:
-    assert [("due", "")] == rows(mine(rule(), opened()), rule(last=None), (RUN,))
+def test_the_runs_of_a_rule_that_is_put_back_stay_where_both_histories_have_them() -> None:
+    assert [("due", "")] == rows(mine(rule(), UNTOUCHED), rule(last=None))
 
 
 PAUSE = entry("pause", "id", "a", "due", "-", "note", "")
@@ -257,6 +257,11 @@ PAUSE = entry("pause", "id", "a", "due", "-", "note", "")
         (mine(None, gone_us=50), one_shot(), restore(row(t_us=49)), [("gone", RUN)]),
         (mine(None, opened()), None, restore(row("open", t_us=50)), NOTHING),
         (mine(None, opened()), None, restore(row("skipped", t_us=50)), NOTHING),
+        (mine(None, opened()), None, restore(row("held", t_us=50)), NOTHING),
+        (mine(None, opened()), None, restore(row("open", t_us=49)), NOTHING),  # of an archive that knows another t
+        (mine(None, opened()), None, restore(row("held", t_us=49)), NOTHING),
+        (mine(None, opened()), None, restore(row("skipped", t_us=49)), [("open", RUN)]),
+        (mine(None, opened()), None, restore(row("due", t_us=49)), [("open", RUN)]),
         (mine(None, opened()), None, PAUSE, [("open", RUN)]),  # of the schedule, not of the run
         (mine(None, opened()), None, entry("end", "rows", f"a-{RUN} succeeded {{}}"), NOTHING),
         (mine(one_shot(), opened(LATER)), None, PAUSE, [("open", LATER)]),
@@ -265,7 +270,7 @@ PAUSE = entry("pause", "id", "a", "due", "-", "note", "")
 def test_what_the_new_history_says_stands(
     given: Mine, there: Held | None, since: Entry, expected: list[tuple[str, str]]
 ) -> None:
-    assert expected == rows(given, there, (), since)
+    assert expected == rows(given, there, since)
 
 
 # -- rows -----------------------------------------------------------------------------------------
@@ -324,9 +329,9 @@ def test_one_that_is_due_at_no_time_is_put_back_where_people_see_it() -> None:
 def test_what_an_archive_put_back_itself_is_not_lacking_again() -> None:
     since = branch()
     given = mine(one_shot(run=LATER), opened(flags=b"s"))
-    put_back = list(lacking(given, None, (), since))
+    put_back = list(lacking(given, None, since))
 
     since.take(put_back)
 
-    assert (["due", "skipped"], []) == ([one.place for one in put_back], list(lacking(given, None, (), since)))
+    assert (["due", "skipped"], []) == ([one.place for one in put_back], list(lacking(given, None, since)))
     assert since.restored is None

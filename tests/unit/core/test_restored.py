@@ -10,6 +10,8 @@ from zsched.core.entries import Restored, merged, restored
 from zsched.core.log import Entry, Position
 from zsched.core.story import Chronicle, Source
 
+SCHEDULES = ["due", "paused", "quarantine", "ended", "gone"]
+RUNS = ["open", "skipped", "held", "refused"]
 ROWS = [
     row(),
     Restored("r", "", "ended", "high", None, 5, None, (b"data", b"\xff\x00"), (b"trigger", b"every 5", b"x", b"")),
@@ -32,9 +34,7 @@ def test_the_rows_of_a_restore_are_read_as_they_were_written() -> None:
 
 
 def test_only_what_says_where_a_schedule_is_is_of_a_schedule() -> None:
-    schedules = ["due", "paused", "quarantine", "ended", "gone"]
-
-    assert schedules == [place for place in [*schedules, "open", "skipped", "refused"] if row(place).is_schedule]
+    assert SCHEDULES == [place for place in [*SCHEDULES, *RUNS] if row(place).is_schedule]
 
 
 @pytest.mark.parametrize("position", [Position(0, 1, 0), Position(7, 1 << 60, 1 << 60)])
@@ -58,7 +58,7 @@ def test_a_merged_entry_may_name_none() -> None:
     assert [] == merged(entry("merged", "archive", "x", "positions", ""))
 
 
-@pytest.mark.parametrize("place", ["due", "paused", "quarantine", "ended", "gone", "open", "skipped", "refused"])
+@pytest.mark.parametrize("place", [*SCHEDULES, *RUNS])
 def test_every_place_of_a_restore_is_told(place: str) -> None:
     [change] = changes(restore(row(place)))
 
@@ -84,6 +84,8 @@ PUT_RULE = entry("put_recurring", *RULE[:1], "a", *RULE[2:])
         ([restore(row("due", "")), entry("run_now", "id", "a", "run", f"a-{RUN}", "last", 1)], False),
         ([entry("fire", "runs", f"a-{RUN}"), restore(row("open"))], True),
         ([entry("fire", "runs", f"a-{RUN}"), restore(row("refused"))], True),
+        ([entry("fire", "runs", f"a-{RUN}"), restore(row("held"))], True),
+        ([PUT_RULE, restore(row("held"))], False),
         ([PUT_RULE, restore(row("refused"))], False),
         ([PUT_RULE, restore(row("skipped"))], False),
     ],

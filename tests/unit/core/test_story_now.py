@@ -171,6 +171,14 @@ def test_of_a_one_shot_that_was_pushed_again_that_is_told() -> None:
     assert "it is not scheduled any more: it was pushed again; that its run ended is not recorded yet" == told.now
 
 
+def test_of_a_one_shot_that_rq_held_after_a_loss_that_is_told_and_that_it_may_have_run() -> None:
+    told = story(change(What.HELD, run_id=RUN, why="uncertain"), run_ended(Run(RUN, RunStatus.FAILED)))
+
+    doubt = "which Redis had lost before it was over; uncertain: it may have run, so it was not pushed again"
+    assert f"found in RQ: run {RUN}, {doubt}" == told.lines[0][1]
+    assert told.now.startswith("it is not scheduled any more: it had fired, and its run failed")
+
+
 def test_the_end_of_another_run_is_not_that_of_the_last_one() -> None:
     first, last = change(What.ENQUEUED, run_id="a-1"), change(What.ENQUEUED, run_id="a-2")
 

@@ -17,6 +17,7 @@ class _Registries:
 
     shown: list[int] = field(default_factory=list)
     asked: list[tuple[str, int, int]] = field(default_factory=list)
+    learnt: int = 0  # how often lifetimes were asked for
 
     def now_s(self) -> int:
         return NOW_S
@@ -25,6 +26,7 @@ class _Registries:
         return [KEY]
 
     def lifetimes(self, keys: Sequence[str]) -> dict[str, list[int]]:
+        self.learnt += 1
         return {KEY: self.shown}
 
     def members(self, spans: Sequence[tuple[str, int, int]]) -> list[list[bytes]]:
@@ -81,3 +83,11 @@ def test_the_first_look_goes_back_half_a_minute() -> None:
 
     [(_, since_s, _)] = registries.asked
     assert NOW_S - 30 - 2 + 500 == since_s
+
+
+def test_lifetimes_are_asked_for_at_the_first_look_and_every_twentieth_after_it() -> None:
+    registries, endings = _Registries(), Endings()
+
+    learnt = [(_look(registries, endings), registries.learnt)[1] for _ in range(41)]
+
+    assert [1] * 20 + [2] * 20 + [3] == learnt

@@ -28,11 +28,19 @@ class What(Enum):
     AGAIN = "push again"  # it was fired, and whether it was executed nobody knows: marked uncertain
     SKIPPED = "skip"  # likewise, and its schedule wishes that it is not pushed twice
     OUT = "take out"  # Redis has a schedule that is over
-    REFUSED = "leave"  # it should be pushed again, but something else has its job's or queue's key
+    HELD = "leave to RQ"  # likewise, and RQ has it: a worker that took it before the loss wrote to its job
+    REFUSED = "leave"  # it should be pushed again, but something else has its queue's key
+
+    @property
+    def word(self) -> str:
+        """As JSON has it."""
+        return self.value.replace(" ", "_").lower()
 
 
-_WHATS: Final = {"open": What.AGAIN, "skipped": What.SKIPPED, "gone": What.OUT, "refused": What.REFUSED}
-_RUNS: Final = (What.AGAIN, What.SKIPPED, What.REFUSED)
+_WHATS: Final = {
+    "open": What.AGAIN, "skipped": What.SKIPPED, "gone": What.OUT, "held": What.HELD, "refused": What.REFUSED,
+}  # fmt: skip
+_RUNS: Final = (What.AGAIN, What.SKIPPED, What.HELD, What.REFUSED)
 
 
 class Row(NamedTuple):
@@ -58,7 +66,7 @@ class Row(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """As JSON can say it."""
         due_at = None if self.due_ms is None else iso(min(self.due_ms, LAST_MS))
-        told = {"what": self.what.value.replace(" ", "_"), "id": self.id, "due_at": due_at}
+        told = {"what": self.what.word, "id": self.id, "due_at": due_at}
         state = self.state if self.what is What.BACK else None
         return told | {"state": state, "func": self.func or None, "run_id": self.run_id}
 
@@ -96,7 +104,7 @@ class Difference:
 
     def to_dict(self, left: int) -> dict[str, Any]:
         """Counts and the rows that were kept; *left*: schedules that are as they should be."""
-        counts = {what.value.replace(" ", "_"): self.counts[what] for what in What if what is not What.REFUSED}
+        counts = {what.word: self.counts[what] for what in What if what is not What.REFUSED}
         counts |= {"overdue": self.overdue, "left_as_is": left, "refused": self.counts[What.REFUSED]}
         return {"counts": counts, "rows": [row.to_dict() for row in self._kept(What)]}
 
@@ -140,7 +148,8 @@ _WORDS: Final = {
     What.AGAIN: ("push again", "pushed again", " that may have been executed, marked uncertain"),
     What.SKIPPED: ("skip", "skipped", " that may have been executed, as its schedule wishes"),
     What.OUT: ("take out", "took out", ", over by what the archive knows"),
-    What.REFUSED: ("leave", "could not push again", ": something else has the key of its job or queue"),
+    What.HELD: ("leave to RQ", "left to RQ", " that may have been executed, and whose job RQ has"),
+    What.REFUSED: ("leave", "could not push again", ": something else has the key of its queue"),
 }
 
 

@@ -25,7 +25,6 @@ from zsched.cli.recovering.stopping import Stopping
 from zsched.config import Settings
 from zsched.config.address import address_of
 from zsched.config.redaction import redact
-from zsched.core.entries import Restored, restored
 from zsched.core.log import Position
 from zsched.core.recovery import judge
 from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
@@ -117,7 +116,7 @@ class Recovery:
                 if found.objection is not None:  # which people were told, and want it
                     merge.allow_another()
                 try:
-                    self._run(merge, wire, difference, stopping)
+                    self._run(merge, difference, stopping)
                 except (HistoryChanged, OtherDataSet):
                     self._say("Redis lost its history once more; comparing again")
                     difference = Difference(overview.now_ms, keeps_all=keeps_all or self._is_quiet)
@@ -156,15 +155,8 @@ class Recovery:
             if gen not in (found.gen or "").split():
                 Naming(wire, self._keys).adopt(gen)
 
-    def _run(self, merge: Merge, wire: Wire, difference: Difference, stopping: Stopping) -> None:
-        log = Log(wire, self._keys)
-
-        def note(entry: Position, rows: list[Restored]) -> None:
-            if any(row.place == "open" for row in rows):  # the script may have refused some: it says so in the entry
-                rows = [row for written in log.read(entry.id, 1) for _, row in restored(written)]
-            difference.add(rows)
-
-        merge.on_restored = note
+    def _run(self, merge: Merge, difference: Difference, stopping: Stopping) -> None:
+        merge.on_restored = difference.add
         total = merge.total
         try:
             with Progress("recovering", is_quiet=self._is_quiet, counted="schedules compared") as progress:

@@ -1,0 +1,204 @@
+"""Runs that Redis lost while a worker had them: the worker wrote a part of their jobs into the Redis that lost them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rq import Queue, SimpleWorker
+from rq.job import Job
+
+from tests.integration.archive.ground import Scene, rows_put_back, schedule
+from tests.integration.archive.merging import due_now, put_back, run, said, snapshot, watch
+from zsched.core.changes import What
+from zsched.core.entries import ended
+from zsched.core.log import Position
+from zsched.core.runs import RunStatus
+from zsched.daemon import tracker
+from zsched.daemon.tracker import Tracker
+
+FUNC = "platform.node"
+
+
+@dataclass
+class Busy:
+    """A worker that took a run from its queue, and was about to begin with it."""
+
+    worker: SimpleWorker
+    job: Job
+    queue: Queue
+
+    @classmethod
+    def of(cls, scene: Scene) -> Busy:
+        worker = SimpleWorker(["default"], connection=scene.redis)
+        worker.register_birth()
+        taken = worker.dequeue_job_and_maintain_ttl(1)
+        assert taken is not None
+        worker.prepare_execution(taken[0])
+        return cls(worker, *taken)
+
+    def fail(self) -> None:
+        """It lost its connection when it was to begin."""
+        self.worker.handle_job_failure(self.job, self.queue, exc_string="ConnectionError: lost")
+
+    def begin(self) -> None:
+        self.worker.prepare_job_execution(self.job)
+
+    def finish(self) -> None:
+        self.worker.perform_job(self.job, self.queue)
+
+
+MARK = {b"zs_uncertain": b"1"}
+WRITES = {"failed": Busy.fail, "started": Busy.begin, "finished": Busy.finish}
+
+
+class Following:
+    """What a tracker asks of an archiver."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.path: Path = scene.archive.path
+        self._watched = watch(scene)
+
+    def wait_until(self, _seen: Position | None, _within_s: float) -> None:
+        self._watched.go_on()
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tracker asks about all open runs in every step."""
+    monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 0.0)
+
+
+def track(scene: Scene) -> None:
+    """One step of a tracker whose archive follows the new history."""
+    following = Following(scene)
+    following.wait_until(None, 0)
+    Tracker(following, scene.keys).over(scene.wire).step(scene.term)  # type: ignore[arg-type]  # all that it asks for
+
+
+def ends(scene: Scene) -> list[tuple[str, str]]:
+    return [(row.run_id, row.status) for one in scene.log() if one.kind == "end" for row in ended(one)]
+
+
+def open_runs(scene: Scene) -> dict[str, Any]:
+    """Notes of the archive's open runs, by run id."""
+    return {"-".join(row.key): row.note for row, _ in scene.archive.state() if row.place == "open"}
+
+
+def job_of(scene: Scene, run_id: str) -> dict[bytes, bytes]:
+    return scene.redis.hgetall(scene.keys.job(run_id))  # type: ignore[no-any-return]
+
+
+@pytest.mark.usefixtures("rounds")
+@pytest.mark.parametrize("status", WRITES)
+def test_a_run_of_which_a_worker_wrote_a_part_is_known_again_and_its_end_is_recorded(scene: Scene, status: str) -> None:
+    old = snapshot(scene)
+    run_id = scene.client.enqueue(FUNC, id="a").run_id or ""
+    assert scene.follower.step()
+    busy = Busy.of(scene)
+    put_back(scene, old)  # a replica is promoted that has nothing of the run
+    WRITES[status](busy)
+    part = job_of(scene, run_id)
+    assert status.encode() == part[b"status"]
+
+    merge = run(scene)
+
+    assert [("a", "held")] == rows_put_back(scene)
+    assert ({"held": 1}, set(), part | MARK) == (merge.done, scene.queued(), job_of(scene, run_id))
+    assert [What.HELD] == said(scene, "a")
+    track(scene)
+    words = {"failed": "failed", "finished": "succeeded"}
+    expected = [(run_id, words[status])] if status in words else []
+    assert expected == ends(scene)
+    assert ({} if expected else {run_id: "uncertain"}) == open_runs(scene)
+    told = scene.client.why("a")
+    story = "\n".join([*(text for _, text in told.lines), told.now])
+    assert f"found in RQ: run {run_id}, which Redis had lost before it was over" in story
+    assert words.get(status, "is running") in story
+    [held], _ = scene.client.history("a")
+    assert held.run is not None
+    ended_as = {"failed": RunStatus.FAILED, "finished": RunStatus.SUCCEEDED}.get(status, RunStatus.RUNNING)
+    assert (What.HELD, run_id, ended_as, True) == (held.what, held.run.id, held.run.status, held.run.is_uncertain)
+
+
+def test_a_run_that_must_not_be_pushed_twice_is_no_skipped_one_when_a_worker_has_it(scene: Scene) -> None:
+    old = snapshot(scene)
+    due_now(scene, "a", on_uncertain="skip")
+    assert 1 == scene.tick().runs
+    assert scene.follower.step()
+    busy = Busy.of(scene)
+    put_back(scene, old)
+    busy.fail()
+
+    merge = run(scene)
+
+    assert ([("a", "held")], {"held": 1}, set()) == (rows_put_back(scene), merge.done, scene.queued())
+
+
+@pytest.mark.usefixtures("rounds")
+def test_a_run_of_a_rule_that_went_on_over_a_flush_is_not_pushed_again(scene: Scene) -> None:
+    schedule(scene, "r", at=None, every=3600)
+    scene.client.update("r", func=FUNC)
+    run_id = scene.client.run_now("r")
+    assert scene.follower.step()
+    busy = Busy.of(scene)
+    busy.begin()
+    put_back(scene)
+    busy.finish()
+
+    run(scene)
+
+    assert [("r", "due"), ("r", "held")] == rows_put_back(scene)
+    assert (set(), [What.RESTORED, What.HELD]) == (scene.queued(), said(scene, "r"))
+    assert b"finished" == job_of(scene, run_id)[b"status"]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_rq_holds_is_told_once_whoever_recovers(scene: Scene, order: tuple[int, int]) -> None:
+    old = snapshot(scene)
+    first = watch(scene)
+    scene.client.enqueue(FUNC, id="a")
+    second = watch(scene, scene.follow("two.db"))  # which knows of the push only that it was before
+    busy = Busy.of(scene)
+    for one in (first, second):
+        one.go_on()
+    put_back(scene, old)
+    busy.fail()
+
+    for number in (*order, *order):
+        run(scene, (first, second)[number].archive)
+
+    assert [("a", "held")] == rows_put_back(scene)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_run_that_one_archive_pushed_again_is_told_no_second_time_by_another(
+    scene: Scene, order: tuple[int, int]
+) -> None:
+    old = snapshot(scene)
+    first = watch(scene)
+    run_id = scene.client.enqueue(FUNC, id="a").run_id
+    second = watch(scene, scene.follow("two.db"))
+    for one in (first, second):
+        one.go_on()
+    put_back(scene, old)
+
+    for number in (*order, *order):
+        run(scene, (first, second)[number].archive)
+
+    assert ([("a", "open")], {run_id}) == (rows_put_back(scene), scene.queued())
+
+
+def test_runs_that_both_histories_have_are_not_told_again(scene: Scene) -> None:
+    scene.client.enqueue(FUNC, id="a")
+    assert scene.follower.step()
+    old = snapshot(scene)
+    schedule(scene, "x")
+    assert scene.follower.step()
+    put_back(scene, old)
+
+    run(scene)
+
+    assert [("x", "due")] == rows_put_back(scene)
