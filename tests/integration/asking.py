@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from tests.faults.processes import WITHIN_S, DaemonProcess
 from zsched.config import MetricsSettings, RedisSettings, Settings
 from zsched.core.clock import ManualClock
-from zsched.daemon.health import Health
 from zsched.embedded.guard import Guard
+from zsched.health.facts import DaemonHealth
 from zsched.metrics.serving import serving
 
 ANYWHERE = "127.0.0.1:0"
@@ -52,12 +52,12 @@ def pages(
     url: str,
     listen: str = ANYWHERE,
     clock: ManualClock | None = None,
-    health: Health | None = None,
+    health: DaemonHealth | None = None,
 ) -> Iterator[str]:
     """Where the pages of a daemon are that does nothing; it is well unless *health* says else."""
     clock = clock or ManualClock()
     if health is None:
-        health = Health(clock)
+        health = DaemonHealth(clock)
         health.trouble = None
     settings = Settings(redis=RedisSettings(url=url), metrics=MetricsSettings(listen=listen))
     with capture_logs() as events, serving(settings, clock, health, {"rq": None}):

@@ -119,7 +119,7 @@ def test_jobs_of_others_in_a_queue_that_schedules_use_count_too(
 
 
 def test_a_queue_that_only_others_use_is_their_matter(zsched: Zsched, led: redis.Redis) -> None:
-    waits(led, Queue("theirs", connection=led).enqueue("app.run").id, minutes=6)
+    waits(led, Queue("theirs", connection=led).enqueue("app.run", job_id="theirs").id, minutes=6)
 
     result = zsched("status")
 
@@ -252,6 +252,6 @@ def test_thousands_of_queues_take_few_round_trips(
     trips, wait = [], Wire.execute
     monkeypatch.setattr(Wire, "execute", lambda wire, *command: (trips.append(command), wait(wire, *command))[1])
 
-    assert [] == client.attendance().unheard
+    assert [] == client.stalled_queues().unheard
 
     assert len(trips) < 20

@@ -22,8 +22,8 @@ from rich.console import Console
 
 from zsched.cli import program
 from zsched.cli.exits import DONE, USAGE
+from zsched.cli.status.lines import ScreenLine, Style
 from zsched.cli.status.screen import watch
-from zsched.cli.status.sections import Line, Look
 from zsched.embedded.guard import Guard
 from zsched.errors import ConfigError, RedisUnavailable
 from zsched.storage.archivers import Archivers, ArchiveState
@@ -98,12 +98,14 @@ def test_it_shows_what_changes_and_gives_the_terminal_back(
     assert GIVEN_BACK in terminal.close()
 
 
-def shown(*looks: Callable[[], Iterable[Line]] | list[Line], width: int = 80, height: int = 20) -> list[str]:
+def shown(
+    *looks: Callable[[], Iterable[ScreenLine]] | list[ScreenLine], width: int = 80, height: int = 20
+) -> list[str]:
     """The pictures of a watch that gets *looks* in turn, and then Ctrl-C."""
     queue = [*looks]
     screen = StringIO()
 
-    def look() -> Iterable[Line]:
+    def look() -> Iterable[ScreenLine]:
         if not queue:
             raise KeyboardInterrupt
         given = queue.pop(0)
@@ -114,7 +116,7 @@ def shown(*looks: Callable[[], Iterable[Line]] | list[Line], width: int = 80, he
     return [_STYLE.sub("", picture) for picture in screen.getvalue().split("\x1b[H")[1:]]
 
 
-def no_redis() -> Iterable[Line]:
+def no_redis() -> Iterable[ScreenLine]:
     raise RedisUnavailable("cannot reach Redis at box:6379: refused")
 
 
@@ -122,7 +124,15 @@ LONG = "a" * 50 + " " + "b" * 50
 
 
 def test_lines_of_a_table_are_cut_and_what_is_wrong_is_wrapped() -> None:
-    last = shown([Line(LONG, Look.BAD), Line(LONG, Look.REMEDY), Line(LONG), Line(LONG, Look.HEADING)], width=40)[-1]
+    last = shown(
+        [
+            ScreenLine(LONG, Style.BAD),
+            ScreenLine(LONG, Style.REMEDY),
+            ScreenLine(LONG),
+            ScreenLine(LONG, Style.HEADING),
+        ],
+        width=40,
+    )[-1]
 
     lines = last.splitlines()
     assert {40} >= {len(line) for line in lines}
@@ -131,7 +141,9 @@ def test_lines_of_a_table_are_cut_and_what_is_wrong_is_wrapped() -> None:
 
 
 def test_in_a_low_terminal_the_verdict_stays() -> None:
-    last = shown([Line("healthy: all is well", Look.GOOD), *(Line(f"row {n}") for n in range(100))], height=5)[-1]
+    last = shown(
+        [ScreenLine("healthy: all is well", Style.GOOD), *(ScreenLine(f"row {n}") for n in range(100))], height=5
+    )[-1]
 
     lines = last.splitlines()
     assert lines[0].startswith("healthy: all is well")
@@ -139,7 +151,9 @@ def test_in_a_low_terminal_the_verdict_stays() -> None:
 
 
 def test_with_redis_gone_it_says_so_and_goes_on() -> None:
-    pictures = shown([Line("healthy: all is well", Look.GOOD)], no_redis, [Line("healthy: again", Look.GOOD)])
+    pictures = shown(
+        [ScreenLine("healthy: all is well", Style.GOOD)], no_redis, [ScreenLine("healthy: again", Style.GOOD)]
+    )
 
     gone = next(picture for picture in pictures if "UNHEALTHY" in picture)
     assert "UNHEALTHY: cannot reach Redis at box:6379: refused" in gone
@@ -149,7 +163,7 @@ def test_with_redis_gone_it_says_so_and_goes_on() -> None:
 
 
 def test_text_is_not_markup() -> None:
-    assert "[bold]job[/bold] [red" in shown([Line("[bold]job[/bold] [red")])[-1]
+    assert "[bold]job[/bold] [red" in shown([ScreenLine("[bold]job[/bold] [red")])[-1]
 
 
 def test_without_rich_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,14 +10,14 @@ from tests.faults.processes import eventually
 from tests.integration.asking import Answer, ask, pages
 from zsched.core.clock import ManualClock
 from zsched.daemon import loop
-from zsched.daemon.health import Health
 from zsched.errors import ZschedError
+from zsched.health.facts import DaemonHealth
 from zsched.metrics import pages as module
 
 
 def test_a_daemon_whose_loop_is_stuck_is_not_alive() -> None:
     clock = ManualClock()
-    health = Health(clock)
+    health = DaemonHealth(clock)
     with pages("unix:///nowhere", clock=clock, health=health) as where:
         clock.advance(50_000)
         assert Answer(200, "the main loop ended a pass 50.0 s ago\n") == ask(where, "/healthz")
@@ -38,7 +38,7 @@ def test_what_is_no_page_says_which_there_are() -> None:
 
 def test_a_daemon_that_starts_is_not_ready(redis_url: str) -> None:
     clock = ManualClock()
-    health = Health(clock)
+    health = DaemonHealth(clock)
     with pages(redis_url, clock=clock, health=health) as where:
         assert Answer(503, "it starts: Redis has not said yet whether it may lead\n") == ask(where, "/readyz")
 
@@ -51,7 +51,7 @@ def test_a_daemon_that_starts_is_not_ready(redis_url: str) -> None:
 
 def test_the_pages_are_served_after_a_bug_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock()
-    health, bugs, check = Health(clock), [KeyError("a bug")] * 2, module._Server.service_actions
+    health, bugs, check = DaemonHealth(clock), [KeyError("a bug")] * 2, module._Server.service_actions
 
     def buggy(server: module._Server) -> None:
         if bugs:

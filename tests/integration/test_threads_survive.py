@@ -13,9 +13,9 @@ from tests.faults.threads import STEADY, DaemonThread, know
 from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.daemon import answerer, archiver, chores, loop, waker
-from zsched.daemon.health import Health
 from zsched.daemon.status_line import StatusLine
 from zsched.errors import RedisUnavailable
+from zsched.health.facts import DaemonHealth
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -186,7 +186,7 @@ def gone() -> None:
 
 
 def test_the_status_line_is_told_after_a_bug() -> None:
-    told, health = Told(), Health(SystemClock())
+    told, health = Told(), DaemonHealth(SystemClock())
     line = StatusLine(told, Blind(Buggy(gone)), health, "me")  # type: ignore[arg-type]
 
     line.start()

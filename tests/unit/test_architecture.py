@@ -33,7 +33,7 @@ EVERYTHING = (
     "tasks",
     "metrics",
     "dashboard",
-    "doctor",
+    "health",
     "cli",
     "demo",
 )
@@ -61,16 +61,15 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "imports":        (("errors", "core", "storage", "client", "files", "imports"), ()),
     "imports.rqcron": (("errors", "core", "storage", "imports"),         ("croniter", "rq")),
     "zone_rules":     ((),                                               ()),  # what this machine has
-    "daemon":         ((*SHARED, "zone_rules", "core", "archive", "storage", "daemon"), ("structlog",)),
-    "daemon.health":  (("core",),                                        ()),  # what others are told of the main loop
-    "daemon.process": ((*SHARED, "core", "storage", "daemon", "metrics"), ("structlog",)),
+    "health":         (("errors", "config", "zone_rules", "core", "storage", "health"), ("redis",)),
+    "daemon":         ((*SHARED, "zone_rules", "core", "archive", "storage", "health", "daemon"), ("structlog",)),
+    "daemon.process": ((*SHARED, "core", "storage", "health", "daemon", "metrics"), ("structlog",)),
     "daemon.failures": (("errors", "core"),                              ("structlog",)),
     "daemon.loop":    (("errors", "core", "daemon.failures"),            ()),  # every thread, that of metrics too
-    "metrics":        ((*SHARED, "core", "storage", "daemon.health", "daemon.failures", "daemon.loop", "metrics"),
+    "metrics":        ((*SHARED, "core", "storage", "health", "daemon.failures", "daemon.loop", "metrics"),
                        ("prometheus_client", "structlog")),
     "dashboard":      (("errors", "config", "core", "storage", "dashboard"), FOR_PAGES),
     "testing":        ((*SHARED, "core", "storage", "client", "files", "daemon", "testing"), FOR_TESTS),
-    "doctor":         ((*SHARED, "zone_rules", "core", "storage", "doctor"), ("redis",)),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),
     "bench":          (EVERYTHING,                                       ("click", "redis", "rq", "rq_scheduler")),
     "cli":            (EVERYTHING,                                       ("click", "structlog")),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import PROJECT, pages
-from zsched.doctor.walls import PATCHED_REDIS, PATCHED_VALKEY, releases
+from zsched.health.checks_walls import PATCHED_REDIS, PATCHED_VALKEY, releases
 
 
 def anchors(page: Path) -> set[str]:

@@ -17,13 +17,13 @@ from zsched.cli.invocation import Invocation, echo_array, pass_invocation
 from zsched.cli.program import Subcommand
 from zsched.cli.runs import table
 from zsched.cli.tables import lines, pairs
-from zsched.cli.times import due_text, iso_text, local_text, relative_text, utc_text
+from zsched.cli.times import due_text, iso_text, local_text, utc_text
 from zsched.cli.values import instant
 from zsched.client import Client
 from zsched.core.arguments import instant_ms
 from zsched.core.checked_options import POLICIES
 from zsched.core.clock import SystemClock, from_ms, to_ms
-from zsched.core.durations import duration_text
+from zsched.core.durations import duration_text, relative_text
 from zsched.core.forms import Duration
 from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, ScheduleState

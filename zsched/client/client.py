@@ -34,8 +34,8 @@ from zsched.storage.connection import Link
 from zsched.storage.durability import Durability
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
-from zsched.storage.listeners import Attendance
 from zsched.storage.overview import Overview
+from zsched.storage.queues import StalledQueues
 from zsched.storage.reader import Found, Reader
 from zsched.storage.reruns import Reruns
 from zsched.storage.rqjob import Encoder
@@ -245,7 +245,7 @@ class Client(Lives):
         """Counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
         return self._reader.overview()
 
-    def attendance(self) -> Attendance:
+    def stalled_queues(self) -> StalledQueues:
         """
         The queues that schedules use, or in which jobs wait, and to which no RQ worker listens: of some thousand. And
         whether workers are suspended.
@@ -253,7 +253,7 @@ class Client(Lives):
         Raises:
             RedisRefused: also where this user may not ask for workers, as ``zsched-client`` of deploy/redis may not.
         """
-        return self._reader.attendance()
+        return self._reader.stalled_queues()
 
     def recent(self) -> Recent:
         """

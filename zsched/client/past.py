@@ -56,14 +56,14 @@ class Past:
             if of_schedule.changes:
                 return self._why_run(id, of_schedule, zone)
         runs = self._inquiry.seen(_open(chronicle))
-        unattended = self._inquiry.unattended(runs)
-        return tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone, runs, unattended)
+        stalled = self._inquiry.stalled(runs)
+        return tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone, runs, stalled)
 
     def _why_run(self, run_id: str, chronicle: Chronicle, zone: str | None) -> Story:
         found = self._reader.find(chronicle.id)
         runs = self._inquiry.seen([run for run in _runs(chronicle, RunStatus) if run.id == run_id])
-        unattended, schedule = self._inquiry.unattended(runs), found.schedule if found else None
-        return tell_of_run(run_id, chronicle, schedule, self._reader.now_ms(), zone, runs, unattended)
+        stalled, schedule = self._inquiry.stalled(runs), found.schedule if found else None
+        return tell_of_run(run_id, chronicle, schedule, self._reader.now_ms(), zone, runs, stalled)
 
     def history(
         self, id: str | None = None, *, status: str | What | RunStatus | None = None, limit: int = 20

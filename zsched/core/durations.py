@@ -40,6 +40,22 @@ def duration_text(ms: int) -> str:
     return text
 
 
+def relative_text(ms: int, now_ms: int) -> str:
+    """``in 3d 4h`` or ``12s ago``: the two largest units, whole ones."""
+    distance = abs(ms - now_ms)
+    if distance < 1000:
+        return "now"
+    parts: list[str] = []
+    for unit, size in list(_UNITS.items())[1:5]:  # d, h, m, s
+        if distance >= size or parts:
+            parts.append(f"{distance // size}{unit}")
+            distance %= size
+        if len(parts) == 2:
+            break
+    text = " ".join(part for part in parts if not part.startswith("0"))
+    return f"in {text}" if ms > now_ms else f"{text} ago"
+
+
 def _exactly(number: str, unit_ms: int) -> timedelta:
     whole, _, fraction = number.partition(".")
     microseconds = int(fraction.ljust(9, "0")) * unit_ms // 1_000_000 if fraction else 0

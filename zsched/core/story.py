@@ -22,7 +22,7 @@ from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text, sentence, standing, state_text, told_together
 
 
-class Unattended(Enum):
+class Stalled(Enum):
     """Why nobody takes a run from its queue, {}."""
 
     UNHEARD = "RQ knows of no worker that listens to queue {}"
@@ -120,15 +120,15 @@ def tell(
     now_ms: int,
     tz: str | None = None,
     runs: Sequence[Run] = (),
-    unattended: Mapping[str, Unattended] = {},
+    stalled: Mapping[str, Stalled] = {},
 ) -> Story:
     """
     The story of *chronicle*, with *schedule* as Redis holds it (None: it does not), and those of its *runs* that were
-    not known to be over as RQ has them, the newest first. *unattended*: queues of theirs from which nobody takes them.
+    not known to be over as RQ has them, the newest first. *stalled*: queues of theirs from which nobody takes them.
     Times are local in *tz*, else in the schedule's own zone.
     """
     tz = tz or (schedule.tz if schedule else "UTC")
-    teller = _Teller(chronicle, tz, unattended)
+    teller = _Teller(chronicle, tz, stalled)
     lines = list(teller.lines())
     is_known = bool(chronicle.changes) or schedule is not None
     now = teller.now(schedule, now_ms, runs) if is_known else f"never heard of it: {_nothing(chronicle)}"
@@ -142,11 +142,11 @@ def tell_of_run(
     now_ms: int,
     tz: str | None = None,
     runs: Sequence[Run] = (),
-    unattended: Mapping[str, Unattended] = {},
+    stalled: Mapping[str, Stalled] = {},
 ) -> Story:
     """As ``tell``, but only what the *chronicle* of its schedule says of run *run_id*; *runs*: that run, if known."""
     tz = tz or (schedule.tz if schedule else "UTC")
-    teller = _Teller(chronicle, tz, unattended)
+    teller = _Teller(chronicle, tz, stalled)
     own = of_run(run_id, chronicle.changes)
     lines = list(teller.lines_of(own))
     now = teller.now_of_run(run_id, own, schedule, now_ms, runs)
@@ -176,8 +176,8 @@ def _concerns(change: Change, nominal_ms: int | None) -> bool:
 class _Teller:
     """Tells the changes of one schedule in their order, and what that makes of it."""
 
-    def __init__(self, chronicle: Chronicle, tz: str, unattended: Mapping[str, Unattended] = {}) -> None:
-        self._chronicle, self._tz, self._unattended = chronicle, tz, unattended
+    def __init__(self, chronicle: Chronicle, tz: str, stalled: Mapping[str, Stalled] = {}) -> None:
+        self._chronicle, self._tz, self._stalled = chronicle, tz, stalled
         self.is_there = False  # whether Redis holds it, by what was told so far
         self._is_recurring = False
         self._lateness = Lateness(chronicle.terms, chronicle.led, chronicle.source.whole_since_us, tz)
@@ -222,7 +222,7 @@ class _Teller:
         return f"run {run_id} of schedule {id} was not pushed{again}{_LAST.get(own[-1].what, '')}"
 
     def _state(self, run: Run) -> str:
-        why = self._unattended.get(run.queue) if run.status is RunStatus.QUEUED else None
+        why = self._stalled.get(run.queue) if run.status is RunStatus.QUEUED else None
         return state_text(run, self._tz) + (f"; {why.value.format(run.queue)}" if why else "")
 
     def _open(self, runs: Sequence[Run]) -> str:

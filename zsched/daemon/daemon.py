@@ -24,7 +24,6 @@ from zsched.daemon.chains import ChainKeeper
 from zsched.daemon.chores import ChoreThread
 from zsched.daemon.elector import Elector
 from zsched.daemon.failures import Failures
-from zsched.daemon.health import Health
 from zsched.daemon.lost import LostRuns
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.naming import ASK_EVERY_MS, Namer
@@ -36,6 +35,7 @@ from zsched.daemon.tracker import Tracker
 from zsched.daemon.trimmer import Trimmer
 from zsched.daemon.waker import Waker
 from zsched.errors import RedisRefused, RedisUnavailable, ServerChanged, Stale
+from zsched.health.facts import DaemonHealth
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease, Term
@@ -74,14 +74,14 @@ class Daemon:
         clock: Clock | None = None,
         supervisor: Supervisor | None = None,
         meter: Meter | None = None,
-        health: Health | None = None,
+        health: DaemonHealth | None = None,
         reload: Callable[[Settings], Settings] | None = None,
     ) -> None:
         """*reload*: gives the settings in force after SIGHUP, from those before."""
         self.id = uuid.uuid4().hex
         self._settings, self._link, self._clock = settings, link, clock or SystemClock()
         self._supervisor, self._meter = supervisor or Supervisor(self._clock), meter or NoMeter()
-        self._health = health or Health(self._clock)
+        self._health = health or DaemonHealth(self._clock)
         self._reload, self._must_reload = reload, False
         self._keys = Keys(settings.namespace)
         self._zone_rules = installed()  # at the start: what a process has read of a zone it keeps

@@ -16,13 +16,13 @@ from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.about import versions
 from zsched.daemon.daemon import Daemon
-from zsched.daemon.health import Health
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.reload import reload
 from zsched.daemon.status_line import StatusLine
 from zsched.daemon.supervisor import Supervisor
 from zsched.errors import ArchiveForeign, ConfigError, ZschedError
 from zsched.events import configure
+from zsched.health.facts import DaemonHealth
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
@@ -63,7 +63,7 @@ def run_daemon(read: Callable[[], Settings]) -> int:
 
 
 def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervisor: Supervisor) -> None:
-    redis, health = settings.redis, Health(clock)
+    redis, health = settings.redis, DaemonHealth(clock)
     link = Link.from_url(redis.url, redis.timeout_s, redis.read_password())
     with _metered(settings, clock, health) as meter:
         daemon = Daemon(settings, link, clock, supervisor, meter, health, partial(reload, read=read))
@@ -87,7 +87,7 @@ def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervi
             line.stop()
 
 
-def _metered(settings: Settings, clock: Clock, health: Health) -> AbstractContextManager[Meter]:
+def _metered(settings: Settings, clock: Clock, health: DaemonHealth) -> AbstractContextManager[Meter]:
     """Who measures the daemon; nobody, unless ``[metrics] listen`` says where to ask for it."""
     if settings.metrics.listen is None:
         return nullcontext(NoMeter())

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 from zsched.core.durations import duration_text
 from zsched.daemon.failures import Failures
-from zsched.daemon.health import Health
 from zsched.daemon.loop import Loop
 from zsched.daemon.supervisor import Supervisor
 from zsched.errors import RedisUnavailable, ZschedError
+from zsched.health.checks_daemons import check_no_leader
+from zsched.health.facts import DaemonHealth
+from zsched.health.verdict import problems
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
 
 _EVERY_S = 2.0
+_TOLD = ("no_leader", "late")  # problems that the line has in words of its own
 
 
 class StatusLine:
     """Tells *supervisor* from ``start`` to ``stop`` what *reader* sees of daemon *id*, and what *health* says of it."""
 
-    def __init__(self, supervisor: Supervisor, reader: Reader, health: Health, id: str) -> None:
+    def __init__(self, supervisor: Supervisor, reader: Reader, health: DaemonHealth, id: str) -> None:
         self._supervisor, self._reader, self._health, self._id = supervisor, reader, health, id
         self._loop = Loop("status", self._tell, Failures(health.failing))
 
@@ -37,26 +40,33 @@ class StatusLine:
 
     def _tell(self) -> float:
         try:
-            text = text_of(self._reader.overview(), self._id, self._health.trouble)
-        except RedisUnavailable as error:
-            text = str(error)
+            text = text_of(self._reader.overview(), self._id, self._health)
         except ZschedError as error:
-            text = self._health.trouble or f"cannot look: {error}"
+            text = unseen_text(error, self._health)
         self._supervisor.status(text)
         return _EVERY_S
 
 
-def text_of(overview: Overview, id: str, trouble: str | None) -> str:
-    """*overview* in the words of daemon *id*, which has *trouble*."""
+def text_of(overview: Overview, id: str, health: DaemonHealth) -> str:
+    """*overview* in the words of daemon *id*, with the worst problem; lateness has a place of its own."""
+    own = next(iter(problems(health)), None)
+    untold = [problem.text for problem in problems(overview) if problem.name not in _TOLD]
     if overview.leader == id:
-        role = f"leading in epoch {overview.epoch}" + (f", but {trouble}" if trouble else "")
-    elif trouble:
-        role = trouble
+        role = f"leading in epoch {overview.epoch}" + (f", but {own.text}" if own else "")
+    elif own:
+        role = own.text
     elif overview.leader is None:
-        role = "nobody leads"
+        role = check_no_leader.alert
     else:
         role = f"standing by for {overview.leader}"
     held = f", held for {duration_text(overview.held_ms)}" if overview.held_ms else ""
     due, waiting = sum(overview.overdue.values()), sum(overview.waiting.values())
     late = f", the oldest {duration_text(overview.late_ms)} late" if due else ""
-    return f"{role}{held}; {due:,} due{late}; {waiting:,} waiting"
+    return "; ".join([f"{role}{held}", f"{due:,} due{late}", f"{waiting:,} waiting", *untold[:1]])
+
+
+def unseen_text(error: ZschedError, health: DaemonHealth) -> str:
+    """The reason why Redis was not seen, or why the daemon does not do its work."""
+    if isinstance(error, RedisUnavailable):
+        return str(error)
+    return next((own.text for own in problems(health)), f"cannot look: {error}")

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from zsched.core.clock import Clock
-from zsched.daemon.health import TIMEOUTS
+from zsched.health.facts import TIMEOUTS
 
 # Of the time after which the manager gives up: a tenth may pass from one beat to the next that is said, a quarter in
-# sleep, and the rest in waiting: for Redis (daemon.health), and for what finds the address of its name.
+# sleep, and the rest in waiting: for Redis (health.facts), and for what finds the address of its name.
 _BEATS, _SLEEPS = 10, 4
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from zsched.core.log import Entry
-from zsched.daemon.health import Health
+from zsched.health.facts import DaemonHealth
 from zsched.metrics.distribution import Distribution
 from zsched.metrics.tally import LogTally
 
@@ -23,7 +23,7 @@ class DaemonMeter:
     May be read by any thread.
     """
 
-    def __init__(self, tally: LogTally, health: Health) -> None:
+    def __init__(self, tally: LogTally, health: DaemonHealth) -> None:
         self.tally, self.health = tally, health
         self.terms, self.clock_jumps = 0, 0
         self.renewal_s = Distribution(RENEWAL_S)

@@ -20,7 +20,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from zsched.config import Settings
 from zsched.core.clock import Clock
 from zsched.daemon.failures import Failures
-from zsched.daemon.health import TIMEOUTS, Health
+from zsched.health.facts import TIMEOUTS, DaemonHealth, RedisUnseen
+from zsched.health.verdict import problems
 from zsched.metrics.collector import DaemonCollector
 from zsched.metrics.labels import Names
 from zsched.metrics.lookout import LONGEST_S, Lookout
@@ -36,7 +37,9 @@ _STUCK_MS: Final = 30_000.0  # without a pass, beside what the settings let one 
 
 
 @contextmanager
-def serving(settings: Settings, clock: Clock, health: Health, build: Mapping[str, str | None]) -> Iterator[DaemonMeter]:
+def serving(
+    settings: Settings, clock: Clock, health: DaemonHealth, build: Mapping[str, str | None]
+) -> Iterator[DaemonMeter]:
     """
     Serve inside the block what the meter that it gives is told, and what *health* says. *build*: versions.
 
@@ -56,8 +59,9 @@ def serving(settings: Settings, clock: Clock, health: Health, build: Mapping[str
         return silent_ms <= _patience_ms(settings), f"the main loop ended a pass {silent_ms / 1000:.1f} s ago"
 
     def ready() -> tuple[bool, str]:
-        trouble = lookout.look().trouble or health.trouble
-        return not trouble, trouble or ("leader" if health.leads else "standby")
+        unseen = lookout.look().trouble
+        found = problems(RedisUnseen(unseen), health) if unseen else problems(health)
+        return not found, found[0].text if found else "leader" if health.leads else "standby"
 
     # The plain format, whatever else is accepted: OpenMetrics takes twice as long to write, and says no more of these.
     metrics = partial(generate_latest, registry)

@@ -22,6 +22,7 @@ from zsched.storage.scripts import Channel, Scripts
 ALIVE_MS = 30_000
 REPORT_EVERY_MS = 3_000
 FORGOTTEN_MS = 3_600_000  # who told nothing for longer has moved, or is gone
+_PUTS_BACK = "Redis lost something that this archive has, and it is being put back"
 
 
 class ArchiveState(Enum):
@@ -73,6 +74,14 @@ class Report:
     def awaits_people(self) -> bool:
         """Whether it has what Redis lost, and waits for `zsched recover`: [archive] recovery = "manual"."""
         return self.state is ArchiveState.LOST and self.about.get("awaits_people") is True
+
+    @property
+    def trouble(self) -> str | None:
+        """The reason that keeps it from following, in its own words."""
+        if self.state is ArchiveState.LOST and not self.awaits_people:
+            return _PUTS_BACK  # earlier trouble no longer matters
+        trouble = self.about.get("trouble")
+        return None if trouble is None else str(trouble)
 
     @property
     def looked_at(self) -> frozenset[str]:

@@ -18,14 +18,14 @@ from zsched.core.lateness import LeadersBack
 from zsched.core.log import Entry, Position, UnknownEntry
 from zsched.core.lookback import KINDS, Lookback, Occurrence, Wanted, kept
 from zsched.core.runs import Run, RunStatus, as_seen
-from zsched.core.story import Chronicle, Source, Unattended
+from zsched.core.story import Chronicle, Source, Stalled
 from zsched.errors import ArchiveError, RedisRefused
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
-from zsched.storage.listeners import suspended, unheard
 from zsched.storage.log import Log
 from zsched.storage.questions import Questions
+from zsched.storage.queues import suspended, unheard
 
 _PAGE: Final = 100  # log entries in one read or answer
 _LOOKED_AT: Final = 50_000  # entries of the log in Redis, at most
@@ -69,15 +69,15 @@ class Inquiry:
         jobs = dict(zip(open, self._jobs.look(open), strict=True)) if open else {}
         return [as_seen(run, jobs[run.id]) if run.id in jobs else run for run in runs]
 
-    def unattended(self, runs: Iterable[Run]) -> dict[str, Unattended]:
+    def stalled(self, runs: Iterable[Run]) -> dict[str, Stalled]:
         """Queues in which some of *runs* wait and from which nobody takes them; none where one may not look."""
         queues, found = {run.queue for run in runs if run.status is RunStatus.QUEUED and run.queue}, {}
         if queues:
             with self._link.wire() as wire:
                 with suppress(RedisRefused):
-                    found = dict.fromkeys(unheard(wire, self._keys, queues), Unattended.UNHEARD)
+                    found = dict.fromkeys(unheard(wire, self._keys, queues), Stalled.UNHEARD)
                 with suppress(RedisRefused):
-                    found |= dict.fromkeys(queues, Unattended.SUSPENDED) if suspended(wire) else {}
+                    found |= dict.fromkeys(queues, Stalled.SUSPENDED) if suspended(wire) else {}
         return found
 
     def entries(self, since_us: int | None, limit: int) -> tuple[Iterator[Entry], Source]:

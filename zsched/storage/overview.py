@@ -8,13 +8,14 @@ from typing import Any
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.log import Entry, Position, text
 from zsched.core.model import Priority
-from zsched.storage.archivers import Report, reports_of
+from zsched.storage.archivers import FORGOTTEN_MS, Report, remembered, reports_of
 from zsched.storage.connection import Link, Wire
-from zsched.storage.daemons import DaemonSeen, daemons_of
+from zsched.storage.daemons import DaemonRole, DaemonSeen, daemons_of
 from zsched.storage.keys import Keys
-from zsched.storage.limits import HeldBack, asides, held_back
+from zsched.storage.limits import Aside, HeldBack, asides, held_back
 from zsched.storage.log import Log
 from zsched.storage.meta import NUMBERS, asking, numbers
+from zsched.storage.replies import Command
 from zsched.storage.time import due_of, server_now_ms
 
 
@@ -22,10 +23,10 @@ from zsched.storage.time import due_of, server_now_ms
 class Overview:
     """
     The namespace at one moment. ``lease_ms``: what is left of the leader's lease, None without one. ``archives``:
-    what their archivers told last, of any age; they may have gone on since up to ``log_last``, the log's last entry.
-    ``held_back``: what its queue has no room for, by its limit; it counts as waiting, not as overdue. ``led_since_ms``:
-    when the leader's term began, None without one, or when the log does not tell any more. ``wrong_types``: keys of a
-    wrong type without which firing goes on.
+    the last report of each, of any age; it may have gone on since up to ``log_last``, the log's last entry.
+    ``held_back``: schedules for which a queue has no room, by its limit; they count as waiting, not as overdue.
+    ``led_since_ms``: when the leader's term began, None without one, or when the log was trimmed since.
+    ``wrong_types``: keys of a wrong type without which firing goes on, with that type and the right one.
     """
 
     now_ms: int
@@ -44,8 +45,9 @@ class Overview:
     hold_ms: int
     archives: list[Report]
     held_back: list[HeldBack]
-    wrong_types: list[str] = field(default_factory=list)
+    wrong_types: dict[str, tuple[str, str]] = field(default_factory=dict)
     doubt_ms: int = 0
+    namespace: str = "default"
 
     def behind(self, report: Report) -> int | None:
         """How many entries of the log an archive lacks; None if it has none, or some that this log has not."""
@@ -66,61 +68,104 @@ class Overview:
         return held_ms if 0 < held_ms <= LONGEST_LEASE_MS else 0
 
     @property
+    def known_archives(self) -> list[Report]:
+        """The archives that reported within an hour, by place: who reported last changes from call to call."""
+        return sorted(remembered(self.archives, self.now_ms), key=lambda report: (report.place, report.archive))
+
+    @property
+    def present_archives(self) -> list[Report]:
+        """The archives that reported within 30 s and have not stopped, by place."""
+        return [one for one in self.known_archives if one.is_recent(self.now_ms) and not one.is_stopped]
+
+    @property
     def daemons(self) -> list[DaemonSeen]:
-        """The daemons that told of themselves, at any time; see ``storage.daemons``."""
+        """The daemons that reported at any time; see ``storage.daemons``."""
         return daemons_of(self.archives, self.leader, self.now_ms)
+
+    @property
+    def known_daemons(self) -> list[DaemonSeen]:
+        """The daemons that reported within an hour; the leader always."""
+        return [one for one in self.daemons if one.is_running or abs(self.now_ms - one.told_ms) <= FORGOTTEN_MS]
+
+    def of_role(self, role: DaemonRole) -> list[DaemonSeen]:
+        """Return the daemons that have that role."""
+        return [one for one in self.daemons if one.role is role]
 
 
 def look(link: Link, keys: Keys) -> Overview:
     """
-    How it stands now. What a foreign hand wrote as a report or a lease is passed over, or told as it is.
+    Look at the namespace now. A report or a lease that another writer wrote is passed over, or shown as it is.
 
     Raises:
-        Garbled: a number of meta is none, or a key of a wrong type. RedisRefused, RedisUnavailable.
+        Garbled: a number of meta is invalid, or a key has a wrong type. RedisRefused, RedisUnavailable.
     """
-    now_ms = server_now_ms(link, keys)
-    lanes, aside = list(Priority), asides(link, keys)
-    types = {keys.rq_queues(): b"set", keys.deadlines(): b"zset"}
-    commands: list[tuple[Any, ...]] = [("ZCARD", keys.due(lane)) for lane in lanes]
-    commands += [("ZCOUNT", keys.due(lane), "-inf", now_ms) for lane in lanes]
-    commands += [("ZRANGE", keys.due(lane), 0, 0, "WITHSCORES") for lane in lanes]
-    commands += [("SCARD", keys.recurring()), ("HLEN", keys.paused()), ("HLEN", keys.quarantine())]
-    commands += [("GET", keys.lease()), ("PTTL", keys.lease()), ("HMGET", keys.meta(), *NUMBERS)]
-    commands += [("XLEN", keys.log()), ("HGETALL", keys.archivers())]
-    commands += [("XREVRANGE", keys.log(), "+", "-", "COUNT", 1)]  # after the reports: they are not ahead of it
-    commands += [("ZCARD", each.key(keys)) for each in aside] + [("HGETALL", keys.limits())]
-    commands += [("TYPE", key) for key in types]
+    now_ms, aside = server_now_ms(link, keys), asides(link, keys)
     with link.wire() as wire:
-        for command in commands:
-            wire.send(*command)
-        replies = [_received(wire, key) for _, key, *_ in commands]
-        told = numbers(keys, replies[14])
-        began = Log(wire, keys).read(f"{max(told['epoch'], 0)}-0", 1)  # a term's first entry says that it began
-    heads = [due_of(head[1]) for head in replies[6:9] if head]
-    recurring, paused, quarantined, lease, lease_ms, _, log_length, reports, last = replies[9:18]
-    *held, limits = replies[18 : -len(types)]
-    counts, told_types = list(zip(aside, held, strict=True)), replies[-len(types) :]
-    in_lanes = dict(zip(lanes, replies[0:3], strict=True))
+        found = _replies(wire, _commands(keys, now_ms, aside))
+        meta = numbers(keys, found["meta"])
+        began = Log(wire, keys).read(f"{max(meta['epoch'], 0)}-0", 1)  # a term's first entry says that it began
+    counts = [(one, found[one.key(keys)]) for one in aside]
+    heads = [due_of(head[1]) for lane in Priority if (head := found[f"head {lane}"])]
+    lease, last = found["lease"], found["last"]
     return Overview(
         now_ms=now_ms,
-        waiting={lane: in_lanes[lane] + sum(n for one, n in counts if one.lane is lane) for lane in lanes},
-        overdue=dict(zip(lanes, replies[3:6], strict=True)),
-        oldest_due_ms=min(heads) if heads else None,
-        recurring=recurring,
-        paused=paused,
-        quarantined=quarantined,
+        waiting={lane: found[f"waiting {lane}"] + sum(n for one, n in counts if one.lane is lane) for lane in Priority},
+        overdue={lane: found[f"overdue {lane}"] for lane in Priority},
+        oldest_due_ms=min(heads, default=None),
+        recurring=found["recurring"],
+        paused=found["paused"],
+        quarantined=found["quarantined"],
         leader=text(lease).split(":")[0] if lease else None,
-        lease_ms=lease_ms if lease else None,
-        led_since_ms=_began_ms(began, told["epoch"]) if lease else None,
-        epoch=told["epoch"],
-        log_length=log_length,
+        lease_ms=found["lease_ms"] if lease else None,
+        led_since_ms=_began_ms(began, meta["epoch"]) if lease else None,
+        epoch=meta["epoch"],
+        log_length=found["log_length"],
         log_last=Entry.of(*last[0]).position if last else None,
-        hold_ms=told["hold"],
-        archives=reports_of(reports),
-        held_back=held_back(counts, limits),
-        wrong_types=[key for key, type in zip(types, told_types, strict=True) if type not in (types[key], b"none")],
-        doubt_ms=told["doubt"],
+        hold_ms=meta["hold"],
+        archives=reports_of(found["archivers"]),
+        held_back=held_back(counts, found["limits"]),
+        wrong_types={
+            key: (text(found[f"type {key}"]), type)
+            for key, type in typed(keys).items()
+            if found[f"type {key}"] not in (type.encode(), b"none")
+        },
+        doubt_ms=meta["doubt"],
+        namespace=keys.namespace,
     )
+
+
+def typed(keys: Keys) -> dict[str, str]:
+    """The keys without which firing goes on, with the type that each must have."""
+    return {keys.rq_queues(): "set", keys.deadlines(): "zset"}
+
+
+def _commands(keys: Keys, now_ms: int, aside: list[Aside]) -> dict[str, Command]:
+    commands: dict[str, Command] = {}
+    for lane in Priority:
+        commands[f"waiting {lane}"] = ("ZCARD", keys.due(lane))
+        commands[f"overdue {lane}"] = ("ZCOUNT", keys.due(lane), "-inf", now_ms)
+        commands[f"head {lane}"] = ("ZRANGE", keys.due(lane), 0, 0, "WITHSCORES")
+    commands |= {one.key(keys): ("ZCARD", one.key(keys)) for one in aside}
+    commands |= {f"type {key}": ("TYPE", key) for key in typed(keys)}
+    return commands | {
+        "recurring": ("SCARD", keys.recurring()),
+        "paused": ("HLEN", keys.paused()),
+        "quarantined": ("HLEN", keys.quarantine()),
+        "limits": ("HGETALL", keys.limits()),
+        "lease": ("GET", keys.lease()),
+        "lease_ms": ("PTTL", keys.lease()),
+        "meta": ("HMGET", keys.meta(), *NUMBERS),
+        "log_length": ("XLEN", keys.log()),
+        "archivers": ("HGETALL", keys.archivers()),
+        "last": ("XREVRANGE", keys.log(), "+", "-", "COUNT", 1),  # after the reports: they are not ahead of it
+    }
+
+
+def _replies(wire: Wire, commands: dict[str, Command]) -> dict[str, Any]:
+    """Send all *commands*, then receive their replies by name."""
+    for command in commands.values():
+        wire.send(*command)
+    return {name: _received(wire, command[1]) for name, command in commands.items()}
 
 
 def _began_ms(entries: list[Entry], epoch: int) -> int | None:

@@ -22,10 +22,10 @@ from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.limits import asides
-from zsched.storage.listeners import Attendance, attendance
 from zsched.storage.log import Log
 from zsched.storage.meta import asking
 from zsched.storage.overview import Overview, look
+from zsched.storage.queues import StalledQueues, stalled_queues
 from zsched.storage.recent import recent
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
@@ -134,10 +134,10 @@ class Reader:
         """Counts, leader and backlog. Raises as ``storage.overview.look``."""
         return look(self._link, self._keys)
 
-    def attendance(self) -> Attendance:
-        """The queues from which nobody takes jobs. Raises as ``storage.listeners.attendance``."""
+    def stalled_queues(self) -> StalledQueues:
+        """The queues from which nobody takes jobs. Raises as ``storage.queues.stalled_queues``."""
         with self._link.wire() as wire:
-            return attendance(wire, self._keys)
+            return stalled_queues(wire, self._keys)
 
     def recent(self, clock: Clock) -> Recent:
         """What happened in the last minutes, as far as the log can be read quickly; *clock* says how long it takes."""

@@ -11,14 +11,14 @@ from typing import Any
 import redis
 
 from zsched.config import DaemonSettings, RqSettings, Settings
-from zsched.doctor.examination import examine
-from zsched.doctor.finding import Finding, Verdict
+from zsched.health.check import Finding, Severity
+from zsched.health.doctor import examine
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.rights import Role
 
 KEYS = Keys("default")
-UNWELL = (Verdict.WARNING, Verdict.PROBLEM)
+UNWELL = (Severity.WARNING, Severity.PROBLEM)
 
 
 def examined(
@@ -29,29 +29,30 @@ def examined(
     clock: Any = None,
     daemon: Mapping[str, Any] | None = None,
     rq: Mapping[str, Any] | None = None,
+    namespace: str = "default",
 ) -> dict[str, list[Finding]]:
     """By check what it found; *daemon* and *rq* are settings of their sections."""
-    settings = Settings(daemon=DaemonSettings(**(daemon or {})), rq=RqSettings(**(rq or {})))
+    settings = Settings(namespace=namespace, daemon=DaemonSettings(**(daemon or {})), rq=RqSettings(**(rq or {})))
     link = Link.from_url(url, 5.0)
     found: dict[str, list[Finding]] = defaultdict(list)
     try:
-        for check, finding in examine(settings, link, roles, user, clock):
-            found[check].append(finding)
+        for finding in examine(settings, link, roles, user, clock):
+            found[finding.group].append(finding)
     finally:
         link.pool.disconnect()
     return found
 
 
-def only(findings: list[Finding], verdict: Verdict) -> Finding:
-    """The one finding there is, which must be of that *verdict*."""
+def only(findings: list[Finding], severity: Severity) -> Finding:
+    """The one finding there is, which must be of that *severity*."""
     [finding] = findings
-    assert verdict is finding.verdict, finding
+    assert severity is finding.severity, finding
     return finding
 
 
 def unwell(found: Mapping[str, list[Finding]]) -> dict[str, list[str]]:
     """What was said by those checks that gave a warning or a problem."""
-    said = {check: [one.said for one in findings if one.verdict in UNWELL] for check, findings in found.items()}
+    said = {check: [one.text for one in findings if one.severity in UNWELL] for check, findings in found.items()}
     return {check: texts for check, texts in said.items() if texts}
 
 

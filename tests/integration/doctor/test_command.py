@@ -19,9 +19,9 @@ from zsched import Client
 from zsched.cli import program
 from zsched.cli.exits import DONE, FAILED, UNHEALTHY, USAGE
 from zsched.core.wording import plural
-from zsched.doctor.examination import CHECKS
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+from zsched.health.doctor import CHECKS
 
 Zsched = Callable[..., Result]
 
@@ -33,18 +33,23 @@ def zsched(url: str) -> Zsched:
 
 @pytest.fixture
 def at_work(url: str, sound: redis.Redis) -> Iterator[None]:
-    """A product as it should be: a daemon that leads, its archive, a worker, schedules."""
+    """A product as it should be: a daemon that leads, one that stands by, their archives, a worker, schedules."""
     with Guard() as guard:
-        daemon = DaemonProcess(guard, url)
-        daemon.wait_for("term_began")
+        DaemonProcess(guard, url).wait_for("term_began")
+        DaemonProcess(guard, url)
         command = [sys.executable, "-m", "rq.cli", "worker", "--url", url, "default"]
         guard.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         client = Client.from_url(url)
         client.schedule("app.task", id="a", every=timedelta(hours=1))
         client.schedule("app.task", id="b", after=timedelta(hours=1))
         eventually(lambda: Worker.count(connection=sound))
-        eventually(lambda: b" following " in (next(iter(sound.hgetall(KEYS.archivers()).values()), b"")))
+        eventually(lambda: following(sound) == 2)
         yield
+
+
+def following(sound: redis.Redis) -> int:
+    """How many archives follow the log."""
+    return sum(b" following " in report for report in sound.hvals(KEYS.archivers()))
 
 
 def known_of(server: EmbeddedRedis) -> list[str]:
@@ -63,7 +68,7 @@ def test_where_all_is_well_nothing_but_ok_is_said(zsched: Zsched, at_work: None,
 def test_every_check_says_something(zsched: Zsched) -> None:
     found = json.loads(zsched("doctor", "--json").stdout)
 
-    assert set(CHECKS) == {one["check"] for one in found}
+    assert {check.group for check in CHECKS} == {one["check"] for one in found}
     assert {"check", "verdict", "said", "remedy"} == set(found[0])
     assert all(one["said"] for one in found)
     assert all(one["remedy"] for one in found if one["verdict"] in ("warning", "problem"))

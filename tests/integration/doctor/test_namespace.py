@@ -11,10 +11,10 @@ from tests.integration.doctor.ground import KEYS, command_of, examined, only, re
 from zsched import Client
 from zsched.core.log import FORMAT
 from zsched.core.model import Priority
-from zsched.doctor.finding import Verdict
+from zsched.health.check import Severity
 
 HOUR = timedelta(hours=1)
-OK, WARNING, PROBLEM = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM
+OK, WARNING, PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def test_a_key_of_a_wrong_type_is_named(url: str, sound: redis.Redis, key: str, 
 
     finding = only(examined(url)["key types"], PROBLEM)
 
-    assert f"{key} is a string, and has to be a {type}" in finding.said
+    assert f"{key} is a string, and has to be a {type}" in finding.text
     sound.execute_command(*command_of(finding))
     found = examined(url)
-    assert OK is only(found["key types"], OK).verdict
+    assert OK is only(found["key types"], OK).severity
     assert "leftovers" not in unwell(found)
 
 
@@ -59,7 +59,7 @@ def test_a_queues_key_of_a_wrong_type_is_named(url: str, sound: redis.Redis, key
     sound.sadd("rq:queues", "rq:queue:email")
     sound.set(key, "mine")
 
-    assert f"{key} is a string, and has to be a {type}" in only(examined(url)["key types"], PROBLEM).said
+    assert f"{key} is a string, and has to be a {type}" in only(examined(url)["key types"], PROBLEM).text
 
 
 def test_a_schedules_key_of_a_wrong_type_is_named(client: Client, url: str, sound: redis.Redis) -> None:
@@ -67,7 +67,7 @@ def test_a_schedules_key_of_a_wrong_type_is_named(client: Client, url: str, soun
     sound.delete(KEYS.template("a"))
     sound.sadd(KEYS.template("a"), "mine")
 
-    assert f"{KEYS.template('a')} is a set, and has to be a hash" in only(examined(url)["key types"], PROBLEM).said
+    assert f"{KEYS.template('a')} is a set, and has to be a hash" in only(examined(url)["key types"], PROBLEM).text
 
 
 def test_a_key_of_a_wrong_type_keeps_no_other_check_from_its_subject(url: str, sound: redis.Redis) -> None:
@@ -75,8 +75,8 @@ def test_a_key_of_a_wrong_type_keeps_no_other_check_from_its_subject(url: str, s
 
     found = examined(url)
 
-    assert Verdict.SKIPPED is found["archives"][0].verdict
-    assert OK is only(found["format"], OK).verdict
+    assert Severity.SKIPPED is found["archives"][0].severity
+    assert OK is only(found["format"], OK).severity
 
 
 # -- format, daemons, archives ------------------------------------------------------------------------
@@ -87,21 +87,22 @@ def test_a_newer_format_is_a_problem(url: str, sound: redis.Redis) -> None:
 
     finding = only(examined(url)["format"], PROBLEM)
 
-    assert f"in format {FORMAT + 1}, and this one knows {FORMAT}" in finding.said
+    assert f"in format {FORMAT + 1}, and this one knows {FORMAT}" in finding.text
     assert "upgrade zsched on this machine" in finding.remedy
 
 
 def test_our_format_is_fine(url: str, sound: redis.Redis) -> None:
     sound.hset(KEYS.meta(), "format", FORMAT)
 
-    assert OK is only(examined(url)["format"], OK).verdict
+    assert OK is only(examined(url)["format"], OK).severity
 
 
-def test_before_the_first_daemon_there_is_only_a_warning(url: str) -> None:
+def test_before_the_first_daemon_the_missing_leader_is_the_only_problem(url: str) -> None:
     found = examined(url)
 
-    assert "no daemon has led yet" == only(found["daemons"], WARNING).said
-    assert "there is none yet" == only(found["archives"], WARNING).said
+    assert "nobody leads: no daemon of this namespace is running" == only(found["daemons"], PROBLEM).text
+    assert "none follows the log, as no daemon leads" == only(found["archives"], Severity.SKIPPED).text
+    assert [PROBLEM] == [one.severity for findings in found.values() for one in findings if one.severity is PROBLEM]
 
 
 def test_where_something_is_scheduled_a_daemon_that_never_led_is_a_problem(url: str, client: Client) -> None:
@@ -109,8 +110,14 @@ def test_where_something_is_scheduled_a_daemon_that_never_led_is_a_problem(url: 
 
     finding = only(examined(url)["daemons"], PROBLEM)
 
-    assert "nobody leads: nothing fires" == finding.said
-    assert finding.remedy.endswith("zsched daemon -n default")
+    assert "nobody leads: no daemon of this namespace is running" == finding.text
+    assert finding.remedy.startswith("start one: systemctl start zsched, or zsched daemon; until then nothing fires")
+
+
+def test_the_remedy_for_a_missing_leader_names_the_namespace(url: str) -> None:
+    [finding] = examined(url, namespace="mail")["daemons"]
+
+    assert "or zsched daemon -n mail; until then" in finding.remedy
 
 
 def test_a_daemon_that_lives_and_does_not_lead_is_named(url: str, sound: redis.Redis) -> None:
@@ -118,8 +125,8 @@ def test_a_daemon_that_lives_and_does_not_lead_is_named(url: str, sound: redis.R
 
     finding = only(examined(url)["daemons"], PROBLEM)
 
-    assert "1 daemon gave a sign of life just now (north, pid 7)" in finding.said
-    assert "start a daemon" not in finding.remedy
+    assert "nobody leads; heard of within 10 s: north, pid 7" == finding.text
+    assert "leading_refused" in finding.remedy
 
 
 def test_when_those_who_led_are_gone_it_is_a_problem(url: str, sound: redis.Redis) -> None:
@@ -127,8 +134,8 @@ def test_when_those_who_led_are_gone_it_is_a_problem(url: str, sound: redis.Redi
 
     found = examined(url)
 
-    assert "nothing fires" in only(found["daemons"], PROBLEM).said
-    assert "no archive follows the log" in only(found["archives"], PROBLEM).said
+    assert "nobody leads" in only(found["daemons"], PROBLEM).text
+    assert "none follows the log, as no daemon leads" == only(found["archives"], Severity.SKIPPED).text
 
 
 def test_daemons_of_different_versions_are_a_warning(url: str, sound: redis.Redis) -> None:
@@ -138,9 +145,9 @@ def test_daemons_of_different_versions_are_a_warning(url: str, sound: redis.Redi
 
     found = examined(url)["daemons"]
 
-    assert ["daemon d1 leads, 1 other would take over"] == [one.said for one in found if one.verdict is OK]
-    assert ["daemons differ in their version: 1.0 on north, 1.1 on south"] == [
-        one.said for one in found if one.verdict is WARNING
+    assert ["daemon d1 leads, 1 other would take over"] == [one.text for one in found if one.severity is OK]
+    assert ["daemons of different versions: 1.0 (north, pid ?), 1.1 (south, pid ?)"] == [
+        one.text for one in found if one.severity is WARNING
     ]
 
 
@@ -151,10 +158,20 @@ def test_a_daemon_that_may_not_lead_is_no_one_to_take_over(url: str, sound: redi
 
     found = examined(url)["daemons"]
 
-    assert ["daemon d1 leads"] == [one.said for one in found if one.verdict is OK]
-    assert ["1 daemon may not lead: south, pid 7 (Redis may evict)"] == [
-        one.said for one in found if one.verdict is WARNING
-    ]
+    assert ["daemon d1 leads"] == [one.text for one in found if one.severity is OK]
+    [warning] = [one.text for one in found if one.severity is WARNING]
+    assert warning.startswith("nobody stands by (south, pid 7 may not lead: Redis may evict): when the daemon")
+
+
+def test_a_daemon_that_may_not_lead_is_a_warning_also_beside_one_that_stands_by(url: str, sound: redis.Redis) -> None:
+    report(sound, "a", daemon="d1", host="north")
+    report(sound, "b", daemon="d2", host="south", pid=7, may_not_lead="Redis may evict")
+    report(sound, "c", daemon="d3", host="west")
+    sound.set(KEYS.lease(), "d1:1:2000:x", px=60_000)
+
+    [warning] = [one for one in examined(url)["daemons"] if one.severity is WARNING]
+
+    assert "south, pid 7 may not lead: Redis may evict" == warning.text
 
 
 def test_where_nobody_leads_it_is_said_who_may_not_and_why(url: str, sound: redis.Redis) -> None:
@@ -162,20 +179,23 @@ def test_where_nobody_leads_it_is_said_who_may_not_and_why(url: str, sound: redi
 
     finding = only(examined(url)["daemons"], PROBLEM)
 
-    assert "1 daemon gave a sign of life just now (north, pid 7 (Redis may evict))" in finding.said
+    assert "nobody leads; heard of within 10 s: north, pid 7 may not lead: Redis may evict" == finding.text
 
 
 @pytest.mark.parametrize(
     ("state", "about", "said"),
     [
-        ("failed", {"trouble": "disk full"}, "the archive box:/var/b.db has failed: disk full"),
-        ("refused", {}, "the archive box:/var/b.db is of another data set than this Redis"),
-        ("lost", {}, "the archive box:/var/b.db has what Redis lost"),
-        ("following", {"unknown_entries": 3}, "the archive box:/var/b.db keeps 3 entries that its zsched cannot read"),
+        ("failed", {"trouble": "disk full"}, "archive box:/var/b.db failed: disk full"),
+        ("refused", {}, "archive box:/var/b.db refused: it gives no reason"),
+        (
+            "lost",
+            {},
+            "archive box:/var/b.db lost: Redis lost something that this archive has, and it is being put back",
+        ),
         (
             "following",
-            {"unknown_entries": 3, "unreadable_entries": 3},
-            "the archive box:/var/b.db could not read 3 of the log's entries; another writer broke them",
+            {"unknown_entries": 3},
+            "archive box:/var/b.db cannot read 3 entries of the log; nothing is audited by it",
         ),
     ],
 )
@@ -192,7 +212,7 @@ def test_an_archive_that_is_far_behind_is_a_warning(url: str, sound: redis.Redis
     sound.xadd(KEYS.log(), {"kind": "cancel", "t": 1, "id": "a", "due": 5}, id="1-200001")
     report(sound, "a", daemon="d1", at="1-1 1")
 
-    assert ["the archive box:/var/a.db is 200,000 entries behind"] == unwell(examined(url))["archives"]
+    assert ["archive box:/var/a.db is 200,000 entries behind"] == unwell(examined(url))["archives"]
 
 
 def test_an_archive_that_stands_back_from_a_newer_format_is_a_warning(url: str, sound: redis.Redis) -> None:
@@ -201,7 +221,7 @@ def test_an_archive_that_stands_back_from_a_newer_format_is_a_warning(url: str, 
 
     [said] = unwell(examined(url))["archives"]
 
-    assert "the archive box:/var/b.db stands back: a newer zsched keeps it" == said
+    assert "archive box:/var/b.db outdated: a newer zsched keeps it" == said
 
 
 def test_a_silent_archive_is_a_warning_and_one_that_was_stopped_is_none(url: str, sound: redis.Redis) -> None:
@@ -211,7 +231,7 @@ def test_a_silent_archive_is_a_warning_and_one_that_was_stopped_is_none(url: str
 
     [said] = unwell(examined(url))["archives"]
 
-    assert said.startswith("the archive box:/var/b.db is silent since 2m")
+    assert said.startswith("archive box:/var/b.db is silent: heard of 2m ago")
 
 
 # -- schedules and leftovers --------------------------------------------------------------------------
@@ -222,7 +242,7 @@ def test_schedules_in_quarantine_are_named_with_the_reason(url: str, sound: redi
 
     finding = only(examined(url)["quarantine"], WARNING)
 
-    assert "1 schedule in quarantine, not firing: digest (its rule cannot be read)" == finding.said
+    assert "1 schedule in quarantine: broken, and not fired: digest (its rule cannot be read)" == finding.text
 
 
 def test_keys_that_nothing_leads_to_are_named(client: Client, url: str, sound: redis.Redis) -> None:

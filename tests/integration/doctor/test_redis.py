@@ -11,16 +11,16 @@ from tests.faults.processes import eventually
 from tests.integration.doctor.ground import command_of, examined, only
 from zsched.config import Settings
 from zsched.core.clock import SystemClock
-from zsched.doctor.finding import Verdict
-from zsched.doctor.patient import Patient
-from zsched.doctor.server import look_at_version
 from zsched.embedded import EmbeddedRedis, packaged_server
 from zsched.errors import RedisRefused, RedisUnavailable
+from zsched.health import checks_server
+from zsched.health.check import Severity
+from zsched.health.probe import Probe
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
 Configure = Callable[[str, str], None]
-OK, WARNING, PROBLEM, SKIPPED = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM, Verdict.SKIPPED
+OK, WARNING, PROBLEM, SKIPPED = Severity.OK, Severity.WARNING, Severity.PROBLEM, Severity.SKIPPED
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def replica(sound_server: EmbeddedRedis) -> Iterator[EmbeddedRedis]:
 
 
 def test_the_version_and_the_round_trip_are_told(url: str, sound_server: EmbeddedRedis) -> None:
-    said = only(examined(url)["redis"], OK).said
+    said = only(examined(url)["redis"], OK).text
 
     assert sound_server.server.version in said
     assert "round trip" in said
@@ -54,17 +54,17 @@ class SlowClock(SystemClock):
 
 
 def test_a_redis_that_is_far_away_is_a_warning(url: str) -> None:
-    assert "round trip 30.00 ms" in only(examined(url, clock=SlowClock())["redis"], WARNING).said
+    assert "round trip 30.00 ms" in only(examined(url, clock=SlowClock())["redis"], WARNING).text
 
 
 def test_a_redis_without_copy_is_a_problem(url: str) -> None:
     link, keys = Link.from_url(url, 5.0), Keys("default")
 
     with link.wire() as wire:
-        patient = Patient(Settings(), link, wire, keys, SystemClock(), {"redis_version": "6.0.16"})
-        finding = only(list(look_at_version(patient)), PROBLEM)
+        probe = Probe(Settings(), link, wire, keys, SystemClock(), {"redis_version": "6.0.16"})
+        finding = only(list(checks_server.check_redis.findings(probe)), PROBLEM)
 
-    assert finding.said.startswith("Redis 6.0.16 at ")
+    assert finding.text.startswith("Redis 6.0.16 at ")
     assert "upgrade to Redis 6.2" in finding.remedy
 
 
@@ -83,9 +83,9 @@ def test_a_redis_that_lets_nobody_in_cannot_be_asked(url: str, configure: Config
 def test_a_replica_is_a_problem_and_the_rest_is_looked_at_all_the_same(replica: EmbeddedRedis) -> None:
     found = examined(replica.url)
 
-    assert "is a replica of 127.0.0.1" in only(found["role"], PROBLEM).said
-    assert "ask at the master" in only(found["rights"], SKIPPED).said
-    assert OK is found["key types"][0].verdict
+    assert "is a replica of 127.0.0.1" in only(found["role"], PROBLEM).text
+    assert "ask at the master" in only(found["rights"], SKIPPED).text
+    assert OK is found["key types"][0].severity
 
 
 def test_a_master_that_may_go_on_alone_is_a_warning(
@@ -93,11 +93,11 @@ def test_a_master_that_may_go_on_alone_is_a_warning(
 ) -> None:
     eventually(lambda: sound.info("replication")["connected_slaves"] == 1)
 
-    assert "min-replicas-to-write 0" in only(examined(url)["role"], WARNING).said
+    assert "min-replicas-to-write 0" in only(examined(url)["role"], WARNING).text
 
     configure("min-replicas-to-write", "1")
     eventually(lambda: sound.info("replication")["min_slaves_good_slaves"] == 1)
-    assert "takes no writes without them" in only(examined(url)["role"], OK).said
+    assert "takes no writes without them" in only(examined(url)["role"], OK).text
 
 
 def test_in_cluster_mode_nothing_else_is_looked_at() -> None:
@@ -105,7 +105,7 @@ def test_in_cluster_mode_nothing_else_is_looked_at() -> None:
         found = examined(server.url)
 
     assert ["redis", "role"] == list(found)
-    assert "cluster mode" in only(found["role"], PROBLEM).said
+    assert "cluster mode" in only(found["role"], PROBLEM).text
 
 
 def test_an_older_redis_has_the_same_checks() -> None:
@@ -115,9 +115,9 @@ def test_an_older_redis_has_the_same_checks() -> None:
     with EmbeddedRedis(server=older) as server:
         found = examined(server.url)
 
-    assert older.version in only(found["redis"], OK).said
-    assert OK is only(found["rights"], OK).verdict
-    assert "hash-max-ziplist-value is 512" == only(found["hashes"], OK).said
+    assert older.version in only(found["redis"], OK).text
+    assert OK is only(found["rights"], OK).severity
+    assert "hash-max-ziplist-value is 512" == only(found["hashes"], OK).text
 
 
 def test_a_master_that_lacks_the_replicas_that_it_asks_for_is_a_problem(
@@ -127,9 +127,9 @@ def test_a_master_that_lacks_the_replicas_that_it_asks_for_is_a_problem(
 
     finding = only(examined(url)["role"], PROBLEM)
 
-    assert "a master that takes no writes: min-replicas-to-write is 1, and 0 of its replicas keep up" == finding.said
+    assert "a master that takes no writes: min-replicas-to-write is 1, and 0 of its replicas keep up" == finding.text
     sound.execute_command(*command_of(finding))
-    assert OK is only(examined(url)["role"], OK).verdict
+    assert OK is only(examined(url)["role"], OK).severity
 
 
 # -- memory -------------------------------------------------------------------------------------------
@@ -141,33 +141,33 @@ def test_eviction_that_may_drop_schedules_is_a_problem(url: str, configure: Conf
 
     finding = only(examined(url)["eviction"], PROBLEM)
 
-    assert "maxmemory-policy allkeys-lru may drop schedules" in finding.said
+    assert "maxmemory-policy allkeys-lru may drop schedules" in finding.text
     sound.execute_command(*command_of(finding))
-    assert OK is only(examined(url)["eviction"], OK).verdict
+    assert OK is only(examined(url)["eviction"], OK).severity
 
 
 def test_eviction_that_the_settings_allow_is_a_warning(url: str, configure: Configure) -> None:
     configure("maxmemory", "100mb")
     configure("maxmemory-policy", "volatile-ttl")
 
-    assert "allow_eviction" in only(examined(url, daemon={"allow_eviction": True})["eviction"], WARNING).said
+    assert "allow_eviction" in only(examined(url, daemon={"allow_eviction": True})["eviction"], WARNING).text
 
 
 def test_eviction_without_a_limit_is_a_warning(url: str, configure: Configure) -> None:
     configure("maxmemory-policy", "allkeys-random")
 
-    assert "as soon as maxmemory is set" in only(examined(url)["eviction"], WARNING).said
+    assert "as soon as maxmemory is set" in only(examined(url)["eviction"], WARNING).text
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(0.5, OK), (0.9, WARNING), (0.99, PROBLEM)])
+@pytest.mark.parametrize(("share", "severity"), [(0.5, OK), (0.9, WARNING), (0.99, PROBLEM)])
 def test_memory_that_comes_to_its_end_is_told_before(
-    url: str, sound: redis.Redis, configure: Configure, share: float, verdict: Verdict
+    url: str, sound: redis.Redis, configure: Configure, share: float, severity: Severity
 ) -> None:
     sound.set("ballast", b"x" * 20_000_000)  # what other connections take is little beside it
     eventually(lambda: sound.info("memory")["used_memory"] < 25_000_000)  # the buffers it came through are gone
     configure("maxmemory", str(int(sound.info("memory")["used_memory"] / share)))
 
-    assert "of maxmemory" in only(examined(url)["memory"], verdict).said
+    assert "of maxmemory" in only(examined(url)["memory"], severity).text
 
 
 def test_a_small_bound_of_compact_hashes_is_a_warning(url: str, configure: Configure, sound: redis.Redis) -> None:
@@ -176,7 +176,7 @@ def test_a_small_bound_of_compact_hashes_is_a_warning(url: str, configure: Confi
 
     finding = only(examined(url)["hashes"], WARNING)
 
-    assert f"{name} is 64" in finding.said
+    assert f"{name} is 64" in finding.text
     assert ["CONFIG", "SET", name, "512"] == command_of(finding)
 
 
@@ -188,17 +188,17 @@ def test_no_append_only_file_is_a_warning_and_nothing_at_all_a_problem(url: str,
     configure("appendonly", "no")
 
     found = examined(url)
-    assert "appendonly is no" in only(found["persistence"], WARNING).said
-    assert "snapshots are" in only(found["append-only file"], OK).said
+    assert "appendonly is no" in only(found["persistence"], WARNING).text
+    assert "snapshots are" in only(found["append-only file"], OK).text
 
     configure("save", "")
-    assert "a restart loses everything" in only(examined(url)["append-only file"], PROBLEM).said
+    assert "a restart loses everything" in only(examined(url)["append-only file"], PROBLEM).text
 
 
 def test_a_file_that_is_never_forced_onto_the_disk_is_a_warning(url: str, configure: Configure) -> None:
     configure("appendfsync", "no")
 
-    assert "appendfsync is no" in only(examined(url)["append-only file"], WARNING).said
+    assert "appendfsync is no" in only(examined(url)["append-only file"], WARNING).text
 
 
 def test_a_torn_file_that_would_be_loaded_is_a_warning(url: str, configure: Configure) -> None:
@@ -206,7 +206,7 @@ def test_a_torn_file_that_would_be_loaded_is_a_warning(url: str, configure: Conf
 
     finding = only(examined(url)["append-only file"], WARNING)
 
-    assert "pushed twice" in finding.said
+    assert "pushed twice" in finding.text
     assert ["CONFIG", "SET", "aof-load-truncated", "no"] == command_of(finding)
 
 
@@ -219,7 +219,7 @@ def test_a_snapshot_that_failed_is_a_problem(sound_server: EmbeddedRedis, url: s
         sound.bgsave()
         eventually(lambda: sound.info("persistence")["rdb_last_bgsave_status"] == "err")
 
-        assert "its last snapshot failed" in only(examined(url)["persistence"], PROBLEM).said
+        assert "its last snapshot failed" in only(examined(url)["persistence"], PROBLEM).text
     finally:
         (obstacle / "in the way").unlink()
         obstacle.rmdir()
@@ -235,5 +235,5 @@ def test_a_file_that_is_read_by_a_user_without_all_rights_is_a_problem(
 
     finding = only(examined(url)["append-only file"], PROBLEM)
 
-    assert "a restart leaves out what scripts wrote" in finding.said
+    assert "a restart leaves out what scripts wrote" in finding.text
     assert ["ACL", "SETUSER", "default", "~*", "&*", "+@all"] == command_of(finding)

@@ -9,16 +9,15 @@ import pytest
 import redis
 
 from tests.integration.doctor.ground import KEYS, command_of, examined, only
-from zsched.doctor.asking import Rehearsed
-from zsched.doctor.finding import Verdict
-from zsched.doctor.rights import form_of
 from zsched.embedded import EmbeddedRedis, ServerBinary, find_server, packaged_server
+from zsched.health.check import Severity
+from zsched.health.checks_rights import form_of, rehearsed
 from zsched.storage.connection import Link
 from zsched.storage.rights import Role, rights_of
 
 PASSWORD = "secret"
 USERS = Path(__file__).parents[3] / "deploy" / "redis" / "users.acl"
-OK, PROBLEM, SKIPPED = Verdict.OK, Verdict.PROBLEM, Verdict.SKIPPED
+OK, PROBLEM, SKIPPED = Severity.OK, Severity.PROBLEM, Severity.SKIPPED
 SERVERS = {"older": packaged_server(), "usual": find_server()}
 
 
@@ -53,7 +52,7 @@ def user(admin: redis.Redis, server: EmbeddedRedis, role: Role, *more: str) -> s
 def test_a_user_with_the_rights_of_its_role_is_well(admin: redis.Redis, any_server: EmbeddedRedis, role: Role) -> None:
     url = user(admin, any_server, role)
 
-    assert f"user somebody has all rights of a {role}" in only(examined(url, roles=(role,))["rights"], OK).said
+    assert f"user somebody has all rights of a {role}" in only(examined(url, roles=(role,))["rights"], OK).text
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ def test_the_users_that_we_deploy_are_well(
     admin.execute_command("ACL", "SETUSER", name, *words, f">{PASSWORD}")
     url = any_server.tcp_url.replace("redis://", f"redis://{name}:{PASSWORD}@")
 
-    assert OK is only(examined(url, roles=roles)["rights"], OK).verdict
+    assert OK is only(examined(url, roles=roles)["rights"], OK).severity
 
 
 @pytest.mark.parametrize("right", ["copy", "rpush", "pubsub|numsub", "evalsha", "get"])
@@ -108,7 +107,7 @@ def test_what_is_missing_is_enough_when_it_was_given(admin: redis.Redis, any_ser
 
     admin.execute_command(*command_of(only(examined(url)["rights"], PROBLEM)))
 
-    assert OK is only(examined(url)["rights"], OK).verdict
+    assert OK is only(examined(url)["rights"], OK).severity
 
 
 def test_asking_writes_nothing(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
@@ -117,8 +116,8 @@ def test_asking_writes_nothing(admin: redis.Redis, any_server: EmbeddedRedis) ->
     examined(any_server.url)
     with Link.from_url(any_server.url, 5.0).wire() as wire:
         wire.execute("MULTI")
-        asker = Rehearsed(wire)
-        may = [asker.may(*form_of(name, "something", "c")) for name in rights_of([Role.WORKER], KEYS).commands]
+        asked = rehearsed(wire)
+        may = [asked(*form_of(name, "something", "c")) for name in rights_of([Role.WORKER], KEYS).commands]
         wire.execute("DISCARD")
 
     assert all(may)
@@ -150,8 +149,8 @@ def test_where_writes_are_refused_a_rehearsal_is_and_the_rest_is_looked_at(
     finally:
         admin.config_set("min-replicas-to-write", 0)
 
-    assert (OK if any_server.server.release >= (7,) else SKIPPED) is found["rights"][0].verdict
-    assert OK is only(found["rq's cron"], OK).verdict
+    assert (OK if any_server.server.release >= (7,) else SKIPPED) is found["rights"][0].severity
+    assert OK is only(found["rq's cron"], OK).severity
 
 
 def test_who_may_not_find_out_is_told_how_to(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
@@ -159,7 +158,7 @@ def test_who_may_not_find_out_is_told_how_to(admin: redis.Redis, any_server: Emb
 
     finding = only(examined(url)["rights"], SKIPPED)
 
-    assert "user somebody may not find out what it may: " in finding.said
+    assert "user somebody may not find out what it may: " in finding.text
     assert ("--user NAME" if any_server.server.release >= (7,) else "+multi +discard") in finding.remedy
 
 
@@ -168,7 +167,7 @@ def test_who_may_not_find_out_is_told_how_to(admin: redis.Redis, any_server: Emb
 
 def test_another_users_rights_are_asked_for_by_a_dry_run(sound: redis.Redis, sound_server: EmbeddedRedis) -> None:
     if sound_server.server.release < (7,):
-        assert "before Redis 7" in only(examined(sound_server.url, user="somebody")["rights"], SKIPPED).said
+        assert "before Redis 7" in only(examined(sound_server.url, user="somebody")["rights"], SKIPPED).text
         return
     user(sound, sound_server, Role.CLIENT, "-rpush")
     try:
@@ -176,7 +175,7 @@ def test_another_users_rights_are_asked_for_by_a_dry_run(sound: redis.Redis, sou
         assert ["ACL", "SETUSER", "somebody", "+rpush"] == command_of(finding)
 
         nobody = only(examined(sound_server.url, user="nobody")["rights"], PROBLEM)
-        assert "there is no user nobody" == nobody.said
+        assert "there is no user nobody" == nobody.text
         assert ["ACL", "USERS"] == command_of(nobody)
     finally:
         sound.acl_deluser("somebody")
@@ -192,9 +191,9 @@ def test_who_may_nothing_but_ask_for_info_is_told_what_was_not_looked_at(
 
     silent = [check for check, findings in found.items() if not findings]
     assert [] == silent
-    assert "config" in only(found["hashes"], SKIPPED).said
-    assert "hlen" in only(found["quarantine"], SKIPPED).said
-    assert OK is only(found["eviction"], OK).verdict  # INFO tells it
+    assert "config" in only(found["hashes"], SKIPPED).text
+    assert "hlen" in only(found["quarantine"], SKIPPED).text
+    assert OK is only(found["eviction"], OK).severity  # INFO tells it
 
 
 def test_what_may_not_be_read_is_not_taken_for_well(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
@@ -204,5 +203,5 @@ def test_what_may_not_be_read_is_not_taken_for_well(admin: redis.Redis, any_serv
     found = examined(url)
 
     for check in ("queues", "rq's scheduler", "rq-scheduler", "rq's cron"):
-        assert SKIPPED is only(found[check], SKIPPED).verdict
-    assert [OK, SKIPPED] == sorted((one.verdict for one in found["key types"]), key=lambda verdict: verdict.value)
+        assert SKIPPED is only(found[check], SKIPPED).severity
+    assert [OK, SKIPPED] == sorted((one.severity for one in found["key types"]), key=lambda severity: severity.value)

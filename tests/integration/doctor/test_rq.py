@@ -20,11 +20,11 @@ from rq_scheduler import Scheduler
 from tests.faults.processes import eventually
 from tests.integration.doctor.ground import KEYS, examined, only, unwell
 from zsched import Client
-from zsched.doctor.finding import Verdict
 from zsched.embedded.guard import Guard
+from zsched.health.check import Severity
 
 HOUR = timedelta(hours=1)
-OK, WARNING, PROBLEM, SKIPPED = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM, Verdict.SKIPPED
+OK, WARNING, PROBLEM, SKIPPED = Severity.OK, Severity.WARNING, Severity.PROBLEM, Severity.SKIPPED
 
 Work = Callable[..., subprocess.Popen[bytes]]
 
@@ -72,18 +72,18 @@ def test_a_real_worker_is_seen_with_its_version_and_queues(
 
     found = examined(url)
 
-    assert f"1 worker of RQ {version('rq')}" in only(found["workers"], OK).said
-    assert "somebody listens to every queue in use (1)" == only(found["queues"], OK).said
+    assert f"1 worker of RQ {version('rq')}" in only(found["workers"], OK).text
+    assert "somebody listens to every queue in use (1)" == only(found["queues"], OK).text
 
 
 def test_no_worker_is_a_warning(url: str) -> None:
-    assert "no worker of RQ is registered" in only(examined(url)["workers"], WARNING).said
+    assert "no worker of RQ is registered" in only(examined(url)["workers"], WARNING).text
 
 
 def test_workers_of_an_unknown_rq_are_a_problem(url: str, sound: redis.Redis) -> None:
     registered(sound, "old", version="1.16.2")
 
-    assert "1 worker of RQ 1.16.2 (old)" in only(examined(url)["workers"], PROBLEM).said
+    assert "1 worker of RQ 1.16.2 (old)" in only(examined(url)["workers"], PROBLEM).text
 
 
 def test_workers_of_different_versions_are_a_warning(url: str, sound: redis.Redis) -> None:
@@ -96,7 +96,7 @@ def test_workers_of_different_versions_are_a_warning(url: str, sound: redis.Redi
 def test_a_worker_that_said_goodbye_does_not_count(url: str, sound: redis.Redis) -> None:
     registered(sound, "w1", death="2026-01-01T00:00:00Z")
 
-    assert "no worker of RQ is registered" in only(examined(url)["workers"], WARNING).said
+    assert "no worker of RQ is registered" in only(examined(url)["workers"], WARNING).text
 
 
 # -- serializer ---------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_another_serializer_than_the_namespaces_is_a_problem(url: str, client: C
 
     finding = only(examined(url, rq={"serializer": "json"})["serializer"], PROBLEM)
 
-    assert "payloads are pickle, and these settings say json" in finding.said
+    assert "payloads are pickle, and these settings say json" in finding.text
     assert 'serializer = "pickle"' in finding.remedy
 
 
@@ -116,7 +116,7 @@ def test_of_json_it_is_said_that_workers_do_not_tell(url: str) -> None:
 
     found = examined(url, rq={"serializer": "json"})
 
-    assert "do not tell" in only(found["serializer"], SKIPPED).said
+    assert "do not tell" in only(found["serializer"], SKIPPED).text
     command = only(found["workers"], WARNING).remedy.partition(": ")[2]
     assert [f"RQ_REDIS_URL={url}", "rq", "worker", "--serializer", "json", "default"] == shlex.split(command)
 
@@ -135,37 +135,37 @@ def test_a_queue_in_use_that_nobody_listens_to_is_a_warning(
 
     finding = only(examined(url)["queues"], WARNING)
 
-    assert "nobody listens to queue email, which schedules use" == finding.said
-    assert [f"RQ_REDIS_URL={url}", "rq", "worker", "email"] == shlex.split(finding.remedy.partition(": ")[2])
+    assert "nobody listens to queue email, which schedules use" == finding.text
+    assert [f"RQ_REDIS_URL={url}", "rq", "worker", "email"] == shlex.split(finding.remedy.rpartition(": ")[2])
 
 
-@pytest.mark.parametrize(("ago", "verdict"), [(timedelta(minutes=6), PROBLEM), (timedelta(0), WARNING)])
+@pytest.mark.parametrize(("ago", "severity"), [(timedelta(minutes=6), PROBLEM), (timedelta(0), WARNING)])
 def test_jobs_that_wait_for_minutes_where_nobody_listens_are_a_problem(
-    url: str, sound: redis.Redis, ago: timedelta, verdict: Verdict
+    url: str, sound: redis.Redis, ago: timedelta, severity: Severity
 ) -> None:
     registered(sound, queues="default")
     waits(sound, ago)
 
-    assert "nobody listens to queue email, where 1 job waits for " in only(examined(url)["queues"], verdict).said
+    assert "nobody listens to queue email, where 1 job waits for " in only(examined(url)["queues"], severity).text
 
 
-@pytest.mark.parametrize(("ago", "verdict"), [(timedelta(minutes=6), PROBLEM), (timedelta(0), WARNING)])
-def test_suspended_workers_are_a_finding(url: str, sound: redis.Redis, ago: timedelta, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("ago", "severity"), [(timedelta(minutes=6), PROBLEM), (timedelta(0), WARNING)])
+def test_suspended_workers_are_a_finding(url: str, sound: redis.Redis, ago: timedelta, severity: Severity) -> None:
     registered(sound, queues="email")
     waits(sound, ago)
     suspend(sound)
 
-    finding = only(examined(url)["queues"], verdict)
+    finding = only(examined(url)["queues"], severity)
 
-    assert "RQ's workers are suspended: 1 job waits for " in finding.said
-    assert finding.said.endswith(" in email")
+    assert "RQ's workers are suspended: 1 job waits for " in finding.text
+    assert finding.text.endswith(" in queue email")
     assert finding.remedy.startswith("rq resume, or: redis-cli ")
 
 
 def test_a_queue_that_nobody_uses_any_more_is_nobodys_matter(url: str, sound: redis.Redis) -> None:
     sound.sadd("rq:queues", "rq:queue:old")
 
-    assert "no queue is used" == only(examined(url)["queues"], OK).said
+    assert "no queue is used" == only(examined(url)["queues"], OK).text
 
 
 # -- other schedulers ---------------------------------------------------------------------------------
@@ -178,36 +178,36 @@ def test_a_worker_with_scheduler_is_named(url: str, sound: redis.Redis, work: Wo
     finding = only(examined(url)["rq's scheduler"], WARNING)
 
     holder = sound.get("rq:scheduler-lock:email").decode()
-    assert f"RQ's scheduler {holder}" in finding.said
-    assert "lock of email" in finding.said
+    assert f"RQ's scheduler {holder}" in finding.text
+    assert "lock of email" in finding.text
     assert "without --with-scheduler" in finding.remedy
 
 
 def test_our_own_lock_is_no_rivals_and_another_namespaces_is(url: str, sound: redis.Redis) -> None:
     sound.sadd("rq:queues", "rq:queue:email")
     sound.set("rq:scheduler-lock:email", f"zsched:{KEYS.namespace}")
-    assert OK is only(examined(url)["rq's scheduler"], OK).verdict
+    assert OK is only(examined(url)["rq's scheduler"], OK).severity
 
     sound.set("rq:scheduler-lock:email", "zsched:other")
-    assert "the namespace other has" in only(examined(url)["rq's scheduler"], WARNING).said
+    assert "the namespace other has" in only(examined(url)["rq's scheduler"], WARNING).text
 
 
 def test_where_rq_is_to_move_its_own_jobs_a_lock_is_as_it_should_be(url: str, sound: redis.Redis) -> None:
     sound.sadd("rq:queues", "rq:queue:email")
     sound.set("rq:scheduler-lock:email", "somebody")
 
-    assert OK is only(examined(url, rq={"native": False})["rq's scheduler"], OK).verdict
+    assert OK is only(examined(url, rq={"native": False})["rq's scheduler"], OK).severity
 
 
 def test_of_a_list_of_native_queues_only_their_locks_count(url: str, sound: redis.Redis) -> None:
     sound.sadd("rq:queues", "rq:queue:email", "rq:queue:push")
     sound.set("rq:scheduler-lock:push", "somebody")
     finding = only(examined(url, rq={"native": ["email"]})["rq's scheduler"], OK)
-    assert "in email; those of other queues are left to RQ's schedulers" in finding.said
+    assert "in email; those of other queues are left to RQ's schedulers" in finding.text
 
     sound.set("rq:scheduler-lock:email", "somebody")
     finding = only(examined(url, rq={"native": ["email"]})["rq's scheduler"], WARNING)
-    assert "has the scheduler's lock of email:" in finding.said
+    assert "has the scheduler's lock of email:" in finding.text
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_jobs_of_rq_scheduler_that_are_not_here_are_a_warning(url: str, theirs: 
 
     finding = only(examined(url)["rq-scheduler"], WARNING)
 
-    assert "rq-scheduler has 1 job, 0 of them scheduled here (it does not run)" == finding.said
+    assert "rq-scheduler has 1 job, 0 of them scheduled here (it does not run)" == finding.text
     assert "zsched import rq-scheduler" == finding.remedy
 
 
@@ -230,14 +230,14 @@ def test_an_rq_scheduler_that_runs_has_to_be_stopped_before_an_import(url: str, 
 
     finding = only(examined(url)["rq-scheduler"], WARNING)
 
-    assert f"rq-scheduler runs ({theirs.name}) with 1 job" == finding.said
+    assert f"rq-scheduler runs ({theirs.name}) with 1 job" == finding.text
     assert "stop it, then: zsched import rq-scheduler" == finding.remedy
 
 
 def test_an_rq_scheduler_without_a_sign_of_life_is_seen_by_its_lock(url: str, theirs: Scheduler) -> None:
     theirs.acquire_lock()
 
-    assert "rq-scheduler runs (one that has the lock)" in only(examined(url)["rq-scheduler"], WARNING).said
+    assert "rq-scheduler runs (one that has the lock)" in only(examined(url)["rq-scheduler"], WARNING).text
 
 
 def test_what_was_imported_is_fine_until_an_rq_scheduler_runs_again(
@@ -245,26 +245,26 @@ def test_what_was_imported_is_fine_until_an_rq_scheduler_runs_again(
 ) -> None:
     theirs.schedule(datetime(2040, 1, 1), "app.task", interval=60, id="a")
     client.schedule("app.task", id="a", every=HOUR)
-    assert "all of them scheduled here" in only(examined(url)["rq-scheduler"], OK).said
+    assert "all of them scheduled here" in only(examined(url)["rq-scheduler"], OK).text
 
     theirs.register_birth()
     finding = only(examined(url)["rq-scheduler"], PROBLEM)
-    assert "with 1 job, 1 of them scheduled here, too: that runs twice" in finding.said
+    assert "with 1 job, 1 of them scheduled here, too: that runs twice" in finding.text
 
     theirs.register_death()
-    assert OK is only(examined(url)["rq-scheduler"], OK).verdict
+    assert OK is only(examined(url)["rq-scheduler"], OK).severity
 
 
 def test_rqs_cron_is_named_while_it_beats(url: str, sound: redis.Redis) -> None:
     killed, running = CronScheduler(sound, name="killed"), CronScheduler(sound, name="box.1")
     killed.register_birth()
     sound.zadd("rq:cron_schedulers", {"killed": sound.time()[0] - 3600})
-    assert OK is only(examined(url)["rq's cron"], OK).verdict
+    assert OK is only(examined(url)["rq's cron"], OK).severity
 
     running.config_file = "app/cron_config.py"
     running.register_birth()
     finding = only(examined(url)["rq's cron"], WARNING)
-    assert "RQ's cron runs: box.1, app/cron_config.py" == finding.said
+    assert "RQ's cron runs: box.1, app/cron_config.py" == finding.text
     assert finding.remedy.endswith("stop it, then: zsched import rq-cron app/cron_config.py")
 
 
@@ -277,4 +277,4 @@ def test_an_imported_module_that_rqs_cron_runs_is_a_problem(
     running.config_file = module
     running.register_birth()
 
-    assert "whose jobs were imported: they run twice" in only(examined(url)["rq's cron"], PROBLEM).said
+    assert "whose jobs were imported: they run twice" in only(examined(url)["rq's cron"], PROBLEM).text

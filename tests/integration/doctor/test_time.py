@@ -9,8 +9,8 @@ import redis
 
 from tests.integration.doctor.ground import KEYS, command_of, examined, only, report, unwell
 from zsched.core.clock import SystemClock
-from zsched.doctor import clocks
-from zsched.doctor.finding import Verdict
+from zsched.health import checks_server
+from zsched.health.check import Severity
 from zsched.zone_rules import ZoneRules, installed
 
 
@@ -24,9 +24,11 @@ class WrongClock(SystemClock):
         return super().now_ms() + self._by_ms
 
 
-@pytest.mark.parametrize(("by_ms", "verdict"), [(0, Verdict.OK), (-5_000, Verdict.WARNING), (90_000, Verdict.PROBLEM)])
-def test_a_clock_that_is_wrong_is_told_with_how_much(url: str, by_ms: int, verdict: Verdict) -> None:
-    said = only(examined(url, clock=WrongClock(by_ms))["clock"], verdict).said
+@pytest.mark.parametrize(
+    ("by_ms", "severity"), [(0, Severity.OK), (-5_000, Severity.WARNING), (90_000, Severity.PROBLEM)]
+)
+def test_a_clock_that_is_wrong_is_told_with_how_much(url: str, by_ms: int, severity: Severity) -> None:
+    said = only(examined(url, clock=WrongClock(by_ms))["clock"], severity).text
 
     told = re.search(r"is ([+-][\d,]+) ms from this machine's, to within", said)
     assert told is not None
@@ -37,9 +39,9 @@ def test_a_clock_that_is_wrong_is_told_with_how_much(url: str, by_ms: int, verdi
 def test_a_clock_that_a_test_left_behind_is_a_problem(url: str, sound: redis.Redis, field: str) -> None:
     sound.hset(KEYS.meta(), field, 5000)
 
-    finding = only(examined(url)["test clock"], Verdict.PROBLEM)
+    finding = only(examined(url)["test clock"], Severity.PROBLEM)
 
-    assert f"{field} = 5000" in finding.said
+    assert f"{field} = 5000" in finding.text
     assert 1 == sound.execute_command(*command_of(finding))
     assert "test clock" not in unwell(examined(url))
 
@@ -47,19 +49,19 @@ def test_a_clock_that_a_test_left_behind_is_a_problem(url: str, sound: redis.Red
 def test_rules_of_zones_that_are_those_of_the_namespace_are_fine(url: str, sound: redis.Redis) -> None:
     sound.hset(KEYS.meta(), "tzdata", installed().version or "")
 
-    assert str(installed()) in only(examined(url)["tzdata"], Verdict.OK).said
+    assert str(installed()) in only(examined(url)["tzdata"], Severity.OK).text
 
 
 def test_other_rules_than_the_namespaces_are_a_warning(url: str, sound: redis.Redis) -> None:
     sound.hset(KEYS.meta(), "tzdata", "2001a")
 
-    assert "all is planned by tzdata 2001a" in only(examined(url)["tzdata"], Verdict.WARNING).said
+    assert "all is planned by tzdata 2001a" in only(examined(url)["tzdata"], Severity.WARNING).text
 
 
 def test_zones_of_an_unknown_version_are_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clocks, "installed", lambda: ZoneRules(None, "nowhere"))
+    monkeypatch.setattr(checks_server, "installed", lambda: ZoneRules(None, "nowhere"))
 
-    assert "of an unknown version, from nowhere" in only(examined(url)["tzdata"], Verdict.WARNING).said
+    assert "of an unknown version, from nowhere" in only(examined(url)["tzdata"], Severity.WARNING).text
 
 
 def test_daemons_with_different_rules_are_a_warning(url: str, sound: redis.Redis) -> None:
@@ -68,7 +70,7 @@ def test_daemons_with_different_rules_are_a_warning(url: str, sound: redis.Redis
 
     [said] = unwell(examined(url))["tzdata"]
 
-    assert "2025a on north, 2025b on south" in said
+    assert "daemons plan by different time zone rules: 2025a (north, pid ?), 2025b (south, pid ?)" == said
 
 
 def test_a_daemon_that_does_not_tell_its_rules_is_passed_over(url: str, sound: redis.Redis) -> None:

@@ -10,15 +10,15 @@ import redis
 from tests.integration.doctor.ground import KEYS, examined, only
 from zsched.config import Settings
 from zsched.core.clock import SystemClock
-from zsched.doctor.finding import Finding, Verdict
-from zsched.doctor.patient import Patient
-from zsched.doctor.walls import look_at_sandbox
 from zsched.embedded import EmbeddedRedis, find_server, packaged_server
+from zsched.health import checks_walls
+from zsched.health.check import Finding, Severity
+from zsched.health.probe import Probe
 from zsched.storage.connection import Link
 from zsched.storage.rights import Role, rights_of
 
 pytestmark = pytest.mark.redis
-OK, WARNING, PROBLEM = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM
+OK, WARNING, PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 PASSWORD = "secret"
 ATTACK = "getmetatable('').__index = function(text, name) redis.call('SET', 'other', 'by ' .. name) end"
 VICTIM = "return tostring(('x').whatever)"
@@ -76,7 +76,7 @@ def looked_at(url: str, **info: str) -> Finding:
     link = Link.from_url(url, 5.0)
     try:
         with link.wire() as wire:
-            [finding] = look_at_sandbox(Patient(Settings(), link, wire, KEYS, SystemClock(), info))
+            [finding] = checks_walls.check_sandbox.findings(Probe(Settings(), link, wire, KEYS, SystemClock(), info))
     finally:
         link.pool.disconnect()
     return finding
@@ -93,14 +93,14 @@ def test_a_sandbox_that_does_not_hold_is_a_problem_where_there_are_users(unpatch
     for role in (Role.CLIENT, Role.DAEMON, Role.WORKER):
         finding = only(examined(as_user(unpatched, role), roles=(role,))["sandbox"], PROBLEM)
 
-        assert f"Redis {unpatched.server.version} lets a script change what other users' scripts do" in finding.said
+        assert f"Redis {unpatched.server.version} lets a script change what other users' scripts do" in finding.text
         assert "6.2.20, 7.2.11, 7.4.6, 8.0.4, 8.2.2" in finding.remedy
 
 
 def test_a_sandbox_that_does_not_hold_is_a_warning_where_everybody_may_do_everything(unpatched: EmbeddedRedis) -> None:
     finding = only(examined(unpatched.url)["sandbox"], WARNING)
 
-    assert "CVE-2025-46818" in finding.said
+    assert "CVE-2025-46818" in finding.text
 
 
 def test_trying_the_sandbox_changes_nothing_in_it(unpatched: EmbeddedRedis) -> None:
@@ -116,12 +116,12 @@ def test_a_sandbox_that_holds_is_well_whoever_asks(patched: EmbeddedRedis) -> No
     urls = [patched.url, *(as_user(patched, role) for role in (Role.CLIENT, Role.DAEMON, Role.WORKER))]
 
     for url in urls:
-        assert "scripts cannot change" in only(examined(url)["sandbox"], OK).said
+        assert "scripts cannot change" in only(examined(url)["sandbox"], OK).text
 
 
 def test_an_older_version_whose_sandbox_holds_is_called_a_backport(patched: EmbeddedRedis) -> None:
-    assert "has the fixes by a backport" in looked_at(patched.url, redis_version="7.0.15").said
-    assert "backport" not in looked_at(patched.url, redis_version="7.2.11").said
+    assert "has the fixes by a backport" in looked_at(patched.url, redis_version="7.0.15").text
+    assert "backport" not in looked_at(patched.url, redis_version="7.2.11").text
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_the_version_decides_for_a_user_who_may_run_no_script(
 ) -> None:
     finding = looked_at(as_user(unpatched, Role.DASHBOARD), **info)
 
-    assert (OK if is_patched else WARNING) is finding.verdict
+    assert (OK if is_patched else WARNING) is finding.severity
     assert is_patched or "ask as a user who may run scripts" in finding.remedy
 
 
@@ -186,7 +186,7 @@ def test_a_namespace_or_rq_in_another_database_is_a_warning(empty: EmbeddedRedis
 
     finding = only(examined(as_user(empty, role), roles=(role,))["databases"], WARNING)
 
-    assert "in database 3, and users are not held to one" in finding.said
+    assert "in database 3, and users are not held to one" in finding.text
 
 
 def test_a_user_may_write_its_keys_in_another_database(empty: EmbeddedRedis) -> None:
@@ -199,7 +199,7 @@ def test_a_user_may_write_its_keys_in_another_database(empty: EmbeddedRedis) -> 
 def test_other_things_in_another_database_are_fine(empty: EmbeddedRedis) -> None:
     put(empty, 3, "zsched:{mail}:meta")
 
-    assert "no other database" in only(examined(as_user(empty, Role.CLIENT))["databases"], OK).said
+    assert "no other database" in only(examined(as_user(empty, Role.CLIENT))["databases"], OK).text
 
 
 def test_a_user_who_may_not_look_into_a_database_is_told_so(empty: EmbeddedRedis) -> None:
@@ -207,10 +207,10 @@ def test_a_user_who_may_not_look_into_a_database_is_told_so(empty: EmbeddedRedis
 
     found = examined(as_user(empty, Role.WORKER), roles=(Role.WORKER,))["databases"]
 
-    assert "may not look into database 3" in only(found, Verdict.SKIPPED).said
+    assert "may not look into database 3" in only(found, Severity.SKIPPED).text
 
 
 def test_databases_of_a_redis_without_users_are_no_warning(empty: EmbeddedRedis) -> None:
     put(empty, 3, KEYS.meta())
 
-    assert OK is only(examined(empty.url)["databases"], OK).verdict
+    assert OK is only(examined(empty.url)["databases"], OK).severity

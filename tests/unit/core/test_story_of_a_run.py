@@ -10,7 +10,7 @@ import pytest
 from zsched.core.changes import Change, What
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.runs import Run, RunStatus, pushed
-from zsched.core.story import Chronicle, Source, Story, Unattended, tell, tell_of_run
+from zsched.core.story import Chronicle, Source, Stalled, Story, tell, tell_of_run
 
 FIRST_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 SECOND_MS = FIRST_MS + 60_000
@@ -114,7 +114,7 @@ def test_a_run_that_its_schedule_knows_nothing_of_is_not_known(left_out: int, to
     assert f"never heard of it: {told} of schedule a do not name it; zsched why a tells them" == story.now
 
 
-UNHEARD, SUSPENDED = {"mail": Unattended.UNHEARD}, {"mail": Unattended.SUSPENDED}
+UNHEARD, SUSPENDED = {"mail": Stalled.UNHEARD}, {"mail": Stalled.SUSPENDED}
 
 
 def of_queue(status: RunStatus) -> Run:
@@ -122,7 +122,7 @@ def of_queue(status: RunStatus) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("run", "unattended", "told"),
+    ("run", "stalled", "told"),
     [
         (of_queue(RunStatus.QUEUED), UNHEARD, "queued; RQ knows of no worker that listens to queue mail"),
         (of_queue(RunStatus.QUEUED), SUSPENDED, "queued; RQ's workers are suspended: rq resume lets them go on"),
@@ -131,10 +131,10 @@ def of_queue(status: RunStatus) -> Run:
     ],
 )
 def test_of_a_run_that_waits_where_nobody_takes_it_that_is_told(
-    run: Run, unattended: Mapping[str, Unattended], told: str
+    run: Run, stalled: Mapping[str, Stalled], told: str
 ) -> None:
     chronicle = Chronicle("a", SOURCE, [fired(FIRST, FIRST_MS)])
 
-    story = tell(chronicle, HELD, SECOND_MS, runs=[run], unattended=unattended)
+    story = tell(chronicle, HELD, SECOND_MS, runs=[run], stalled=stalled)
 
     assert story.now.endswith(told)

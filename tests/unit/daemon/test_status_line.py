@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from zsched.core.clock import ManualClock
 from zsched.core.model import Priority
 from zsched.daemon.status_line import text_of
+from zsched.health.facts import DaemonHealth
+from zsched.storage.archivers import ArchiveState, Report
 from zsched.storage.overview import Overview
 
 NOW_MS = 1_767_225_600_000
@@ -28,10 +31,16 @@ def overview(**changes: Any) -> Overview:
         "log_length": 0,
         "log_last": None,
         "hold_ms": 0,
-        "archives": [],
+        "archives": [Report("a", None, NOW_MS, ArchiveState.FOLLOWING, {})],
         "held_back": [],
     }
     return Overview(**quiet | changes)
+
+
+def health(trouble: str | None) -> DaemonHealth:
+    health = DaemonHealth(ManualClock())
+    health.trouble = trouble
+    return health
 
 
 @pytest.mark.parametrize(
@@ -64,4 +73,10 @@ def overview(**changes: Any) -> Overview:
 def test_the_status_says_who_leads_what_is_due_and_how_late(
     changes: dict[str, Any], trouble: str | None, text: str
 ) -> None:
-    assert text == text_of(overview(**changes), "me", trouble)
+    assert text == text_of(overview(**changes), "me", health(trouble))
+
+
+def test_the_status_ends_with_the_worst_problem_that_it_has_not_named_yet() -> None:
+    ill = overview(archives=[], leader="other", oldest_due_ms=NOW_MS - 62_000)
+
+    assert "standing by for other; 0 due; 0 waiting; no archive follows the log" == text_of(ill, "me", health(None))

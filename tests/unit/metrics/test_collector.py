@@ -9,7 +9,7 @@ import pytest
 
 from zsched.core.clock import ManualClock
 from zsched.core.model import Priority
-from zsched.daemon.health import Health
+from zsched.health.facts import DaemonHealth
 from zsched.metrics.collector import DaemonCollector
 from zsched.metrics.labels import Names
 from zsched.metrics.lookout import Lookout, Sight
@@ -37,7 +37,7 @@ class Seen(Lookout):
 
 def scraped(**changes: Any) -> dict[str, dict[str, float]]:
     """The values by name and by label, of a standby that sees NOBODY with *changes*."""
-    meter = DaemonMeter(LogTally("", Names()), Health(ManualClock()))
+    meter = DaemonMeter(LogTally("", Names()), DaemonHealth(ManualClock()))
     found: dict[str, dict[str, float]] = {}
     for family in DaemonCollector(meter, Seen(replace(NOBODY, **changes)), Names(), {}).collect():
         for sample in family.samples:
@@ -68,7 +68,7 @@ def test_nothing_is_late_before_it_is_due() -> None:
 
 
 def test_a_daemon_tells_how_many_of_its_threads_and_chores_fail() -> None:
-    health = Health(ManualClock())
+    health = DaemonHealth(ManualClock())
     health.failing |= {"thread waker": "'a bug'", "chore auditor": "'a bug'"}
     meter = DaemonMeter(LogTally("", Names()), health)
 

@@ -6,11 +6,14 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.unit.monitoring.ground import PROMETHEUS, alerts, fired, queries, rules, scrape, stories
+from zsched.health.check import HealthCheck
+from zsched.health.verdict import CHECKS
 
 EVERY = sorted(alerts())
 NOT_OF_ZSCHED = {"up"}
@@ -62,6 +65,13 @@ def test_an_alert_says_how_bad_it_is_what_it_is_and_where_to_read_on(name: str) 
     assert {"summary", "description", "runbook"} == rule["annotations"].keys()
     assert rule["annotations"]["summary"].startswith("{{ $labels.namespace }}: ")
     assert f"docs/runbook.md#{name.lower()}" == rule["annotations"]["runbook"]
+
+
+@pytest.mark.parametrize("check", [check for check in CHECKS if check.alert], ids=lambda check: check.name)
+def test_the_alert_on_what_a_check_judges_has_its_words(check: HealthCheck[Any]) -> None:
+    summaries = [rule["annotations"]["summary"] for rule in alerts().values()]
+
+    assert 1 == sum(check.alert in summary for summary in summaries)
 
 
 @pytest.mark.parametrize("name", EVERY)

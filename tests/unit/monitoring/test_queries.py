@@ -14,7 +14,7 @@ from tests.unit.monitoring.ground import asked, dashboard, panels, queries
 from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.core.runs import RunStatus
-from zsched.daemon.health import Health
+from zsched.health.facts import DaemonHealth
 from zsched.metrics.collector import DaemonCollector
 from zsched.metrics.distribution import Distribution
 from zsched.metrics.labels import Names
@@ -46,7 +46,7 @@ def exposed(redis_url: str, redis_client: redis.Redis) -> dict[str, Labels]:
     about = {"host": "a", "path": "1.db", "audit": audit}
     Archivers(link, keys).report("some", last.position, ArchiveState.FOLLOWING, about)
 
-    meter = DaemonMeter(LogTally(keys.run_suffix, Names()), Health(SystemClock()))
+    meter = DaemonMeter(LogTally(keys.run_suffix, Names()), DaemonHealth(SystemClock()))
     for script in ("fire", "advance"):
         meter.ran(script, 1.0, 1)
     meter.tally.wait_s["email"], meter.tally.duration_s["email"] = Distribution(WAIT_S), Distribution(DURATION_S)

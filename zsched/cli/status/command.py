@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import signal
 import sys
+from typing import Final
 
 import click
 
 from zsched.cli.exits import DONE, UNHEALTHY
-from zsched.cli.invocation import Invocation, connect, pass_invocation
+from zsched.cli.invocation import Invocation, pass_invocation
 from zsched.cli.program import Subcommand
-from zsched.cli.status.facts import to_dict
+from zsched.cli.status.lines import status_lines
 from zsched.cli.status.screen import watch
-from zsched.cli.status.sections import lines
-from zsched.cli.status.standing import Standing
-from zsched.cli.status.verdict import problems
+from zsched.cli.status.view import looking
 from zsched.core.arguments import zone_name
+from zsched.health.verdict import NAMES
 
 _EVERY_S = 2.0  # between two looks
 
 
-@click.command(cls=Subcommand)
-@click.option("--watch", "is_watched", is_flag=True, help="Live on this terminal, until Ctrl-C; needs zsched[ops].")
-@click.option(
-    "--every", type=click.FloatRange(0.2, 3600), metavar="SECONDS", help=f"With --watch; default {_EVERY_S:g}."
-)
-@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
-@pass_invocation
-def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz: str) -> int:
-    """
+_HELP: Final = f"""
     Show whether all is well, and if not, what is wrong and what to do; then the daemons (who leads, who stands by,
     host, version, time zone rules), what waits and how late it is, what happened in the last 1, 5 and 30 minutes, the
     next 10 fires, the latest runs that failed, were lost or expired, and how far the archives are.
@@ -41,34 +33,42 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
     this user may not ask for them, quarantine, daemons of different versions or time zone rules. It reads Redis alone
     and writes nothing.
 
-    With --json "problems" are texts, "alarms" the same with a name (no_leader, late, suspended, unheard, archive_lost,
-    archive_failed, archive_refused, no_archive, audit) and a remedy, "warnings" like alarms (rebuilt, failing,
-    too_late, no_standby, queues_unknown, suspended, no_worker, quarantined, archive_outdated, versions, tzdata);
-    docs/operations.md has the other keys.
+    With --json "problems" are texts, "alarms" the same with a name and a remedy, "warnings" like alarms. The names:
+    {", ".join(NAMES)}. docs/operations.md has the other keys.
 
     \b
     Examples:
       zsched status --watch --tz Asia/Seoul
       zsched status --json | jq .problems
       zsched status --json | jq -r '.daemons[] | .role + " " + .host'
-    """
+"""
+
+
+@click.command(cls=Subcommand, help=_HELP)
+@click.option("--watch", "is_watched", is_flag=True, help="Live on this terminal, until Ctrl-C; needs zsched[ops].")
+@click.option(
+    "--every", type=click.FloatRange(0.2, 3600), metavar="SECONDS", help=f"With --watch; default {_EVERY_S:g}."
+)
+@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
+@pass_invocation
+def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz: str) -> int:
+    """Show whether all is well."""
     zone_name(tz)
     if is_watched:
         _check_watched(invocation)
     elif every is not None:
         raise click.UsageError("--every is how often --watch looks; give both, or neither")
-    settings = invocation.settings()
-    client = connect(settings)
+    look = looking(invocation.settings())
     if is_watched:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # the terminal is given back then, too
-        watch(lambda: lines(Standing.of(client, settings), tz), every or _EVERY_S)
+        watch(lambda: status_lines(look(), tz), every or _EVERY_S)
         return DONE
-    standing = Standing.of(client, settings)
+    view = look()
     if invocation.wants_json:
-        invocation.answer(to_dict(standing))
+        invocation.answer(view.to_dict())
     else:
-        invocation.answer(None, *(line.text for line in lines(standing, tz)))
-    return UNHEALTHY if problems(standing) else DONE
+        invocation.answer(None, *(line.text for line in status_lines(view, tz)))
+    return DONE if view.verdict.is_healthy else UNHEALTHY
 
 
 def _check_watched(invocation: Invocation) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from zsched.cli.status.sections import Line, Look
+from zsched.cli.status.lines import ScreenLine, Style
 from zsched.cli.texts import printable
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
 _STYLES: Final = {
-    Look.GOOD: "bold green",
-    Look.BAD: "bold red",
-    Look.WARNING: "yellow",
-    Look.REMEDY: "",
-    Look.HEADING: "bold",
-    Look.PLAIN: "",
+    Style.GOOD: "bold green",
+    Style.BAD: "bold red",
+    Style.WARNING: "yellow",
+    Style.REMEDY: "",
+    Style.HEADING: "bold",
+    Style.PLAIN: "",
 }
-_WRAPPED: Final = (Look.GOOD, Look.BAD, Look.WARNING, Look.REMEDY)
+_WRAPPED: Final = (Style.GOOD, Style.BAD, Style.WARNING, Style.REMEDY)
 
 
-def watch(look: Callable[[], Iterable[Line]], every_s: float, console: Console | None = None) -> None:
+def watch(look: Callable[[], Iterable[ScreenLine]], every_s: float, console: Console | None = None) -> None:
     """
     Show what *look* gives every *every_s* seconds, until Ctrl-C; then the terminal is as before.
 
@@ -43,7 +43,7 @@ def watch(look: Callable[[], Iterable[Line]], every_s: float, console: Console |
         from rich.live import Live
     except ImportError:
         raise ConfigError("--watch needs rich, which is not installed: pip install 'zsched[ops]'") from None
-    seen: list[Line] = []
+    seen: list[ScreenLine] = []
     with (
         suppress(KeyboardInterrupt),
         Live(console=console or Console(highlight=False), screen=True, auto_refresh=False) as live,
@@ -53,27 +53,27 @@ def watch(look: Callable[[], Iterable[Line]], every_s: float, console: Console |
                 seen = told = list(look())
             except (RedisUnavailable, RedisRefused) as error:
                 told = [*_no_answer(error, every_s), *seen]
-            live.update(shown(told), refresh=True)
+            live.update(coloured(told), refresh=True)
             threading.Event().wait(every_s)
 
 
-def shown(lines: Iterable[Line]) -> Group:
+def coloured(lines: Iterable[ScreenLine]) -> Group:
     """*lines* in colour, each as wide as the terminal at most."""
     from rich.console import Group
     from rich.text import Text
 
     texts = []
-    for text, look in lines:
-        if look in _WRAPPED:
-            texts.append(Text(text, style=_STYLES[look], overflow="fold"))
+    for text, style in lines:
+        if style in _WRAPPED:
+            texts.append(Text(text, style=_STYLES[style], overflow="fold"))
         else:
-            texts.append(Text(text, style=_STYLES[look], no_wrap=True, overflow="ellipsis"))
+            texts.append(Text(text, style=_STYLES[style], no_wrap=True, overflow="ellipsis"))
     return Group(*texts)
 
 
-def _no_answer(error: Exception, every_s: float) -> list[Line]:
+def _no_answer(error: Exception, every_s: float) -> list[ScreenLine]:
     return [
-        Line(printable(f"UNHEALTHY: {error}"), Look.BAD),
-        Line(f"  → trying again every {every_s:g} s; this is what was seen last:", Look.REMEDY),
-        Line(""),
+        ScreenLine(printable(f"UNHEALTHY: {error}"), Style.BAD),
+        ScreenLine(f"  → trying again every {every_s:g} s; this is what was seen last:", Style.REMEDY),
+        ScreenLine(""),
     ]

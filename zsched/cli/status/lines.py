@@ -1,5 +1,5 @@
 """
-A namespace's standing as lines for people: the verdict first, what to do under it, then a section after the other.
+A namespace's status as lines for people: the verdict first, what to do under it, then a section after the other.
 
 A line says what it is, so that a terminal may colour it, and cut it where that hides nothing of importance.
 """
@@ -11,22 +11,22 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from zsched.cli.runs import remark
-from zsched.cli.status.copies import archive_text, audit_text, entries_text, shown
-from zsched.cli.status.standing import Standing
-from zsched.cli.status.verdict import Problem, problems, warnings
+from zsched.cli.status.view import StatusView, complete_since
 from zsched.cli.tables import lines as table
 from zsched.cli.tables import pairs
 from zsched.cli.texts import printable
-from zsched.cli.times import local_text, relative_text
+from zsched.cli.times import local_text
 from zsched.core.changes import What
-from zsched.core.durations import duration_text
+from zsched.core.durations import duration_text, relative_text
 from zsched.core.model import Priority, Schedule
 from zsched.core.recent import Failure, Recent, Stretch
 from zsched.core.runs import RunStatus
 from zsched.core.sentences import duration_text as rough_text
 from zsched.core.wording import plural
-from zsched.storage.archivers import last_audit
-from zsched.storage.daemons import SILENT_MS, DaemonSeen
+from zsched.health.check import Finding
+from zsched.health.checks_archives import audit_text, entries_text
+from zsched.storage.archivers import Report
+from zsched.storage.daemons import SILENT_MS, DaemonRole, DaemonSeen
 from zsched.storage.limits import HeldBack
 from zsched.storage.overview import Overview
 
@@ -40,8 +40,8 @@ _LEFT_OUT: Final = (What.SKIPPED, What.EXPIRED, What.COALESCED)
 _ID_WIDTH: Final = 8  # characters of a daemon's id, enough to find it in a log
 
 
-class Look(Enum):
-    """What a line is."""
+class Style(Enum):
+    """The kind of a line."""
 
     GOOD = "good"  # the verdict
     BAD = "bad"  # a problem
@@ -51,47 +51,47 @@ class Look(Enum):
     PLAIN = "plain"
 
 
-class Line(NamedTuple):
+class ScreenLine(NamedTuple):
     """One line; nothing in it can steer a terminal."""
 
     text: str
-    look: Look = Look.PLAIN
+    style: Style = Style.PLAIN
 
 
-def lines(standing: Standing, tz: str) -> Iterator[Line]:
-    """All of *standing*; times are local in *tz*."""
-    overview, recent = standing.overview, standing.recent
-    yield from verdict(standing)
+def status_lines(view: StatusView, tz: str) -> Iterator[ScreenLine]:
+    """All of *view*; times are local in *tz*."""
+    overview, recent = view.facts.overview, view.facts.recent
+    yield from verdict_lines(view)
     for section in (
-        _table(_DAEMONS, (_daemon(one, overview) for one in standing.daemons), "no daemon told of itself lately"),
-        [Line(text) for text in pairs(_counts(standing, tz))],
+        _table(_DAEMONS, (_daemon(one, overview) for one in overview.known_daemons), "no daemon told of itself lately"),
+        [ScreenLine(text) for text in pairs(_counts(view, tz))],
         [*_table(_LATELY, map(_stretch, recent.stretches)), *_gaps(recent)],
-        _upcoming(standing, tz),
+        _upcoming(view, tz),
         _table(_FAILURES, (_failure(one, overview.now_ms) for one in recent.failures), _no_failure(recent)),
-        [Line(text) for text in pairs(_copies(overview))],
+        [ScreenLine(text) for text in pairs(_copies(view))],
     ):
-        yield Line("")
+        yield ScreenLine("")
         yield from section
 
 
-def verdict(standing: Standing) -> Iterator[Line]:
+def verdict_lines(view: StatusView) -> Iterator[ScreenLine]:
     """Healthy, or what is wrong, and what should be looked at; what to do under each."""
-    wrong = problems(standing)
-    if not wrong:
-        yield Line(f"healthy: {_in_short(standing)}", Look.GOOD)
-    for number, problem in enumerate(wrong):
-        yield from _problem("also" if number else "UNHEALTHY", problem, Look.BAD)
-    for warning in warnings(standing):
-        yield from _problem("warning", warning, Look.WARNING)
+    problems, warnings = view.verdict
+    if not problems:
+        yield ScreenLine(f"healthy: {_in_short(view.facts.overview)}", Style.GOOD)
+    for number, problem in enumerate(problems):
+        yield from _finding("also" if number else "UNHEALTHY", problem, Style.BAD)
+    for warning in warnings:
+        yield from _finding("warning", warning, Style.WARNING)
 
 
-def _problem(label: str, problem: Problem, look: Look) -> Iterator[Line]:
-    yield Line(printable(f"{label}: {problem.text}"), look)
-    yield Line(printable(f"  → {problem.remedy}"), Look.REMEDY)
+def _finding(label: str, finding: Finding, style: Style) -> Iterator[ScreenLine]:
+    yield ScreenLine(printable(f"{label}: {finding.text}"), style)
+    yield ScreenLine(printable(f"  → {finding.remedy}"), Style.REMEDY)
 
 
-def _in_short(standing: Standing) -> str:
-    overview, standbys = standing.overview, standing.standbys
+def _in_short(overview: Overview) -> str:
+    standbys = len(overview.of_role(DaemonRole.STANDS_BY))
     standby = f"{standbys} stand{'s' if standbys == 1 else ''} by" if standbys else "nobody stands by"
     alive = (one for one in overview.archives if one.is_alive(overview.now_ms))
     following = sum(one.is_recent(overview.now_ms, SILENT_MS) for one in alive)
@@ -100,14 +100,14 @@ def _in_short(standing: Standing) -> str:
     return f"one daemon leads, {standby}; {late}; {archives}"
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], nothing: str = "") -> Iterator[Line]:
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], nothing: str = "") -> Iterator[ScreenLine]:
     """*rows* under *header*, or *nothing* where there are none."""
     found = list(rows)
     if not found:
-        yield Line(nothing)
+        yield ScreenLine(nothing)
         return
     for number, text in enumerate(table(header, found)):
-        yield Line(text, Look.PLAIN if number else Look.HEADING)
+        yield ScreenLine(text, Style.PLAIN if number else Style.HEADING)
 
 
 def _daemon(daemon: DaemonSeen, overview: Overview) -> tuple[str, ...]:
@@ -126,11 +126,11 @@ def _daemon(daemon: DaemonSeen, overview: Overview) -> tuple[str, ...]:
 # -- what waits ---------------------------------------------------------------------------------------
 
 
-def _counts(standing: Standing, tz: str) -> Iterator[tuple[str, str]]:
-    overview = standing.overview
-    yield "namespace", f"{standing.namespace}, on {standing.redis}"
+def _counts(view: StatusView, tz: str) -> Iterator[tuple[str, str]]:
+    overview = view.facts.overview
+    yield "namespace", f"{view.namespace}, on {view.redis}"
     yield "now", local_text(overview.now_ms, tz)
-    yield "leader", _leader(standing, tz)
+    yield "leader", _leader(overview, tz)
     if overview.held_ms:
         yield "hold", f"nothing fires for {duration_text(overview.held_ms)} more"
     for lane in Priority:
@@ -144,11 +144,10 @@ def _counts(standing: Standing, tz: str) -> Iterator[tuple[str, str]]:
     )
 
 
-def _leader(standing: Standing, tz: str) -> str:
-    overview = standing.overview
+def _leader(overview: Overview, tz: str) -> str:
     if overview.leader is None:
         return "nobody"
-    parts = [standing.leader.place if standing.leader else overview.leader]
+    parts = [next((one.place for one in overview.of_role(DaemonRole.LEADS)), overview.leader)]
     if overview.led_since_ms is not None:
         for_ms = max(overview.now_ms - overview.led_since_ms, 0)
         parts.append(f"since {local_text(overview.led_since_ms, tz)} ({rough_text(for_ms)})")
@@ -187,17 +186,17 @@ def _rate(per_second: float) -> str:
     return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2f}"
 
 
-def _gaps(recent: Recent) -> Iterator[Line]:
+def _gaps(recent: Recent) -> Iterator[ScreenLine]:
     if not all(stretch.is_whole for stretch in recent.stretches):
-        yield Line("* without what Redis lost of that time: zsched history looks further")
+        yield ScreenLine("* without what Redis lost of that time: zsched history looks further")
     if recent.is_cut:
-        yield Line("the log goes back no further, or is too much to read at once: zsched history looks further")
+        yield ScreenLine("the log goes back no further, or is too much to read at once: zsched history looks further")
 
 
-def _upcoming(standing: Standing, tz: str) -> Iterable[Line]:
-    if standing.next is None:
-        return [Line("what fires next cannot be told: this user may run no scripts")]
-    rows = (_next(one, standing.overview.now_ms, tz) for one in standing.next)
+def _upcoming(view: StatusView, tz: str) -> Iterable[ScreenLine]:
+    if view.next is None:
+        return [ScreenLine("what fires next cannot be told: this user may run no scripts")]
+    rows = (_next(one, view.facts.overview.now_ms, tz) for one in view.next)
     return _table(_NEXT, rows, "nothing is scheduled")
 
 
@@ -221,9 +220,26 @@ def _no_failure(recent: Recent) -> str:
 # -- copies -------------------------------------------------------------------------------------------
 
 
-def _copies(overview: Overview) -> Iterator[tuple[str, str]]:
+def _copies(view: StatusView) -> Iterator[tuple[str, str]]:
+    overview = view.facts.overview
     yield "log", entries_text(overview.log_length)
-    for report in shown(overview):
-        yield "archive", archive_text(report, overview)
-    if (audit := last_audit(overview.archives, overview.now_ms)) is not None:
-        yield "audit", audit_text(audit, overview.now_ms)
+    for report in overview.known_archives:
+        yield "archive", _archive(report, overview)
+    if view.audit is not None:
+        yield "audit", audit_text(view.audit, overview.now_ms)
+
+
+def _archive(report: Report, overview: Overview) -> str:
+    behind, since = overview.behind(report), complete_since(report, "the beginning")
+    parts = [report.place, "its daemon has stopped" if report.is_stopped else report.state.value]
+    if report.position is None:
+        parts.append("nothing on its disk yet")
+    elif behind is None:
+        parts.append(f"at {report.position.id}, which this log does not have")
+    else:
+        parts.append(f"{entries_text(behind)} behind" if behind else "up to date")
+    if since is not None:
+        parts.append(f"complete since {since}")
+    if not report.is_recent(overview.now_ms):
+        parts.append(f"heard of {relative_text(report.told_ms, overview.now_ms)}")
+    return ", ".join(parts) + (f": {report.trouble}" if report.trouble else "")

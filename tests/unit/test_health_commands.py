@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from zsched.config import RqSettings, Settings
-from zsched.core.clock import SystemClock
-from zsched.doctor.commands import redis_cli, rq_worker
-from zsched.doctor.patient import Patient
-from zsched.storage.connection import Link, Wire
-from zsched.storage.keys import Keys
+from zsched.health.shell import Shell
+from zsched.storage.connection import Link
 
 KEY = "zsched:{default}:meta"
 
 
-def patient(url: str, serializer: str = "pickle", password: str | None = None) -> Patient:
-    settings, link = Settings(rq=RqSettings(serializer=serializer)), Link.from_url(url, 1.0, password)
-    return Patient(settings, link, Wire(None, link.where), Keys("default"), SystemClock(), {})
+def shell(url: str, serializer: str = "pickle", password: str | None = None) -> Shell:
+    return Shell(Link.from_url(url, 1.0, password), serializer)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +25,7 @@ def patient(url: str, serializer: str = "pickle", password: str | None = None) -
     ],
 )
 def test_redis_cli_goes_where_the_settings_go(url: str, said: str) -> None:
-    assert said == redis_cli(patient(url), "GET", KEY)
+    assert said == shell(url).written(["redis-cli", "GET", KEY])
 
 
 @pytest.mark.parametrize(
@@ -61,7 +56,7 @@ def test_redis_cli_goes_where_the_settings_go(url: str, said: str) -> None:
     ],
 )
 def test_a_worker_is_started_where_the_settings_go(url: str, serializer: str, said: str) -> None:
-    assert said == rq_worker(patient(url, serializer), "email")
+    assert said == shell(url, serializer).written(["rq", "worker", "email"])
 
 
 @pytest.mark.parametrize(
@@ -72,4 +67,4 @@ def test_a_worker_is_started_where_the_settings_go(url: str, serializer: str, sa
     ],
 )
 def test_a_password_from_a_file_stands_in_its_place_too(url: str, said: str) -> None:
-    assert said == rq_worker(patient(url, password="secret"), "email")
+    assert said == shell(url, password="secret").written(["rq", "worker", "email"])

@@ -1,10 +1,11 @@
 """
-Which queues are in use, and from which of them nobody takes jobs. Nothing here writes.
+The queues in use, the workers of RQ, and which queues are *stalled*: nobody takes jobs from them. Nothing here writes.
 
-However much there is, some thousand workers and queues are looked at, and some hundred schedules, in a few round trips.
+A queue is stalled because it is *unheard* (no worker listens to it), or because RQ's workers are *suspended*. However
+much there is, some thousand workers and queues are looked at, and some hundred schedules, in a few round trips.
 
-Not guaranteed: that a worker is known which runs. RQ's workers register when they start, and not again when Redis lost
-that; then only the jobs that they run tell of them. One that was killed counts until RQ forgets it, some minutes later.
+Not guaranteed: that every running worker is known. RQ's workers register when they start, and not again when Redis lost
+that; then only the jobs that they run show them. One that was killed counts until RQ forgets it, some minutes later.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _ABOUT_WORKER: Final = ("queues", "death")
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class WorkerSeen:
     """One of RQ's workers, as it registered itself; RQ forgets one that stopped to beat."""
 
     name: str
@@ -45,7 +46,7 @@ class Worker:
     queues: frozenset[str]
 
 
-class Untaken(NamedTuple):
+class StalledQueue(NamedTuple):
     """
     A queue from which nobody takes jobs. ``waiting``: how many are in it, whoever pushed them; ``waits_ms``: for how
     long the oldest, None where that is not known. ``is_ours``: the namespace's schedules use it, or one of its runs is
@@ -59,29 +60,35 @@ class Untaken(NamedTuple):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether something waits for so long that this does not pass by itself."""
+        """True if something waits for so long that this does not pass by itself."""
         return self.waits_ms is not None and self.waits_ms > PATIENCE_MS
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON; the keys are a promise."""
+        waits_s = None if self.waits_ms is None else self.waits_ms // 1000
+        return {"queue": self.queue, "waiting": self.waiting, "waits_s": waits_s}
 
-class Attendance(NamedTuple):
+
+class StalledQueues(NamedTuple):
     """
     ``unheard``: the queues that schedules use, or in which something waits, and to which nobody listens.
     ``is_suspended``: workers take nothing until ``rq resume``; ``suspended``: all queues in which something waits then.
+    ``used``: how many queues schedules use.
     """
 
-    unheard: list[Untaken]
+    unheard: list[StalledQueue]
     is_suspended: bool
-    suspended: list[Untaken]
+    suspended: list[StalledQueue]
+    used: int
 
     @property
-    def of_ours(self) -> Attendance:
+    def of_ours(self) -> StalledQueues:
         """The same of the namespace's own queues."""
-        ours = ([one for one in queues if one.is_ours] for queues in (self.unheard, self.suspended))
-        unheard, suspended = ours
-        return Attendance(unheard, self.is_suspended, suspended)
+        unheard, suspended = ([one for one in queues if one.is_ours] for queues in (self.unheard, self.suspended))
+        return self._replace(unheard=unheard, suspended=suspended)
 
 
-def waiting_text(queues: Sequence[Untaken]) -> str:
+def waiting_text(queues: Sequence[StalledQueue]) -> str:
     """``3 jobs wait, the oldest for 6 min``: in all of *queues*."""
     count = sum(one.waiting for one in queues)
     oldest_ms = max((one.waits_ms for one in queues if one.waits_ms is not None), default=None)
@@ -92,12 +99,12 @@ def waiting_text(queues: Sequence[Untaken]) -> str:
     return f"{told}{', the oldest' if count > 1 else ''} for {duration_text(max(oldest_ms // unit_ms, 1) * unit_ms)}"
 
 
-def workers_of(wire: Wire) -> list[Worker]:
+def workers_of(wire: Wire) -> list[WorkerSeen]:
     """The workers that live, of the first some thousand that are registered. Raises RedisRefused, RedisUnavailable."""
     names = members(wire, "rq:workers", _WORKERS)
     told = allowed_replies(wire, (("HMGET", name, "version", *_ABOUT_WORKER) for name in names))
     return [
-        Worker(name.removeprefix("rq:worker:"), text(row[0] or b"?"), frozenset(text(row[1]).split(",")))
+        WorkerSeen(name.removeprefix("rq:worker:"), text(row[0] or b"?"), frozenset(text(row[1]).split(",")))
         for name, row in zip(names, told, strict=True)
         if row and _lives(row[1:])
     ]
@@ -116,28 +123,29 @@ def used_queues(wire: Wire, keys: Keys) -> set[str]:
     return found | {aside.queue for aside in asides(wire, keys)}
 
 
-def attendance(wire: Wire, keys: Keys) -> Attendance:
-    """From which of the queues that schedules use, or that RQ knows, nobody takes jobs. Raises as above."""
+def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
+    """Return the stalled ones among the queues that schedules use, or that RQ knows. Raises as above."""
     used, is_suspended = used_queues(wire, keys), suspended(wire)
     known = used | {key.removeprefix("rq:queue:") for key in members(wire, keys.rq_queues(), _QUEUES)}
-    deaf = unheard(wire, keys, known)
-    untaken = _untaken(wire, keys, sorted(known if is_suspended else deaf), used)
-    return Attendance(
-        [one for one in untaken if one.queue in deaf and (one.waiting or one.queue in used)],
+    silent = unheard(wire, keys, known)
+    stalled = _stalled(wire, keys, sorted(known if is_suspended else silent), used)
+    return StalledQueues(
+        [one for one in stalled if one.queue in silent and (one.waiting or one.queue in used)],
         is_suspended,
-        [one for one in untaken if is_suspended and one.waiting],
+        [one for one in stalled if is_suspended and one.waiting],
+        len(used),
     )
 
 
 def suspended(wire: Wire) -> bool:
-    """Whether RQ's workers, all of them, were told to take nothing (``rq suspend``). Raises as above."""
+    """Return True if RQ's workers take nothing, by ``rq suspend``. Raises as above."""
     return bool(wire.execute("EXISTS", "rq:suspended"))
 
 
 def unheard(wire: Wire, keys: Keys, queues: Collection[str]) -> frozenset[str]:
     """
-    Those of *queues* for which no worker is registered that lives, and of which none runs a job. A worker that this
-    user may not ask for counts as one that lives, a job as none.
+    Return the *queues* without a living registered worker, of which no job runs. A worker that this user may not ask
+    for counts as living, a job as none.
 
     Raises:
         RedisRefused: it may not even ask how many are registered. RedisUnavailable.
@@ -150,7 +158,7 @@ def unheard(wire: Wire, keys: Keys, queues: Collection[str]) -> frozenset[str]:
 
 
 def _unregistered(wire: Wire, queues: list[str]) -> list[str]:
-    """Those of *queues* among whose registered workers none lives: their names outlast them when they are killed."""
+    """The *queues* among whose registered workers none lives: the names of killed workers outlast them."""
     numbers = allowed_replies(wire, (("SCARD", f"rq:workers:{queue}") for queue in queues))
     found = [queue for queue, number in zip(queues, numbers, strict=True) if not number]
     cursors, size = {queue: b"0" for queue, number in zip(queues, numbers, strict=True) if number}, _FEW
@@ -165,22 +173,22 @@ def _unregistered(wire: Wire, queues: list[str]) -> list[str]:
     return found
 
 
-def _lives(told: Any) -> bool:
-    """Whether what was *told* of a worker shows it alive, or may not be seen."""
-    if isinstance(told, RedisRefused):
-        return is_denied(told)
-    queues, death = told
+def _lives(about: Any) -> bool:
+    """Return True if *about*, the reply about a worker, shows it alive, or is denied."""
+    if isinstance(about, RedisRefused):
+        return is_denied(about)
+    queues, death = about
     return bool(queues and not death)
 
 
-def _untaken(wire: Wire, keys: Keys, queues: list[str], used: set[str]) -> list[Untaken]:
+def _stalled(wire: Wire, keys: Keys, queues: list[str], used: set[str]) -> list[StalledQueue]:
     lengths = allowed_replies(wire, (("LLEN", f"rq:queue:{queue}") for queue in queues))
     waiting = {queue: length for queue, length in zip(queues, lengths, strict=True) if length}
     told = allowed_replies(wire, (("LRANGE", f"rq:queue:{queue}", 0, _HEAD - 1) for queue in waiting))
     heads = {queue: head for queue, head in zip(waiting, told, strict=True) if head}
     waits_ms = _waits_ms(wire, keys, heads, [queue for queue in heads if waiting[queue] > _HEAD])
     ours = used | {queue for queue, head in heads.items() if any(RunId.key(text(id), keys.namespace) for id in head)}
-    return [Untaken(queue, waiting.get(queue, 0), waits_ms.get(queue), queue in ours) for queue in queues]
+    return [StalledQueue(queue, waiting.get(queue, 0), waits_ms.get(queue), queue in ours) for queue in queues]
 
 
 def _waits_ms(wire: Wire, keys: Keys, heads: dict[str, list[bytes]], long: list[str]) -> dict[str, int]:

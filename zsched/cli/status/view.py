@@ -1,0 +1,148 @@
+"""All that ``zsched status`` shows, read at one moment; and its form for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from zsched.client import Client
+from zsched.config import Settings
+from zsched.config.redaction import redact
+from zsched.core.clock import LAST_MS, SystemClock
+from zsched.core.model import Priority, Schedule, ScheduleState, iso
+from zsched.errors import RedisRefused
+from zsched.health.check import Finding
+from zsched.health.facts import Facts, QueuesUnknown
+from zsched.health.shell import Shell
+from zsched.health.verdict import HealthVerdict, judge_health
+from zsched.storage.archivers import Audited, Report, last_audit
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.overview import Overview
+from zsched.storage.reader import Reader
+from zsched.storage.rqjob import Encoder
+
+NEXT: Final = 10  # schedules that fire next
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """
+    A namespace: the facts, the verdict on them, and what fires next (None: this user may not run the script that reads
+    schedules). ``redis``: where it is, without a password.
+    """
+
+    namespace: str
+    redis: str
+    facts: Facts
+    verdict: HealthVerdict
+    next: list[Schedule] | None
+
+    @property
+    def audit(self) -> Audited | None:
+        """The last audit, if there was one lately."""
+        return last_audit(self.facts.overview.archives, self.facts.overview.now_ms)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON, where no key is ever left out; the keys are a promise."""
+        overview, recent, queues = self.facts.overview, self.facts.recent, self.facts.queues
+        return {
+            "namespace": self.namespace,
+            "redis": self.redis,
+            "healthy": self.verdict.is_healthy,
+            "problems": [problem.text for problem in self.verdict.problems],
+            "alarms": [_finding(problem) for problem in self.verdict.problems],
+            "warnings": [_finding(warning) for warning in self.verdict.warnings],
+            "now": iso(overview.now_ms),
+            "leader": overview.leader,
+            "led_since": iso(overview.led_since_ms),
+            "lease_ms": overview.lease_ms,
+            "epoch": overview.epoch,
+            "daemons": [daemon.to_dict() for daemon in overview.known_daemons],
+            "waiting": {lane.value: overview.waiting[lane] for lane in Priority},
+            "overdue": {lane.value: overview.overdue[lane] for lane in Priority},
+            "oldest_due_at": iso(overview.oldest_due_ms),
+            "late_ms": overview.late_ms,
+            "held_back": [
+                {"queue": held.queue, "max_per_second": held.per_second, "waiting": held.waiting}
+                for held in overview.held_back
+            ],
+            "unheard": None if isinstance(queues, QueuesUnknown) else [one.to_dict() for one in queues.unheard],
+            "suspended": None if isinstance(queues, QueuesUnknown) else queues.is_suspended,
+            "recurring": overview.recurring,
+            "paused": overview.paused,
+            "quarantined": overview.quarantined,
+            "log_length": overview.log_length,
+            "hold_until": iso(overview.hold_ms or None),
+            "recent": recent.to_dict(),
+            "failures": [failure.to_dict() for failure in recent.failures],
+            "next": None if self.next is None else [_next(schedule) for schedule in self.next],
+            "archives": [_archive(report, overview) for report in overview.known_archives],
+            "audit": None if self.audit is None else _audit(self.audit),
+        }
+
+
+def looking(settings: Settings) -> Callable[[], StatusView]:
+    """
+    Return a function that looks at Redis now, each time by the same connections.
+
+    Raises:
+        ConfigError; the function RedisUnavailable, RedisRefused.
+    """
+    redis, serializer = settings.redis, settings.rq.serializer
+    link = Link.from_url(redis.url, redis.timeout_s, redis.read_password())
+    reader = Reader(link, Keys(settings.namespace), Encoder(serializer))
+    client = Client(link, settings.namespace, serializer=serializer)
+
+    def look() -> StatusView:
+        upcoming = _upcoming(client)
+        facts = Facts.look(reader, SystemClock())
+        verdict = judge_health(facts, Shell(link, serializer))
+        return StatusView(settings.namespace, redact(redis.url), facts, verdict, upcoming)
+
+    return look
+
+
+def complete_since(report: Report, beginning: str) -> str | None:
+    """A time, *beginning* when it has the whole log, or None when it knows nothing yet."""
+    from zsched.archive import START  # which costs the other commands 15 ms
+
+    since = str(report.about.get("complete_since"))
+    if since == START:
+        return beginning
+    return iso(min(int(since) // 1000, LAST_MS)) if since.isascii() and since.isdigit() else None
+
+
+def _upcoming(client: Client) -> list[Schedule] | None:
+    try:
+        return list(client.list(state=ScheduleState.ACTIVE, limit=NEXT))
+    except RedisRefused:
+        return None
+
+
+def _finding(finding: Finding) -> dict[str, str]:
+    return {"name": finding.name, "problem": finding.text, "remedy": finding.remedy}
+
+
+def _next(schedule: Schedule) -> dict[str, Any]:
+    all = schedule.to_dict()
+    return {name: all[name] for name in ("id", "next_at", "kind", "func", "queue", "priority")}
+
+
+def _archive(report: Report, overview: Overview) -> dict[str, Any]:
+    return {
+        "id": report.archive,
+        "host": report.about.get("host"),
+        "path": report.about.get("path"),
+        "state": report.state.value,
+        "position": report.position.id if report.position else None,
+        "behind": overview.behind(report),
+        "complete_since": complete_since(report, "start"),
+        "told_at": iso(report.told_ms),
+        "trouble": report.trouble,
+    }
+
+
+def _audit(audit: Audited) -> dict[str, Any]:
+    return {"at": iso(audit.at_ms), "checked": audit.checked, "alarms": audit.alarms, "repaired": audit.repaired}

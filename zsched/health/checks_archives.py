@@ -1,0 +1,117 @@
+"""Checks of the archives: is what happens copied to a disk beside Redis', and how far?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from zsched.core.durations import relative_text
+from zsched.core.wording import plural
+from zsched.health.check import Finding, HealthCheck, fine, health_check, problem, skipped, warning
+from zsched.storage.archivers import ArchiveState, Audited, last_audit
+from zsched.storage.overview import Overview
+
+_FAR: Final = 100_000  # entries behind: more than a few seconds' work
+_PUTS_BACK: Final = "wait: a million schedules take about a minute; until then clients do not see all of them"
+
+
+def _of_state(state: ArchiveState, said: Callable[..., Finding], remedy: str) -> HealthCheck[Overview]:
+    """Make the check ``archive_<state>``, which finds the archives in *state*."""
+
+    def judge(overview: Overview) -> Iterator[Finding]:
+        for report in overview.present_archives:
+            if report.state is state:
+                waits = state is ArchiveState.LOST and not report.awaits_people
+                text = f"archive {report.place} {state.value}: {report.trouble or 'it gives no reason'}"
+                yield said(text, _PUTS_BACK if waits else remedy)
+
+    return health_check(f"archive_{state.value}", Overview, "archives")(judge)
+
+
+check_archive_lost = _of_state(
+    ArchiveState.LOST, problem, "zsched recover --dry-run shows what is missing, zsched recover puts it back"
+)
+check_archive_failed = _of_state(
+    ArchiveState.FAILED,
+    problem,
+    "make room on its disk, or mend it: it goes on by itself, and Redis keeps what it lacks",
+)
+check_archive_refused = _of_state(
+    ArchiveState.REFUSED,
+    problem,
+    "if this Redis was rebuilt or moved: zsched recover --from its file --force; else give its daemon another path",
+)
+check_archive_outdated = _of_state(
+    ArchiveState.OUTDATED, warning, "upgrade its daemon: it goes on by itself, and newer ones have what it lacks"
+)
+
+
+@health_check("no_archive", Overview, "archives", alert="no archive follows the log")
+def check_no_archive(overview: Overview) -> Iterator[Finding]:
+    """No archive follows the log of a leader. Without a leader that is the problem."""
+    alive = sum(report.is_alive(overview.now_ms) for report in overview.archives)
+    if alive:
+        yield fine("one archive follows the log" if alive == 1 else f"{alive} archives follow the log")
+    elif overview.leader is not None:
+        remedy = "see archive_failed and archiver_refused in the daemons' logs; without one a lost Redis stays lost"
+        yield problem("no archive follows the log", remedy)
+    else:
+        yield skipped("none follows the log, as no daemon leads")
+
+
+@health_check("audit", Overview, alert="the auditor found what should have fired, or is not where it should be")
+def check_audit(overview: Overview) -> Iterator[Finding]:
+    """The last audit found what it could not put right."""
+    last = last_audit(overview.archives, overview.now_ms)
+    if last is None:
+        yield fine("there was none lately")
+    elif last.alarms > last.repaired:
+        text = f"the last audit: {audit_text(last, overview.now_ms)}; the daemon's log says what"
+        events = "schedule_missing, occurrence_missing, occurrence_overdue, run_suppressed"
+        yield problem(text, f"look for {events}; zsched why ID tells more")
+    else:
+        yield fine(f"the last audit: {audit_text(last, overview.now_ms)}")
+
+
+@health_check("archive_silent", Overview, "archives")
+def check_archive_silent(overview: Overview) -> Iterator[Finding]:
+    """An archive was not heard of, and its daemon did not stop in order."""
+    for report in overview.known_archives:
+        if not report.is_recent(overview.now_ms) and not report.is_stopped:
+            heard = relative_text(report.told_ms, overview.now_ms)
+            yield warning(f"archive {report.place} is silent: heard of {heard}", "see whether its daemon runs")
+
+
+@health_check("archive_behind", Overview, "archives")
+def check_archive_behind(overview: Overview) -> Iterator[Finding]:
+    """An archive follows, and is far behind."""
+    for report in overview.present_archives:
+        lacks = overview.behind(report) or 0
+        if report.state is ArchiveState.FOLLOWING and lacks > _FAR:
+            yield warning(f"archive {report.place} is {entries_text(lacks)} behind", "see what slows its disk")
+
+
+@health_check("archive_unknown", Overview, "archives")
+def check_archive_unknown(overview: Overview) -> Iterator[Finding]:
+    """An archive cannot read entries of the log."""
+    for report in overview.present_archives:
+        if report.unknown_entries:
+            number = entries_text(report.unknown_entries)
+            is_healing = report.unreadable_entries == report.unknown_entries
+            yield warning(
+                f"archive {report.place} cannot read {number} of the log; nothing is audited by it",
+                "it reads from Redis what they did, within a minute; find who writes to the log by hand"
+                if is_healing
+                else "upgrade its daemon: a newer zsched led",
+            )
+
+
+def audit_text(audit: Audited, now_ms: int) -> str:
+    """``2m ago, of 5 schedules: nothing wrong``."""
+    found = f"{audit.alarms:,} alarms, {audit.repaired:,} put right" if audit.alarms else "nothing wrong"
+    return f"{relative_text(audit.at_ms, now_ms)}, of {audit.checked:,} schedules: {found}"
+
+
+def entries_text(number: int) -> str:
+    """``1 entry``, ``2,000 entries``."""
+    return plural(number, "entry").replace("entrys", "entries")

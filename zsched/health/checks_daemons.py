@@ -1,0 +1,175 @@
+"""Checks of the daemons: does one lead, could another take over, do they fire in time, and are they alike?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from zsched.core.clock import from_ms
+from zsched.core.durations import duration_text
+from zsched.core.sentences import duration_text as rough_text
+from zsched.core.wording import plural
+from zsched.health.check import Finding, fine, health_check, problem, warning
+from zsched.health.facts import DaemonHealth, RedisUnseen
+from zsched.storage.daemons import SILENT_MS, DaemonRole, DaemonSeen
+from zsched.storage.overview import Overview
+
+LATE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
+
+
+# -- what a daemon knows of itself ------------------------------------------------------------------
+
+
+@health_check("redis_unseen", RedisUnseen, "redis")
+def check_redis_unseen(unseen: RedisUnseen) -> Iterator[Finding]:
+    """The daemon sees no Redis."""
+    yield problem(unseen.reason, "zsched doctor on its machine says why")
+
+
+@health_check("cannot_lead", DaemonHealth, "daemons")
+def check_cannot_lead(health: DaemonHealth) -> Iterator[Finding]:
+    """The daemon may neither lead nor stand by."""
+    if health.trouble is not None:
+        yield problem(health.trouble, "do what the reason says: it stands by as soon as it may lead")
+
+
+# -- who leads --------------------------------------------------------------------------------------
+
+
+@health_check("no_leader", Overview, "daemons", alert="nobody leads")
+def check_no_leader(overview: Overview) -> Iterator[Finding]:
+    """No daemon leads."""
+    running = [_where(daemon) for daemon in overview.daemons if daemon.is_running]
+    if overview.leader is not None:
+        standbys = len(overview.of_role(DaemonRole.STANDS_BY))
+        others = f", {plural(standbys, 'other')} would take over" if standbys else ""
+        yield fine(f"daemon {overview.leader} leads{others}")
+    elif running:
+        text = f"nobody leads; heard of within {SILENT_MS // 1000} s: {'; '.join(running)}"
+        waits = "one that runs leads soon, or its log says why not (leading_refused, redis_refused)"
+        yield problem(text, f"{waits}; else {_start(overview)}")
+    else:
+        remedy = f"{_start(overview)}; until then nothing fires, and nothing is lost"
+        yield problem("nobody leads: no daemon of this namespace is running", remedy)
+
+
+@health_check("no_standby", Overview, "daemons")
+def check_no_standby(overview: Overview) -> Iterator[Finding]:
+    """A daemon leads, and none could take over; or one of several could not."""
+    barred = [_where(one) for one in overview.of_role(DaemonRole.BARRED)]
+    if overview.leader is None:
+        return
+    if overview.of_role(DaemonRole.STANDS_BY):
+        if barred:
+            yield warning("; ".join(barred), "mend what is said of it: it stands by as soon as it may lead")
+        return
+    which = f" ({'; '.join(barred)})" if barred else ""
+    text = f"nobody stands by{which}: when the daemon that leads dies, nothing fires until somebody starts another"
+    remedy = f"mend what is said of it, or {_start(overview)}" if barred else _start(overview)
+    yield warning(text, f"{remedy}, on another machine best")
+
+
+def _where(daemon: DaemonSeen) -> str:
+    """Its place, and why it may not lead if that is so."""
+    return daemon.place if daemon.may_not_lead is None else f"{daemon.place} may not lead: {daemon.may_not_lead}"
+
+
+def _start(overview: Overview) -> str:
+    option = "" if overview.namespace == "default" else f" -n {overview.namespace}"
+    return f"start one: systemctl start zsched, or zsched daemon{option}"
+
+
+# -- whether it fires -------------------------------------------------------------------------------
+
+
+@health_check("late", Overview, "lateness", alert="what is due fires late")
+def check_late(overview: Overview) -> Iterator[Finding]:
+    """The oldest due schedule is late."""
+    if overview.late_ms <= LATE_MS:
+        yield fine(
+            f"nothing is more than {rough_text(overview.late_ms)} late" if overview.late_ms else "nothing is overdue"
+        )
+        return
+    if overview.leader is None:
+        remedy = "it fires when a daemon leads"
+    elif overview.held_ms:
+        remedy = f"nothing fires for {duration_text(overview.held_ms)} more, after a loss or a restart of Redis"
+    else:
+        remedy = "look for redis_refused and clock_jumped in the leader's log, and how busy it and Redis are"
+    yield problem(f"the oldest due schedule is {rough_text(overview.late_ms)} late", remedy)
+
+
+@health_check("doubt_ahead", Overview, "clock")
+def check_doubt_ahead(overview: Overview) -> Iterator[Finding]:
+    """A clock that was ahead left a doubt in the future."""
+    if overview.doubt_ms > overview.now_ms:
+        until = f"{from_ms(overview.doubt_ms):%H:%M:%S} UTC"
+        text = f"the clock of Redis was ahead: all that is due until {until} counts as uncertain"
+        yield warning(text, "start a daemon: the first pass of a leader corrects it")
+
+
+@health_check("quarantined", Overview, "quarantine", alert="schedules in quarantine: broken, and not fired")
+def check_quarantined(overview: Overview) -> Iterator[Finding]:
+    """Schedules that could not be planned."""
+    yield in_quarantine(overview.quarantined)
+
+
+def in_quarantine(number: int, names: str = "") -> Finding:
+    """Return the finding of *number* schedules in quarantine, some of which have *names*."""
+    if not number:
+        return fine("no schedule is in quarantine")
+    text = f"{plural(number, 'schedule')} in quarantine: broken, and not fired"
+    remedy = "zsched ls --state quarantined lists them, zsched why ID says why; schedule them again, or cancel them"
+    return warning(f"{text}: {names}" if names else text, remedy)
+
+
+@health_check("wrong_type", Overview, "key types", alert="another program wrote keys that zsched or RQ needs")
+def check_wrong_type(overview: Overview) -> Iterator[Finding]:
+    """Keys of a wrong type, without which firing goes on."""
+    for key, (type, wanted) in overview.wrong_types.items():
+        yield wrong_type(key, type, wanted, "firing goes on without it")
+
+
+def wrong_type(key: str, type: str, wanted: str, but: str = "what needs it is refused") -> Finding:
+    """Return the finding of a *key* of a wrong *type*."""
+    text = f"{key} is a {type}, and has to be a {wanted}: another program wrote it; {but}"
+    return problem(text, "find out who wrote it, then", "redis-cli", "RENAME", key, f"wrong:{key}")
+
+
+# -- what differs, and what fails inside ------------------------------------------------------------
+
+
+@health_check("daemon_failing", Overview, "daemons")
+def check_daemon_failing(overview: Overview) -> Iterator[Finding]:
+    """Threads and chores of running daemons that fail. No other check sees that their work is not done."""
+    for daemon in (one for one in overview.daemons if one.is_running and one.failing):
+        which = "; ".join(f"{part}: {reason}" for part, reason in daemon.failing.items())
+        remedy = (
+            "its log has thread_failed, chore_failed or question_failed with the cause; it is tried again and again"
+        )
+        yield warning(f"daemon {daemon.place} fails in part: {which}", remedy)
+
+
+@health_check("versions", Overview, "daemons", alert="daemons of different versions")
+def check_versions(overview: Overview) -> Iterator[Finding]:
+    """Daemons of different versions."""
+    if which := _groups((daemon.version, daemon) for daemon in overview.daemons):
+        yield warning(f"daemons of different versions: {which}", "restart those of the older one")
+
+
+@health_check("tzdata", Overview)
+def check_tzdata(overview: Overview) -> Iterator[Finding]:
+    """Daemons with different rules of the zones."""
+    if which := _groups((daemon.tzdata, daemon) for daemon in overview.daemons):
+        remedy = "update tzdata everywhere and restart: by the next leader's rules what waits is moved to other times"
+        yield warning(f"daemons plan by different time zone rules: {which}", remedy)
+
+
+def _groups(told: Iterator[tuple[str | None, DaemonSeen]]) -> str:
+    """Name the running daemons by value, if they have several; one without a value is left out."""
+    groups = defaultdict(list)
+    for value, daemon in told:
+        if value is not None and daemon.is_running:
+            groups[value].append(daemon.place)
+    return ", ".join(f"{value} ({'; '.join(groups[value])})" for value in sorted(groups)) if len(groups) > 1 else ""

@@ -1,0 +1,217 @@
+"""Checks of the namespace's keys: does each hold what it must, and does something lead to each?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from zsched.core.log import FORMAT, text
+from zsched.core.model import Priority
+from zsched.core.wording import plural, some
+from zsched.errors import Garbled, RedisRefused
+from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
+from zsched.health.checks_daemons import in_quarantine, wrong_type
+from zsched.health.probe import Probe
+from zsched.storage.limits import asides
+from zsched.storage.meta import NUMBERS, number
+from zsched.storage.overview import typed
+
+_QUEUES: Final = 500  # of RQ's that are looked at
+_SCHEDULES: Final = 500  # of the recurring
+_REGISTRIES: Final = ("deferred", "scheduled", "finished", "failed", "wip", "canceled")
+_LOOKED_AT: Final = 5  # schedules in quarantine
+
+
+# -- types ------------------------------------------------------------------------------------------
+
+
+@health_check("wrong_type", Probe, "key types")
+def check_all_types(probe: Probe) -> Iterator[Finding]:
+    """
+    The type of each key that a namespace has one of, of some of its schedules, and of RQ's that scripts use. A key of
+    a wrong type stops the scripts that need it.
+    """
+    wanted = dict(_ours(probe)) | dict(_schedules(probe)) | dict(_rqs(probe))
+    replies = probe.replies(("TYPE", key) for key in wanted)
+    found = {key: type.decode() for key, type in zip(wanted, replies, strict=True) if isinstance(type, bytes)}
+    wrong = {key: type for key, type in found.items() if type not in (wanted[key], "none")}
+    for key, type in wrong.items():
+        goes_on = ("firing goes on without it",) if key in typed(probe.keys) else ()
+        yield wrong_type(key, type, wanted[key], *goes_on)
+    if denied := [key for key in wanted if key not in found]:
+        yield skipped(f"this user may not ask for the type of {some(denied)}", "ask as a user who may")
+    if found and not wrong:
+        yield fine(f"{plural(len(found), 'key')} looked at: each has its type, or is not there")
+
+
+def _ours(probe: Probe) -> Iterator[tuple[str, str]]:
+    keys = probe.keys
+    yield from ((keys.meta(), "hash"), (keys.log(), "stream"), (keys.lease(), "string"), (keys.ask(), "list"))
+    yield keys.ask_names(), "list"
+    for key in (keys.paused(), keys.quarantine(), keys.chains(), keys.limits(), keys.archivers()):
+        yield key, "hash"
+    for key in (*(keys.due(lane) for lane in Priority), keys.deadlines()):
+        yield key, "zset"
+    yield keys.recurring(), "set"
+    if _is_readable(probe, "HGET", keys.meta(), "aside"):
+        yield from ((aside.key(keys), "zset") for aside in asides(probe.wire, keys))
+
+
+def _schedules(probe: Probe) -> Iterator[tuple[str, str]]:
+    keys = probe.keys
+    if not _is_readable(probe, "SCARD", keys.recurring()):
+        return
+    for id in probe.members(keys.recurring(), _SCHEDULES):
+        yield keys.schedule(id), "hash"
+        yield keys.template(id), "hash"
+
+
+def _rqs(probe: Probe) -> Iterator[tuple[str, str]]:
+    yield probe.keys.rq_queues(), "set"
+    yield "rq:workers", "set"
+    if not _is_readable(probe, "SCARD", probe.keys.rq_queues()):
+        return
+    for queue in probe.queues()[:_QUEUES]:
+        yield f"rq:queue:{queue}", "list"
+        yield from ((f"rq:{registry}:{queue}", "zset") for registry in _REGISTRIES)
+
+
+def _is_readable(probe: Probe, *command: str) -> bool:
+    """Return True if *command* is answered. Else its key has a wrong type, or is not this user's; both are reported."""
+    [reply] = probe.replies([command])
+    return not isinstance(reply, RedisRefused)
+
+
+# -- meta, quarantine -------------------------------------------------------------------------------
+
+
+@health_check("meta", Probe)
+def check_meta(probe: Probe) -> Iterator[Finding]:
+    """The numbers that scripts read; those of test clocks have a check of their own."""
+    key, garbled = probe.keys.meta(), False
+    for name, value in zip(NUMBERS, probe.ask("HMGET", key, *NUMBERS), strict=True):
+        try:
+            number(probe.keys, name, value)
+        except Garbled as error:
+            garbled = True
+            yield problem(error.problem, error.remedy)
+    if not garbled:
+        yield fine(f"{key} has numbers where they have to be")
+
+
+@health_check("format", Probe)
+def check_format(probe: Probe) -> Iterator[Finding]:
+    """The namespace's format: scripts of an older version do nothing here."""
+    value = probe.ask("HGET", probe.keys.meta(), "format")
+    if value is None:
+        yield fine("no format yet: no daemon has led here since there are formats")
+    elif (format := number(probe.keys, "format", value)) <= FORMAT:
+        yield fine(f"format {format}, which this zsched knows")
+    else:
+        yield problem(
+            f"a newer zsched keeps it in format {format}, and this one knows {FORMAT}: no call of it does anything",
+            "upgrade zsched on this machine to the version of the daemons",
+        )
+
+
+@health_check("quarantined", Probe, "quarantine")
+def check_quarantine_closely(probe: Probe) -> Iterator[Finding]:
+    """Schedules that could not be planned, some of them with the reason."""
+    key = probe.keys.quarantine()
+    number, names = probe.ask("HLEN", key), ""
+    if number:
+        _, flat = probe.ask("HSCAN", key, 0, "COUNT", _LOOKED_AT)
+        rows = sorted(zip(flat[::2], flat[1::2], strict=True))
+        names = some([f"{text(id)} ({text(value).split(' ', 3)[-1]})" for id, value in rows])
+    yield in_quarantine(number, names)
+
+
+# -- leftovers --------------------------------------------------------------------------------------
+
+_STEPS: Final = 50
+_PER_STEP: Final = 1000  # keys that a step looks at: some 0.3 ms of Redis
+_OF_IDS: Final = ("schedule:", "template:")
+_LAPSING: Final = ("op:", "answer:")
+_AT_ONCE: Final = 20  # keys in one command of a remedy
+_LASTS: Final = -1  # PTTL of a key that does not lapse
+_KINDS: Final = {  # of keys to which nothing leads: what to do about them, and a command
+    "of a recurring schedule that is not there": ("zsched why ID tells what it was; then", "UNLINK"),
+    "of a call that should have lapsed": ("", "UNLINK"),
+    "of schedules held back that no fire looks at": ("put again what is in it", "ZRANGE"),
+    "that zsched does not know": ("let nobody else write under zsched:", ""),
+}
+
+
+@health_check("leftovers", Probe)
+def check_leftovers(probe: Probe) -> Iterator[Finding]:
+    """
+    Keys of the namespace to which nothing leads any more, by kind.
+
+    A scan of bounded length over the whole database: in one of up to 50,000 keys it sees all of them, in a larger one a
+    part. A key that a script takes away between the scan and the look is no leftover.
+    """
+    found: dict[str, set[str]] = {kind: set() for kind in _KINDS}
+    is_all = _scan(probe, found)
+    for kind, names in found.items():
+        if names:
+            remedy, command = _KINDS[kind]
+            said = f"{plural(len(names), 'key')} {kind}: {some(sorted(names))}"
+            yield warning(said, remedy, *_by_key(probe, command, names))
+    if not any(found.values()):
+        yield fine("none" if is_all else f"none among {_STEPS * _PER_STEP:,} keys of this database")
+
+
+def _by_key(probe: Probe, command: str, names: set[str]) -> tuple[object, ...]:
+    """*command* on the keys *names*; UNLINK on the first of many, ZRANGE on the first one."""
+    keys = [probe.keys.prefix + name for name in sorted(names)]
+    if command == "ZRANGE":
+        return "redis-cli", command, keys[0], 0, -1
+    return ("redis-cli", command, *keys[:_AT_ONCE]) if command else ()
+
+
+def _scan(probe: Probe, found: dict[str, set[str]]) -> bool:
+    """Look at pages of keys, and add what is left over to *found*. Return True if all were seen."""
+    cursor = b"0"
+    for _ in range(_STEPS):
+        cursor, page = probe.ask("SCAN", cursor, "MATCH", f"{probe.keys.prefix}*", "COUNT", _PER_STEP)
+        kinds = _sorted(probe, [text(key).removeprefix(probe.keys.prefix) for key in page])
+        for kind, names in zip(found, kinds, strict=True):
+            found[kind].update(names)
+        if cursor == b"0":
+            return True
+    return False
+
+
+def _sorted(probe: Probe, names: list[str]) -> Iterator[Iterable[str]]:
+    """Yield those of *names*, without the namespace's prefix, that are left over, by kind."""
+    keys = probe.keys
+    of_ids = [name for name in names if name.startswith(_OF_IDS)]
+    lapsing = [name for name in names if name.startswith(_LAPSING)]
+    asides = [name for name in names if _is_aside(name)]
+    *are_there, words = probe.ask_all(
+        [*(("SISMEMBER", keys.recurring(), name.partition(":")[2]) for name in of_ids), ("HGET", keys.meta(), "aside")]
+    )
+    suspects = [name for name, is_there in zip(of_ids, are_there, strict=True) if is_there == 0]
+    still = probe.ask_all(("EXISTS", keys.prefix + name) for name in suspects)
+    lives = probe.ask_all(("PTTL", keys.prefix + name) for name in lapsing)
+    named = text(words or b"").split()
+    yield (name for name, exists in zip(suspects, still, strict=True) if exists)
+    yield (name for name, ms in zip(lapsing, lives, strict=True) if ms == _LASTS)
+    yield (name for name in asides if name.removeprefix("due:") not in named)
+    yield set(names) - {*of_ids, *lapsing, *asides} - _whole(probe)
+
+
+def _is_aside(name: str) -> bool:
+    """``due:<lane>:<queue>``; a queue may have colons in its name."""
+    word, _, rest = name.partition(":")
+    lane, _, queue = rest.partition(":")
+    return word == "due" and bool(queue) and lane in {each.value for each in Priority}
+
+
+def _whole(probe: Probe) -> set[str]:
+    """The names of keys that a namespace has one of."""
+    keys = probe.keys
+    functions = (keys.lease, keys.meta, keys.log, keys.limits, keys.paused, keys.quarantine, keys.chains)
+    others = (keys.deadlines, keys.recurring, keys.archivers, keys.ask)
+    found = [key() for key in (*functions, *others)] + [keys.due(lane) for lane in Priority]
+    return {key.removeprefix(keys.prefix) for key in found}

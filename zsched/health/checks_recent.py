@@ -1,0 +1,97 @@
+"""Checks of the last minutes: was Redis rebuilt, was its clock right, do runs fail, and are they in time?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from zsched.core.changes import What
+from zsched.core.clock import from_ms
+from zsched.core.recent import Recent, Stretch
+from zsched.core.runs import BAD, RunStatus
+from zsched.core.sentences import duration_text as rough_text
+from zsched.core.wording import plural, some
+from zsched.health.check import Finding, fine, health_check, warning
+
+# When failures are no single bad job any more, as in deploy/prometheus/alerts.yml: so many, and so large a share of the
+# runs that ended lately.
+_FAILING: Final = 3
+_FAILING_SHARE: Final = 0.1
+_LATELY_MS: Final = 300_000
+_NAMED: Final = 4  # schedules
+_PUT_BACK: Final = {
+    What.RESTORED: "put back",
+    What.PUSHED_AGAIN: "pushed again",
+    What.HELD: "held by RQ already",
+    What.SKIPPED: "skipped as uncertain",
+    What.WITHDRAWN: "withdrawn, as they were over",
+    What.QUARANTINED: "in quarantine",
+}
+
+
+@health_check("rebuilt", Recent, "loss")
+def check_rebuilt(recent: Recent) -> Iterator[Finding]:
+    """Redis lost something and was rebuilt."""
+    if recent.rebuilt is None:
+        yield fine(f"Redis lost nothing in the last {rough_text(recent.stretches[-1].span_ms)}")
+        return
+    changes = recent.rebuilt.changes
+    parts = [f"{count:,} {_PUT_BACK[what]}" for what in _PUT_BACK if (count := changes.get(what, 0))]
+    became = ", ".join(parts) or "nothing had to be put back"
+    text = f"Redis lost something and was rebuilt at {_clock(recent.rebuilt.at_ms)}: "
+    yield warning(
+        f"{text}{'at least ' if recent.is_cut else ''}{became}",
+        "zsched history --status pushed_again (or skipped, held) lists runs that may happen twice, or not at all; "
+        "zsched doctor says whether Redis keeps its data on a disk",
+    )
+
+
+@health_check("clock_was_ahead", Recent, "clock")
+def check_clock_was_ahead(recent: Recent) -> Iterator[Finding]:
+    """The clock of Redis was ahead, and schedules are silent since."""
+    ahead = recent.ahead
+    if ahead is not None and ahead.times:
+        names, until = sorted(ahead.times), _clock(max(ahead.times.values()))
+        which = f"{plural(len(names), 'recurring schedule')}: {some(names, _NAMED)}"
+        who = f"until {until} at the latest it keeps silent {which}"
+        text = f"the clock of Redis was ahead, came to {_clock(ahead.until_ms)}, and is right again; {who}"
+        yield warning(
+            text, "give each another rule and then its own again: zsched set ID --every 2, zsched set ID --every 1"
+        )
+
+
+@health_check("failing", Recent, "runs")
+def check_failing(recent: Recent) -> Iterator[Finding]:
+    """A tenth of the latest runs failed or were lost."""
+    stretch = _lately(recent)
+    ended, bad = sum(stretch.ended.values()), sum(stretch.ended.get(status, 0) for status in BAD)
+    of = f"{bad:,} of {plural(ended, 'run')} that ended in the last {rough_text(stretch.span_ms)} failed or were lost"
+    if bad >= _FAILING and bad > _FAILING_SHARE * ended:
+        yield warning(of, "zsched history --status failed (or lost) lists them, zsched why ID tells of one schedule")
+    else:
+        yield fine(of)
+
+
+@health_check("too_late", Recent, "runs")
+def check_too_late(recent: Recent) -> Iterator[Finding]:
+    """Runs and occurrences that came too late."""
+    stretch = _lately(recent)
+    counts = (
+        (stretch.ended.get(RunStatus.EXPIRED, 0), "run", "expired in a queue"),
+        (stretch.happened.get(What.EXPIRED, 0), "occurrence", "expired before firing"),
+        (stretch.missed, "occurrence", "passed and will not fire (paused, or nobody led)"),
+    )
+    if parts := [f"{plural(count, noun)} {became}" for count, noun, became in counts if count]:
+        text = f"in the last {rough_text(stretch.span_ms)} {', '.join(parts)}"
+        yield warning(
+            text, "zsched history --status expired (or skipped) lists them, zsched why ID tells of one schedule"
+        )
+
+
+def _lately(recent: Recent) -> Stretch:
+    """The last five minutes, or what is known of them."""
+    return next((one for one in reversed(recent.stretches) if one.span_ms <= _LATELY_MS), recent.stretches[0])
+
+
+def _clock(at_ms: int) -> str:
+    return f"{from_ms(at_ms):%H:%M:%S} UTC"

@@ -1,0 +1,186 @@
+"""
+Checks of RQ: its workers and their serializer, and other schedulers in the same queues.
+
+Another scheduler that runs is a warning; one that has what is scheduled here, too, is a problem, since that runs twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Final
+
+from zsched.core.log import text
+from zsched.core.wording import plural, some
+from zsched.errors import RedisRefused
+from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
+from zsched.health.probe import Probe
+from zsched.storage.queues import used_queues, workers_of
+from zsched.storage.replies import is_denied
+from zsched.storage.rivals import (
+    CRON_OWNER,
+    RQ_SCHEDULER_JOBS,
+    RqSchedulers,
+    about_key,
+    crons,
+    lock_key,
+    rq_schedulers,
+)
+
+OLDEST: Final = (2, 8)  # of RQ: what setup.cfg asks for, and tests run with
+
+
+@health_check("workers", Probe)
+def check_workers(probe: Probe) -> Iterator[Finding]:
+    """The RQ of the workers, and of this machine, which writes jobs as that one does."""
+    workers, here = workers_of(probe.wire), version("rq")
+    versions: dict[str, list[str]] = {}
+    for worker in workers:
+        versions.setdefault(worker.version, []).append(worker.name)
+    old = {found: names for found, names in versions.items() if _release(found) < OLDEST}
+    for found, names in sorted(old.items()):
+        yield problem(
+            f"{plural(len(names), 'worker')} of RQ {found} ({some(sorted(names))}), which zsched does not know",
+            "upgrade RQ there to 2.8 or later",
+        )
+    if len(versions) > 1:
+        listed = ", ".join(f"{found} ({len(names)})" for found, names in sorted(versions.items()))
+        yield warning(f"workers are of different versions of RQ: {listed}", "upgrade all of them")
+    if not workers:
+        queues = sorted(used_queues(probe.wire, probe.keys)) or ["default"]
+        yield warning("no worker of RQ is registered: what fires waits", "start one", "rq", "worker", *queues)
+    elif not old and len(versions) == 1:
+        yield fine(f"{plural(len(workers), 'worker')} of RQ {workers[0].version}; this machine has {here}")
+
+
+@health_check("serializer", Probe)
+def check_serializer(probe: Probe) -> Iterator[Finding]:
+    """The serializer of payloads here. RQ's workers do not say which one they have."""
+    theirs, mine = text(probe.ask("HGET", probe.keys.meta(), "serializer") or b""), probe.settings.rq.serializer
+    if not theirs:
+        yield fine(f"nothing was scheduled yet; clients with these settings write {mine}")
+    elif theirs != mine:
+        yield problem(
+            f"the namespace's payloads are {theirs}, and these settings say {mine}: clients with them are refused",
+            f'set [rq] serializer = "{theirs}", or take another namespace',
+        )
+    elif mine == "json":
+        yield skipped(
+            "payloads are json, and RQ's workers do not tell whether they read that",
+            "see that each is started as",
+            *("rq", "worker", "QUEUE"),
+        )
+    else:
+        yield fine("payloads are pickle, as RQ's workers read them unless told otherwise")
+
+
+def _release(version: str) -> tuple[int, ...]:
+    numbers = [part for part in version.split(".")[:2] if part.isdecimal()]
+    return tuple(map(int, numbers)) or OLDEST  # an unknown version is not judged
+
+
+# -- other schedulers ---------------------------------------------------------------------------------
+_QUEUES: Final = 2000  # whose locks are looked at
+_JOBS: Final = 500  # of rq-scheduler, that are looked for here; and of the recurring, whose owners are looked at
+_STEPS: Final = 50  # of a scan: all of a database of up to 50,000 keys
+
+
+@health_check("rq_scheduler_locks", Probe, "rq's scheduler")
+def check_rq_scheduler_locks(probe: Probe) -> Iterator[Finding]:
+    """The owners of the locks of RQ's schedulers: a worker --with-scheduler has those of its queues."""
+    ours, native = f"zsched:{probe.keys.namespace}", probe.settings.rq.native
+    if native is False:
+        yield fine("[rq] native is false: RQ's own delayed jobs are left to RQ's schedulers")
+        return
+    queues = (_queues(probe) if native is True else sorted(native))[:_QUEUES]  # others' are left to RQ's schedulers
+    holders = probe.ask_all(("GET", lock_key(queue)) for queue in queues)
+    by_holder: dict[str, list[str]] = {}
+    for queue, holder in zip(queues, holders, strict=True):
+        if holder and text(holder) != ours:
+            by_holder.setdefault(text(holder), []).append(queue)
+    for holder, held in sorted(by_holder.items()):
+        yield warning(
+            f"{_named(probe, holder)} has the scheduler's lock of {some(held)}: it moves RQ's delayed jobs there",
+            "start workers without --with-scheduler: the leader moves these jobs, too, once their locks lapse"
+            if not holder.startswith("zsched:")
+            else 'let one namespace serve a queue: [rq] native = ["…"] in each',
+        )
+    if not by_holder:
+        where = "" if native is True else f" in {some(queues)}; those of other queues are left to RQ's schedulers"
+        yield fine(f"no other scheduler of RQ's delayed jobs{where}")
+
+
+@health_check("rq_scheduler", Probe, "rq-scheduler")
+def check_rq_scheduler(probe: Probe) -> Iterator[Finding]:
+    """The package rq-scheduler: its jobs stand in one ZSET, where copies of what was imported stay."""
+    count, ids = probe.ask_all([("ZCARD", RQ_SCHEDULER_JOBS), ("ZRANGE", RQ_SCHEDULER_JOBS, 0, _JOBS - 1)])
+    count, here = count or 0, sum(probe.ask_all(("EXISTS", probe.keys.schedule(text(id))) for id in ids or ()))
+    running = _rq_schedulers(probe)
+    jobs, names = plural(count, "job"), some(running.names) if running else ""
+    remedy = "zsched import rq-scheduler" if count > here else ""
+    if names and here:
+        yield problem(
+            f"rq-scheduler runs ({names}) with {jobs}, {here:,} of them scheduled here, too: that runs twice",
+            f"stop it, then: {remedy}" if remedy else "stop it: they run here",
+        )
+    elif names:
+        yield warning(f"rq-scheduler runs ({names}) with {jobs}", f"stop it, then: {remedy}" if remedy else "stop it")
+    elif count > here:
+        seen = "cannot be asked" if running is None else "does not show" if not running.is_all else ""
+        runs = f"whether it runs {seen}" if seen else "it does not run"
+        yield warning(f"rq-scheduler has {jobs}, {here:,} of them scheduled here ({runs})", remedy)
+    elif count:
+        yield fine(f"rq-scheduler has {jobs}, all of them scheduled here, and none is seen to run")
+    else:
+        yield fine("rq-scheduler has no jobs, and none is seen to run")
+
+
+@health_check("rq_cron", Probe, "rq's cron")
+def check_rq_cron(probe: Probe) -> Iterator[Finding]:
+    """RQ's own cron (``rq cron``), by its beats."""
+    running = crons(probe.wire, probe.now_ms())
+    imported = _imported(probe) if running else []
+    for cron in running:
+        is_here = any(cron.module and cron.is_of(module) for module in imported)
+        said = f"RQ's cron runs: {cron.name}, {cron.module or 'of a module that it does not tell'}"
+        if is_here:
+            yield problem(f"{said}, whose jobs were imported: they run twice", "stop it: they run here")
+        else:
+            yield warning(said, f"to move in, stop it, then: zsched import rq-cron {cron.module or 'MODULE'}")
+    if not running:
+        yield fine("RQ's cron does not run")
+
+
+def _rq_schedulers(probe: Probe) -> RqSchedulers | None:
+    """The rq-schedulers that run; None: this user may not look for them."""
+    try:
+        return rq_schedulers(probe.wire, _STEPS)
+    except RedisRefused as error:
+        if is_denied(error):
+            return None
+        raise
+
+
+def _imported(probe: Probe) -> list[str]:
+    """The modules of RQ's cron that were imported, as far as the recurring that are looked at tell."""
+    ids = probe.members(probe.keys.recurring(), _JOBS)
+    owners = set(probe.ask_all(("HGET", probe.keys.schedule(id), "managed_by") for id in ids))
+    return [text(owner).removeprefix(CRON_OWNER) for owner in owners if owner and text(owner).startswith(CRON_OWNER)]
+
+
+def _queues(probe: Probe) -> list[str]:
+    """The queues that RQ knows, and those of its workers, if this user may ask for them."""
+    found = set(probe.queues())
+    with suppress(RedisRefused):
+        found.update(queue for worker in workers_of(probe.wire) for queue in worker.queues)
+    return sorted(found)
+
+
+def _named(probe: Probe, holder: str) -> str:
+    """The holder of a lock; since RQ 2.10 a scheduler says where it is."""
+    if holder.startswith("zsched:"):
+        return f"the namespace {holder.removeprefix('zsched:')}"
+    [about] = probe.ask_all([("HMGET", about_key(holder), "hostname", "pid")])
+    where = f" on {text(about[0])}, pid {text(about[1] or b'?')}," if about and about[0] else ""
+    return f"RQ's scheduler {holder}{where}"

@@ -1,0 +1,256 @@
+"""Checks of the Redis server: version and role, memory, files, clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from zsched.core.log import text
+from zsched.core.wording import some
+from zsched.errors import RedisRefused
+from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
+from zsched.health.probe import Probe
+from zsched.zone_rules import installed
+
+OLDEST: Final = (6, 2)  # COPY came with it, by which recurring schedules fire
+FAR_MS: Final = 20.0  # a leader sends one script after the other: 50 a second then, of some hundred runs each
+CLOCK_FAR_MS: Final = 1000.0  # NTP keeps clocks a hundred times closer
+CLOCK_WRONG_MS: Final = 30_000.0  # half of a heartbeat's advance: beyond it, a living worker may count as dead
+COMPACT_BYTES: Final = 512  # deploy/redis/redis.conf: a waiting schedule of some 620 bytes instead of 1,000
+_ASKED: Final = 5  # times; the quickest reply shows the way, the others what else this machine does
+_GRAIN_MS: Final = 1.0  # this machine's clock is read in whole ms
+_NEVER: Final = "noeviction"
+_TIGHT, _FULL = 0.80, 0.95  # of the memory that Redis may use
+_MIB: Final = 1024 * 1024
+_ALL_RIGHTS: Final = ("ACL", "SETUSER", "default", "~*", "&*", "+@all")
+
+
+@health_check("redis", Probe)
+def check_redis(probe: Probe) -> Iterator[Finding]:
+    """The server's version, and the time of a round trip."""
+    round_trip_ms = min(_round_trip_ms(probe) for _ in range(_ASKED))
+    said = f"{probe.product} at {probe.wire.where}, round trip {round_trip_ms:.2f} ms"
+    if probe.release < OLDEST:
+        yield problem(said, "upgrade to Redis 6.2 or later, or Valkey: recurring schedules need COPY")
+    elif round_trip_ms > FAR_MS:
+        yield warning(said, "run daemons nearer to their Redis: each script of a leader waits for the one before")
+    else:
+        yield fine(said)
+
+
+@health_check("role", Probe)
+def check_role(probe: Probe) -> Iterator[Finding]:
+    """The server's role, and what a failover may lose."""
+    if probe.is_cluster:
+        yield problem("it runs in cluster mode, in which RQ cannot work", "use a single Redis, or Sentinel")
+        return
+    if probe.is_replica:
+        master = f"{probe.info.get('master_host')}:{probe.info.get('master_port')}"
+        yield problem(
+            f"it is a replica of {master}, and refuses writes: no daemon leads here",
+            "give [redis] url the master's address, or name the Sentinels, who know it",
+        )
+        return
+    replicas, keep_up = probe.number("connected_slaves"), probe.info.get("min_slaves_good_slaves")
+    if keep_up is not None and int(keep_up) < (wanted := int(probe.setting("min-replicas-to-write") or 0)):
+        yield problem(
+            f"a master that takes no writes: min-replicas-to-write is {wanted}, and {keep_up} of its replicas keep up",
+            "bring them back; until then, if a failover may lose what is written",
+            *("redis-cli", "CONFIG", "SET", "min-replicas-to-write", keep_up),
+        )
+    elif not replicas:
+        yield fine("a master without replicas")
+    elif probe.setting("min-replicas-to-write") == "0":
+        yield warning(
+            f"a master of {replicas}, with min-replicas-to-write 0: cut off from them it goes on taking writes, which "
+            "a failover then loses",
+            *_config_set("min-replicas-to-write", 1),
+        )
+    else:
+        yield fine(f"a master of {replicas}, that takes no writes without them")
+
+
+def _round_trip_ms(probe: Probe) -> float:
+    sent_ms = probe.clock.monotonic_ms()
+    probe.ask("PING")
+    return probe.clock.monotonic_ms() - sent_ms
+
+
+def _config_set(name: str, value: object) -> tuple[str, *tuple[object, ...]]:
+    """The remedy by a setting of Redis, and its command."""
+    return "in redis.conf, and at once", "redis-cli", "CONFIG", "SET", name, value
+
+
+# -- memory -----------------------------------------------------------------------------------------
+
+
+@health_check("eviction", Probe)
+def check_eviction(probe: Probe) -> Iterator[Finding]:
+    """A key that is evicted is a schedule that never fires."""
+    policy, most = probe.info.get("maxmemory_policy", _NEVER), probe.number("maxmemory")
+    remedy = _config_set("maxmemory-policy", _NEVER)
+    if policy == _NEVER:
+        yield fine("maxmemory-policy is noeviction")
+    elif not most:
+        yield warning(f"maxmemory-policy is {policy}: it would drop keys as soon as maxmemory is set", *remedy)
+    elif probe.settings.daemon.allow_eviction:
+        yield warning(f"maxmemory-policy {policy} may drop schedules, and [daemon] allow_eviction lets it", *remedy)
+    else:
+        yield problem(f"maxmemory-policy {policy} may drop schedules, so no daemon leads", *remedy)
+
+
+@health_check("memory", Probe)
+def check_memory(probe: Probe) -> Iterator[Finding]:
+    """Redis refuses writes at maxmemory, and is killed when the machine's memory ends."""
+    used, most, machine = (probe.number(name) for name in ("used_memory", "maxmemory", "total_system_memory"))
+    limit, of = (most, "maxmemory") if most else (machine, "the machine's memory")
+    if not limit:
+        yield skipped("INFO tells no limit and no size of the machine")
+        return
+    more = "free memory, or give more" + (", by raising maxmemory" if most and 2 * most < machine else "")
+    said = f"{used / _MIB:,.0f} MiB used, {used / limit:.0%} of {of}"
+    if used > _FULL * limit:
+        yield problem(said, f"{more}: when it is full, nothing can be scheduled and nothing fires")
+    elif used > _TIGHT * limit:
+        yield warning(said, f"{more} before it is full: then nothing can be scheduled and nothing fires")
+    else:
+        yield fine(said)
+
+
+@health_check("hashes", Probe)
+def check_hashes(probe: Probe) -> Iterator[Finding]:
+    """A waiting one-shot is a hash, which is compact while no value is longer than a setting."""
+    name = "hash-max-listpack-value" if probe.release >= (7,) else "hash-max-ziplist-value"
+    bound = probe.setting(name)
+    said = f"{name} is {bound}"
+    if bound is None:
+        yield skipped(f"this server has no {name}")
+    elif int(bound) < COMPACT_BYTES:
+        larger = "a schedule with a longer payload takes about 1,000 bytes instead of 620"
+        yield warning(f"{said}: {larger}", *_config_set(name, COMPACT_BYTES))
+    else:
+        yield fine(said)
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+@health_check("persistence", Probe)
+def check_persistence(probe: Probe) -> Iterator[Finding]:
+    """An append-only file is kept, and the last writes succeeded."""
+    failed = [
+        f"its last {what} failed ({name} is {probe.info[name]})"
+        for name, what in (
+            ("aof_last_write_status", "write to the append-only file"),
+            ("aof_last_bgrewrite_status", "rewrite of the append-only file"),
+            ("rdb_last_bgsave_status", "snapshot"),
+        )
+        if probe.info.get(name, "ok") != "ok"
+    ]
+    for said in failed:
+        yield problem(said, "look at Redis' log and at its disk: while it cannot save, it may refuse all writes")
+    if probe.info.get("aof_enabled") != "1":
+        yield warning(
+            "appendonly is no: a crash loses what came after the last snapshot, if there is one, but for what an "
+            "archive has",
+            *_config_set("appendonly", "yes"),
+        )
+    elif not failed:
+        yield fine("an append-only file is kept, and its last write succeeded")
+
+
+@health_check("append_only_file", Probe, "append-only file")
+def check_append_only_file(probe: Probe) -> Iterator[Finding]:
+    """The append-only file: how soon it is on the disk, who reads it, and what becomes of one that is torn."""
+    if probe.info.get("aof_enabled") != "1":
+        if not probe.setting("save"):
+            said = "neither an append-only file nor snapshots are kept: a restart loses everything"
+            yield problem(said, *_config_set("appendonly", "yes"))
+        else:
+            yield fine("none is kept; snapshots are")
+        return
+    reads_all = _default_may_all(probe)
+    if not reads_all:
+        said = "Redis reads it as its user default, which has not all rights: a restart leaves out what scripts wrote"
+        yield problem(said, "it may stay off and without a password", "redis-cli", *_ALL_RIGHTS)
+    fsync, truncates = probe.setting("appendfsync"), probe.setting("aof-load-truncated")
+    if fsync == "no":
+        said = "appendfsync is no: a power failure loses what the system has not written yet"
+        yield warning(said, *_config_set("appendfsync", "everysec"))
+    if truncates == "yes":
+        yield warning(
+            "aof-load-truncated is yes: of a file torn at its end, half of a script may be executed a restart later, "
+            "and a run pushed twice; else Redis does not start, and redis-check-aof --fix mends the file",
+            *_config_set("aof-load-truncated", "no"),
+        )
+    if fsync != "no" and truncates != "yes" and reads_all:
+        yield fine(f"appendfsync is {fsync}, aof-load-truncated is {truncates}")
+
+
+def _default_may_all(probe: Probe) -> bool:
+    """Return True if the user ``default``, as which 7.0.15 reads the file, has all rights, or we may not ask."""
+    with suppress(RedisRefused):
+        flat = probe.ask("ACL", "GETUSER", "default")
+        rights = {text(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        return rights["commands"] == b"+@all" and rights["keys"] in (b"~*", [b"*"])  # 7.0, and 6.2
+    return True
+
+
+# -- clocks -----------------------------------------------------------------------------------------
+
+
+@health_check("clock", Probe)
+def check_clock(probe: Probe) -> Iterator[Finding]:
+    """
+    TIME against this machine's clock. The server read its clock somewhere between command and reply, so half of the
+    round trip is uncertain.
+    """
+    round_trip_ms, offset_ms = min((_compare(probe) for _ in range(_ASKED)), key=lambda compared: compared[0])
+    uncertain_ms = round_trip_ms / 2 + _GRAIN_MS
+    said = f"the server's clock is {offset_ms:+,.0f} ms from this machine's, to within {uncertain_ms:.1f} ms"
+    remedy = "run an NTP client on both: schedules fire by the server's clock, workers beat by their machines'"
+    least_ms = abs(offset_ms) - uncertain_ms
+    if least_ms > CLOCK_WRONG_MS:
+        yield problem(said, remedy)
+    elif least_ms > CLOCK_FAR_MS:
+        yield warning(said, remedy)
+    else:
+        yield fine(said)
+
+
+@health_check("test_clock", Probe, "test clock")
+def check_test_clock(probe: Probe) -> Iterator[Finding]:
+    """The clock that tests leave behind in a namespace that they were given."""
+    names, key = ("offset_ms", "frozen_ms"), probe.keys.meta()
+    values = probe.ask("HMGET", key, *names)
+    found = [f"{name} = {text(value)}" for name, value in zip(names, values, strict=True) if value is not None]
+    if found:
+        said = f"the namespace's clock is a test's: {some(found)}; no daemon leads by it"
+        yield problem(said, "if no test is running", "redis-cli", "HDEL", key, *names, "frozen_by")
+    else:
+        yield fine("the namespace goes by the server's clock")
+
+
+@health_check("zone_rules", Probe, "tzdata")
+def check_zone_rules(probe: Probe) -> Iterator[Finding]:
+    """The version of the zones' rules by which all is planned, and this machine's."""
+    version = probe.ask("HGET", probe.keys.meta(), "tzdata")
+    planned, here = text(version) if version else None, installed()
+    if here.version is None:
+        yield warning(f"this machine's zones are {here}", "install them: apt install tzdata, or pip install tzdata")
+    elif planned is not None and planned != here.version:
+        yield warning(
+            f"all is planned by tzdata {planned}, and this machine has {here}: clients here may plan otherwise",
+            "install the same version on both; a daemon that begins to lead plans again by its own",
+        )
+    else:
+        yield fine(f"tzdata {here}" + ("" if planned else "; no daemon has planned by any yet"))
+
+
+def _compare(probe: Probe) -> tuple[float, float]:
+    """A round trip in ms, and how much later it is at the server."""
+    began_ms, sent_ms = probe.clock.now_ms(), probe.clock.monotonic_ms()
+    seconds, micros = probe.ask("TIME")
+    round_trip_ms = probe.clock.monotonic_ms() - sent_ms
+    return round_trip_ms, int(seconds) * 1000 + int(micros) / 1000 - (began_ms + round_trip_ms / 2)

@@ -1,0 +1,200 @@
+"""
+Checks of the walls between the users of one Redis (its Lua sandbox, its databases) and of one machine (password files).
+
+Redis holds a script to the rights of its caller, and ``deploy/redis/users.acl`` relies on that. But one Lua interpreter
+runs the scripts of all users. If a script can change a table that all of them share, it puts its own code into the
+scripts of others, and that code runs with their rights (CVE-2025-46818, measured on 6.2.14).
+
+The sandbox itself is tried first: a script sets a shared field to the value that the field has. A patched server
+refuses that. So a distribution's backport (Debian 12's 7.0.15) is judged by what it does. The version decides only
+where the user may not run scripts.
+
+Databases are no wall: an ACL knows keys and commands, and holds in each database alike.
+
+Not guaranteed: that a server whose sandbox holds is safe from scripts. Nobody can see CVE-2025-49844, a use after free
+that lets a script run code in the server. The same releases fixed both. Databases are looked at for the namespace's own
+keys and RQ's, which the same users may write, and for no others.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from zsched.config import Settings, has_password
+from zsched.config.sentinels import SentinelUrl, is_sentinel_url
+from zsched.core.wording import plural, some
+from zsched.errors import RedisRefused
+from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
+from zsched.health.probe import Probe
+from zsched.storage.replies import replies
+
+# The first patched release of each series (Redis of 3 October 2025; Valkey of the same day). A series that is missing
+# has none (Redis 7.0), unless it is later than the last one here.
+PATCHED_REDIS: Final = {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2}
+PATCHED_VALKEY: Final = {(7, 2): 11, (8, 0): 6, (8, 1): 4}
+
+_DATABASES: Final = 100  # checked at most
+
+# Each field belongs to a table that all scripts share; it gets the value that it has.
+_TRIES: Final = """
+local function takes(shared, field)
+  return (pcall(function() shared[field] = shared[field] end))
+end
+local is_open = takes(getmetatable(''), '__index') or takes(string, 'format') or takes(redis, 'call')
+return is_open and 1 or 0
+"""
+
+
+@health_check("sandbox", Probe)
+def check_sandbox(probe: Probe) -> Iterator[Finding]:
+    """Try to change what all scripts share; without the right to run scripts, go by the version."""
+    holds, is_patched = _holds(probe), _is_patched(probe)
+    if holds is False:
+        # Without users of their own all clients may do everything, so there is no wall to break.
+        said = problem if probe.own_user != "default" else warning
+        yield said(
+            f"{probe.product} lets a script change what other users' scripts do (CVE-2025-46818): "
+            "users.acl does not hold back a user who may run scripts",
+            _remedy(),
+        )
+    elif holds is None and not is_patched:
+        yield warning(
+            f"{probe.product} may be older than the fixes of its Lua sandbox (CVE-2025-46818, CVE-2025-49844), "
+            f"and user {probe.own_user} may not run the script that tells",
+            f"{_remedy()}; or ask as a user who may run scripts",
+        )
+    elif holds is None:
+        yield fine(f"{probe.product} has the fixes of the Lua sandbox, by its version")
+    else:
+        how = "" if is_patched else f"; {probe.product} has the fixes by a backport"
+        yield fine(f"scripts cannot change what other users' scripts do{how}")
+
+
+@health_check("databases", Probe)
+def check_databases(probe: Probe) -> Iterator[Finding]:
+    """Look in the other databases for keys that users of this one may write."""
+    if probe.own_user == "default":
+        yield fine("the connection has no user of its own: every such client may write in every database")
+        return
+    mine = int(probe.link.pool.connection_kwargs.get("db") or 0)
+    others = sorted(n for n in map(int, re.findall(r"(?m)^db(\d+)$", "\n".join(probe.info))) if n != mine)
+    named = (probe.keys.meta(), probe.keys.rq_queues())
+    shared, unknown = list[str](), list[str]()
+    with closing(probe.link.open()) as wire:
+        for number in others[:_DATABASES]:
+            found = replies(wire, [("SELECT", number), *(("EXISTS", key) for key in named)])
+            if 1 in found:
+                shared.append(str(number))
+            elif any(isinstance(reply, RedisRefused) for reply in found):
+                unknown.append(str(number))
+    if shared:
+        yield warning(
+            f"RQ or this namespace is also in database {some(shared)}, and users are not held to one: "
+            f"who may write in database {mine} may write there",
+            "give each its own Redis; databases keep apart who connects by mistake, not who wants to",
+        )
+    elif unknown:
+        yield skipped(f"this user may not look into database {some(unknown)}", "ask as the operator of users.acl")
+    else:
+        yield fine("no other database has RQ or this namespace in it")
+
+
+def _holds(probe: Probe) -> bool | None:
+    """Return True if the server refuses the change, None if this user may not try."""
+    try:
+        sha = probe.ask("SCRIPT", "LOAD", _TRIES)
+        return bool(probe.ask("EVALSHA", sha, 0) == 0)
+    except RedisRefused:
+        return None
+
+
+def _is_patched(probe: Probe) -> bool:
+    """Compare the version with the first patched release of its series."""
+    valkey = probe.info.get("valkey_version")
+    version, first = (valkey, PATCHED_VALKEY) if valkey else (probe.info.get("redis_version", ""), PATCHED_REDIS)
+    parts = version.split(".")[:3]
+    if len(parts) < 3 or not all(map(str.isdecimal, parts)):
+        return False
+    major, minor, patch = map(int, parts)
+    if (major, minor) > max(first):
+        return True
+    return (major, minor) in first and patch >= first[major, minor]
+
+
+def _remedy() -> str:
+    redis, valkey = map(releases, (PATCHED_REDIS, PATCHED_VALKEY))
+    return (
+        f"upgrade to Redis {redis} or later, to Valkey {valkey} or later, or to your distribution's security update "
+        "(7.0 has no other)"
+    )
+
+
+def releases(first: Mapping[tuple[int, int], int]) -> str:
+    """Write the first patched releases as people do: "7.2.11, 8.0.6, 8.1.4"."""
+    return ", ".join(f"{major}.{minor}.{patch}" for (major, minor), patch in first.items())
+
+
+# -- files of passwords ------------------------------------------------------------------------------
+_READERS: Final = {stat.S_IRGRP: "its group", stat.S_IROTH: "every user of this machine"}
+_MOVE: Final = "write the password into a file of its own, [redis] password_file, with mode 600"
+
+
+@health_check("passwords", Probe)
+def check_passwords(probe: Probe) -> Iterator[Finding]:
+    """Look at the modes of password files, and of a configuration file with a password in it."""
+    seen, is_fine = 0, True
+    for setting, file, remedy in _files(probe.settings, probe.config_file):
+        try:
+            mode = _mode(Path(file))
+        except OSError as error:
+            is_fine = False
+            yield skipped(f"{setting} {file}: {error.strerror}", "ask as the user who reads it")
+            continue
+        seen += 1
+        readers = [who for bit, who in _READERS.items() if mode & bit]
+        if readers:
+            is_fine = False
+            yield warning(f"{setting} {file} has a password, and {' and '.join(readers)} may read it", remedy)
+    if is_fine:
+        owners = f"nobody but its owner may read {'it' if seen == 1 else 'them'}"
+        yield fine(f"{plural(seen, 'file')} with a password: {owners}" if seen else "no file with a password is named")
+
+
+def _files(settings: Settings, config_file: str | None) -> Iterator[tuple[str, str, str]]:
+    """Yield the setting that names a file with a password, that file, and what to do if others may read it."""
+    url = settings.redis.url
+    named = {
+        "[redis] password_file": settings.redis.password_file,
+        "[redis] sentinel_password_file": _sentinels_file(url),
+        "[dashboard] password_file": settings.dashboard.password_file,
+    }
+    for setting, file in named.items():
+        if file is not None:
+            yield setting, file, f"chmod 600 {shlex.quote(file)}"
+    if config_file is not None and _has_password(Path(config_file)):
+        yield "the configuration file", config_file, _MOVE
+
+
+def _sentinels_file(url: str) -> str | None:
+    return SentinelUrl.parse(url).options.get("sentinel_password_file") if is_sentinel_url(url) else None
+
+
+def _has_password(file: Path) -> bool:
+    """Return True if the URL in a configuration file has a password."""
+    return has_password(str(tomllib.loads(file.read_text("utf-8")).get("redis", {}).get("url", "")))
+
+
+def _mode(file: Path) -> int:
+    """The mode of *file*, without the rights of those whom its folder keeps out."""
+    target = file.resolve(strict=True)
+    mode, folder = target.stat().st_mode, target.parent.stat().st_mode
+    for enters, reads in ((stat.S_IXGRP, stat.S_IRGRP), (stat.S_IXOTH, stat.S_IROTH)):
+        mode &= ~0 if folder & enters else ~reads
+    return mode

@@ -1,0 +1,108 @@
+"""
+All checks, one after the other: ``zsched doctor``.
+
+Nothing is written, in Redis or elsewhere. No daemon is needed, and no right beyond reading. A check that may not ask,
+or cannot read, is skipped with the reason; the others go on. A look at many things is bounded, and says so.
+
+Not guaranteed: that what was well at the moment of its check is well a moment later; that a schedule behind the bounds
+is well; anything about workers that RQ does not write down, as their serializer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import cache
+from typing import Any, Final
+
+from zsched.config import Settings
+from zsched.core.clock import Clock, SystemClock
+from zsched.core.recent import Recent
+from zsched.errors import Garbled, RedisRefused
+from zsched.health import checks_namespace, checks_rights, checks_rq, checks_server, checks_walls, verdict
+from zsched.health.check import Finding, HealthCheck, Severity, checks_of, skipped
+from zsched.health.probe import Probe, info_of
+from zsched.health.shell import Shell
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.overview import Overview
+from zsched.storage.queues import StalledQueues
+from zsched.storage.reader import Reader
+from zsched.storage.replies import is_denied
+from zsched.storage.rights import Role
+from zsched.storage.rqjob import Encoder
+
+Ask = Callable[[], Any]
+
+
+def _checks() -> tuple[HealthCheck[Any], ...]:
+    """
+    Return all checks that a doctor can make, by group. One that asks Redis looks closer than one of facts that has its
+    name, and stands in that one's place.
+    """
+    probing = checks_of((checks_server, checks_rights, checks_walls, checks_namespace, checks_rq))
+    closer = {check.name for check in probing}
+    known = [check for check in verdict.CHECKS if check.needs in (Overview, Recent, StalledQueues)]
+    every = [*probing, *(check for check in known if check.name not in closer)]
+    groups = list(dict.fromkeys(check.group for check in every))
+    return tuple(sorted(every, key=lambda check: groups.index(check.group)))
+
+
+CHECKS: Final = _checks()
+
+
+def examine(
+    settings: Settings,
+    link: Link,
+    roles: tuple[Role, ...] = (Role.DAEMON,),
+    user: str | None = None,
+    clock: Clock | None = None,
+    config_file: str | None = None,
+) -> Iterator[Finding]:
+    """
+    Yield what each check finds; *roles*, *user* and *config_file* as in ``Probe``. In cluster mode nothing but that is
+    looked at.
+
+    Raises:
+        RedisUnavailable: Redis is not reached. RedisRefused: it does not let this user in, or does not tell INFO.
+    """
+    with closing(link.open()) as wire:
+        keys, clock = Keys(settings.namespace), clock or SystemClock()
+        probe = Probe(settings, link, wire, keys, clock, info_of(wire), roles, user, config_file)
+        shell, facts = Shell(link, settings.rq.serializer), _facts(probe)
+        refusals = set[tuple[str, str]]()  # one of a group is enough
+        for check in CHECKS:
+            for finding in _findings(check, facts[check.needs]):
+                refusal = finding.group, finding.text
+                if finding.severity is not Severity.SKIPPED or refusal not in refusals:
+                    yield shell.completed(finding)
+                if finding.severity is Severity.SKIPPED:
+                    refusals.add(refusal)
+            if check.name == "role" and probe.is_cluster:
+                return
+
+
+def _facts(probe: Probe) -> dict[type, Ask]:
+    """The facts that checks need, by type; each is asked for once."""
+    reader = Reader(probe.link, probe.keys, Encoder(probe.settings.rq.serializer))
+    return {
+        Probe: lambda: probe,
+        Overview: cache(reader.overview),
+        Recent: cache(lambda: reader.recent(probe.clock)),
+        StalledQueues: cache(reader.stalled_queues),
+    }
+
+
+def _findings(check: HealthCheck[Any], fact: Ask) -> Iterator[Finding]:
+    """Yield what *check* finds, and why it ended before its end."""
+    try:
+        yield from check.findings(fact())
+    except Garbled as error:
+        yield check.named(skipped(error.problem, "a check of its own tells the remedy"))
+    except RedisRefused as error:
+        if is_denied(error):
+            remedy = "ask as a user who has that right, such as the operator of users.acl"
+            yield check.named(skipped(str(error.__cause__), remedy))
+        else:
+            remedy = "look above for a key of a wrong type; or this Redis has no such command"
+            yield check.named(skipped(str(error), remedy))
