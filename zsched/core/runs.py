@@ -45,6 +45,7 @@ EXPIRED: Final = "it had not begun by its deadline (expires_after)"
 EXPIRED_OR_ENDED: Final = f"{EXPIRED}, or it ended and was forgotten before anybody looked"
 _KEPT_MS: Final = 60_000  # so long at least RQ keeps what ended (storage.rqjob)
 GONE: Final = "RQ's job is gone: somebody deleted it, or it ended and was forgotten before anybody looked"
+_UNREADABLE: Final = "what was recorded of its end cannot be read"
 _STATUSES: Final = {
     "created": RunStatus.QUEUED,
     "queued": RunStatus.QUEUED,
@@ -274,6 +275,15 @@ def of_row(run_id: str, status: str, facts: str) -> Run:
         _number(told.get("timeout")),
         _number(told.get("heartbeat")),
     )
+
+
+def ended_run(run_id: str, status: str, facts: str, told_ms: int) -> Run:
+    """The run that a line of an ``end`` entry of *told_ms* tells of; what cannot be read of it is left out."""
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        run = of_row(run_id, status, facts)
+        if run.is_over:
+            return run
+    return Run(run_id, ended_as(status), ended_ms=told_ms, error=_UNREADABLE)
 
 
 def ended_as(word: str) -> RunStatus:

@@ -25,8 +25,8 @@ from zsched.cli.recovering.stopping import Stopping
 from zsched.config import Settings
 from zsched.config.address import address_of
 from zsched.config.redaction import redact
-from zsched.core.entries import Restored, restored
 from zsched.core.log import Position
+from zsched.core.log.recovery import Restored, restored
 from zsched.core.recovery import judge
 from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
 from zsched.daemon.recovery import WAIT_MS
@@ -161,7 +161,7 @@ class Recovery:
 
         def note(entry: Position, rows: list[Restored]) -> None:
             if any(row.place == "open" for row in rows):  # the script may have refused some: it says so in the entry
-                rows = [row for written in log.read(entry.id, 1) for _, row in restored(written)]
+                rows = [row for written in log.read(entry.id, 1) for row in restored(written)]
             difference.add(rows)
 
         merge.on_restored = note
