@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Final
 
 from zsched.core.changes import OUTCOMES, PUSHES, Change, What
-from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_as, ended_run, of_row, pushed, row_of
+from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_as, ended_run, facts_of, of_facts, pushed
 
 MOST_OPEN: Final = 1000  # runs that may have become what is wanted, for RQ to be asked
 LOOKED_FOR: Final = (*OUTCOMES, What.RUN_ENDED, What.RUN_AGAIN, What.FOUND)  # others say nothing of occurrences or runs
@@ -40,13 +40,12 @@ class Occurrence(Change):
     def to_dict(self) -> dict[str, Any]:
         """As JSON can say it; ``of_dict`` is the inverse."""
         told = Change.to_dict(self)  # no super(): a dataclass with slots is made anew
-        return told if self.run is None else told | {"run": row_of(self.run)}
+        return told if self.run is None else told | {"run": [self.run.id, self.run.status.value, facts_of(self.run)]}
 
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Occurrence:
         """The occurrence that ``to_dict`` told. Raises KeyError, TypeError, ValueError."""
-        row = given.get("run")
-        run = None if row is None else of_row(*str(row).split(" ", 2))
+        run = of_facts(*given["run"]) if "run" in given else None
         return cls.of(Change.of_dict({name: value for name, value in given.items() if name != "run"}), run)
 
     def shown(self) -> dict[str, Any]:
