@@ -22,6 +22,7 @@ from zsched.core.log import Entry, Key, Position, milliseconds, parse, reading
 from zsched.core.log.rows import (
     Advanced,
     Forgotten,
+    Mentioned,
     OneShotsFired,
     OneShotsLeft,
     OneShotsPut,
@@ -33,7 +34,6 @@ from zsched.core.log.rows import (
     Resumed,
     Row,
     RunPushed,
-    RunsMentioned,
     RunsOver,
 )
 
@@ -286,5 +286,5 @@ _FOLDS: Final[dict[type[Row], Callable[[Fold, Any], None]]] = {
     RunPushed: Fold._push_one,
     PushedByRule: Fold._push_all,
     RunsOver: Fold._leave,
-    RunsMentioned: lambda fold, row: None,
+    Mentioned: lambda fold, row: None,
 }

@@ -255,5 +255,5 @@ class RunsOver(OfRuns):
 
 
 @dataclass(slots=True)
-class RunsMentioned(OfRuns):
-    """Something happened to open runs, and they are still open."""
+class Mentioned(OfRuns):
+    """Something is said of runs, or of schedules by their keys, and they are as they were."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from zsched.core.changes import Change, What
 from zsched.core.log.entry import Entry, text
 from zsched.core.log.kinds import Counts, ParsedEntry
-from zsched.core.log.rows import Row, RunsMentioned, RunsOver
+from zsched.core.log.rows import Mentioned, Row, RunsOver
 from zsched.core.run_id import RunKey
 from zsched.core.runs import Run, RunStatus, ended_as, ended_run
 
@@ -92,7 +92,7 @@ class AgainEntry(ParsedEntry, kind="again"):
         return [Again(*row, key) for row in rows if (key := self._key(row[0])) is not None]
 
     def rows(self) -> Iterable[Row]:
-        yield RunsMentioned([run.key for run in self.runs])
+        yield Mentioned([run.key for run in self.runs])
 
     def changes(self) -> Iterator[Change]:
         for run in self.runs:
@@ -120,7 +120,7 @@ class UnblockEntry(ParsedEntry, kind="unblock"):
         return [Released(id, why, key) for id, why in found if (key := self._key(id)) is not None]
 
     def rows(self) -> Iterable[Row]:
-        yield RunsMentioned([run.key for run in self.runs])
+        yield Mentioned([run.key for run in self.runs])
 
     def changes(self) -> Iterator[Change]:
         for run in self.runs:
