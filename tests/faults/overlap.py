@@ -26,7 +26,9 @@ import redis
 from tests.faults.processes import STEADY, DaemonProcess, eventually
 from tests.faults.threads import know
 from zsched import Client
-from zsched.core.entries import Advanced, Released, advanced, released
+from zsched.core.log.fires import AdvanceEntry
+from zsched.core.log.rows import Advanced
+from zsched.core.log.runs import Released, UnblockEntry
 from zsched.core.run_id import schedule_of
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
@@ -132,7 +134,7 @@ class Stage:
     def moves(self, id: str) -> list[Advanced]:
         """What became of the occurrences of *id*."""
         entries = [entry for entry in Log(self.link, KEYS).entries() if entry.kind == "advance"]
-        return [move for entry in entries for move in advanced(entry) if move.id == id]
+        return [move for entry in entries for move in AdvanceEntry(entry).moves if move.id == id]
 
     def words(self, id: str) -> Counter[str]:
         """How many occurrences of *id* became what."""
@@ -145,7 +147,7 @@ class Stage:
     def released(self, id: str) -> list[Released]:
         """The runs of *id* that a leader released."""
         entries = [entry for entry in Log(self.link, KEYS).entries() if entry.kind == "unblock"]
-        return [row for entry in entries for row in released(entry) if schedule_of(row.run_id) == id]
+        return [row for entry in entries for row in UnblockEntry(entry).runs if schedule_of(row.run_id) == id]
 
     def status(self, run_id: str) -> str:
         """RQ's; '' of a run that is gone."""

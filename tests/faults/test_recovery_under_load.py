@@ -29,11 +29,10 @@ from tests.faults.ledger import connect, doubles, queued
 from tests.faults.processes import DaemonProcess, Start, eventually
 from tests.faults.setbacks import put_back, put_back_by, redis_with_rdb, two_daemons
 from zsched import Client, NotArchived, RedisUnavailable
-from zsched.core.changes import What, changes
+from zsched.core.changes import What
 from zsched.core.clock import from_ms
-from zsched.core.entries import restored
-from zsched.core.log import Entry
-from zsched.core.touches import touches
+from zsched.core.log import Entry, changes, touches
+from zsched.core.log.recovery import restored
 
 IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"
 SCHEDULES = 100_000 if IS_LONG else 3_000
@@ -194,7 +193,7 @@ def unmarked_doubles(entries: list[Entry]) -> set[str]:
 
 
 def rows_put_back(url: str) -> int:
-    return sum(len(list(restored(entry))) for entry in log_in(url) if entry.kind == "restore")
+    return sum(len(restored(entry)) for entry in log_in(url) if entry.kind == "restore")
 
 
 def tell(name: str, **figures: object) -> None:

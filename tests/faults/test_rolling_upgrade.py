@@ -32,7 +32,7 @@ def another_version(folder: Path, format: int) -> Path:
     shutil.copytree(Path(zsched.__file__).parent, folder / "zsched")
     said = {
         "lua/lib/time.lua": ("local FORMAT = 1", f"-- another version\nlocal FORMAT = {format}"),
-        "core/log.py": ("FORMAT: Final = 1", f"FORMAT: Final = {format}"),
+        "core/log/entry.py": ("FORMAT: Final = 1", f"FORMAT: Final = {format}"),
     }
     for name, (ours, theirs) in said.items():
         file = folder / "zsched" / name

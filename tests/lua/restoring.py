@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.lua.ground import FIELDS, LEASE_MS, OWN, TEMPLATE, Ground
-from zsched.core.entries import Restored
 from zsched.core.log import Position
+from zsched.core.log.recovery import Restored
 
 T_US = 1_800_000_000_123_456  # of the lost change
 DUE_MS = 1_900_000_000_000

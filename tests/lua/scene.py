@@ -192,7 +192,7 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "track": lambda g: g.call(
         "track", ["ended", WORKED[0], "finished then", "!", f"{WORKED[0]} succeeded {{}}"], **_seen(g), **FENCE
     ),
-    "look": lambda g: g.call("look", WORKED),
+    "look": lambda g: g.call("look", WORKED, fields="status ended_at zs_note"),
     "lost": lambda g: g.call(
         "lost",
         [*again(WORKED[1], f"{WORKED[1]}:x"), *end(WORKED[2], f"{WORKED[2]}:x")],

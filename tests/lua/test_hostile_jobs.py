@@ -7,19 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from importlib import resources
-from typing import Any
 
 import pytest
 
 from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
 from zsched import Client
 from zsched.archive.openruns import OpenRun
-from zsched.core.changes import changes
 from zsched.core.clock import ManualClock
-from zsched.core.entries import Fired, advanced, again, ended, released
-from zsched.core.log import Entry, Position
+from zsched.core.log import Entry, Position, changes, parse, touches
 from zsched.core.runs import Job, of_job, rq_time
-from zsched.core.touches import touches
 from zsched.daemon.chains import USUAL, ChainKeeper
 from zsched.daemon.lost import _Case
 from zsched.embedded import EmbeddedRedis
@@ -257,17 +253,8 @@ def test_no_text_in_a_job_says_anything_in_the_log(
     assert led.redis.zscore(led.keys.due_normal(), "daily") is not None
 
 
-READERS: dict[str, Callable[[Entry, list[str]], Any]] = {
-    "fire": Fired.of,
-    "advance": lambda entry, dropped: list(advanced(entry, dropped)),
-    "end": lambda entry, dropped: list(ended(entry, dropped)),
-    "again": lambda entry, dropped: list(again(entry, dropped)),
-    "unblock": lambda entry, dropped: list(released(entry, dropped)),
-}
-
-
 def dropped_in(entry: Entry) -> list[str]:
     """Malformed ids."""
-    dropped: list[str] = []
-    READERS.get(entry.kind, lambda *_: None)(entry, dropped)
-    return dropped
+    parsed = parse(entry)
+    list(parsed.rows())
+    return parsed.dropped

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.lua.ground import HOUR_MS, LEASE_MS, Ground
 from tests.lua.restoring import DUE_MS, gone, hold, merged, one_shot, restore, rule, run, seen
+from tests.unit.core.test_touches import TOUCHED
 from zsched.core.log import Position
 from zsched.errors import RedisRefused
 from zsched.storage.scripts import load
@@ -42,20 +44,24 @@ BEHIND: dict[str, tuple[tuple[str, ...], bool]] = {  # texts of an entry, and wh
     "a quarantine": (("quarantine", "rows", "b low 5 why\na low 5 why"), True),
     "a re-planning": (("replan", "old", "", "new", "2026a", "rows", f"b {DUE_MS} 5 5\na {DUE_MS} 5 5"), True),
     "another re-planning": (("replan", "old", "", "new", "2026a", "rows", f"b {DUE_MS} 5 5"), False),
-    "another advance": (("advance", "rows", f"b fired {DUE_MS} - - - - 0 -"), False),
+    "another advance": (("advance", "moves", f"b fired {DUE_MS} - - - -"), False),
     "a backfill": (("backfill", "id", "a", "runs", f"a-{DUE_MS}"), True),
     "another backfill": (("backfill", "id", "b", "runs", f"b-{DUE_MS}"), False),
-    "an advance": (("advance", "rows", f"b fired {DUE_MS} - - - - 0 -\na fired {DUE_MS} - - - - 0 -"), True),
+    "an advance": (("advance", "moves", f"b fired {DUE_MS} - - - -\na fired {DUE_MS} - - - -"), True),
     "an enqueue": (("enqueue", "run", f"a-{DUE_MS}-r2", "front", "0", "fields", "0"), True),
     "an end": (("end", "rows", f"a-{DUE_MS} finished - -"), True),
     "another end": (("end", "rows", f"b-{DUE_MS} finished - -"), False),
     "a run that goes on": (("again", "rows", f"a-{DUE_MS} 2 its worker died"), True),
     "another run that goes on": (("again", "rows", f"b-{DUE_MS} 2 its worker died"), False),
-    "a released run": (("unblock", "runs", f"b-{DUE_MS} a-{DUE_MS}"), True),
-    "another released run": (("unblock", "runs", f"b-{DUE_MS}"), False),
+    "a released run": (("unblock", "rows", f"b-{DUE_MS} why\na-{DUE_MS} why"), True),
+    "another released run": (("unblock", "rows", f"b-{DUE_MS} a was stopped"), False),
     **{f"a {verb}": ((verb, "id", "a"), True) for verb in ("cancel", "pause", "resume", "run_now")},
     **{f"another {verb}": ((verb, "id", "b"), False) for verb in ("cancel", "pause", "resume", "run_now")},
-    "a term": (("term", "daemon", "d", "server", "s"), False),
+    "a term, which says no ids": (("term", "daemon", "d", "server", "s"), True),
+    "arguments that name it": (
+        ("put", "lane", "a", "fields", "1", "x", "a", "rows", "1", "b", "5", "data", "a"),
+        False,
+    ),
     "another archive's restore": (("restore", "reason", "lost", "archive", "archive-2", "rows", "0"), True),
     "another's run": (("enqueue", "run", f"b-{DUE_MS}", "front", "0", "fields", "0"), False),
     "a run": (("enqueue", "run", f"a-{DUE_MS}", "front", "0", "fields", "0"), True),
@@ -67,16 +73,29 @@ BEHIND: dict[str, tuple[tuple[str, ...], bool]] = {  # texts of an entry, and wh
 @pytest.mark.parametrize("what", BEHIND)
 def test_what_came_behind_matters_when_it_touches_a_schedule_that_is_put_back(led: Ground, what: str) -> None:
     (kind, *texts), touches = BEHIND[what]
+
+    assert touches == is_compared_again(led, "a", ["kind", kind, "t", str(led.now_ms * 1000), *texts])
+
+
+@pytest.mark.parametrize("name", TOUCHED)
+def test_each_kind_of_entry_says_the_schedules_that_it_touches_by_its_fields(led: Ground, name: str) -> None:
+    given = TOUCHED[name][0]
+    ids = {key[0] for key in TOUCHED[name][1]}
+
+    assert all(is_compared_again(led, id, given.texts) for id in ids)
+    assert not ids or not is_compared_again(led, "nobody", given.texts)
+
+
+def is_compared_again(led: Ground, id: str, texts: Sequence[str | bytes]) -> bool:
+    """Whether schedule *id* is not put back where an entry of *texts* came behind what was compared."""
     led.put(("first", "+1000"))
     compared = seen(led)
     epoch, seq = led.last.id.split("-")
-    fields = ["kind", kind, "t", str(led.now_ms * 1000), *texts]
-    led.redis.execute_command("XADD", led.keys.log(), f"{epoch}-{int(seq) + 1}", *fields)
+    led.redis.execute_command("XADD", led.keys.log(), f"{epoch}-{int(seq) + 1}", *texts)
     led.redis.hset(led.keys.meta(), "seq", int(seq) + 1)
-
-    reply = restore(led, one_shot(), **compared)
-
-    assert (touches, not touches) == (reply[0] == "AGAIN", "a" in led.places())
+    is_again = restore(led, one_shot(id=id), **compared)[0] == "AGAIN"
+    assert is_again == (id not in led.places())
+    return is_again
 
 
 @pytest.mark.parametrize(("number", "is_much"), [(100, False), (101, True)])

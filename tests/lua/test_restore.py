@@ -6,15 +6,15 @@ import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Entry, Ground
 from tests.lua.restoring import DUE_MS, JOB, RULE, gone, hold, merged, one_shot, restore, rule, run, texts_of
-from zsched.core.entries import Restored, restored
 from zsched.core.log import Entry as Read
+from zsched.core.log.recovery import Restored, restored
 from zsched.storage.restoring import ROWS, portions
 
 
 def logged(entry: Entry) -> list[Restored]:
     """The rows of a restore, as another archive reads them."""
     texts = [text.encode() for text in ("kind", entry.kind, "t", entry.t, *entry.texts)]
-    return [row for _, row in restored(Read.of(entry.id.encode(), texts))]
+    return restored(Read.of(entry.id.encode(), texts))
 
 
 # -- places ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
-from zsched.core.runs import Job
+from zsched.core.runs import JOB_FIELDS, Job
 from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage.jobs import Jobs
 
@@ -62,7 +62,8 @@ def test_all_that_rq_says_of_a_run_is_told(led: Ground) -> None:
 
     [told] = Jobs(led.link, led.keys).look([A])
 
-    assert Job(*texts.values(), error="", note='{"sent":\0 1}') == told
+    expected = {field: texts.get(name, "") for field, name in JOB_FIELDS.items()}
+    assert Job(**expected | {"note": '{"sent":\0 1}'}) == told
 
 
 def test_of_a_failed_run_the_newest_error_is_told(led: Ground) -> None:

@@ -22,16 +22,16 @@ from zlib import crc32
 from zsched.archive import body, live
 from zsched.archive.check import SUM, Check, facts_of, sum_of
 from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect, converted, identity
-from zsched.archive.fold import Fold, Key
+from zsched.archive.fold import Fold, ids_of
 from zsched.archive.live import Live
 from zsched.archive.recall import Recall
-from zsched.archive.records import SCAN, Arguments, Record, texts_of, without_arguments
+from zsched.archive.records import Arguments, Record, without_arguments
 from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS
-from zsched.core.changes import changes
 from zsched.core.clock import Clock
 from zsched.core.held import Held
-from zsched.core.log import Entry, Position, UnknownEntry, UnreadableEntry
+from zsched.core.log import Entry, Key, Position, UnknownEntry, UnreadableEntry, parse, reading
+from zsched.core.log.recovery import ScanEntry
 from zsched.errors import ArchiveCorrupt, ArchiveFailed
 
 _PIECE: Final = 4000  # changes sorted and written at once: more would hold up other threads (the GIL)
@@ -184,7 +184,7 @@ class Archive:
         if not rows:
             return
         self._begin()
-        entry = Entry(at, SCAN, [text for row in rows for text in texts_of(row)])
+        entry = ScanEntry.entry_of(rows, at)
         with converted(self.path):
             n = self._insert(entry, [row.id for row in rows], is_ours=True)
             for number, row in enumerate(rows):
@@ -372,6 +372,8 @@ class Archive:
         self._db.execute("COMMIT")
 
 
-def _touched_by(entry: Entry) -> list[str]:
+def _touched_by(entry: Entry) -> Sequence[str]:
     """The schedules that *entry* concerns. Raises UnknownEntry."""
-    return [change.id for change in changes(entry)]
+    parsed = parse(entry)
+    with reading(entry):
+        return ids_of(list(parsed.rows()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from zlib import crc32
 
 from zsched.core.log import Entry, Position
@@ -60,6 +60,11 @@ def entry_of(row: Row) -> Entry:
     if not is_as_written:
         raise ArchiveCorrupt(f"history entry {n} is not what was written: its checksum differs")
     return Entry(Position(epoch, seq or 0, t_us), kind, unpack(body))
+
+
+def of_kinds(kinds: Iterable[str]) -> str:
+    """Return the SQL condition that an entry is of one of *kinds*."""
+    return f"kind IN ({', '.join(map(repr, kinds))})"
 
 
 def position_of(text: str | None) -> Position | None:

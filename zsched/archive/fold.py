@@ -1,5 +1,5 @@
 """
-Fold: what an entry of the log does to the state, and in a way that is quick for random ids.
+Fold: what an entry of the log does to the state, row by row (``core.log.rows``), and quick for random ids.
 
 The changes of many entries are gathered in memory, then written sorted, in four statements. What was put
 and fired in between costs one row. Entries say absolute things ("is paused, due then"), so folding some
@@ -13,31 +13,29 @@ runs that a recurring schedule pushed before it was read: its record may be a la
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from zsched.archive import live
 from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, Stored
-from zsched.core.entries import (
+from zsched.core.log import Entry, Key, Position, milliseconds, parse, reading
+from zsched.core.log.rows import (
     Advanced,
-    Backfilled,
-    Dropped,
-    Enqueued,
-    Fired,
-    PutRecurring,
-    Puts,
+    Forgotten,
+    Mentioned,
+    OneShotsFired,
+    OneShotsLeft,
+    OneShotsPut,
+    Paused,
+    Placed,
+    PushedByRule,
     Quarantined,
-    advanced,
-    again,
-    ended,
-    quarantined,
-    released,
-    replanned,
-    restored,
+    Replanned,
+    Resumed,
+    Row,
+    RunPushed,
+    RunsOver,
 )
-from zsched.core.log import Entry, Position, milliseconds, reading, require_known, text
-from zsched.core.run_id import schedule_of
-
-Key = tuple[str, str]  # id, run
 
 _SELECT = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id = ? AND place <> 'open'"
 _INSERT = f"INSERT OR REPLACE INTO live(life, {live.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -58,8 +56,9 @@ class Fold:
         db.create_function("live_sum", 10, live.checksum, deterministic=True)
         self._db, self.life, self._suffix = db, life, run_suffix
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
-        self.dropped: Dropped = []  # malformed ids of the last entry
+        self.dropped: list[str] = []  # malformed ids of the last entry
         self._at = self._scanned_to = (-1, -1)  # the entry that is folded; the last that a scanned schedule has in it
+        self._n = self._t = 0  # number and time of the entry that is folded
         self._clear()
 
     def _clear(self) -> None:
@@ -69,21 +68,22 @@ class Fold:
         self._forgotten: set[str] = set()  # schedules in the file that are no more
         self._deleted: set[Key] = set()
 
-    def add(self, n: int, entry: Entry) -> list[str]:
+    def add(self, n: int, entry: Entry) -> Sequence[str]:
         """
         Take in *entry*, number *n* of the history; the ids that it concerns.
 
         Raises:
             UnknownEntry: it cannot be read, or not to its end.
         """
-        folds = _FOLDS.get(entry.kind)
-        if folds is None:
-            require_known(entry)
-            return []
-        self._at = entry.position.order
-        self.dropped.clear()
+        self.dropped = []
+        parsed = parse(entry, self._suffix)
+        self._at, self._n, self._t = entry.position.order, n, entry.position.t_us
         with reading(entry):
-            return folds(self, n, entry)
+            rows = list(parsed.rows())  # all of them can be read, before one changes anything
+            self.dropped = parsed.dropped
+            for row in rows:
+                _FOLDS[type(row)](self, row)
+        return ids_of(rows)
 
     def found(self, row: Live, at: Position) -> None:
         """Take in what a bootstrap read from Redis when its log ended with *at*."""
@@ -110,175 +110,99 @@ class Fold:
             db.executemany(_INSERT, sorted((life, *row) for row in stored))
         self._clear()
 
-    # -- kinds ------------------------------------------------------------------------------------
+    # -- rows of entries --------------------------------------------------------------------------
 
-    def _put(self, n: int, entry: Entry) -> list[str]:
-        puts, t, suffix = Puts.of(entry), entry.position.t_us, self._suffix
-        rows, schedules, replaced = self._rows, self._schedules, puts.replaced
+    def _put(self, put: OneShotsPut) -> None:
+        n, t, suffix = self._n, self._t, put.run_suffix
+        rows, schedules, replaced, paused = self._rows, self._schedules, put.replaced, put.paused
         shared = live.shared_sum(DUE, None, None, None, t, n)
-        for row, (id, due_ms) in enumerate(zip(puts.ids, puts.dues, strict=True)):
+        for number, (id, due_ms) in enumerate(zip(put.at, put.dues, strict=True)):
             run = f"{due_ms}{suffix}"
-            note = self._note_of(id) if id in puts.paused else None
+            note = self._note_of(id) if id in paused else None
             if id in replaced:
                 self._forget(id)
-            if id in puts.paused:
-                self._take(Live(id, run, PAUSED, due_ms, None, None, note, t, n, row))
+            if id in paused:
+                self._take(Live(id, run, PAUSED, due_ms, None, None, note, t, n, number))
             else:
                 key = schedules[id] = (id, run)
-                rows[key] = live.waiting(id, run, due_ms, t, n, row, shared)
-        return puts.ids
+                rows[key] = live.waiting(id, run, due_ms, t, n, number, shared)
 
-    def _put_recurring(self, n: int, entry: Entry) -> list[str]:
-        put = PutRecurring.of(entry)
-        fields = {name: text(value) for name, value in put.schedule.items()}
-        place, note = (DUE if put.due_ms is not None else ENDED), None
-        if put.is_paused:
-            place, note = PAUSED, self._note_of(put.id)
-        nominal_ms = milliseconds(fields.get("nominal"))
-        self._forget(put.id)
-        last, t = fields.get("last"), entry.position.t_us
-        self._take(Live(put.id, "", place, put.due_ms, nominal_ms, last, note, t, n, 0))
-        return [put.id]
+    def _place(self, row: Placed) -> None:
+        note = self._note_of(row.id) if row.keeps_note else row.note
+        self._forget(row.id)
+        place, t = (row.place, row.due_ms, row.nominal_ms, row.last, note), self._t if row.t_us is None else row.t_us
+        self._take(Live(row.id, row.run, *place, t, self._n, row.number))
 
-    def _enqueue(self, n: int, entry: Entry) -> list[str]:
-        enqueued = Enqueued.of(entry)
-        run_id = enqueued.run_id
-        id = schedule_of(run_id)
-        run = run_id[len(id) + 1 :]
-        nominal_ms = milliseconds(run.partition("-")[0])
-        if enqueued.retry_of is None:  # one that is retried leaves the schedule of its id alone
-            self._forget(id)
-        self._rows[id, run] = Live(id, run, OPEN, nominal_ms, None, None, None, entry.position.t_us, n, 0)
-        return [id]
+    def _pause(self, row: Paused) -> None:
+        schedule = self._schedule(row.id)
+        if schedule is not None:
+            since = schedule.note if schedule.place == PAUSED and schedule.note else str(self._t // 1000)
+            note = f"{since.partition(' ')[0]} {row.note}"
+            schedule.place, schedule.note, schedule.due, schedule.t = PAUSED, note, row.due_ms, self._t
 
-    def _run_now(self, n: int, entry: Entry) -> list[str]:
-        fields = entry.fields()
-        id, run_id, t = text(fields[b"id"]), text(fields[b"run"]), entry.position.t_us
-        if fields[b"last"] == b"1":
-            schedule = self._schedule(id)
-            if schedule is not None:
-                schedule.last, schedule.t = run_id, t
-                self._push(schedule, run_id, None, t)
-        else:
-            self._open(id, run_id[len(id) + 1 :], None, t)
-        return [id]
-
-    def _backfill(self, n: int, entry: Entry) -> list[str]:
-        id, run_ids = Backfilled.of(entry)
-        schedule = self._schedule(id)
+    def _resume(self, row: Resumed) -> None:
+        schedule = self._schedule(row.id)
         if schedule is None:
-            self.unknown |= {(id, run_id[len(id) + 1 :]) for run_id in run_ids}
-        else:
-            for run_id in run_ids:
-                self._push(schedule, run_id, None, entry.position.t_us)
-        return [id]
+            return
+        if row.is_skipped and schedule.run:
+            self._forget(row.id)  # a one-shot whose time passed in the pause
+            return
+        schedule.place, schedule.note, schedule.due = (DUE if row.due_ms is not None else ENDED), None, row.due_ms
+        schedule.t = self._t
+        if row.is_skipped:
+            schedule.nominal = row.nominal_ms
 
-    def _fire(self, n: int, entry: Entry) -> list[str]:
-        fired, t = Fired.of(entry, self.dropped), entry.position.t_us
-        for key in fired.runs:
-            self._open(*key, "uncertain" if key in fired.uncertain else None, t)
-        gone = [*fired.skipped, *fired.expired, *(key for key, _ in fired.cancelled)]
-        for key in gone:
-            self._delete(*key)
-        return [id for id, _ in (*fired.runs, *gone)] + self._set_quarantined(fired.quarantined, t)
+    def _replan(self, row: Replanned) -> None:
+        schedule = self._schedule(row.id)
+        if schedule is not None:
+            schedule.nominal, schedule.due, schedule.t = row.new_nominal_ms, row.new_due_ms, self._t
 
-    def _advance(self, n: int, entry: Entry) -> list[str]:
-        rows = list(advanced(entry, self.dropped))
-        for row in rows:
-            schedule = self._schedule(row.id)
-            if schedule is None:
-                continue
-            schedule.t = entry.position.t_us
-            if row.word == "quarantined":
-                schedule.place, schedule.note = QUARANTINE, f"{schedule.t // 1000} {row.why}"
-            else:
-                self._move(schedule, row)
-        return [row.id for row in rows]
+    def _quarantine(self, row: Quarantined) -> None:
+        schedule = self._schedule(row.id)
+        if schedule is not None:
+            schedule.place, schedule.due = QUARANTINE, row.due_ms
+            schedule.note, schedule.t = f"{self._t // 1000} {row.reason}", self._t
 
-    def _move(self, schedule: Live, row: Advanced) -> None:
-        run_id = f"{row.id}-{row.nominal_ms}{self._suffix}"
+    def _advance(self, row: Advanced) -> None:
+        schedule = self._schedule(row.id)
+        if schedule is None:
+            return
+        schedule.t = self._t
+        if row.word == "quarantined":
+            schedule.place, schedule.note = QUARANTINE, f"{schedule.t // 1000} {row.why}"
+            return
         schedule.nominal, schedule.due = row.next_nominal_ms, row.next_due_ms
         schedule.place = ENDED if row.next_due_ms is None else DUE
         schedule.note = None  # of a pause that a foreign hand ended
         if row.is_pushed:
-            schedule.last = run_id
-            self._push(schedule, run_id, "uncertain" if row.word == "uncertain" else None, schedule.t)
+            schedule.last = f"{row.id}-{row.run}"
+            self._push(schedule, row.run, "uncertain" if row.word == "uncertain" else None)
 
-    def _quarantine(self, n: int, entry: Entry) -> list[str]:
-        return self._set_quarantined(quarantined(entry.fields()[b"rows"], self.dropped), entry.position.t_us)
+    def _fire(self, row: OneShotsFired) -> None:
+        for key in row.at:
+            self._open(*key, "uncertain" if key in row.uncertain else None)
 
-    def _cancel(self, n: int, entry: Entry) -> list[str]:
-        id = text(entry.fields()[b"id"])
-        self._forget(id)
-        return [id]
+    def _leave(self, row: OneShotsLeft | RunsOver) -> None:
+        for key in row.at:
+            self._delete(*key)
 
-    def _pause(self, n: int, entry: Entry) -> list[str]:
-        fields = entry.fields()
-        id, due_ms, note = text(fields[b"id"]), milliseconds(fields[b"due"]), text(fields[b"note"])
-        schedule = self._schedule(id)
-        if schedule is not None:
-            since = schedule.note if schedule.place == PAUSED and schedule.note else str(entry.position.t_us // 1000)
-            schedule.place, schedule.t = PAUSED, entry.position.t_us
-            schedule.note, schedule.due = f"{since.partition(' ')[0]} {note}", due_ms
-        return [id]
+    def _push_one(self, row: RunPushed) -> None:
+        t = self._t if row.t_us is None else row.t_us
+        self._rows[row.id, row.run] = Live(
+            row.id, row.run, OPEN, row.due_ms, None, None, row.note, t, self._n, row.number
+        )
 
-    def _resume(self, n: int, entry: Entry) -> list[str]:
-        fields = entry.fields()
-        id, due_ms = text(fields[b"id"]), milliseconds(fields[b"due"])
-        schedule = self._schedule(id)
+    def _push_all(self, row: PushedByRule) -> None:
+        schedule = self._schedule(row.id)
         if schedule is None:
-            return [id]
-        if b"count" in fields and schedule.run:
-            self._forget(id)  # a one-shot whose time passed in the pause
-            return [id]
-        schedule.place, schedule.note, schedule.due = (DUE if due_ms is not None else ENDED), None, due_ms
-        schedule.t = entry.position.t_us
-        if b"count" in fields:  # a log of before there was jitter says when it is due alone
-            schedule.nominal = milliseconds(fields.get(b"nominal")) or due_ms
-        return [id]
+            self.unknown |= {(row.id, run) for run in row.runs if not row.is_last}
+            return
+        if row.is_last:
+            schedule.last, schedule.t = f"{row.id}-{row.runs[-1]}", self._t
+        for run in row.runs:
+            self._push(schedule, run, None)
 
-    def _replan(self, n: int, entry: Entry) -> list[str]:
-        rows = list(replanned(entry, self.dropped))
-        for row in rows:
-            schedule = self._schedule(row.id)
-            if schedule is not None:
-                schedule.nominal, schedule.due = row.new_nominal_ms, row.new_due_ms
-                schedule.t = entry.position.t_us
-        return [row.id for row in rows]
-
-    def _end(self, n: int, entry: Entry) -> list[str]:
-        touched = []
-        for row in ended(entry, self.dropped):
-            id = schedule_of(row.run_id)
-            touched.append(id)
-            self._delete(id, row.run_id[len(id) + 1 :])
-        return touched
-
-    def _again(self, n: int, entry: Entry) -> list[str]:
-        return [schedule_of(row.run_id) for row in again(entry, self.dropped)]
-
-    def _unblock(self, n: int, entry: Entry) -> list[str]:
-        return [schedule_of(row.run_id) for row in released(entry, self.dropped)]
-
-    def _restore(self, n: int, entry: Entry) -> list[str]:
-        rows = [row for _, row in restored(entry)]
-        for number, row in enumerate(rows):
-            if row.is_schedule:
-                self._forget(row.id)
-            own = dict(zip(row.own[::2], row.own[1::2], strict=True))
-            last = own.get(b"last")
-            place = row.place, row.due_ms, milliseconds(own.get(b"nominal")), text(last) if last else None, row.note
-            if row.place in (OPEN, "held"):
-                self._rows[row.id, row.run] = Live(
-                    row.id, row.run, OPEN, row.due_ms, None, None, "uncertain", row.t_us, n, number
-                )
-            elif not row.is_schedule:  # it was open, and is not pushed again
-                self._delete(row.id, row.run)
-            elif row.place != "gone":
-                self._take(Live(row.id, row.run, *place, row.t_us, n, number))
-        return [row.id for row in rows]
-
-    # -- rows -------------------------------------------------------------------------------------
+    # -- rows of the state ---------------------------------------------------------------------------
 
     def _schedule(self, id: str) -> Live | None:
         """The row of schedule *id* that is not open; None, and it is unknown, when there is none."""
@@ -306,9 +230,9 @@ class Fold:
         found = self._look(id)
         return found.note if found else None
 
-    def _open(self, id: str, run: str, note: str | None, t: int) -> None:
+    def _open(self, id: str, run: str, note: str | None) -> None:
         """A one-shot fires: its row becomes that of its run."""
-        key = (id, run)
+        key, t = (id, run), self._t
         row = self._look(id) if self._schedules.get(id) == key else None
         if row is not None:
             row.place, row.note, row.t = OPEN, note, t
@@ -316,15 +240,14 @@ class Fold:
         else:
             self._opened[key] = note, t
 
-    def _push(self, schedule: Live, run_id: str, note: str | None, t: int) -> None:
+    def _push(self, schedule: Live, run: str, note: str | None) -> None:
         """A recurring schedule fires: a row for its run."""
-        run = run_id[len(schedule.id) + 1 :]
         if self._at <= self._scanned_to:  # the schedule may have been put again between the push and the scan
             if not self._db.execute(_HAS, (self.life, schedule.id, run)).fetchone():
                 self.unknown.add((schedule.id, run))
             return
         nominal_ms = milliseconds(run.partition("-")[0])
-        pushed = Live(schedule.id, run, OPEN, nominal_ms, None, None, note, t, schedule.n, schedule.row)
+        pushed = Live(schedule.id, run, OPEN, nominal_ms, None, None, note, self._t, schedule.n, schedule.row)
         self._rows[pushed.key] = pushed
 
     def _forget(self, id: str) -> None:
@@ -341,32 +264,27 @@ class Fold:
         self._opened.pop((id, run), None)
         self._deleted.add((id, run))
 
-    def _set_quarantined(self, bad: Iterable[Quarantined], t: int) -> list[str]:
-        touched = []
-        for row in bad:
-            touched.append(row.id)
-            schedule = self._schedule(row.id)
-            if schedule is not None:
-                schedule.place, schedule.due = QUARANTINE, row.due_ms
-                schedule.note, schedule.t = f"{t // 1000} {row.reason}", t
-        return touched
+
+def ids_of(rows: Sequence[Row]) -> Sequence[str]:
+    """The schedules that *rows* concern; of some rows, each once."""
+    if len(rows) == 1:
+        return list(rows[0].ids())
+    return list(dict.fromkeys(id for row in rows for id in row.ids()))
 
 
-_FOLDS: dict[str, Callable[[Fold, int, Entry], list[str]]] = {
-    "put": Fold._put,
-    "put_recurring": Fold._put_recurring,
-    "enqueue": Fold._enqueue,
-    "run_now": Fold._run_now,
-    "backfill": Fold._backfill,
-    "fire": Fold._fire,
-    "advance": Fold._advance,
-    "quarantine": Fold._quarantine,
-    "cancel": Fold._cancel,
-    "pause": Fold._pause,
-    "resume": Fold._resume,
-    "replan": Fold._replan,
-    "end": Fold._end,
-    "again": Fold._again,
-    "unblock": Fold._unblock,
-    "restore": Fold._restore,
+_FOLDS: Final[dict[type[Row], Callable[[Fold, Any], None]]] = {
+    OneShotsPut: Fold._put,
+    Placed: Fold._place,
+    Forgotten: lambda fold, row: fold._forget(row.id),
+    Paused: Fold._pause,
+    Resumed: Fold._resume,
+    Replanned: Fold._replan,
+    Quarantined: Fold._quarantine,
+    Advanced: Fold._advance,
+    OneShotsFired: Fold._fire,
+    OneShotsLeft: Fold._leave,
+    RunPushed: Fold._push_one,
+    PushedByRule: Fold._push_all,
+    RunsOver: Fold._leave,
+    Mentioned: lambda fold, row: None,
 }

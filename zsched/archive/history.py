@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from zlib import crc32
 
 from zsched.archive import body
 from zsched.archive.file import connect_to_read, converted
-from zsched.archive.records import SCAN, scanned
 from zsched.archive.retention import first_since
-from zsched.core.changes import Change, What, changes
-from zsched.core.lateness import LEADERS
-from zsched.core.log import Entry, Position, UnknownEntry
+from zsched.core.changes import Change
+from zsched.core.log import Entry, Position, UnknownEntry, changes, leaders_kinds, narrowed
+from zsched.core.log.lives import TermEntry
 
 _Read = tuple[int, int, list[Change]]  # an entry's number, its t, and what it says
 ENTRY = f"SELECT {body.COLUMNS} FROM entry"
@@ -103,7 +103,7 @@ class History:
         """
         with converted(self._path):
             first, end = (first_since(self._db, t, self._last_n) for t in (since_us, t_us))
-            query = f"{ENTRY} WHERE kind = 'term' AND n >= ? AND n < ? ORDER BY n DESC LIMIT 1"
+            query = f"{ENTRY} WHERE kind = '{TermEntry.kind}' AND n >= ? AND n < ? ORDER BY n DESC LIMIT 1"
             row = self._db.execute(query, (first, end)).fetchone()
             if row is None:
                 return None
@@ -116,9 +116,8 @@ class History:
 
     def _led_before(self, n: int) -> int | None:
         """When a leader wrote last before the entry number *n*; it goes back entry by entry, at most to a term."""
-        words = ", ".join("?" * len(LEADERS))
-        query = f"{ENTRY} WHERE kind IN ({words}) AND n < ? ORDER BY n DESC LIMIT 1"
-        row = self._db.execute(query, (*LEADERS, n)).fetchone()
+        query = f"{ENTRY} WHERE {body.of_kinds(leaders_kinds())} AND n < ? ORDER BY n DESC LIMIT 1"
+        row = self._db.execute(query, (n,)).fetchone()
         return body.entry_of(row).position.t_us if row else None
 
     def _segments(self) -> range:
@@ -151,18 +150,7 @@ class History:
         query = f"{ENTRY} WHERE n >= ? AND seq IS NOT NULL ORDER BY n LIMIT ?"
         yield from map(body.entry_of, self._db.execute(query, (n, max(limit, 0))))
 
-    def _changes(self, entry: Entry) -> Iterator[Change]:
-        """What *entry* says; of one that cannot be read, nothing."""
-        if entry.kind == SCAN:
-            for row in scanned(entry):
-                yield _found(entry, row.id, row.run, row.place, row.due_ms, self._suffix)
-            return
-        try:
-            yield from changes(entry, self._suffix)
-        except UnknownEntry:
-            return
-
-
-def _found(entry: Entry, id: str, run: str, place: str, due_ms: int | None, suffix: str) -> Change:
-    more: dict[str, Any] = {"run_id": f"{id}-{run}"} if run else {}
-    return Change(id, What.FOUND, entry.position.t_us, entry.position.id, nominal_ms=due_ms, why=place, **more)
+    def _changes(self, entry: Entry, id: str | None = None) -> Iterator[Change]:
+        """What *entry* says, of schedule *id* at least; of one that cannot be read, nothing."""
+        with suppress(UnknownEntry):
+            yield from changes(entry if id is None else narrowed(entry, id), self._suffix)

@@ -8,6 +8,7 @@ are found by the schedule's id through the index; of a schedule with many it is 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -15,16 +16,14 @@ from zlib import crc32
 from zsched.archive import body
 from zsched.archive.file import converted
 from zsched.archive.history import History
-from zsched.archive.records import SCAN, Arguments, reader, scanned, with_arguments
+from zsched.archive.records import Arguments, with_arguments
 from zsched.archive.retention import first_since
-from zsched.core.entries import Puts, restored
-from zsched.core.held import OWN
-from zsched.core.log import Entry, Texts, UnknownEntry, text
+from zsched.core.log import Entry, Texts, UnknownEntry, parse, reading
+from zsched.core.log.kinds import OWN, kinds_with_records
 from zsched.core.lookback import is_push
 from zsched.core.run_id import RunId
 
 _LOOKED_AT: Final = 5000  # entries of one schedule, each way, in search of the push: whoever asks waits for 2 s
-_RECORDS: Final = "('put', 'put_recurring', 'enqueue', 'restore', 'scan')"  # kinds that hold one
 _ENTRY: Final = f"SELECT {body.COLUMNS} FROM entry WHERE n = ?"
 
 
@@ -54,10 +53,7 @@ class Originals(History):
             if push is None:
                 return Original(False)
             n, entry = push
-            is_by_rule = entry.kind in ("advance", "backfill") or (
-                entry.kind == "run_now" and entry.fields()[b"last"] == b"1"
-            )
-            return Original(True, self._record(id, run_id, n, is_by_rule))
+            return Original(True, self._record(id, run_id, n, parse(entry).is_by_rule))
 
     def _push(self, id: str, run_id: str, nominal_ms: int) -> tuple[int, Entry] | None:
         """The entry that pushed it and its number: as a rule at its time or later, a one-shot on request before."""
@@ -85,37 +81,19 @@ class Originals(History):
         run, key = run_id[len(id) + 1 :], crc32(id.encode())
         wanted = {(id, run), (id, "")} if is_by_rule else {(id, run)}
         query = (
-            f"SELECT {body.COLUMNS} FROM entry WHERE kind IN {_RECORDS} AND n IN"
+            f"SELECT {body.COLUMNS} FROM entry WHERE {body.of_kinds(kinds_with_records())} AND n IN"
             " (SELECT n FROM touch WHERE segment = ? AND key = ? AND n <= ?) ORDER BY n DESC"
         )
         for segment in reversed(self._segments()):
             for stored in self._db.execute(query, (segment, key, push_n)):
                 entry = body.entry_of(stored)
-                for row, of in self._rows(entry):
-                    record = reader(entry)(row)[1] if of in wanted else ()
-                    if b"data" in record[::2]:
-                        return self._whole(record, stored[0], row)
+                with suppress(UnknownEntry), reading(entry):
+                    parsed = parse(entry, self._suffix)
+                    for row, of in enumerate(parsed.owners()):
+                        record = parsed.record_of(row)[1] if of in wanted else ()
+                        if b"data" in record[::2]:
+                            return self._whole(record, stored[0], row)
         return None
-
-    def _rows(self, entry: Entry) -> Iterator[tuple[int, tuple[str, str]]]:
-        """The rows of an entry that holds records, and what each is of: (id, what follows it in the run id)."""
-        try:
-            if entry.kind == "put":
-                puts = Puts.of(entry)
-                found = [(id, f"{due}{self._suffix}") for id, due in zip(puts.ids, puts.dues, strict=True)]
-            elif entry.kind == "put_recurring":
-                found = [(text(entry.body[1]), "")]
-            elif entry.kind == "enqueue":
-                run_id = text(entry.body[1])
-                parts = RunId.parse(run_id)
-                found = [] if parts is None else [(parts.schedule_id, run_id[len(parts.schedule_id) + 1 :])]
-            elif entry.kind == SCAN:
-                found = [(row.id, row.run) for row in scanned(entry)]
-            else:
-                found = [(row.id, row.run) for _, row in restored(entry)]
-        except UnknownEntry:
-            return
-        yield from enumerate(found)
 
     def _whole(self, record: Texts, n: int, row: int) -> list[bytes] | None:
         """*record* with its arguments, as a job has it; None when they are gone."""

@@ -23,15 +23,15 @@ from zsched.archive.file import converted
 from zsched.archive.history import History
 from zsched.archive.retention import first_since
 from zsched.core.backfill import ran_at
+from zsched.core.changes import RAN
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.log import Entry
+from zsched.core.log import Entry, kinds_telling
 
 _LOOKED_FOR_MS: Final = 500.0
 _MOST: Final = 20_000  # occurrences in one answer
-_KINDS: Final = "('fire', 'advance', 'enqueue', 'run_now', 'backfill', 'restore', 'scan')"  # those that tell of a push
 _ENTRIES: Final = (
     f"SELECT {', '.join(f'entry.{name}' for name in body.COLUMNS.split(', '))} FROM touch JOIN entry USING (n)"
-    f" WHERE segment = ? AND key = ? AND n > ? AND kind IN {_KINDS} ORDER BY n"
+    " WHERE segment = ? AND key = ? AND n > ?"
 )
 
 
@@ -69,22 +69,14 @@ class Ran(History):
             first_n = first_since(self._db, start_ms * 1000, self._last_n)
             behind_n = max(read_to.get(archive, 0), first_n - 1)
             for n, entry in self._entries(id, behind_n):
-                times = (ran_at(change) for change in self._changes(_narrowed(entry, id)) if change.id == id)
+                times = (ran_at(change) for change in self._changes(entry, id) if change.id == id)
                 found.update(ms for ms in times if ms is not None and start_ms <= ms < end_ms)
                 if self._clock.monotonic_ms() >= until_ms or len(found) >= _MOST:
                     return Part(archive, sorted(found), n)
         return Part(archive, sorted(found), None)
 
     def _entries(self, id: str, behind_n: int) -> Iterator[tuple[int, Entry]]:
-        key = crc32(id.encode())
+        key, query = crc32(id.encode()), f"{_ENTRIES} AND {body.of_kinds(kinds_telling(*RAN))} ORDER BY n"
         for segment in self._segments():
-            for row in self._db.execute(_ENTRIES, (segment, key, behind_n)):
+            for row in self._db.execute(query, (segment, key, behind_n)):
                 yield row[0], body.entry_of(row)
-
-
-def _narrowed(entry: Entry, id: str) -> Entry:
-    """An ``advance`` entry without the lines of other schedules: it may have hundreds. Others as they are."""
-    if entry.kind != "advance" or len(entry.body) != 2:
-        return entry
-    lines = [line for line in entry.body[1].split(b"\n") if line.startswith(id.encode() + b" ")]
-    return entry._replace(body=[entry.body[0], b"\n".join(lines)]) if lines else entry

@@ -21,13 +21,24 @@ from zsched.archive import body, live
 from zsched.archive.check import Check, facts_of
 from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
 from zsched.archive.live import OPEN, Live
-from zsched.archive.records import Arguments, Given, Record, reader, with_arguments
+from zsched.archive.records import Arguments, Record, reader, with_arguments
+from zsched.core.changes import OF_RUNS, What
 from zsched.core.clock import Clock
-from zsched.core.entries import replanned
 from zsched.core.held import Held
-from zsched.core.log import Entry, Position, UnknownEntry
+from zsched.core.log import (
+    Entry,
+    Key,
+    Position,
+    Touch,
+    UnknownEntry,
+    changes,
+    kinds_telling,
+    kinds_telling_only,
+    touches,
+)
+from zsched.core.log.kinds import Given
+from zsched.core.log.recovery import RestoreEntry
 from zsched.core.recovery import Known, Mine
-from zsched.core.touches import Key, Touch, touches
 from zsched.errors import ArchiveCorrupt, ArchiveError
 
 _PAGE: Final = 200  # schedules, or entries, at a time
@@ -113,13 +124,13 @@ class Recall:
 
     def restored_at(self, id: str, t_us: int) -> Iterator[Position]:
         """Yield the ``restore`` entries that repeated the change of *t_us* of schedule *id*."""
-        for row, touched in self._touching(id, "AND kind = 'restore'"):
+        for row, touched in self._touching(id, f"AND kind = '{RestoreEntry.kind}'"):
             if touched.get(id) == t_us:
                 yield body.entry_of(row).position
 
     def _has_told(self, id: str, t_us: int) -> bool:
         """Return True if the history has the change of *t_us* of schedule *id*, done or restored."""
-        which = f"AND (t = {t_us} OR kind = 'restore')"
+        which = f"AND (t = {t_us} OR kind = '{RestoreEntry.kind}')"
         return any(touched.get(id) == t_us for _, touched in self._touching(id, which))
 
     def _touching(self, id: str, which: str = "") -> Iterator[tuple[body.Row, dict[str, int]]]:
@@ -160,7 +171,7 @@ class Recall:
         with converted(self._path):
             last_segment = self._db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0
             query = (
-                "SELECT max(t) FROM entry WHERE kind NOT IN ('end', 'again', 'unblock') AND n IN"
+                f"SELECT max(t) FROM entry WHERE NOT {body.of_kinds(kinds_telling_only(OF_RUNS))} AND n IN"
                 " (SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?)"
             )
             told = (self._db.execute(query, (segment, key, _TOLD)).fetchone()[0] for segment in range(last_segment + 1))
@@ -170,13 +181,15 @@ class Recall:
     def _replanned_to(self, id: str, key: int, last_segment: int) -> Iterator[int]:
         """The new times of the newest entries that moved the occurrence of schedule *id*, of touches *key*."""
         query = (
-            f"SELECT {body.COLUMNS} FROM entry WHERE kind = 'replan' AND n IN"
+            f"SELECT {body.COLUMNS} FROM entry WHERE {body.of_kinds(kinds_telling(What.REPLANNED))} AND n IN"
             " (SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?)"
         )
         for segment in range(last_segment + 1):
             for row in self._db.execute(query, (segment, key, _TOLD)):
                 with suppress(UnknownEntry):
-                    yield from (one.new_nominal_ms for one in replanned(body.entry_of(row)) if one.id == id)
+                    for change in changes(body.entry_of(row)):
+                        if change.id == id and change.what is What.REPLANNED and change.next_ms is not None:
+                            yield change.next_ms
 
     def absent(self, ids: Sequence[str]) -> list[str]:
         """Those of *ids* that the state has no schedule of."""

@@ -19,18 +19,18 @@ from zsched.archive import body
 from zsched.archive.file import converted
 from zsched.archive.history import ENTRY, History
 from zsched.archive.retention import first_since
-from zsched.core.changes import Change, outcomes
+from zsched.core.changes import Change
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.log import Entry, UnknownEntry
+from zsched.core.log import Entry, UnknownEntry, kinds_telling, outcomes, parse
+from zsched.core.log.runs import EndEntry
 from zsched.core.lookback import (
-    KINDS,
+    LOOKED_FOR,
     MOST_OPEN,
     Lookback,
     Occurrence,
     Wanted,
     is_push,
     newest_first,
-    only_ends,
 )
 from zsched.core.runs import OPEN, RunStatus
 
@@ -42,7 +42,6 @@ _OF_ONE_TIME: Final = 10  # entries that are looked at for a push: what a bootst
 _SHORT: Final = 1000  # bytes of an entry
 _WINDOW: Final = 2000  # entries of any kind between two looks at the clock
 _Look = Entry | int  # an entry; or t in µs, up to which there is nothing of interest
-_OF_KINDS: Final = f"kind IN ({', '.join(repr(kind) for kind in sorted(KINDS))})"
 
 
 class Runs(History):
@@ -80,7 +79,7 @@ class Runs(History):
         )
 
         def see(entry: Entry) -> bool:
-            chosen = only_ends(entry, wanted.statuses)
+            chosen = parse(entry).only_ends(wanted.statuses)
             return chosen is not None and lookback.see_ends(list(self._changes(chosen)))
 
         looked_back_to = self._read(self._ends(wanted.statuses), see, _LOOKED_AT, until_ms)
@@ -110,21 +109,18 @@ class Runs(History):
 
     def _outcomes(self, entry: Entry) -> Iterator[Change]:
         """What *entry* says of occurrences and runs; of one that cannot be read, nothing."""
-        if entry.kind != "restore":
-            yield from self._changes(entry)
-            return
         with suppress(UnknownEntry):
             yield from outcomes(entry, self._suffix)
 
     def _all(self) -> Iterator[_Look]:
         """All that tell of occurrences."""
-        return self._back(_OF_KINDS)
+        return self._back(body.of_kinds(kinds_telling(*LOOKED_FOR)))
 
     def _ends(self, statuses: Iterable[RunStatus]) -> Iterator[_Look]:
         """Ends of runs, where there may be such. In short entries SQLite is the faster to look, in long ones Python."""
-        words = [f" {status.value} ".encode() for status in statuses]
+        words = EndEntry.words(statuses)
         has_one = " OR ".join([f"length(body) > {_SHORT}", *["instr(body, ?)"] * len(words)])
-        return self._back(f"kind = 'end' AND ({has_one})", *words)
+        return self._back(f"kind = '{EndEntry.kind}' AND ({has_one})", *words)
 
     def _back(self, where: str, *arguments: bytes) -> Iterator[_Look]:
         """Entries for which that is so, and where it has come to now and then."""
@@ -136,8 +132,9 @@ class Runs(History):
             yield self._db.execute("SELECT t FROM entry WHERE n >= ? ORDER BY n LIMIT 1", (begin,)).fetchone()[0]
 
     def _of_id(self, id: str) -> Iterator[_Look]:
+        kinds = kinds_telling(*LOOKED_FOR)
         for _, entry in self._touching(crc32(id.encode())):
-            yield entry if entry.kind in KINDS else entry.position.t_us
+            yield entry if entry.kind in kinds else entry.position.t_us
 
     def _changes_at(self, t_us: int) -> list[Change]:
         """What the first entries of that very time say."""

@@ -17,6 +17,7 @@ from zsched.archive.history import ENTRY
 from zsched.archive.ran import Ran
 from zsched.archive.retention import first_since
 from zsched.core.changes import Change, What
+from zsched.core.log.fires import AdvanceEntry
 from zsched.core.lookback import is_push
 
 _LOOKED_AT: Final = 100_000  # entries of any kind in one look
@@ -44,9 +45,9 @@ class Suppressed(Ran):
     def look(self, behind_n: int) -> tuple[list[Change], int]:
         """Return the suppressed occurrences behind entry number *behind_n*, and the number of the last entry read."""
         until_n, found, asked = min(behind_n + _LOOKED_AT, self.last_n), [], 0
-        query = f"{ENTRY} WHERE n > ? AND n <= ? AND kind = 'advance' AND instr(body, ?) ORDER BY n"
+        query = f"{ENTRY} WHERE n > ? AND n <= ? AND kind = '{AdvanceEntry.kind}' AND instr(body, ?) ORDER BY n"
         with converted(self._path):
-            rows = self._db.execute(query, (behind_n, until_n, b" duplicate ")).fetchall()
+            rows = self._db.execute(query, (behind_n, until_n, AdvanceEntry.DUPLICATE)).fetchall()
             for row in rows:
                 for change in self._changes(body.entry_of(row)):
                     if change.what is What.DUPLICATE and asked < _MOST:

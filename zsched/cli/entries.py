@@ -7,7 +7,7 @@ from itertools import groupby, islice
 from typing import Final
 
 from zsched.core.changes import Change, What
-from zsched.core.log import Entry
+from zsched.core.log import Entry, parse
 from zsched.core.runs import RunStatus
 from zsched.core.sentences import sentence, told_together
 from zsched.core.wording import plural, some
@@ -48,18 +48,12 @@ _ENDS: Final = {
     RunStatus.EXPIRED.value: "{} expired in their queues",
     RunStatus.LOST.value: "{} are lost",
 }
-_OF_NONE: Final = {
-    "term": "daemon {0} leads",
-    "merged": "all that archive {1} knows is in Redis",
-}
 
 
 def summary(entry: Entry, found: list[Change], tz: str) -> str:
     """What *entry* says by *found*, its changes; local times in *tz*."""
     if not found:
-        fields = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in _pairs(entry)}
-        told = _OF_NONE.get(entry.kind, "nothing of any schedule")
-        return told.format(*(fields.get(name, "?") for name in ("daemon", "archive")))
+        return parse(entry).sentence()
     if len({change.id for change in found}) == 1:
         return _told(found, tz)
     by_what = sorted(found, key=lambda change: (list(What).index(change.what), _end_of(change)))

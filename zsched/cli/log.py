@@ -24,9 +24,9 @@ from zsched.cli.texts import printable
 from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import check_id, instant_ms, zone_name
-from zsched.core.changes import Change, changes
+from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
-from zsched.core.log import Entry, Position, UnknownEntry
+from zsched.core.log import Entry, Position, UnknownEntry, changes
 from zsched.core.model import iso
 from zsched.core.sentences import local_text, sentence, told_together
 from zsched.errors import RedisUnavailable

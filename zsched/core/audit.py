@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from zsched.core.entries import Restored
 from zsched.core.held import Held
+from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
 from zsched.core.recovery import Known, row_of
 from zsched.core.run_id import RunId

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from zsched.core.log import Texts, text
+from zsched.core.log.kinds import OWN
 
-OWN: Final = "schedule:"  # before the names of a recurring schedule's own fields in a record
 # What changes as a run or schedule goes its way; it says nothing of what was asked for.
 _OF_RUN = frozenset(
     "status created_at enqueued_at started_at ended_at last_heartbeat worker_name dependency_id dependency_ids".split()

@@ -3,7 +3,7 @@ Why an occurrence was late or was left out, by the past of its schedule and by w
 
 ===================  ==========================================================================================
 no daemon led        a term began in the wait, and before it nothing in the wait is there that only a leader
-                     writes (``LEADERS``); the history is known to be whole there
+                     writes (``is_leaders``); the history is known to be whole there
 it was paused        the schedule was resumed after it was due
 it was put late      the schedule was put after it was due, and not to fire at once
 new zone rules       they moved it to a time that had passed
@@ -25,14 +25,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from zsched.core.changes import Change, What
-from zsched.core.log import Entry
+from zsched.core.log import Entry, is_leaders
+from zsched.core.log.lives import TermEntry
 from zsched.core.policy import Why
 from zsched.core.sentences import local_text
 
 LATE_MS: Final = 100.0  # what is later than this is explained
-
-# Kinds of entries that a leader alone writes. Not `end` and `pause`, which clients write too, nor what a recovery does.
-LEADERS: Final = ("term", "fire", "advance", "quarantine", "replan", "again", "unblock")
 
 _PASSED: Final = (Why.MISSED.value, Why.LIMIT.value)
 _PASSED_THEN: Final = "when its time had passed"
@@ -61,10 +59,10 @@ class LeadersBack:
 
     def see(self, entry: Entry, changes: Iterable[Change]) -> None:
         """The entry before those seen so far, with what it says of the schedule."""
-        if entry.kind in LEADERS:
+        if is_leaders(entry):
             self.led |= dict.fromkeys(self._before_leader, entry.position.t_us)
             self._before_leader = []
-        if entry.kind == "term":
+        if TermEntry.of(entry):
             self.terms |= dict.fromkeys(self._before_term, entry.position.t_us)
             self._before_term, self._before_leader = [], self._before_term
         self._before_term += [change.entry for change in changes if waited_since_us(change) is not None]

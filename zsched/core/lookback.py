@@ -11,23 +11,15 @@ What a recovery skipped is a skipped occurrence and no run any more: its push we
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import Any, Final
 
-from zsched.core.changes import Change, What
-from zsched.core.log import Entry
-from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_as, of_row, pushed, row_of
+from zsched.core.changes import OUTCOMES, PUSHES, Change, What
+from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_as, ended_run, facts_of, of_facts, pushed
 
 MOST_OPEN: Final = 1000  # runs that may have become what is wanted, for RQ to be asked
-# Kinds of entries that tell of occurrences or runs; ``scan`` stands in archives only. The others need not be read.
-KINDS: Final = frozenset(
-    "fire advance enqueue run_now backfill end again restore quarantine cancel resume scan".split()
-)
-
-_UNREADABLE: Final = "what was recorded of its end cannot be read"
-_PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN, What.HELD})
+LOOKED_FOR: Final = (*OUTCOMES, What.RUN_ENDED, What.RUN_AGAIN, What.FOUND)  # others say nothing of occurrences or runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +40,12 @@ class Occurrence(Change):
     def to_dict(self) -> dict[str, Any]:
         """As JSON can say it; ``of_dict`` is the inverse."""
         told = Change.to_dict(self)  # no super(): a dataclass with slots is made anew
-        return told if self.run is None else told | {"run": row_of(self.run)}
+        return told if self.run is None else told | {"run": [self.run.id, self.run.status.value, facts_of(self.run)]}
 
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Occurrence:
         """The occurrence that ``to_dict`` told. Raises KeyError, TypeError, ValueError."""
-        row = given.get("run")
-        run = None if row is None else of_row(*str(row).split(" ", 2))
+        run = of_facts(*given["run"]) if "run" in given else None
         return cls.of(Change.of_dict({name: value for name, value in given.items() if name != "run"}), run)
 
     def shown(self) -> dict[str, Any]:
@@ -186,32 +177,13 @@ class Lookback:
 
 def is_push(change: Change) -> bool:
     """Whether *change* put a run into its queue, or found it to be there, or with a worker."""
-    is_one = change.what in _PUSHES or (change.what is What.FOUND and change.why == "open")
+    is_one = change.what in PUSHES or (change.what is What.FOUND and change.why == "open")
     return is_one and change.run_id is not None
 
 
 def run_that_ended(end: Change) -> Run:
-    """The run of which an ``end`` entry tells; what cannot be read of it is left out."""
-    run_id = end.run_id or ""
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        run = of_row(run_id, end.why, end.record)
-        if run.is_over:
-            return run
-    return Run(run_id, ended_as(end.why), ended_ms=end.at_us // 1000, error=_UNREADABLE)
-
-
-def only_ends(entry: Entry, statuses: Iterable[RunStatus]) -> Entry | None:
-    """The ``end`` entry *entry* with the rows of runs that ended so; None without any. The others are not read."""
-    words = [f" {status.value} ".encode() for status in statuses]
-    if len(entry.body) != 2 or not any(word in entry.body[1] for word in words):
-        return None
-    rows = [row for row in entry.body[1].split(b"\n") if _status_in(row) in words]
-    return entry._replace(body=[entry.body[0], b"\n".join(rows)]) if rows else None
-
-
-def _status_in(row: bytes) -> bytes:
-    """The second word of *row*, with its blanks."""
-    return b" %b " % row.split(b" ", 2)[1] if b" " in row else b""
+    """The run of whose end *end* tells; what cannot be read of it is left out."""
+    return ended_run(end.run_id or "", end.why, end.record, end.at_us // 1000)
 
 
 def newest_first(found: Iterable[Occurrence]) -> list[Occurrence]:

@@ -2,8 +2,8 @@
 The last minutes, counted from the log's newest entries: what became of occurrences, how runs ended, how late, and
 whether Redis was rebuilt.
 
-It is given the entries backwards and says when it has enough. Of the kinds that carry thousands (put, fire, end) only
-the words that count are read, without a ``Change`` of each row: whoever asks wants an answer at once.
+It is given the entries backwards and says when it has enough. Of the kinds that carry thousands only the words that
+count are read (``ParsedEntry.counts``), without a ``Change`` of each row: whoever asks wants an answer at once.
 
 Not guaranteed: that all of the time is counted which was asked for. The log in Redis is short, and who reads it may
 have to stop before; the last stretch is then as long as what was read, and ``is_cut`` says so. What Redis lost is not
@@ -18,13 +18,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from zsched.core.changes import OUTCOMES, What, changes, outcomes
-from zsched.core.entries import advanced, quarantined
-from zsched.core.log import Entry, UnknownEntry, reading, text
-from zsched.core.lookback import only_ends, run_that_ended
+from zsched.core.changes import OUTCOMES, What
+from zsched.core.log import Entry, UnknownEntry, parse, reading
+from zsched.core.log.fires import AdvanceEntry
+from zsched.core.log.kinds import ParsedEntry
+from zsched.core.log.recovery import MergedEntry, RestoreEntry
 from zsched.core.model import iso
 from zsched.core.policy import Why
-from zsched.core.runs import BAD, OVER, Run, RunStatus, ended_as
+from zsched.core.runs import BAD, OVER, Run, RunStatus
 
 _AHEAD_MS: Final = 10_000  # in the future: an entry of a clock that was ahead; a slow network makes less
 WINDOWS_MS: Final = (60_000, 300_000, 1_800_000)  # the log in Redis keeps an hour, if that is not too much
@@ -32,6 +33,7 @@ FAILURES: Final = 10  # kinds of failures that are told of
 _FAILED: Final = (*BAD, RunStatus.EXPIRED)
 _COMPARED: Final = 1000  # runs that failed, of which those that are alike are told as one
 HAPPENED: Final = (What.PUT, *OUTCOMES)  # what is counted
+_MISSED: Final = (What.SKIPPED, Why.MISSED.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,47 +177,40 @@ class Counting:
     def _note_ahead(self, entry: Entry) -> None:
         """Note an entry of a clock that was ahead. The newest entry of a schedule has its next nominal time."""
         self._ahead_ms = max(self._ahead_ms, entry.position.t_us // 1000)
-        with suppress(UnknownEntry):
-            for row in advanced(entry) if entry.kind == "advance" else ():
-                if row.next_nominal_ms is not None and row.next_nominal_ms > self._now_ms + _AHEAD_MS:
-                    self._silent.setdefault(row.id, row.next_nominal_ms)
+        advance = AdvanceEntry.of(entry)
+        with suppress(UnknownEntry), reading(entry):
+            for move in advance.moves if advance else ():
+                if move.next_nominal_ms is not None and move.next_nominal_ms > self._now_ms + _AHEAD_MS:
+                    self._silent.setdefault(move.id, move.next_nominal_ms)
 
     # -- an entry ---------------------------------------------------------------------------------
 
     def _count(self, entry: Entry) -> None:
         """Raises UnknownEntry; what was counted of the entry until then stays."""
+        parsed = parse(entry, self._run_suffix)
         with reading(entry):
-            if entry.kind == "put":
-                self._happened[What.PUT] += int(entry.body[5 + 2 * int(entry.body[3])])
-            elif entry.kind == "fire":
-                self._count_fire(entry)
-            elif entry.kind == "end":
-                self._count_end(entry)
-            elif entry.kind == "merged":
-                self._rebuilt_ms = self._rebuilt_ms or entry.position.t_us // 1000
-            else:
-                self._count_changes(entry)
+            counts = parsed.counts()
+            happened = Counter[What]()
+            for (what, why), number in counts.happened.items():
+                happened[what] += number
+                self._missed += number if (what, why) == _MISSED else 0
+            self._happened.update({what: happened[what] for what in HAPPENED if what in happened})
+            if counts.due_ms:
+                late_ms = (entry.position.t_us - min(counts.due_ms) * 1000) / 1000
+                self._late_ms = late_ms if self._late_ms is None else max(late_ms, self._late_ms)
+            self._count_ends(parsed)
+        restore = RestoreEntry.of(entry)
+        if restore and restore.reason == "lost":  # and not the audit's
+            self._put_back.update(happened)
+        if MergedEntry.of(entry):
+            self._rebuilt_ms = self._rebuilt_ms or entry.position.t_us // 1000
 
-    def _count_fire(self, entry: Entry) -> None:
-        fields = entry.fields()
-        runs = fields.get(b"runs", b"").split()
-        self._happened[What.FIRED] += len(runs)
-        for what, name in ((What.SKIPPED, b"skipped"), (What.EXPIRED, b"expired"), (What.CANCELLED, b"cancelled")):
-            self._happened[what] += len(fields.get(name, b"").split())
-        self._happened[What.QUARANTINED] += sum(1 for _ in quarantined(fields.get(b"quarantined")))
-        if runs:
-            suffix = self._run_suffix.encode()
-            due_ms = min(int(run.removesuffix(suffix).rpartition(b"-")[2]) for run in runs)
-            self._note_late((entry.position.t_us - due_ms * 1000) / 1000)
-
-    def _count_end(self, entry: Entry) -> None:
-        words = Counter(row.split(b" ", 2)[1] for row in entry.fields()[b"rows"].split(b"\n"))
-        for word, number in words.items():
-            self._ended[ended_as(text(word))] += number
-        failed = only_ends(entry, _FAILED) if self._compared < _COMPARED else None
+    def _count_ends(self, parsed: ParsedEntry) -> None:
+        self._ended.update(parsed.end_statuses())
+        failed = parsed.only_ends(_FAILED) if self._compared < _COMPARED else None
         if failed is not None:
-            for change in reversed(list(changes(failed, self._run_suffix))):
-                self._note_failure(run_that_ended(change))
+            for run in reversed(list(parse(failed, self._run_suffix).ended_runs())):
+                self._note_failure(run)
 
     def _note_failure(self, run: Run) -> None:
         self._compared += 1
@@ -225,19 +220,3 @@ class Counting:
             self._failures[alike] = replace(known, times=known.times + 1)
         elif len(self._failures) < FAILURES:
             self._failures[alike] = Failure(run)
-
-    def _count_changes(self, entry: Entry) -> None:
-        told = list(outcomes(entry, self._run_suffix))
-        for change in told:
-            if change.what in HAPPENED:
-                self._happened[change.what] += change.count
-            if change.what is What.SKIPPED and change.why == Why.MISSED.value:
-                self._missed += change.count
-            if change.what is What.FIRED and change.late_ms is not None:
-                self._note_late(change.late_ms)
-        if entry.kind == "restore" and entry.body[1] == b"lost":  # and not the audit's
-            self._put_back.update(change.what for change in told)
-            self._put_back[What.RESTORED] += int(entry.body[5]) - len(told)
-
-    def _note_late(self, late_ms: float) -> None:
-        self._late_ms = late_ms if self._late_ms is None else max(late_ms, self._late_ms)

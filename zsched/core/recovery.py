@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from zsched.core.entries import Restored, merged, restored
 from zsched.core.held import Held
-from zsched.core.log import Entry, Position, text
-from zsched.core.touches import Key, Touch, of_restored, touches
+from zsched.core.log import Entry, Key, Position, Touch, touches
+from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry
 
 _FOR_GOOD: Final = 1 << 63  # µs: later than all that an archive knows
-_OPEN: Final = frozenset({b"open", b"held"})  # places of a restored run that is open in the new history
 
 
 class Verdict(Enum):
@@ -89,17 +87,17 @@ class Branch:
     def add(self, entry: Entry, run_suffix: str) -> set[str]:
         """Take in an entry, in any order; the schedule ids that it touched. Raises UnknownEntry."""
         touched = {self._touch(touch) for touch in touches(entry, run_suffix)}
-        if entry.kind == "merged":
-            self.merged += merged(entry)
-        elif entry.kind == "restore":
-            self._open |= {(row.id, row.run) for _, row in restored(entry, _OPEN)}
+        if merged := MergedEntry.of(entry):
+            self.merged += merged.positions()
+        elif restore := RestoreEntry.of(entry):
+            self._open |= {(row.id, row.run) for _, row in restore.restored if row.is_open}
             if self.restored is None or self.restored[0].order < entry.position.order:
-                self.restored = entry.position, text(entry.body[3])
+                self.restored = entry.position, restore.archive
         return touched
 
     def take(self, rows: Iterable[Restored]) -> None:
         """Take in what the archive itself put back, until ``forget_taken``."""
-        self._taken.update((touch.key, touch.t_us) for row in rows for touch in of_restored(row))
+        self._taken.update((touch.key, touch.t_us) for row in rows for touch in row.touches())
 
     def forget_taken(self) -> None:
         """What was taken is compared no more."""

@@ -10,12 +10,13 @@ tries again stays one run; ``attempt`` counts.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS, from_ms
@@ -45,6 +46,7 @@ EXPIRED: Final = "it had not begun by its deadline (expires_after)"
 EXPIRED_OR_ENDED: Final = f"{EXPIRED}, or it ended and was forgotten before anybody looked"
 _KEPT_MS: Final = 60_000  # so long at least RQ keeps what ended (storage.rqjob)
 GONE: Final = "RQ's job is gone: somebody deleted it, or it ended and was forgotten before anybody looked"
+_UNREADABLE: Final = "what was recorded of its end cannot be read"
 _STATUSES: Final = {
     "created": RunStatus.QUEUED,
     "queued": RunStatus.QUEUED,
@@ -65,22 +67,25 @@ _strict_dumps: Final = json.JSONEncoder(allow_nan=False).encode
 
 
 class Job(NamedTuple):
-    """What RQ's hash says of a run, in RQ's words; see look.lua. ``error``: the last line of its traceback."""
+    """
+    What RQ's hash says of a run, in RQ's words; see look.lua. ``error``: the last line of its traceback. Which field of
+    the hash each one is, ``JOB_FIELDS`` says.
+    """
 
-    status: str
-    queued_at: str
-    started_at: str
-    ended_at: str
-    heartbeat_at: str
-    worker: str
-    queue: str
-    retries_left: str
-    retries: str  # at most, when it was pushed
-    returned: str  # attempts that ended by returning rq.Retry
-    on_lost: str
-    timeout: str  # in seconds
-    error: str
-    note: str
+    status: str = ""
+    queued_at: str = ""
+    started_at: str = ""
+    ended_at: str = ""
+    heartbeat_at: str = ""
+    worker: str = ""
+    queue: str = ""
+    retries_left: str = ""
+    retries: str = ""  # at most, when it was pushed
+    returned: str = ""  # attempts that ended by returning rq.Retry
+    on_lost: str = ""
+    timeout: str = ""  # in seconds
+    error: str = ""
+    note: str = ""
 
     @property
     def seen(self) -> str:
@@ -96,30 +101,65 @@ class Job(NamedTuple):
         return 1 + failed + whole(self.returned)
 
 
+# What look.lua reads for each field of a ``Job``, and the order in which it answers. The note is last: it may have any
+# text.
+JOB_FIELDS: Final = {
+    "status": "status",
+    "queued_at": "enqueued_at",
+    "started_at": "started_at",
+    "ended_at": "ended_at",
+    "heartbeat_at": "last_heartbeat",
+    "worker": "worker_name",
+    "queue": "origin",
+    "retries_left": "retries_left",
+    "retries": "zs_retries",
+    "returned": "number_of_retries",
+    "on_lost": "zs_on_lost",
+    "timeout": "timeout",
+    "error": "exc_string",  # of its newest result, packed
+    "note": "zs_note",
+}
+
+
+def _fact(name: str, read: Callable[[Any], Any], default: Any = None) -> Any:
+    """A field of a ``Run`` that stands as *name* in what is recorded of it, unless it has its *default*."""
+    stored = {"name": name, "read": read}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=stored)
+    return field(default=default, metadata=stored)
+
+
+def _number(told: object, most: int = LAST_MS) -> int | None:
+    """An instant, or a count. Raises ValueError."""
+    if told is None or (isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= most):
+        return told
+    raise ValueError(f"not an instant: {told!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """
     One run. ``fired_us``: when it was pushed, in µs; the other instants in ms, of the last attempt, by the worker's
     clock. ``worker``: its name in RQ. ``error``: the last line of the traceback, or why it is lost. ``note``: what the
     task reported with ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already.
-    ``queue`` and ``timeout_s`` are '' and None where they are not known: RQ forgot the job, or an older zsched wrote
-    it down. ``heartbeat_ms``: when the worker of one that is lost beat last; ``ended_ms`` is when it was found.
+    ``queue`` and ``timeout_s`` are '' and None where RQ forgot the job. ``heartbeat_ms``: when the worker of one that
+    is lost beat last; ``ended_ms`` is when it was found.
     """
 
     id: str
     status: RunStatus
-    fired_us: int | None = None
-    queued_ms: int | None = None
-    started_ms: int | None = None
-    ended_ms: int | None = None
-    attempt: int = 1
-    worker: str = ""
-    error: str = ""
-    note: Mapping[str, Any] = field(default_factory=dict)
-    is_uncertain: bool = False
-    queue: str = ""
-    timeout_s: int | None = None
-    heartbeat_ms: int | None = None
+    fired_us: int | None = _fact("fired", lambda told: _number(told, LAST_MS * 1000))
+    queued_ms: int | None = _fact("queued", _number)
+    started_ms: int | None = _fact("started", _number)
+    ended_ms: int | None = _fact("ended", _number)
+    attempt: int = _fact("attempt", lambda told: _number(told) or 1, 1)
+    worker: str = _fact("worker", str, "")
+    error: str = _fact("error", str, "")
+    note: Mapping[str, Any] = _fact("note", dict, {})
+    is_uncertain: bool = _fact("uncertain", bool, False)
+    queue: str = _fact("queue", str, "")
+    timeout_s: int | None = _fact("timeout", _number)
+    heartbeat_ms: int | None = _fact("heartbeat", _number)
 
     @property
     def schedule_id(self) -> str:
@@ -213,67 +253,66 @@ def of_job(
         status = RunStatus.LOST
     elif job.status not in _STATUSES:
         error = f"a foreign hand changed its job: status {job.status[:40]!r}"
+    is_begun, is_over = status is not RunStatus.QUEUED, status not in _OPEN
     return Run(
-        run_id,
-        status,
-        fired_us,
-        ms_of(job.queued_at),
-        None if status is RunStatus.QUEUED else ms_of(job.started_at),
-        None if status in _OPEN else ms_of(job.ended_at),
-        job.attempt,
-        job.worker[:LONGEST_NAME],
-        error,
-        _note_of(job.note),
-        is_uncertain,
-        job.queue[:LONGEST_NAME],
-        whole(job.timeout) or None,
-        ms_of(job.heartbeat_at) if status is RunStatus.LOST else None,
+        id=run_id,
+        status=status,
+        fired_us=fired_us,
+        queued_ms=ms_of(job.queued_at),
+        started_ms=ms_of(job.started_at) if is_begun else None,
+        ended_ms=ms_of(job.ended_at) if is_over else None,
+        attempt=job.attempt,
+        worker=job.worker[:LONGEST_NAME],
+        error=error,
+        note=_note_of(job.note),
+        is_uncertain=is_uncertain,
+        queue=job.queue[:LONGEST_NAME],
+        timeout_s=whole(job.timeout) or None,
+        heartbeat_ms=ms_of(job.heartbeat_at) if status is RunStatus.LOST else None,
     )
+
+
+_FACTS: Final = [one for one in fields(Run) if one.metadata]  # what is recorded of a run
+_READS: Final = {one.metadata["name"]: (one.name, one.metadata["read"]) for one in _FACTS}
+_NAMES: Final = [(one.metadata["name"], {} if one.default is MISSING else one.default) for one in _FACTS]
+_values: Final = attrgetter(*(one.name for one in _FACTS))
+
+
+def facts_of(run: Run) -> dict[str, Any]:
+    """What is recorded of a run besides its id and status, as JSON can say it; ``of_facts`` is the inverse."""
+    named = zip(_NAMES, _values(run), strict=True)
+    return {name: value for (name, default), value in named if value != default}
+
+
+def of_facts(run_id: str, status: str, facts: object) -> Run:
+    """The run of which that was recorded. Raises ValueError, TypeError."""
+    if not isinstance(facts, dict):
+        raise TypeError(f"not the facts of a run: {facts!r}")
+    told: dict[str, Any] = {}
+    for name, value in facts.items():
+        if name in _READS:
+            field, read = _READS[name]
+            told[field] = read(value)
+    return Run(run_id, RunStatus(status), **told)
 
 
 def row_of(run: Run) -> str:
     """The line of a run that is over in an ``end`` entry: ``<run id> <status> <JSON>``; ``of_row`` is the inverse."""
-    numbers = (
-        ("fired", run.fired_us),
-        ("queued", run.queued_ms),
-        ("started", run.started_ms),
-        ("ended", run.ended_ms),
-        ("attempt", run.attempt if run.attempt != 1 else None),
-        ("timeout", run.timeout_s),
-        ("heartbeat", run.heartbeat_ms),
-    )
-    facts = [f'"{name}":{number}' for name, number in numbers if number is not None]
-    if run.queue:
-        facts.append(f'"queue":{_dumps(run.queue)}')
-    if run.worker:
-        facts.append(f'"worker":{_dumps(run.worker)}')
-    if run.error or run.note or run.is_uncertain:
-        others = (("error", run.error), ("note", run.note), ("uncertain", run.is_uncertain))
-        facts += [f'"{name}":{_dumps(fact)}' for name, fact in others if fact]
-    return f"{run.id} {run.status.value} {{{','.join(facts)}}}"
+    return f"{run.id} {run.status.value} {_dumps(facts_of(run))}"
 
 
 def of_row(run_id: str, status: str, facts: str) -> Run:
-    """The run that a line of an ``end`` entry tells of. Raises ValueError, KeyError, TypeError, RecursionError."""
-    told = json.loads(facts)
-    if not isinstance(told, dict):
-        raise TypeError(f"not the facts of a run: {facts!r}")
-    return Run(
-        run_id,
-        RunStatus(status),
-        _number(told.get("fired"), LAST_MS * 1000),
-        _number(told.get("queued")),
-        _number(told.get("started")),
-        _number(told.get("ended")),
-        _number(told.get("attempt")) or 1,
-        str(told.get("worker", "")),
-        str(told.get("error", "")),
-        dict(told.get("note", {})),
-        bool(told.get("uncertain", False)),
-        str(told.get("queue", "")),
-        _number(told.get("timeout")),
-        _number(told.get("heartbeat")),
-    )
+    """The run that a line of an ``end`` entry tells of. Raises ValueError, TypeError, RecursionError."""
+    return of_facts(run_id, status, json.loads(facts))
+
+
+def ended_run(run_id: str, status: str, facts: str, told_ms: int) -> Run:
+    """The run that a line of an ``end`` entry of *told_ms* tells of; what cannot be read of it is left out."""
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        run = of_row(run_id, status, facts)
+        if run.is_over:
+            return run
+    return Run(run_id, ended_as(status), ended_ms=told_ms, error=_UNREADABLE)
 
 
 def ended_as(word: str) -> RunStatus:
@@ -298,13 +337,6 @@ def _second_of(shown: str) -> int:
 def rq_time(ms: int) -> str:
     """The inverse of ``ms_of``."""
     return from_ms(ms).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _number(told: object, most: int = LAST_MS) -> int | None:
-    """An instant, or a count. Raises ValueError."""
-    if told is None or (isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= most):
-        return told
-    raise ValueError(f"not an instant: {told!r}")
 
 
 def whole(text: str) -> int:

@@ -40,12 +40,11 @@ import structlog
 from zsched.archive.recall import Recall, recalling_beside
 from zsched.core.audit import GRACE_MS, Alarm, Event, is_overdue, left_out, may_be_left_out, misplaced, unknown
 from zsched.core.clock import Clock
-from zsched.core.entries import Restored
 from zsched.core.held import Held
-from zsched.core.log import Position, UnknownEntry
+from zsched.core.log import Position, UnknownEntry, touches
+from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
 from zsched.core.recovery import Known
-from zsched.core.touches import touches
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.suppressed import SuppressedRuns
 from zsched.storage.archivers import Archivers, ArchiveState

@@ -34,11 +34,11 @@ from typing import Final
 import structlog
 
 from zsched.archive import Archive, Recall
+from zsched.core.changes import OF_RUNS
 from zsched.core.clock import Clock
-from zsched.core.entries import Restored, restored
-from zsched.core.log import Entry, Position, UnknownEntry, text
+from zsched.core.log import Entry, Position, UnknownEntry, is_leaders, kinds_telling_only, touches
+from zsched.core.log.recovery import Restored, RestoreEntry, restored
 from zsched.core.recovery import Branch, Mine, lacking
-from zsched.core.touches import touches
 from zsched.daemon.merge import HistoryChanged
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire
@@ -49,7 +49,6 @@ from zsched.storage.time import doubted_until_ms
 
 log = structlog.get_logger(__name__)
 
-_OF_LEADER: Final = frozenset("fire advance quarantine replan end again unblock".split())
 _READ: Final = 100  # log entries at a time
 _PAGE: Final = 200  # schedules compared at a time
 _LEAST: Final = 10  # rows put back at a time, however quickly the log goes on
@@ -74,8 +73,9 @@ class Correction:
 
     def concerns(self, entry: Entry) -> bool:
         """Return True if *entry* is a ``restore`` of another archive, to be checked before it is taken in."""
-        is_restore = entry.kind == "restore" and len(entry.body) > 3
-        return is_restore and self._archive.position is not None and text(entry.body[3]) != self._archive.id
+        restore = RestoreEntry.of(entry)
+        by = restore.archive if restore else ""
+        return by not in ("", self._archive.id) and self._archive.position is not None
 
     def answer(self, entries: Sequence[Entry]) -> int:
         """
@@ -181,8 +181,9 @@ class Correction:
     def _leave_touched(self, entry: Entry, better: dict[str, int]) -> None:
         """Remove from *better* what *entry* changed. If the leader changed it, only note that."""
         with suppress(UnknownEntry):  # of a newer version: its schedules are not known here
+            goes_on = is_leaders(entry) or entry.kind in kinds_telling_only(OF_RUNS)
             for id in {touch.key[0] for touch in touches(entry, self._keys.run_suffix)}:
-                if entry.kind in _OF_LEADER:
+                if goes_on:
                     self._went_on.add(id)
                 else:
                     better.pop(id, None)
@@ -206,7 +207,7 @@ class Correction:
 def _rows_of(entry: Entry) -> list[tuple[str, int]]:
     """Return the schedules that a ``restore`` put back or took out, each with the t of the repeated change."""
     with suppress(UnknownEntry):
-        return [(row.id, row.t_us) for _, row in restored(entry) if row.is_schedule]
+        return [(row.id, row.t_us) for row in restored(entry) if row.is_schedule]
     return []
 
 

@@ -35,11 +35,10 @@ from itertools import chain, islice
 from typing import Final
 
 from zsched.archive import Recall
-from zsched.core.entries import Restored
 from zsched.core.held import Held
-from zsched.core.log import Entry, Position, UnknownEntry
+from zsched.core.log import Entry, Key, Position, UnknownEntry
+from zsched.core.log.recovery import Restored, RestoreEntry
 from zsched.core.recovery import Branch, Mine, lacking
-from zsched.core.touches import Key
 from zsched.storage.archivers import Archivers
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire
@@ -215,7 +214,8 @@ class Merge:
 
     def _is_mine(self, entry: Entry) -> bool:
         """Whether this archive put something back by *entry*, so that the branch has it already."""
-        return entry.kind == "restore" and entry.body[3] == self._recall.archive.encode()
+        restore = RestoreEntry.of(entry)
+        return restore is not None and restore.archive == self._recall.archive
 
     def _read_to(self, entry: Position) -> set[str]:
         """Take in what the log has behind ``seen`` up to *entry*, of this merge; the ids that others touched."""

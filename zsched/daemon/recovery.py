@@ -28,6 +28,7 @@ import structlog
 from zsched.archive import Archive
 from zsched.core.clock import Clock
 from zsched.core.log import Position
+from zsched.core.log.recovery import MergedEntry
 from zsched.core.recovery import Verdict, is_same_set, judge
 from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
 from zsched.storage.archivers import Archivers
@@ -168,7 +169,7 @@ class Recovery:
     def _last_merged(self) -> Position | None:
         """The last ``merged`` entry, if it is among the log's newest."""
         newest = self._log.back(_NEWEST, most_bytes=_NEWEST_BYTES)
-        return next((entry.position for entry in newest if entry.kind == "merged"), None)
+        return next((entry.position for entry in newest if MergedEntry.of(entry)), None)
 
     def _say_awaited(self) -> None:
         if not self.awaits_people:

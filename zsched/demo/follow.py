@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from zsched.core.entries import advanced
-from zsched.core.log import Entry, text
-from zsched.core.run_id import RunId
+from zsched.core.changes import What
+from zsched.core.log import Entry, changes
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
+_DECIDED: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)
 _PAGE: Final = 100  # log entries per read; one may hold 500 run ids
 
 
@@ -58,15 +58,8 @@ class LogReader:
         return found
 
     def _occurrences(self, entry: Entry) -> Iterator[DecidedOccurrence]:
-        at_us = entry.position.t_us
-        if entry.kind == "fire":
-            for run_id in text(entry.fields().get(b"runs", b"")).split():
-                parts = RunId.parse(run_id)
-                if parts is not None:
-                    yield DecidedOccurrence(parts.schedule_id, parts.nominal_ms, at_us, run_id)
-        elif entry.kind == "advance":
-            for row in advanced(entry):
-                if row.nominal_ms is not None:
-                    pushed = self._keys.run_id(row.id, row.nominal_ms) if row.is_pushed else None
-                    why = "" if pushed else f"{row.word} {row.why}".rstrip()
-                    yield DecidedOccurrence(row.id, row.nominal_ms, at_us, pushed, why)
+        for change in changes(entry, self._keys.run_suffix):
+            if change.what in _DECIDED and change.nominal_ms is not None:
+                pushed = change.run_id if change.what is What.FIRED else None
+                why = "" if pushed else f"{change.what.value} {change.why}".rstrip()
+                yield DecidedOccurrence(change.id, change.nominal_ms, change.at_us, pushed, why)

@@ -1,10 +1,10 @@
 -- look: what RQ's job hashes say of runs. Writes nothing.
 --
 -- KEYS   meta log deadlines
--- ARGV   ...   run ids
--- RETURNS  OK, then per run: - when RQ holds nothing of it (or its key is of another type), else joined by \0:
---          status, enqueued_at, started_at, ended_at, last_heartbeat, worker_name, origin, retries_left, zs_retries,
---          number_of_retries, zs_on_lost, timeout, of one that failed its newest result's exc_string, and zs_note
+-- ARGV   fields   of RQ's hash, by spaces; exc_string is that of the newest result of a run that failed
+--        ...      run ids
+-- RETURNS  OK, then per run: - when RQ holds nothing of it (or its key is of another type), else the fields, joined by
+--          \0; each is cleaned but the last, which may have any text
 -- LOGS   nothing
 --
 -- Of a job that is gone since it had not begun by its deadline the status is `expired`, ended_at that deadline and
@@ -13,6 +13,7 @@
 -- A text per run and not a list: Redis before 7 sends a list of lists in pieces, and the reader wakes for each.
 -- RQ keeps a traceback in the stream rq:results:<id>, packed; Lua cannot open it, and does not have to.
 local meta_key, log_key, deadlines_key = unpack(KEYS)
+local fields = unpack(ARGV, 1, 1)
 -- include lib/meta.lua
 -- include lib/iso.lua
 -- include lib/clean.lua
@@ -31,40 +32,56 @@ local function newest_error(run)
   return ''
 end
 
+-- What is told of a run without a hash; nil: nothing.
 local function of_gone(run)
   local deadline_ms = is_a(deadlines_key, 'zset') and tonumber(redis.call('ZSCORE', deadlines_key, run) or '')
   if redis.call('EXISTS', 'rq:executions:' .. run) == 1 then
-    return {'started'}
+    return {status = 'started'}
   elseif deadline_ms and deadline_ms <= now_ms then
-    return {'expired', '', '', iso(deadline_ms), iso(now_ms)}
+    return {status = 'expired', ended_at = iso(deadline_ms), last_heartbeat = iso(now_ms)}
   end
 end
 
-local reply = {'OK'}
-for i = 1, #ARGV do
-  local run = ARGV[i]
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'enqueued_at', 'started_at', 'ended_at',
-    'last_heartbeat', 'worker_name', 'origin', 'retries_left', 'zs_retries', 'number_of_retries', 'zs_on_lost',
-    'timeout', 'zs_note')
-  if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
-    return job  -- not allowed to look, say: that tells nothing of the job
+local function cleaned_as(name, value)
+  if name == 'zs_note' then
+    return string.sub(value, 1, LONGEST_NOTE)
+  elseif name == 'status' then
+    return word_of(value)
+  elseif name == 'last_heartbeat' or string.find(name, '_at$') then
+    return time_of(value)
   end
-  if not job[1] and not job.err then
+  return line_of(value)
+end
+
+local names, reply = {}, {'OK'}
+for name in string.gmatch(fields, '%S+') do
+  names[#names + 1] = name
+end
+for i = 2, #ARGV do
+  local run = ARGV[i]
+  local told = redis.pcall('HMGET', 'rq:job:' .. run, unpack(names))
+  if told.err and not string.find(told.err, 'WRONGTYPE', 1, true) then
+    return told  -- not allowed to look, say: that tells nothing of the job
+  end
+  local job = {}
+  for n, name in ipairs(names) do
+    job[name] = not told.err and told[n] or nil
+  end
+  if not job.status and not told.err then
     job = of_gone(run) or job
   end
-  if not job[1] then
-    reply[i + 1] = '-'
+  if not job.status then
+    reply[i] = '-'
   else
-    local is_failed, note = job[1] == 'failed', string.sub(job[13] or '', 1, LONGEST_NOTE)
-    job[1] = word_of(job[1])
-    for n = 2, 5 do
-      job[n] = time_of(job[n]) or ''
+    local texts = {}
+    for n, name in ipairs(names) do
+      if name == 'exc_string' then
+        texts[n] = job.status == 'failed' and newest_error(run) or ''
+      else
+        texts[n] = job[name] and cleaned_as(name, job[name]) or ''
+      end
     end
-    for n = 6, 12 do
-      job[n] = line_of(job[n]) or ''
-    end
-    job[13], job[14] = is_failed and newest_error(run) or '', note
-    reply[i + 1] = table.concat(job, '\0')
+    reply[i] = table.concat(texts, '\0')
   end
 end
 return reply

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from zsched.core.held import OWN, Held
+from zsched.core.held import Held
 from zsched.core.log import Position, any_milliseconds, text
+from zsched.core.log.kinds import OWN
 from zsched.core.model import Priority
 from zsched.core.run_id import RunId
 from zsched.errors import RedisRefused

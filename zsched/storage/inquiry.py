@@ -12,11 +12,11 @@ from itertools import islice
 from typing import Any, Final
 
 from zsched.core.backfill import MOST, ran_at, unpacked
-from zsched.core.changes import Change, changes
+from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS
 from zsched.core.lateness import LeadersBack
-from zsched.core.log import Entry, Position, UnknownEntry
-from zsched.core.lookback import KINDS, Lookback, Occurrence, Wanted, kept
+from zsched.core.log import Entry, Position, UnknownEntry, changes, kinds_telling
+from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, Wanted, kept
 from zsched.core.runs import Run, RunStatus, as_seen
 from zsched.core.story import Chronicle, Source, Stalled
 from zsched.errors import ArchiveError, RedisRefused
@@ -208,10 +208,10 @@ class Inquiry:
         return Chronicle(id, source, told, len(found) - len(kept), leaders.terms, leaders.led)
 
     def _lookback(self, wanted: Wanted, problem: str) -> tuple[list[Occurrence], Source]:
-        lookback = Lookback(wanted)
+        lookback, kinds = Lookback(wanted), kinds_telling(*LOOKED_FOR)
         oldest: Entry | None = None
         for oldest in self._back(_LOOKED_AT_FOR_RUNS):
-            if oldest.kind in KINDS and lookback.see(self._read(oldest)):  # all that is wanted: nothing is missing
+            if oldest.kind in kinds and lookback.see(self._read(oldest)):  # all that is wanted: nothing is missing
                 return lookback.found(), self._redis(self._log.first(), problem)
         return lookback.found(), self._redis(oldest, problem)
 

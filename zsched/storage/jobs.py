@@ -10,10 +10,11 @@ from typing import Final
 
 from zsched.core.foreign import LONGEST_NAME
 from zsched.core.log import text
-from zsched.core.runs import Job
+from zsched.core.runs import JOB_FIELDS, Job
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Channel, Scripts
 
+_FIELDS: Final = " ".join(JOB_FIELDS.values())
 _PAGE: Final = 200  # runs looked at by one script: Redis does nothing else meanwhile
 _LONGEST_TRACEBACK: Final = 4_194_304  # bytes, unpacked; of a longer one the last line is not known
 _LONGEST_ERROR: Final = 500  # characters
@@ -30,14 +31,14 @@ class Jobs:
         return [
             None if told == b"-" else _job(told)
             for first in range(0, len(run_ids), _PAGE)
-            for told in self._scripts.call("look", rows=run_ids[first : first + _PAGE])
+            for told in self._scripts.call("look", fields=_FIELDS, rows=run_ids[first : first + _PAGE])
         ]
 
 
 def _job(told: bytes) -> Job:
-    *words, error, note = text(told).split("\0", len(Job._fields) - 1)
-    job = Job._make([*words, last_line(error) if error else "", note])
-    return job if len(job.worker) <= LONGEST_NAME else job._replace(worker=job.worker[:LONGEST_NAME])
+    words = text(told).split("\0", len(JOB_FIELDS) - 1)
+    job = Job(**dict(zip(JOB_FIELDS, words, strict=True)))
+    return job._replace(worker=job.worker[:LONGEST_NAME], error=last_line(job.error) if job.error else "")
 
 
 def last_line(packed: str) -> str:

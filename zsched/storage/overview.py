@@ -7,6 +7,7 @@ from typing import Any
 
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.log import Entry, Position, text
+from zsched.core.log.lives import TermEntry
 from zsched.core.model import Priority
 from zsched.storage.archivers import FORGOTTEN_MS, Report, remembered, reports_of
 from zsched.storage.connection import Link, Wire
@@ -170,7 +171,7 @@ def _replies(wire: Wire, commands: dict[str, Command]) -> dict[str, Any]:
 
 def _began_ms(entries: list[Entry], epoch: int) -> int | None:
     """When the term began that one of *entries* is the beginning of."""
-    terms = (entry.position for entry in entries if entry.kind == "term" and entry.position.epoch == epoch)
+    terms = (entry.position for entry in entries if TermEntry.of(entry) and entry.position.epoch == epoch)
     return next((position.t_us // 1000 for position in terms), None)
 
 

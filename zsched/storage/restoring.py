@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import redis
 
-from zsched.core.entries import Restored
 from zsched.core.log import Position, text
+from zsched.core.log.recovery import Restored
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts, checked

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from zsched.core.changes import Change, What, changes
+from zsched.core.changes import Change, What
 from zsched.core.clock import from_ms
-from zsched.core.log import Entry, Position
+from zsched.core.log import Entry, Position, changes
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log

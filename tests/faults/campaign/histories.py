@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from zsched.core.changes import Change, What, changes
-from zsched.core.log import Entry, Position, UnknownEntry
+from zsched.core.changes import Change, What
+from zsched.core.log import Entry, Position, UnknownEntry, changes
 
 _PUSHED = (What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN)
 UNCERTAIN = "uncertain"

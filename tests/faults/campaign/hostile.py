@@ -23,8 +23,9 @@ from tests.faults.campaign.workers import BULK
 from tests.faults.ledger import connect
 from tests.integration.users import DEPLOY
 from zsched import ScheduleRow
-from zsched.core.changes import What, changes
+from zsched.core.changes import What
 from zsched.core.clock import from_ms
+from zsched.core.log import changes
 
 _GOOD, _FAR, _BAITS = 300, 20, 60
 _PASSWORD = "hostile"

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.faults.campaign.checks import Audit, Findings
-from zsched.core.entries import PutRecurring, advanced, restored
 from zsched.core.log import Entry, UnknownEntry
+from zsched.core.log.fires import AdvanceEntry
+from zsched.core.log.puts import PutRecurringEntry
+from zsched.core.log.recovery import restored
 from zsched.core.model import iso
 
 
@@ -70,10 +72,10 @@ def out_of_rhythm(audit: Audit) -> Findings:
 
 def _follow(rhythms: dict[str, Rhythm], entry: Entry, covered: dict[tuple[str, int, int], set[int]]) -> Findings:
     if entry.kind == "put_recurring":
-        put = PutRecurring.of(entry)
+        put = PutRecurringEntry(entry).put
         _begin(rhythms, put.id, put.schedule)
     elif entry.kind == "restore":
-        for _, back in restored(entry):
+        for back in restored(entry):
             if back.is_schedule:
                 rhythms.pop(back.id, None)
                 own = {back.own[n].decode(): back.own[n + 1] for n in range(0, len(back.own), 2)}
@@ -81,7 +83,7 @@ def _follow(rhythms: dict[str, Rhythm], entry: Entry, covered: dict[tuple[str, i
     elif entry.kind == "cancel":
         rhythms.pop(entry.fields()[b"id"].decode(), None)
     elif entry.kind == "advance":
-        for row in advanced(entry):
+        for row in AdvanceEntry(entry).moves:
             rhythm = rhythms.get(row.id)
             if rhythm is not None and row.word != "quarantined":
                 times = [*(one.range.first_ms for one in row.passed), *(one.range.last_ms for one in row.passed)]

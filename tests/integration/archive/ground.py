@@ -15,9 +15,9 @@ from zsched import Client, ScheduleRow
 from zsched.archive import Archive
 from zsched.archive.records import Record
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
-from zsched.core.entries import restored
 from zsched.core.held import Held
 from zsched.core.log import Entry
+from zsched.core.log.recovery import restored
 from zsched.daemon.follower import Follower
 from zsched.daemon.planner import Planner
 from zsched.errors import (
@@ -276,7 +276,7 @@ def schedule(scene: Scene, *ids: str, **options: Any) -> None:
 
 def rows_put_back(scene: Scene) -> list[tuple[str, str]]:
     """(id, place) of all restores in the log."""
-    return [(row.id, row.place) for one in scene.log() if one.kind == "restore" for _, row in restored(one)]
+    return [(row.id, row.place) for one in scene.log() if one.kind == "restore" for row in restored(one)]
 
 
 def assert_state_is_redis_own(scene: Scene) -> None:

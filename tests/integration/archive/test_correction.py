@@ -13,8 +13,8 @@ from tests.integration.archive.ground import SOON, Scene, assert_state_is_redis_
 from tests.integration.archive.merging import Watched, due_now, lane_states, lead, put_back, run, said, watch
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
-from zsched.core.entries import Restored, restored
 from zsched.core.log import Entry
+from zsched.core.log.recovery import Restored, restored
 from zsched.daemon.correction import Correction
 from zsched.daemon.follower import Follower
 from zsched.storage.restoring import Restoring, Written
@@ -45,7 +45,7 @@ def lose_and_recover(scene: Scene, knowing: Watched, late: Watched, happen: Call
 def corrections(scene: Scene) -> list[tuple[str, str]]:
     """Return the corrected schedules, and the place of each."""
     entries = [one for one in scene.log() if one.kind == "restore" and one.body[1] == b"corrected"]
-    return [(row.id, row.place) for one in entries for _, row in restored(one)]
+    return [(row.id, row.place) for one in entries for row in restored(one)]
 
 
 def assert_both_have_what_redis_holds(scene: Scene, two: tuple[Watched, Watched]) -> None:

@@ -28,7 +28,7 @@ from tests.integration.archive.merging import (
     watch,
 )
 from zsched.core.changes import What
-from zsched.core.entries import merged
+from zsched.core.log.recovery import MergedEntry
 from zsched.daemon import merge as merge_module
 
 
@@ -121,7 +121,7 @@ def test_what_is_back_is_told_in_the_log_and_who_merged_says_so(scene: Scene) ->
     assert [What.PUT, What.WITHDRAWN] == said(scene, "gone")
     assert ["due", "due"] == [lane_states(scene)[id] for id in ("open", "skipped")]
     last = scene.log()[-1]
-    assert ("merged", merge.merged, [position]) == (last.kind, last.position, merged(last))
+    assert ("merged", merge.merged, [position]) == (last.kind, last.position, MergedEntry(last).positions())
     assert scene.now_ms < int(scene.redis.hget(scene.keys.meta(), "hold")) <= scene.now_ms + HOLD_MS  # type: ignore[arg-type]
 
 

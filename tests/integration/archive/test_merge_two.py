@@ -18,7 +18,7 @@ from tests.integration.archive.merging import (
     snapshot,
     watch,
 )
-from zsched.core.entries import merged
+from zsched.core.log.recovery import MergedEntry
 from zsched.daemon.merge import OtherRestores
 from zsched.storage.archivers import Archivers, ArchiveState
 
@@ -177,7 +177,7 @@ def test_who_merged_names_the_reported_ends_that_its_history_has(scene: Scene, t
 
     merge = run(scene, second.archive)
 
-    assert {behind, ahead} == set(merged(scene.log()[-1])) == merge.covered
+    assert {behind, ahead} == set(MergedEntry(scene.log()[-1]).positions()) == merge.covered
     assert 0 == run(scene, first.archive).done.total()
 
 
@@ -196,7 +196,7 @@ def test_an_archive_that_follows_covers_a_peer_whose_end_it_had(scene: Scene, tw
     second.go_on()
 
     last = scene.log()[-1]
-    assert ("merged", [behind]) == (last.kind, merged(last))
-    assert 1 == len([one for one in scene.log() if one.kind == "merged" and behind in merged(one)])
+    assert ("merged", [behind]) == (last.kind, MergedEntry(last).positions())
+    assert 1 == len([one for one in scene.log() if one.kind == "merged" and behind in MergedEntry(one).positions()])
     comparison = merge_of(scene, first.archive)
     assert (True, 0) == (comparison.is_known, comparison.total)

@@ -10,9 +10,8 @@ import pytest
 
 from tests.integration.archive.ground import Scene, schedule
 from zsched.archive import recalling
-from zsched.core import log
 from zsched.core.clock import SystemClock
-from zsched.core.log import FORMAT, Position
+from zsched.core.log import FORMAT, Position, entry
 from zsched.daemon import follower
 from zsched.errors import ArchiveForeign
 from zsched.storage.archivers import ArchiveState
@@ -40,7 +39,7 @@ def append_unread(scene: Scene) -> Position:
 def upgraded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As the newer version follows."""
     with monkeypatch.context() as patch:
-        patch.setattr(log, "FORMAT", NEWER)
+        patch.setattr(entry, "FORMAT", NEWER)
         patch.setattr(follower, "FORMAT", NEWER)
         patch.setattr("zsched.archive.check.FORMAT", NEWER)
         scene.reopen()

@@ -7,7 +7,8 @@ import pytest
 from tests.integration.archive.ground import SOON, Scene, rows_put_back
 from tests.integration.auditor.ground import FUNC, HANDS, Auditing, entries, fill, job_of, lane, schedules
 from zsched.core.audit import GRACE_MS
-from zsched.core.changes import What, changes
+from zsched.core.changes import What
+from zsched.core.log import changes
 from zsched.daemon import auditor as module
 
 

@@ -18,8 +18,7 @@ from tests.integration.client.ground import KEYS, ids
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.archive import History
 from zsched.config import ArchiveSettings
-from zsched.core.changes import changes
-from zsched.core.log import Position
+from zsched.core.log import Position, changes
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link

@@ -11,8 +11,8 @@ from tests.faults.leader import KEYS, Leader
 from zsched.archive import Archive
 from zsched.archive.openruns import OpenRuns
 from zsched.core.clock import SystemClock
-from zsched.core.entries import Again, again, ended
 from zsched.core.log import Entry, Position
+from zsched.core.log.runs import Again, AgainEntry, EndEntry
 from zsched.core.runs import Run, of_row, rq_time
 from zsched.daemon.follower import Follower
 from zsched.daemon.lost import LostDelays, LostRuns
@@ -37,7 +37,7 @@ def ends(link: Link) -> list[str]:
 
 def recorded(link: Link) -> list[Run]:
     """What every line of every ``end`` entry tells."""
-    return [of_row(*row) for entry in entries(link) for row in ended(entry)]
+    return [of_row(*end[:3]) for entry in entries(link) for end in EndEntry(entry).ends]
 
 
 def entries(link: Link, kind: str = "end") -> list[Entry]:
@@ -47,7 +47,7 @@ def entries(link: Link, kind: str = "end") -> list[Entry]:
 
 def agains(link: Link) -> list[Again]:
     """Every line of every ``again`` entry."""
-    return [row for entry in entries(link, "again") for row in again(entry)]
+    return [row for entry in entries(link, "again") for row in AgainEntry(entry).runs]
 
 
 class Tracking:

@@ -19,7 +19,6 @@ from tests.integration.ends.ground import (
     taken,
 )
 from zsched import Client
-from zsched.core.entries import Again
 from zsched.daemon import lost, tracker
 from zsched.daemon.lost import LostDelays
 from zsched.storage import registries
@@ -54,7 +53,7 @@ def test_a_run_that_left_its_queue_is_pushed_again_while_retries_are_left(
     taken(redis_client, runs[0])
 
     losing.step()
-    assert [Again(runs[0], 2, LEFT)] == agains(losing.link)
+    assert [(runs[0], 2, LEFT)] == [row[:3] for row in agains(losing.link)]
     assert [runs[1].encode(), runs[0].encode()] == redis_client.lrange("rq:queue:default", 0, -1)
 
     ago(redis_client, *runs)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.unit.archive.ground import DUE_MS, T_US, entry
 from zsched.archive import Archive
-from zsched.core.entries import Restored
 from zsched.core.log import Entry
+from zsched.core.log.recovery import Restored
 
 RUN = str(DUE_MS)
 JOB = (b"origin", b"mail", b"data", b"call")

@@ -91,7 +91,7 @@ UNKNOWN = [
     entry(1, "put", "lane", "low", "fields", "x"),
     entry(1, "put_recurring", "id", "r", "due", 5),
     entry(1, "enqueue", "run"),
-    entry(1, "advance", "rows", "r fired 1"),
+    entry(1, "advance", "moves", "r fired 1"),
     Entry.of(b"1-1", [b"a foreign hand's", b"\xff"]),
     Entry.of(b"1-1", [b"kind", b"put", b"t", b"9" * 40]),
 ]

@@ -8,9 +8,9 @@ from zlib import crc32
 
 from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive, History
-from zsched.core.changes import Change, changes
+from zsched.core.changes import Change
 from zsched.core.lateness import LeadersBack, waited_since_us
-from zsched.core.log import Entry
+from zsched.core.log import Entry, changes
 
 TWINS = ("plumless", "buckeroo")  # of one CRC-32
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.archive.ground import DUE_MS, T_US, archived, enqueue, entry, fire, put, put_recurring
 from zsched.archive.originals import Original, Originals
-from zsched.core.entries import Restored
 from zsched.core.log import Entry
+from zsched.core.log.recovery import Restored
 
 CALL = {b"origin": b"mail", b"data": b"call"}
 RUN = f"a-{DUE_MS}"
@@ -18,7 +18,7 @@ RUN = f"a-{DUE_MS}"
 
 def fired(seq: int, id: str, nominal_ms: int, word: str = "fired") -> Entry:
     """A rule pushed a run."""
-    return entry(seq, "advance", "rows", f"{id} {word} {nominal_ms} - - - - 0 -")
+    return entry(seq, "advance", "moves", f"{id} {word} {nominal_ms} - - - -")
 
 
 def original(tmp_path: Path, *entries: Entry, run: str = RUN, **options: Any) -> Original:

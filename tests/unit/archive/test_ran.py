@@ -9,8 +9,8 @@ from tests.unit.archive.ground import T_US, archived, at, entry, held, put_recur
 from zsched.archive import Archive
 from zsched.archive.ran import Part, Ran
 from zsched.core.clock import ManualClock
-from zsched.core.entries import Restored
 from zsched.core.log import Entry
+from zsched.core.log.recovery import Restored
 
 TWINS = ("plumless", "buckeroo")  # of one CRC-32
 START_MS = T_US // 1000

@@ -9,10 +9,9 @@ import pytest
 
 from tests.unit.archive.ground import DUE_MS, archived, enqueue, entry, places, put, put_recurring, rows
 from zsched.archive import Archive
-from zsched.core.changes import What, changes
-from zsched.core.entries import Enqueued
-from zsched.core.log import Entry, UnknownEntry
-from zsched.core.touches import touches
+from zsched.core.changes import What
+from zsched.core.log import Entry, UnknownEntry, changes, touches
+from zsched.core.log.puts import EnqueueEntry
 
 RUN = f"a-{DUE_MS - 1}"
 AGAIN = f"{RUN}-r2"
@@ -64,10 +63,10 @@ def test_arguments_are_taken_out_of_it_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", ["3", "x"])
 def test_one_that_is_cut_off_is_not_read(size: str) -> None:
     with pytest.raises(UnknownEntry):
-        Enqueued.of(entry(1, "enqueue", "run", RUN, "front", 0, "fields", size, "origin", "mail"))
+        list(changes(entry(1, "enqueue", "run", RUN, "front", 0, "fields", size, "origin", "mail")))
 
 
 def test_pairs_of_a_later_version_stand_beside_what_it_retries() -> None:
     later = entry(1, "enqueue", "run", AGAIN, "front", 0, "fields", 1, "origin", "mail", "why", "asked", "of", RUN)
 
-    assert RUN == Enqueued.of(later).retry_of
+    assert RUN == EnqueueEntry(later).run.retry_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zsched.core.entries import Restored
 from zsched.core.held import Held
 from zsched.core.log import Entry
+from zsched.core.log.recovery import Restored
 
 T_US = 1_800_000_000_123_456
 DUE_MS = 1_800_000_000_000

@@ -11,8 +11,8 @@ import pytest
 import zsched
 from tests.unit.core.stories import COMPLETE, DUE, DUE_MS, MINUTE_MS, RUN, change, put, texts
 from zsched.core.changes import Change, What
-from zsched.core.lateness import LEADERS, LeadersBack
-from zsched.core.log import Entry, Position
+from zsched.core.lateness import LeadersBack
+from zsched.core.log import Entry, Position, leaders_kinds
 from zsched.core.story import Source
 from zsched.storage.scripts import load
 
@@ -193,4 +193,4 @@ def test_what_counts_as_a_leaders_is_what_scripts_of_leaders_alone_append() -> N
         is_leaders = path.stem == "acquire" or "-- include lib/fence.lua" in path.read_text()
         (by_leaders if is_leaders else by_others).update(re.findall(r"(?:append\(|kind = )'(\w+)'", text))
 
-    assert by_leaders - by_others == set(LEADERS)
+    assert by_leaders - by_others == set(leaders_kinds())

@@ -10,7 +10,8 @@ from hypothesis import strategies as some
 
 from zsched.core.changes import OUTCOMES, Change, What
 from zsched.core.log import Entry
-from zsched.core.lookback import MOST_OPEN, Lookback, Occurrence, Wanted, is_push, kept, only_ends
+from zsched.core.log.runs import EndEntry
+from zsched.core.lookback import MOST_OPEN, Lookback, Occurrence, Wanted, is_push, kept
 from zsched.core.runs import OPEN, OVER, Run, RunStatus, of_row, row_of
 
 T_US = 1_800_000_000_000_000
@@ -213,9 +214,9 @@ def test_of_an_entry_only_the_ends_of_one_kind_are_read() -> None:
     ]
     entry = Entry.of(b"1-1", [b"kind", b"end", b"t", b"7", b"rows", "\n".join(rows).encode()])
 
-    failed, expired = only_ends(entry, [RunStatus.FAILED]), only_ends(entry, [RunStatus.EXPIRED])
+    failed, expired = (EndEntry(entry).only_ends([status]) for status in (RunStatus.FAILED, RunStatus.EXPIRED))
 
     assert failed is not None
     assert [b"rows", rows[1].encode()] == list(failed.body)
     assert expired is None
-    assert only_ends(entry._replace(body=[]), [RunStatus.FAILED]) is None
+    assert EndEntry(entry._replace(body=[])).only_ends([RunStatus.FAILED]) is None

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.core.test_log import SAID, T_US
-from zsched.core.changes import What, outcomes
-from zsched.core.log import Entry
+from zsched.core.changes import What
+from zsched.core.log import Entry, outcomes
 from zsched.core.model import iso
 from zsched.core.recent import FAILURES, HAPPENED, Ahead, Counting, Failure, Rebuilt, Recent, Stretch
 from zsched.core.runs import Run, RunStatus, row_of

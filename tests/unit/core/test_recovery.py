@@ -22,9 +22,9 @@ from tests.unit.core.recovering import (
     row,
     rule,
 )
-from zsched.core.entries import Restored
 from zsched.core.held import Held
 from zsched.core.log import Entry, Position
+from zsched.core.log.recovery import Restored
 from zsched.core.recovery import Branch, Known, Mine, Verdict, is_same_set, judge, lacking, row_of
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.core.recovering import DUE_MS, FIELDS, RULE, RUN, entry, restore, row
-from zsched.core.changes import changes
-from zsched.core.entries import Restored, merged, restored
-from zsched.core.log import Entry, Position
+from zsched.core.log import Entry, Position, changes
+from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry, restored
 from zsched.core.story import Chronicle, Source
 
 SCHEDULES = ["due", "paused", "quarantine", "ended", "gone"]
@@ -24,13 +23,13 @@ ROWS = [
 def test_the_rows_of_a_restore_are_read_as_they_were_written() -> None:
     given = restore(*ROWS)
 
-    read = list(restored(given))
+    read = restored(given)
 
-    assert [one.texts() for one in ROWS] == [one.texts() for _, one in read]
+    assert [one.texts() for one in ROWS] == [one.texts() for one in read]
     assert [one._replace(job=list(one.job), own=list(one.own)) for one in ROWS] == [
-        one._replace(job=list(one.job), own=list(one.own)) for _, one in read
+        one._replace(job=list(one.job), own=list(one.own)) for one in read
     ]
-    assert [one.id.encode() for one in ROWS] == [given.body[at] for at, _ in read]
+    assert [one.id.encode() for one in ROWS] == [given.body[at] for at, _ in RestoreEntry(given).restored]
 
 
 def test_only_what_says_where_a_schedule_is_is_of_a_schedule() -> None:
@@ -51,11 +50,11 @@ def test_what_is_no_position_is_not_read(shown: str) -> None:
 def test_a_merged_entry_names_the_ends_of_histories() -> None:
     positions = [Position(1, 2, 3), Position(4, 5, 6)]
 
-    assert positions == merged(entry("merged", "archive", "x", "positions", "1-2 3\n4-5 6"))
+    assert positions == MergedEntry(entry("merged", "archive", "x", "positions", "1-2 3\n4-5 6")).positions()
 
 
 def test_a_merged_entry_may_name_none() -> None:
-    assert [] == merged(entry("merged", "archive", "x", "positions", ""))
+    assert [] == MergedEntry(entry("merged", "archive", "x", "positions", "")).positions()
 
 
 @pytest.mark.parametrize("place", [*SCHEDULES, *RUNS])

@@ -32,7 +32,7 @@ from zsched.core.runs import (
 T_MS = 1_800_000_000_000
 RUN = f"a-{T_MS}"
 PUSHED = pushed(RUN, T_MS * 1000 + 400)
-NOTHING = Job(*[""] * len(Job._fields))
+NOTHING = Job()
 TIMES = {
     "queued_at": rq_time(T_MS + 1),
     "started_at": rq_time(T_MS + 4),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.core.recovering import DUE_MS, LATER, PUT, RULE, RUN, SUFFIX, T_US, entry, restore, row
-from zsched.core.log import KINDS, Entry, UnknownEntry
-from zsched.core.touches import Touch, touches
+from zsched.core.log import Entry, Touch, UnknownEntry, touches
+from zsched.core.log.kinds import KINDS
 
 FIRE = [
     "runs", f"a-{RUN} b-1-{RUN}", "uncertain", f"a-{RUN}", "skipped", f"c-{RUN}", "expired", f"x-{RUN}",
@@ -15,7 +15,6 @@ FIRE = [
 ADVANCE = f"r fired {DUE_MS} {DUE_MS + 5} {DUE_MS + 9} - -\ns quarantined {DUE_MS} - - - no queue\n" + (
     f"m passed - {DUE_MS + 5} {DUE_MS + 9} missed:{DUE_MS - 5}:{DUE_MS}:2 -"
 )
-ADVANCE_BEFORE = f"r fired {DUE_MS} {DUE_MS + 5} {DUE_MS + 5} - - 0 -\ns quarantined {DUE_MS} - - - - 0 no queue"
 REPLAN = f"r {DUE_MS} {DUE_MS + 5} {DUE_MS + 6}\ns-1 {DUE_MS} 5 5"
 END = f"a-{RUN} succeeded {{}}\na-r-{RUN}-r1 failed {{}}"
 AGAIN = f"a-{RUN} 2 its worker died\na-r-{RUN}-r1 3 its worker died"
@@ -32,10 +31,6 @@ TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     ),
     "fire of nothing": (entry("fire"), []),
     "advance": (entry("advance", "moves", ADVANCE), [("r", ""), ("r", RUN), ("s", ""), ("s", RUN), ("m", "")]),
-    "advance before there were policies": (
-        entry("advance", "rows", ADVANCE_BEFORE),
-        [("r", ""), ("r", RUN), ("s", ""), ("s", RUN)],
-    ),
     "quarantine": (entry("quarantine", "rows", f"e low {DUE_MS} why"), [("e", "")]),
     "cancel": (entry("cancel", "id", "a", "due", DUE_MS), [("a", ""), ("a", RUN)]),
     "cancel of an ended one": (entry("cancel", "id", "a", "due", "-"), [("a", "")]),
@@ -64,8 +59,10 @@ def test_a_restore_touches_with_the_time_of_what_it_repeats() -> None:
     assert [Touch(key, t_us, True) for key, t_us in expected] == list(touches(given, SUFFIX))
 
 
-def test_every_kind_is_in_the_tables() -> None:
-    assert KINDS == {name.partition(" ")[0] for name in TOUCHED} | {"restore"}
+def test_every_kind_of_log_entry_is_in_the_table() -> None:
+    logged = {name for name, kind in KINDS.items() if kind.is_logged}
+
+    assert logged == {name.partition(" ")[0] for name in TOUCHED} | {"restore"}
 
 
 BROKEN = [entry("conjure"), entry("put", "lane", "low"), entry("pause"), entry("run_now", "id", "r"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from zsched.core.changes import Change, What, outcomes
-from zsched.core.log import Entry
+from zsched.core.changes import Change, What
+from zsched.core.log import Entry, outcomes
 from zsched.metrics.tally import OUTCOMES
 
 T_MS = 1_800_000_000_000

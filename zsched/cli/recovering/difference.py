@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 from zsched.cli.tables import lines
 from zsched.cli.times import local_text
 from zsched.core.clock import LAST_MS
-from zsched.core.entries import Restored
 from zsched.core.log import text
+from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
 from zsched.core.run_id import RunId
 from zsched.core.wording import plural

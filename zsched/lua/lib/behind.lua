@@ -3,16 +3,15 @@
 --
 -- USES   log_key seen_entry seen_t now_ms, wanted = set of schedule ids
 --
--- Clients write all the time, and then the log never ends where it was read to. What cannot be told apart here, or
--- concerns recovery itself, means AGAIN: the caller reads it and compares once more.
+-- Clients write all the time, and then the log never ends where it was read to. An entry that says no ids, or is an
+-- archive's own, means AGAIN: the caller reads it and compares once more.
 local MOST = 100  -- entries that are looked at: on a slow network so many come between reading the log and writing
--- Where the ids of an entry stand: as texts of their own, or in texts as words, alone or at the head of a run id.
-local ID_TEXTS = {
-  put = true, put_recurring = true, cancel = true, pause = true, resume = true, run_now = true, term = true,
-}
-local ID_WORDS = {
-  fire = true, advance = true, backfill = true, replan = true, quarantine = true, enqueue = true, ['end'] = true,
-  again = true, unblock = true,
+-- How ids stand in a field of an entry, by the field's name and whatever the entry's kind (lib/meta.lua): as words, or
+-- at the head of lines. A row of a put is named by its id.
+local WORDS, LINES = '[^%s=]+', '(%S+) [^\n]*'
+local IDS = {
+  id = WORDS, run = WORDS, runs = WORDS, uncertain = WORDS, skipped = WORDS, expired = WORDS, cancelled = WORDS,
+  rows = LINES, moves = LINES, quarantined = LINES,
 }
 local RUN = '%-%d%d%d%d%d%d%d%d%d%d%d+'  -- what follows an id in a run id: epoch milliseconds
 
@@ -21,18 +20,19 @@ local function is_wanted(word)
     or wanted[string.match(word, '^(.-)' .. RUN) or 1]
 end
 
-local function is_touched(entry)
-  local kind, texts = entry[2], entry
-  for i = 5, #texts do
-    if ID_TEXTS[kind] then
-      if wanted[texts[i]] then return true end
-    else
-      for word in string.gmatch(texts[i], '[^%s=]+') do
-        if is_wanted(word) then return true end
+local function is_touched(texts)
+  local says_ids = false
+  for i = 5, #texts, 2 do
+    local name, ids = texts[i], IDS[texts[i]]
+    if name == 'archive' or wanted[name] then return true end
+    if ids then
+      says_ids = true
+      for id in string.gmatch(texts[i + 1], ids) do
+        if is_wanted(id) then return true end
       end
     end
   end
-  return not (ID_TEXTS[kind] or ID_WORDS[kind])
+  return not says_ids
 end
 
 local last = redis.call('XREVRANGE', log_key, '+', '-', 'COUNT', 1)[1]

@@ -15,7 +15,10 @@ local function version()
   return string.format('%.0f-%.0f', epoch, seq + 1)
 end
 
--- Append one entry; call it before any other write of the script. XADD is the write that Redis
+-- Append one entry. Each id that it touches stands where lib/behind.lua finds it by the name of the field: a schedule's
+-- in `id`; run ids by spaces in `run`, `runs`, `skipped`, `expired` and `cancelled`; both kinds at the head of lines in
+-- `rows`, `moves` and `quarantined`; a row of `put` is named by its id. What an archive writes has a field `archive`.
+-- Call it before any other write of the script. XADD is the write that Redis
 -- refuses when it is out of memory or read-only, so then nothing at all is applied; seq follows
 -- it, since an increment before it would leave a hole when it fails.
 local function append(kind, fields)

@@ -1,10 +1,9 @@
 """
-The log's entries as values.
+An entry of the log as it stands in Redis, and its place in a history.
 
 An entry is what one script call appended: its kind, TIME in µs and texts of its own (the scripts'
 headers, LOGS). ``(epoch, seq, t_us)`` is its identity: two histories of a Redis can share an id, not
-both id and time. What an entry says of each schedule, in people's words, is in ``core.changes``; the
-forms of those that carry more than plain fields are in ``core.entries``.
+both id and time.
 
 An entry that cannot be read, because a newer version or a foreign hand wrote it, raises UnknownEntry:
 it is kept as it is, reported, and never guessed at. One of a known kind raises UnreadableEntry, which is
@@ -27,16 +26,7 @@ Texts = Sequence[bytes]
 # in lua/lib/time.lua.
 FORMAT: Final = 1
 
-_NOTING = ("term", "restore")  # kinds that end with the pair `format`: what the log has from there on is kept in it
-
 _DIGITS = 18  # of a whole number, at most: what an archive's file can hold
-
-
-# Every kind that a script of zsched/lua appends.
-KINDS = frozenset(
-    "put put_recurring cancel pause resume enqueue run_now fire advance quarantine".split()
-    + "backfill replan end again unblock restore merged term".split()
-)
 
 
 class UnknownEntry(ZschedError):
@@ -105,20 +95,14 @@ class Entry(NamedTuple):
 
     @property
     def format(self) -> int:
-        """The format that it notes for what follows; 1 where it notes none."""
-        if self.kind not in _NOTING or len(self.body) < 2 or self.body[-2] != b"format":
+        """The format that it notes for what follows, by ending with the field ``format``; 1 where it notes none."""
+        if len(self.body) < 2 or self.body[-2] != b"format":
             return 1
         return int(self.body[-1]) if _is_whole(self.body[-1]) else 1
 
     def fields(self) -> dict[bytes, bytes]:
         """Field → value. For kinds without repeated fields."""
         return dict(zip(self.body[::2], self.body[1::2], strict=True))
-
-
-def require_known(entry: Entry) -> None:
-    """Raise UnknownEntry for an entry of a kind that this version does not know."""
-    if entry.kind not in KINDS:
-        raise UnknownEntry(f"log entry {entry.position.id} is of the unknown kind {entry.kind!r}")
 
 
 def readable(entries: Iterable[Entry]) -> list[Entry]:

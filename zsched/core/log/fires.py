@@ -1,0 +1,248 @@
+"""Entries that say what became of occurrences, and what was pushed: by the leader, or because somebody asked."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from zsched.core.changes import BACKFILL, RUN_NOW, WAITS_FOR, Change, What
+from zsched.core.log.entry import Entry, any_milliseconds, milliseconds, text
+from zsched.core.log.kinds import Counts, ParsedEntry
+from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
+from zsched.core.policy import Passed, Range, Why
+from zsched.core.run_id import ID, RunKey
+
+_QUARANTINED: Final = re.compile(r"(\S+) (high|normal|low) (\S+) (.*)")
+
+
+class _Word(NamedTuple):
+    """A word of advance.lua: what it says, and why; *counted* is why if that is counted apart."""
+
+    what: What | None
+    why: str = ""
+    counted: str = ""
+
+
+_ADVANCED: Final = {
+    "passed": _Word(None),  # says nothing but what passed
+    "fired": _Word(What.FIRED),
+    "uncertain": _Word(What.FIRED, "uncertain", "uncertain"),
+    "skipped": _Word(What.SKIPPED, "uncertain", "uncertain"),
+    "overlap": _Word(What.SKIPPED, "overlap: {} was still open", "overlap"),
+    "deferred": _Word(What.FIRED, WAITS_FOR + "{}"),
+    "expired": _Word(What.EXPIRED),
+    "duplicate": _Word(What.DUPLICATE),
+    "quarantined": _Word(What.QUARANTINED),
+}
+
+
+class Fires(NamedTuple):
+    """
+    What became of one-shots. ``uncertain``: those of *runs* that a lost history may have pushed. ``cancelled``: each
+    with its status in RQ.
+    """
+
+    runs: list[RunKey]
+    uncertain: frozenset[RunKey]
+    skipped: list[RunKey]
+    expired: list[RunKey]
+    cancelled: list[tuple[RunKey, str]]
+    quarantined: list[Quarantined]
+
+
+class FireEntry(ParsedEntry, kind="fire"):
+    """One-shots that were due left their lanes. Each text is parsed by itself: a malformed one loses only itself."""
+
+    whats = frozenset({What.FIRED, What.SKIPPED, What.EXPIRED, What.CANCELLED, What.QUARANTINED})
+    is_leaders = True
+
+    @cached_property
+    def fires(self) -> Fires:
+        """What became of them."""
+        runs, uncertain, skipped, expired = (
+            self._keys(text(self.fields.get(name, b"")).split())
+            for name in (b"runs", b"uncertain", b"skipped", b"expired")
+        )
+        words = (word.partition("=") for word in text(self.fields.get(b"cancelled", b"")).split())
+        cancelled = [(key, status) for run_id, _, status in words if (key := self._key(run_id)) is not None]
+        bad = list(quarantined(self.fields.get(b"quarantined"), self.dropped))
+        return Fires(runs, frozenset(uncertain), skipped, expired, cancelled, bad)
+
+    def rows(self) -> Iterable[Row]:
+        fires = self.fires
+        yield OneShotsFired(fires.runs, fires.uncertain)
+        yield OneShotsLeft([*fires.skipped, *fires.expired, *(key for key, _ in fires.cancelled)])
+        yield from fires.quarantined
+
+    def changes(self) -> Iterator[Change]:
+        fires = self.fires
+        for key in fires.runs:
+            yield self._change_of(key, What.FIRED, "uncertain" if key in fires.uncertain else "")
+        for key in fires.skipped:
+            yield self._change_of(key, What.SKIPPED, "uncertain")
+        for key in fires.expired:
+            yield self._change_of(key, What.EXPIRED)
+        for key, status in fires.cancelled:
+            yield self._change_of(key, What.CANCELLED, f"RQ has it as {status}")
+        for row in fires.quarantined:
+            yield self._change(row.id, What.QUARANTINED, nominal_ms=row.due_ms, why=row.reason)
+
+    def counts(self) -> Counts:
+        names = b"runs", b"uncertain", b"skipped", b"expired", b"cancelled"
+        runs, uncertain, skipped, expired, cancelled = (len(self.fields.get(name, b"").split()) for name in names)
+        happened = Counter({
+            (What.FIRED, ""): runs - uncertain,
+            (What.FIRED, "uncertain"): uncertain,
+            (What.SKIPPED, "uncertain"): skipped,
+            (What.EXPIRED, ""): expired,
+            (What.CANCELLED, ""): cancelled,
+            (What.QUARANTINED, ""): sum(1 for _ in quarantined(self.fields.get(b"quarantined"))),
+        })  # fmt: skip
+        dues = re.findall(
+            rb"-(\d{1,18})(?:%b)?(?: |$)" % re.escape(self.run_suffix.encode()), self.fields.get(b"runs", b"")
+        )
+        return Counts(happened, list(map(int, dues)))
+
+
+class AdvanceEntry(ParsedEntry, kind="advance"):
+    """Recurring schedules that were due moved on."""
+
+    whats = frozenset({
+        What.FIRED, What.SKIPPED, What.EXPIRED, What.COALESCED, What.DUPLICATE, What.QUARANTINED, What.ENDED
+    })  # fmt: skip
+    is_leaders = True
+    DUPLICATE: Final = b" duplicate "  # stands in the body where a run was there already
+
+    @cached_property
+    def moves(self) -> list[Advanced]:
+        """Where they moved, in order."""
+        return [move for line in self._lines(b"moves") if self._is_id((move := self._move(line)).id)]
+
+    def _move(self, line: str) -> Advanced:
+        id, word, nominal, next_nominal, next_due, passed, why = line.split(" ", 6)
+        nominal, _, jitter = nominal.partition("+")
+        nominal_ms, why = milliseconds(nominal), "" if why == "-" else why
+        run = "" if nominal_ms is None else f"{nominal_ms}{self.run_suffix}"
+        times = nominal_ms, milliseconds(next_nominal), milliseconds(next_due)
+        return Advanced(id, run, word, *times, _passed(passed), why, int(jitter or 0))
+
+    def rows(self) -> Iterable[Row]:
+        return self.moves
+
+    def changes(self) -> Iterator[Change]:
+        for move in self.moves:
+            times = {"nominal_ms": move.nominal_ms, "next_ms": move.next_nominal_ms}
+            for one in move.passed:
+                what, why = _of_passed(one)
+                yield self._change(move.id, what, why=why, **times, **asdict(one.range))
+            word = _ADVANCED[move.word]
+            if word.what is not None:
+                run_id = f"{move.id}-{move.run}" if move.is_pushed or word.what is What.DUPLICATE else None
+                why = word.why.format(move.why) or move.why
+                yield self._change(move.id, word.what, run_id=run_id, why=why, jitter_ms=move.jitter_ms, **times)
+            if move.next_due_ms is None and word.what is not What.QUARANTINED:
+                yield self._change(move.id, What.ENDED)
+
+    def counts(self) -> Counts:
+        happened, dues = Counter[tuple[What, str]](), list[int]()
+        for move in self.moves:
+            for one in move.passed:
+                happened[_of_passed(one)] += one.range.count
+            word = _ADVANCED[move.word]
+            if word.what is not None:
+                happened[word.what, word.counted] += 1
+            if move.is_pushed and move.nominal_ms is not None:
+                dues.append(move.nominal_ms + move.jitter_ms)
+        return Counts(happened, dues)
+
+    def narrowed(self, id: str) -> Entry:
+        if len(self.entry.body) != 2:
+            return self.entry
+        name, moves = self.entry.body
+        lines = [line for line in moves.split(b"\n") if line.startswith(id.encode() + b" ")]
+        return self.entry._replace(body=[name, b"\n".join(lines)]) if lines else self.entry
+
+    @property
+    def is_by_rule(self) -> bool:
+        return True
+
+
+class QuarantineEntry(ParsedEntry, kind="quarantine"):
+    """Recurring schedules cannot be planned."""
+
+    whats = frozenset({What.QUARANTINED})
+    is_leaders = True
+
+    def rows(self) -> Iterable[Quarantined]:
+        return quarantined(self.fields[b"rows"], self.dropped)
+
+    def changes(self) -> Iterator[Change]:
+        for row in self.rows():
+            yield self._change(row.id, What.QUARANTINED, nominal_ms=row.due_ms, why=row.reason)
+
+
+class RunNowEntry(ParsedEntry, kind="run_now"):
+    """A run of a schedule was pushed before its time; ``last``: of a recurring one, whose last run it is."""
+
+    whats = frozenset({What.ENQUEUED})
+
+    def rows(self) -> Iterable[Row]:
+        id, run_id = self._field(b"id"), self._field(b"run")
+        run = run_id[len(id) + 1 :]
+        yield PushedByRule(id, [run], is_last=True) if self.is_by_rule else OneShotsFired([(id, run)])
+
+    def changes(self) -> Iterator[Change]:
+        yield self._change(self._field(b"id"), What.ENQUEUED, run_id=self._field(b"run"), why=RUN_NOW)
+
+    @property
+    def is_by_rule(self) -> bool:
+        return self.fields[b"last"] == b"1"
+
+
+class BackfillEntry(ParsedEntry, kind="backfill"):
+    """Runs of a recurring schedule were pushed for occurrences that had passed. The schedule stays as it is."""
+
+    whats = frozenset({What.ENQUEUED})
+
+    @cached_property
+    def keys(self) -> list[RunKey]:
+        """Of the runs."""
+        return self._keys(self._field(b"runs").split())
+
+    def rows(self) -> Iterable[Row]:
+        yield PushedByRule(self._field(b"id"), [run for _, run in self.keys], is_last=False)
+
+    def changes(self) -> Iterator[Change]:
+        for key in self.keys:
+            yield self._change_of(key, What.ENQUEUED, BACKFILL)
+
+    @property
+    def is_by_rule(self) -> bool:
+        return True
+
+
+def quarantined(lines: bytes | None, dropped: list[str] | None = None) -> Iterator[Quarantined]:
+    """Lines "<id> <lane> <due ms> <reason>"; one that is none is left out, and told to *dropped*."""
+    for line in text(lines).split("\n") if lines else ():
+        found = _QUARANTINED.fullmatch(line)
+        if found is not None and ID.fullmatch(found[1]):
+            yield Quarantined(found[1], found[2], any_milliseconds(found[3]), found[4])
+        elif dropped is not None:
+            dropped.append(line)
+
+
+def _passed(told: str) -> tuple[Passed, ...]:
+    """``<why>:<first ms>:<last ms>:<count>`` by commas."""
+    if told == "-":
+        return ()
+    parts = (one.split(":") for one in told.split(","))
+    return tuple(Passed(Why(why), Range(int(first), int(last), int(count))) for why, first, last, count in parts)
+
+
+def _of_passed(one: Passed) -> tuple[What, str]:
+    """What became of occurrences that passed, and why."""
+    return (What.COALESCED, "") if one.why is Why.COALESCED else (What.SKIPPED, one.why.value)

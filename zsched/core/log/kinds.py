@@ -1,0 +1,255 @@
+"""
+What every reader may ask an entry of the log, and the classes that answer: one for each kind of entry.
+
+A kind is one subclass of ``ParsedEntry`` and nothing else: its name registers it, and it answers all questions. Which
+schedules and runs did it touch, and what is the state then (``rows``)? What happened (``changes``)? What does a counter
+add (``counts``)? Which records does it carry, and where do their arguments stand (``record_of``, ``owners``,
+``payloads``)? A reader asks and compares no kinds; a kind that is new needs no new reader.
+
+An entry is parsed when the first question needs it, and once. Errors of that are converted by ``reading``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Final, Self
+
+from zsched.core.changes import Change, What
+from zsched.core.log.entry import Entry, Texts, UnknownEntry, milliseconds, reading, text
+from zsched.core.log.rows import Key, Row, Touch
+from zsched.core.run_id import ID, RunKey, run_key
+from zsched.core.runs import Run, RunStatus
+
+OWN: Final = "schedule:"  # before the names of a recurring schedule's own fields in a record
+
+Given = tuple[str, Texts]  # lane, '' where there is none (an enqueued run); the record, as ``core.held`` has it
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """
+    What a counter adds for an entry. ``happened``: how often what happened, and why where that is counted apart:
+    (FIRED, uncertain), (SKIPPED, missed). ``due_ms``: when that was due which it fired.
+    """
+
+    happened: Counter[tuple[What, str]] = field(default_factory=Counter)
+    due_ms: Sequence[int] = ()
+
+
+class ParsedEntry:
+    """An entry of a kind, with the answers of a kind that concerns no schedule."""
+
+    kind: ClassVar[str] = ""
+    whats: ClassVar[frozenset[What]] = frozenset()  # all that ``changes`` may tell
+    is_leaders: ClassVar[bool] = False  # no one but a leader writes it
+    is_logged: ClassVar[bool] = True  # it stands in the log, and not in archives alone
+    has_records: ClassVar[bool] = False
+
+    def __init__(self, entry: Entry, run_suffix: str = "") -> None:
+        """*run_suffix* is the namespace's part of run ids."""
+        self.entry, self.run_suffix = entry, run_suffix
+        self.at_us = entry.position.t_us
+        self.dropped: list[str] = []  # malformed ids that were left out; nobody but a foreign hand writes one
+
+    def __init_subclass__(cls, *, kind: str) -> None:
+        """Register the class as that of *kind*."""
+        if kind in KINDS:
+            raise TypeError(f"two classes for log entries of the kind {kind!r}")
+        cls.kind = kind
+        KINDS[kind] = cls
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self | None:
+        """*entry*, if it is of this kind; else None."""
+        return cls(entry) if entry.kind == cls.kind else None
+
+    # -- questions --------------------------------------------------------------------------------
+
+    def rows(self) -> Iterable[Row]:
+        """What it changed, in order."""
+        return ()
+
+    def changes(self) -> Iterator[Change]:
+        """What it says, schedule by schedule."""
+        return iter(())
+
+    def outcomes(self) -> Iterator[Change]:
+        """``changes`` without schedules that were put back: a recovery writes one for each."""
+        return self.changes()
+
+    def sentence(self) -> str:
+        """What it says, if it says nothing of any schedule."""
+        return "nothing of any schedule"
+
+    def counts(self) -> Counts:
+        """What a counter adds. A kind whose entries carry thousands counts without a ``Change`` for each."""
+        found = Counts(due_ms=(due_ms := list[int]()))
+        for change in self.outcomes():
+            found.happened[change.what, change.why if change.what is What.SKIPPED else ""] += change.count
+            if change.what is What.FIRED and change.due_ms is not None:
+                due_ms.append(change.due_ms)
+        return found
+
+    def ended_runs(self) -> Iterable[Run]:
+        """The runs that it says are over."""
+        return ()
+
+    def end_statuses(self) -> Mapping[RunStatus, int]:
+        """How many runs it says ended how."""
+        return {}
+
+    def only_ends(self, statuses: Collection[RunStatus]) -> Entry | None:
+        """The entry with the ends of runs alone that ended in one of *statuses*, None without any; quick."""
+        return None
+
+    def narrowed(self, id: str) -> Entry:
+        """The entry with what it says of schedule *id*, at least; quick."""
+        return self.entry
+
+    @property
+    def is_by_rule(self) -> bool:
+        """Whether a run that it pushed is one of a recurring schedule, and has its record."""
+        return False
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def record_of(self, number: int) -> Given:
+        """Lane and record in row *number*. Raises UnknownEntry."""
+        raise UnknownEntry(f"entry {self.entry.position.id} ({self.entry.kind}) holds no record")
+
+    def owners(self) -> Sequence[Key]:
+        """What the record in each row is of."""
+        return ()
+
+    def payloads(self) -> Mapping[int, int]:
+        """Where in the body the arguments of each row stand; a row without any, broken by a foreign hand, has none."""
+        return {}
+
+    # -- for subclasses ---------------------------------------------------------------------------
+
+    @cached_property
+    def fields(self) -> dict[bytes, bytes]:
+        """The entry's fields."""
+        return self.entry.fields()
+
+    def _field(self, name: bytes) -> str:
+        return text(self.fields[name])
+
+    def _shown(self, name: bytes) -> str:
+        """A field for people to read, whatever the form of the entry."""
+        body = self.entry.body
+        return text(dict(zip(body[::2], body[1::2], strict=False)).get(name, b"?"))
+
+    def _lines(self, name: bytes = b"rows") -> list[str]:
+        return self._field(name).split("\n")
+
+    def _change(self, id: str, what: What, **more: Any) -> Change:
+        return Change(id, what, self.at_us, self.entry.position.id, **more)
+
+    def _change_of(self, key: RunKey, what: What, why: str = "", **more: Any) -> Change:
+        """A change that is told of the run at *key*."""
+        id, run = key
+        nominal_ms = milliseconds(run.partition("-")[0])
+        return self._change(id, what, run_id=f"{id}-{run}", nominal_ms=nominal_ms, why=why, **more)
+
+    def _key(self, run_id: str) -> RunKey | None:
+        """The key of *run_id*; None, and it is dropped, when it is malformed."""
+        key = run_key(run_id)
+        if key is None:
+            self.dropped.append(run_id)
+        return key
+
+    def _keys(self, run_ids: Iterable[str]) -> list[RunKey]:
+        """The keys of *run_ids*, but for malformed ones, which are dropped."""
+        return [key for run_id in run_ids if (key := self._key(run_id)) is not None]
+
+    def _is_id(self, id: str) -> bool:
+        is_one = ID.fullmatch(id) is not None
+        if not is_one:
+            self.dropped.append(id)
+        return is_one
+
+    def _payloads_in(self, spans: Iterable[tuple[int, int]]) -> dict[int, int]:
+        """Where the value of ``data`` stands in each of *spans*, first and last place of pairs in the body."""
+        body = self.entry.body
+        return {
+            row: at + 1
+            for row, (first, last) in enumerate(spans)
+            for at in range(first, last, 2)
+            if body[at] == b"data"
+        }
+
+
+KINDS: Final[dict[str, type[ParsedEntry]]] = {}  # by name; ``zsched.core.log`` imports the modules of all of them
+
+
+def parse(entry: Entry, run_suffix: str = "") -> ParsedEntry:
+    """*entry* as its kind reads it. Raises UnknownEntry for a kind that this version does not know."""
+    kind = KINDS.get(entry.kind)
+    if kind is None or not (kind.is_logged or entry.position.seq == 0):
+        raise UnknownEntry(f"log entry {entry.position.id} is of the unknown kind {entry.kind!r}")
+    return kind(entry, run_suffix)
+
+
+def kinds_telling(*whats: What) -> list[str]:
+    """The kinds whose entries may tell of one of *whats*."""
+    return [name for name, kind in KINDS.items() if not kind.whats.isdisjoint(whats)]
+
+
+def kinds_telling_only(whats: frozenset[What]) -> list[str]:
+    """The kinds whose entries tell of some of *whats* and of nothing else."""
+    return [name for name, kind in KINDS.items() if kind.whats and kind.whats <= whats]
+
+
+def kinds_with_records() -> list[str]:
+    """The kinds whose entries carry records."""
+    return [name for name, kind in KINDS.items() if kind.has_records]
+
+
+def is_leaders(entry: Entry) -> bool:
+    """Return True if no one but a leader writes entries of that kind."""
+    kind = KINDS.get(entry.kind)
+    return kind is not None and kind.is_leaders
+
+
+def leaders_kinds() -> list[str]:
+    """
+    The kinds that a leader alone writes. Not ``end`` and ``pause``, which clients write too, nor what a recovery does.
+    """
+    return [name for name, kind in KINDS.items() if kind.is_leaders]
+
+
+def changes(entry: Entry, run_suffix: str = "") -> Iterator[Change]:
+    """
+    What *entry* says, schedule by schedule; nothing for kinds that concern none.
+
+    Raises:
+        UnknownEntry: its kind or form is not known here.
+    """
+    parsed = parse(entry, run_suffix)
+    with reading(entry):
+        yield from parsed.changes()
+
+
+def outcomes(entry: Entry, run_suffix: str = "") -> Iterator[Change]:
+    """The same without schedules that were put back. Raises as ``changes``."""
+    parsed = parse(entry, run_suffix)
+    with reading(entry):
+        yield from parsed.outcomes()
+
+
+def narrowed(entry: Entry, id: str) -> Entry:
+    """*entry* with what it says of schedule *id*, at least; quick, also of one that tells of thousands."""
+    kind = KINDS.get(entry.kind)
+    return entry if kind is None else kind(entry).narrowed(id)
+
+
+def touches(entry: Entry, run_suffix: str) -> Iterator[Touch]:
+    """Which schedules and runs *entry* changed. Raises as ``changes``."""
+    parsed = parse(entry, run_suffix)
+    with reading(entry):
+        for row in parsed.rows():
+            yield from row.touches(entry.position.t_us)

@@ -1,0 +1,230 @@
+"""Entries of recoveries: ``restore`` and ``merged``; and ``scan``, of archives alone: what was read from Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from zsched.core.changes import Change, What
+from zsched.core.log.entry import Entry, Position, Texts, any_milliseconds, expect, milliseconds, reading, text
+from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry
+from zsched.core.log.rows import Forgotten, Key, Placed, Row, RunPushed, RunsOver, Touch
+
+if TYPE_CHECKING:
+    from zsched.core.held import Held
+
+_RUN_PLACES = ("open", "skipped", "held", "refused")
+_RESTORED_HEAD: Final = 8  # texts before the pairs of a row
+_SCANNED_HEAD: Final = 6  # texts before a scanned row's record
+# What a row says by its place, and why; the others say that a schedule is where it was.
+_RESTORED = {
+    "open": (What.PUSHED_AGAIN, "uncertain"),
+    "skipped": (What.SKIPPED, "uncertain"),
+    "held": (What.HELD, "uncertain"),
+    "refused": (What.QUARANTINED, "it was not over when Redis lost it, and cannot be pushed: its queue is broken"),
+    "gone": (What.WITHDRAWN, ""),
+}
+_OUTCOMES = frozenset(place.encode() for place in _RESTORED)
+
+
+class Restored(NamedTuple):
+    """
+    One row of a ``restore`` entry; see restore.lua. A schedule and what it became, or a run: ``open`` (pushed again),
+    ``skipped``, ``held`` (RQ has it already), ``refused``. ``t_us`` is of its last change in the history that was lost.
+    """
+
+    id: str
+    run: str
+    place: str
+    lane: str
+    due_ms: int | None
+    t_us: int
+    note: str | None
+    job: Texts  # of the job, or of the template of runs
+    own: Texts  # of a recurring schedule
+
+    @property
+    def is_schedule(self) -> bool:
+        """Whether it says where a schedule is now; else it is of a run."""
+        return self.place not in _RUN_PLACES
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is of a run that is not over: it was pushed again, or RQ has it."""
+        return self.place in ("open", "held")
+
+    def texts(self) -> list[bytes]:
+        """The row as it stands in the entry, and as restore.lua takes it."""
+        due = b"-" if self.due_ms is None else b"%d" % self.due_ms
+        head = [self.id.encode(), self.run.encode(), self.place.encode(), self.lane.encode(), due, b"%d" % self.t_us]
+        sizes = b"%d %d" % (len(self.job), len(self.own))
+        return [*head, (self.note or "").encode(), sizes, *self.job, *self.own]
+
+    def change(self, number: int = 0) -> Row:
+        """What it changes in the state; it stands in row *number* of its entry."""
+        id, run, t_us = self.id, self.run, self.t_us
+        if self.is_open:
+            return RunPushed(id, run, self.due_ms, "uncertain", number, t_us=t_us)
+        if not self.is_schedule:  # it was open, and is not pushed again
+            return RunsOver([(id, run)], t_us=t_us)
+        if self.place == "gone":
+            return Forgotten(id, run, t_us=t_us)
+        own = dict(zip(self.own[::2], self.own[1::2], strict=True))
+        nominal_ms, last = milliseconds(own.get(b"nominal")), own.get(b"last")
+        place = self.place, self.due_ms, nominal_ms, text(last) if last else None, self.note
+        return Placed(id, run, *place, number=number, t_us=t_us)
+
+    def touches(self) -> Iterator[Touch]:
+        """What it touches, with the time of the change that it repeats."""
+        return self.change().touches(self.t_us)
+
+
+class RestoreEntry(ParsedEntry, kind="restore"):
+    """An archive put back what Redis had lost, or what an audit or another archive found to be wrong."""
+
+    whats = frozenset({What.RESTORED, *(what for what, _ in _RESTORED.values())})
+    has_records = True
+
+    @property
+    def reason(self) -> str:
+        """Why: lost, audit or corrected; '' if another writer broke the entry."""
+        return text(self.entry.body[1]) if len(self.entry.body) > 1 else ""
+
+    @property
+    def archive(self) -> str:
+        """Whose knowledge it is; '' if another writer broke the entry."""
+        return text(self.entry.body[3]) if len(self.entry.body) > 3 else ""
+
+    @cached_property
+    def restored(self) -> list[tuple[int, Restored]]:
+        """What was put back, and where in the body each row begins."""
+        return list(self._rows())
+
+    def _rows(self, places: Container[bytes] | None = None) -> Iterator[tuple[int, Restored]]:
+        """The same; of some *places* alone if they are given."""
+        body = self.entry.body
+        expect(body[0] == b"reason" and body[2] == b"archive" and body[4] == b"rows")
+        at = 6
+        for _ in range(int(body[5])):
+            first = at + _RESTORED_HEAD
+            sizes = body[first - 1].partition(b" ")
+            first_own = first + int(sizes[0])
+            after = first_own + int(sizes[2])
+            expect(len(body) >= after)
+            if places is None or body[at + 2] in places:
+                id, run, place, lane, due, t_us, note = (text(each) for each in body[at : first - 1])
+                due_ms = any_milliseconds(due)
+                job, own = body[first:first_own], body[first_own:after]
+                yield at, Restored(id, run, place, lane, due_ms, int(t_us), note or None, job, own)
+            at = after
+
+    def rows(self) -> Iterable[Row]:
+        return [row.change(number) for number, (_, row) in enumerate(self.restored)]
+
+    def changes(self) -> Iterator[Change]:
+        return self._told(row for _, row in self.restored)
+
+    def outcomes(self) -> Iterator[Change]:
+        return self._told(row for _, row in self._rows(_OUTCOMES))
+
+    def _told(self, rows: Iterable[Restored]) -> Iterator[Change]:
+        for row in rows:
+            what, why = _RESTORED.get(row.place, (What.RESTORED, self.reason))
+            run_id = f"{row.id}-{row.run}" if row.run else None
+            yield self._change(row.id, what, run_id=run_id, nominal_ms=row.due_ms, why=why or self.reason)
+
+    def counts(self) -> Counts:
+        counts = super().counts()
+        counts.happened[What.RESTORED, ""] = int(self.entry.body[5]) - counts.happened.total()
+        return counts
+
+    def record_of(self, number: int) -> Given:
+        row = self.restored[number][1]
+        own = [each for name, value in _pairs(row.own) for each in (OWN.encode() + name, value)]
+        return row.lane, [*row.job, *own]
+
+    def owners(self) -> Sequence[Key]:
+        return [(row.id, row.run) for _, row in self.restored]
+
+    def payloads(self) -> Mapping[int, int]:
+        head = _RESTORED_HEAD
+        return self._payloads_in((at + head, at + head + len(row.job)) for at, row in self.restored)
+
+
+class MergedEntry(ParsedEntry, kind="merged"):
+    """All that an archive knows is in Redis."""
+
+    def positions(self) -> list[Position]:
+        """The ends of histories of which nothing is missing where the entry stands. Raises UnknownEntry."""
+        with reading(self.entry):
+            return [Position.parse(line) for line in self._field(b"positions").splitlines()]
+
+    def sentence(self) -> str:
+        return f"all that archive {self._shown(b'archive')} knows is in Redis"
+
+
+class Scanned(NamedTuple):
+    """A row of a ``scan`` entry: where it was, and its record, which begins at place *first* of the body."""
+
+    id: str
+    run: str
+    place: str
+    lane: str
+    due_ms: int | None
+    first: int
+    record: Texts
+
+
+class ScanEntry(ParsedEntry, kind="scan"):
+    """What a bootstrap read from Redis. It stands for no entry of the log, so it has no seq."""
+
+    whats = frozenset({What.FOUND})
+    is_logged = False
+    has_records = True
+
+    @classmethod
+    def entry_of(cls, rows: Iterable[Held], at: Position) -> Entry:
+        """The entry of *rows*, read when the log ended with *at*."""
+        return Entry(at._replace(seq=0), cls.kind, [each for row in rows for each in _scanned(row)])
+
+    @cached_property
+    def found(self) -> list[Scanned]:
+        """What was found."""
+        texts, at, rows = self.entry.body, 0, list[Scanned]()
+        while at < len(texts):
+            id, run, place, lane, due = (text.decode() for text in texts[at : at + _SCANNED_HEAD - 1])
+            first = at + _SCANNED_HEAD
+            at = first + int(texts[first - 1])
+            rows.append(Scanned(id, run, place, lane, milliseconds(due), first, texts[first:at]))
+        return rows
+
+    def changes(self) -> Iterator[Change]:
+        for row in self.found:
+            more: dict[str, Any] = {"run_id": f"{row.id}-{row.run}"} if row.run else {}
+            yield self._change(row.id, What.FOUND, nominal_ms=row.due_ms, why=row.place, **more)
+
+    def record_of(self, number: int) -> Given:
+        return self.found[number].lane, self.found[number].record
+
+    def owners(self) -> Sequence[Key]:
+        return [(row.id, row.run) for row in self.found]
+
+    def payloads(self) -> Mapping[int, int]:
+        return self._payloads_in((row.first, row.first + len(row.record)) for row in self.found)
+
+
+def restored(entry: Entry) -> list[Restored]:
+    """What a ``restore`` entry put back. Raises UnknownEntry."""
+    with reading(entry):
+        return [row for _, row in RestoreEntry(entry).restored]
+
+
+def _scanned(held: Held) -> list[bytes]:
+    due = b"-" if held.due_ms is None else b"%d" % held.due_ms
+    head = [held.id.encode(), held.run.encode(), held.place.encode(), held.lane.encode(), due]
+    return [*head, b"%d" % len(held.record), *held.record]
+
+
+def _pairs(texts: Texts) -> Iterator[tuple[bytes, bytes]]:
+    return zip(texts[::2], texts[1::2], strict=True)
