@@ -20,9 +20,9 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
-from zsched.archive.check import SUM, Check, facts_of, sum_of
+from zsched.archive.check import SUM, Check, stored_facts, sum_of
 from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect, converted, identity
-from zsched.archive.fold import Fold, ids_of
+from zsched.archive.fold import Fold, touched_ids
 from zsched.archive.live import Live
 from zsched.archive.recall import Recall
 from zsched.archive.records import Arguments, Record, without_arguments
@@ -75,7 +75,7 @@ class Archive:
             raise
 
     def _load(self) -> None:
-        facts = facts_of(self._db, self.path)
+        facts = stored_facts(self._db, self.path)
         self.id = str(facts.get("archive", uuid.uuid4().hex))
         self.gens = str(facts.get("gens", "")).split()  # of the data sets that it followed, the last one last
         self.address: str | None = facts.get("address")  # of the Redis to which it belongs
@@ -376,4 +376,4 @@ def _touched_by(entry: Entry) -> Sequence[str]:
     """The schedules that *entry* concerns. Raises UnknownEntry."""
     parsed = parse(entry)
     with reading(entry):
-        return ids_of(list(parsed.rows()))
+        return touched_ids(list(parsed.rows()))

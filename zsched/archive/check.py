@@ -44,7 +44,7 @@ _ARGUMENTS: Final = "SELECT n, row, data FROM argument WHERE (n, row) > (?, ?) O
 SUM: Final = "sum"  # the name of the fact that is the others' checksum
 
 
-def facts_of(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
+def stored_facts(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     """
     What the archive at *path* says of itself.
 

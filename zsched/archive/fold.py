@@ -83,7 +83,7 @@ class Fold:
             self.dropped = parsed.dropped
             for row in rows:
                 _FOLDS[type(row)](self, row)
-        return ids_of(rows)
+        return touched_ids(rows)
 
     def found(self, row: Live, at: Position) -> None:
         """Take in what a bootstrap read from Redis when its log ended with *at*."""
@@ -265,7 +265,7 @@ class Fold:
         self._deleted.add((id, run))
 
 
-def ids_of(rows: Sequence[Row]) -> Sequence[str]:
+def touched_ids(rows: Sequence[Row]) -> Sequence[str]:
     """The schedules that *rows* concern; of some rows, each once."""
     if len(rows) == 1:
         return list(rows[0].ids())

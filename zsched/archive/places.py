@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from zsched.archive import body
-from zsched.archive.check import facts_of
+from zsched.archive.check import stored_facts
 from zsched.archive.file import connect_to_read, converted
 from zsched.core.log import Position
 from zsched.core.recovery import is_same_set
@@ -71,7 +71,7 @@ def told_by(path: Path) -> Told | None:
     """Return the facts noted in the archive at *path*; None if it cannot be read or has none."""
     with suppress(ArchiveError, ValueError, KeyError, TypeError), closing(connect_to_read(path)) as db:
         with converted(path):
-            facts = facts_of(db, path)
+            facts = stored_facts(db, path)
         gens, address = str(facts.get("gens", "")).split(), facts.get("address")
         return Told(path, str(facts["namespace"]), gens, address, body.position_of(facts.get("position")))
     return None

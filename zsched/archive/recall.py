@@ -18,7 +18,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
-from zsched.archive.check import Check, facts_of
+from zsched.archive.check import Check, stored_facts
 from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
 from zsched.archive.live import OPEN, Live
 from zsched.archive.records import Arguments, Record, reader, with_arguments
@@ -303,7 +303,7 @@ def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall
         check_file(db, path, namespace)
         with converted(path, CORRUPT_AT_OPEN):
             db.execute("BEGIN")
-            facts = facts_of(db, path)
+            facts = stored_facts(db, path)
             if not facts:
                 raise ArchiveError(f"archive {path}: it knows nothing yet")
             life = int(facts.get("life", 1))
@@ -327,7 +327,7 @@ def recalling_beside(path: Path) -> Iterator[tuple[Recall, Position | None]]:
     with closing(connect_to_read(path)) as db:
         with converted(path):
             db.execute("BEGIN")
-            facts = facts_of(db, path)
+            facts = stored_facts(db, path)
         suffix = "" if facts.get("namespace") == "default" else f"-n{facts.get('namespace')}"
         life, known_from = int(facts.get("life", 1)), int(facts.get("known_from", 0))
         is_whole = "boot_n" not in facts and not int(facts.get("unknown_entries", 0))
