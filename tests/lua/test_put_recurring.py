@@ -47,6 +47,14 @@ def test_the_same_definition_again_is_unchanged_and_not_logged(ground: Ground) -
     assert 1 == len(ground.entries())
 
 
+def test_the_same_definition_of_one_that_has_fired_and_failed_is_unchanged(ground: Ground) -> None:
+    ground.put_recurring("r")
+    ground.redis.hset(ground.keys.schedule("r"), mapping={"last": "r-1", "failures": 2})
+
+    assert "unchanged" == ground.put_recurring("r")[0]
+    assert 1 == len(ground.entries())
+
+
 def test_a_new_payload_keeps_anchor_due_time_and_last_run(ground: Ground) -> None:
     _, created_ms, _, due_ms = ground.put_recurring("r")
     ground.redis.hset(ground.keys.schedule("r"), "last", "r-1")

@@ -20,6 +20,7 @@ from tests.integration.ends.ground import (
 )
 from zsched import Client
 from zsched.core.entries import Again
+from zsched.core.runs import rq_time
 from zsched.daemon import lost, tracker
 from zsched.daemon.lost import Patience
 from zsched.storage import registries
@@ -125,6 +126,20 @@ def test_of_a_queue_that_is_too_long_to_look_through_only_what_must_have_been_ta
 
     assert early in {run.id for run in recorded(losing.link)}
     assert not {run.id for run in recorded(losing.link)} & set(waiting)
+
+
+def test_a_run_that_may_wait_behind_the_part_that_is_looked_through_is_left_alone(
+    losing: Losing, client: Client, redis_client: redis.Redis
+) -> None:
+    others = [f"other-{number}" for number in range(registries._LINE)]
+    for age_s, other in ((7200, others[len(others) // 2]), (7100, others[-1])):
+        redis_client.hset(f"rq:job:{other}", "enqueued_at", rq_time((redis_client.time()[0] - age_s) * 1000))
+    ago(redis_client, client.enqueue(FUNC, id="a").run_id)
+    redis_client.lpush("rq:queue:default", *reversed(others))
+
+    losing.step()
+
+    assert [] == recorded(losing.link)
 
 
 def test_a_worker_whose_clock_is_behind_is_not_dead(losing: Losing, client: Client, redis_client: redis.Redis) -> None:
