@@ -167,19 +167,6 @@ def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Gro
     assert fired.quarantined[0].endswith("wrong type at its key")
 
 
-@pytest.mark.parametrize("id", ["two words", "line\nfeed", "l" * 129])
-def test_a_due_id_that_no_schedule_can_have_is_quarantined_although_it_has_a_rule(led: Ground, id: str) -> None:
-    led.put_recurring("r")
-    led.redis.hset(led.keys.schedule_prefix() + id, mapping=led.redis.hgetall(led.keys.schedule("r")))
-    led.redis.zadd(led.keys.due_normal(), {id: led.now_ms - 10})
-
-    fired = led.fire()
-
-    assert ([], 1) == (fired.recurring, len(fired.quarantined))
-    assert fired.quarantined[0].endswith(" its id is malformed")
-    assert {id, "r"} == led.places().keys()
-
-
 def test_a_due_run_is_pushed_without_a_set_of_queues_and_fire_says_so(led: Ground) -> None:
     [run] = _put_due(led, "a")
     led.redis.set("rq:queues", "not a set")

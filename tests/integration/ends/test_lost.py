@@ -157,6 +157,24 @@ def test_a_worker_whose_clock_is_behind_is_not_dead(losing: Losing, client: Clie
     assert [run_id] == [row.run_id for row in agains(losing.link)]
 
 
+def test_a_silent_worker_gets_two_seconds_more_than_rq_gives_it(
+    losing: Losing, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = taken(redis_client, client.enqueue(FUNC, id="a", retry=1).run_id)
+    lapsed_s = redis_client.time()[0]
+    redis_client.zadd("rq:wip:default", {f"{run_id}:x": lapsed_s})
+    before = rq_time((lapsed_s - 90) * 1000)
+    redis_client.hset(KEYS.job(run_id), mapping={"status": "started", "last_heartbeat": before})
+
+    monkeypatch.setattr(Registries, "now_s", lambda self: lapsed_s + 1)
+    losing.step()
+    assert [] == agains(losing.link)
+
+    monkeypatch.setattr(Registries, "now_s", lambda self: lapsed_s + 2)
+    losing.step()
+    assert [run_id] == [row.run_id for row in agains(losing.link)]
+
+
 def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(
     losing: Losing, client: Client, redis_client: redis.Redis
 ) -> None:
