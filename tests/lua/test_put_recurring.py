@@ -80,6 +80,16 @@ def test_a_put_of_the_same_rule_mends_a_malformed_field(ground: Ground, field: s
     assert "o d" != ground.schedule("r").get(field)
 
 
+def test_failures_in_a_row_are_kept_by_the_same_pause_after_wherever_it_stands(ground: Ground) -> None:
+    own = {"pause_after": "3", "tags": '["a"]'}
+    ground.put_recurring("r", own=own)
+    ground.redis.hset(ground.keys.schedule("r"), "failures", 2)
+
+    ground.put_recurring("r", own=own, digest="digest-2")
+
+    assert "2" == ground.schedule("r")["failures"]
+
+
 def test_a_new_payload_does_not_repeat_an_overdue_occurrence_nor_lose_it(ground: Ground) -> None:
     _, _, _, due_ms = ground.put_recurring("r", ground.now_ms + 1000)
     ground.pass_time(60_000)
