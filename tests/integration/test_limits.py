@@ -27,11 +27,12 @@ from zsched.core.audit import GRACE_MS
 from zsched.core.clock import from_ms
 from zsched.core.model import Priority
 from zsched.embedded.guard import Guard
+from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview
 from zsched.storage.scripts import load
 
 pytestmark = pytest.mark.once
-FUNC = "app.tasks.run"
+FUNC, KEYS = "app.tasks.run", Keys("default")
 HASTY = {"DAEMON_LEASE_MS": "400", "DAEMON_RENEW_MS": "100"}  # a standby takes over soon
 
 
@@ -189,6 +190,19 @@ def test_a_take_over_keeps_to_the_limit_and_pushes_nothing_twice(
     assert sorted(runs) == runs
     assert most_within(1000, pushes_ms(redis_client, "s")) <= 52
     assert 2 <= len(Counter(one.fields["daemon"] for one in entries(redis_client, "term")))
+
+
+def test_a_leader_that_lost_its_term_tells_its_limits_in_the_next_one(
+    redis_client: redis.Redis, daemons: Configured
+) -> None:
+    daemons.lease = HASTY
+    daemon = daemons.start(email=5)
+    eventually(lambda: redis_client.exists(KEYS.limits()))
+
+    redis_client.delete(KEYS.lease(), KEYS.limits())
+
+    assert [b"email"] == list(eventually(lambda: redis_client.hgetall(KEYS.limits())))
+    daemons.stop(daemon)
 
 
 def test_a_limit_is_changed_and_taken_away_by_a_restart(

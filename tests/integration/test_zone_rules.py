@@ -35,7 +35,7 @@ from zsched.daemon.replan import Replanner, ReplanningDispatch
 from zsched.daemon.tick import Tick
 from zsched.embedded.guard import Guard
 from zsched.storage.census import Census
-from zsched.storage.dispatch import Fired
+from zsched.storage.dispatch import Fired, Stopped, Window
 from zsched.zone_rules import ZoneRules
 
 pytestmark = pytest.mark.redis
@@ -356,7 +356,10 @@ def test_when_all_is_planned_by_its_rules_nothing_is_looked_at_before_it_fires(s
 def test_nothing_is_moved_while_fire_is_held(scene: Scene) -> None:
     put(scene, "a")
 
+    stopped = Leading(scene).dispatch.fire(scene.term, Window(0, 0), 100)
+
     assert not Leading(scene).step(HELD)
+    assert isinstance(stopped, Stopped)
 
 
 def test_while_something_is_always_due_it_takes_a_tenth_of_the_time(scene: Scene) -> None:

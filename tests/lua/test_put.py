@@ -319,6 +319,13 @@ def _seen(ground: Ground, run: str) -> list[bytes]:
     return flat
 
 
+def test_an_update_that_has_seen_no_job_is_refused_where_there_is_one(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+
+    assert ["CHANGED"] == [word for word, _ in ground.put(("a", due_ms + 1), seen=[])]
+
+
 def test_an_update_of_what_it_has_seen_is_written(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))

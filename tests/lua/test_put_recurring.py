@@ -47,6 +47,14 @@ def test_the_same_definition_again_is_unchanged_and_not_logged(ground: Ground) -
     assert 1 == len(ground.entries())
 
 
+def test_the_same_definition_of_one_that_has_fired_and_failed_is_unchanged(ground: Ground) -> None:
+    ground.put_recurring("r")
+    ground.redis.hset(ground.keys.schedule("r"), mapping={"last": "r-1", "failures": 2})
+
+    assert "unchanged" == ground.put_recurring("r")[0]
+    assert 1 == len(ground.entries())
+
+
 def test_a_new_payload_keeps_anchor_due_time_and_last_run(ground: Ground) -> None:
     _, created_ms, _, due_ms = ground.put_recurring("r")
     ground.redis.hset(ground.keys.schedule("r"), "last", "r-1")
@@ -70,6 +78,16 @@ def test_a_put_of_the_same_rule_mends_a_malformed_field(ground: Ground, field: s
     assert "updated" == ground.put_recurring("r")[0]
 
     assert "o d" != ground.schedule("r").get(field)
+
+
+def test_failures_in_a_row_are_kept_by_the_same_pause_after_wherever_it_stands(ground: Ground) -> None:
+    own = {"pause_after": "3", "tags": '["a"]'}
+    ground.put_recurring("r", own=own)
+    ground.redis.hset(ground.keys.schedule("r"), "failures", 2)
+
+    ground.put_recurring("r", own=own, digest="digest-2")
+
+    assert "2" == ground.schedule("r")["failures"]
 
 
 def test_a_new_payload_does_not_repeat_an_overdue_occurrence_nor_lose_it(ground: Ground) -> None:

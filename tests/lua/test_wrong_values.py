@@ -214,3 +214,16 @@ def _assert_a_put_puts_right(ground: Ground, id: str, name: str) -> None:
         ground.call("resume", id=id, missed="fire", **UNPLANNED)
     fired = ground.fire()
     assert f"{id}-{due_ms}" in ground.queue() or id in [one[0] for one in fired.recurring], name
+
+
+@pytest.mark.parametrize("id", ["two words", "line\nfeed", "l" * 129])
+def test_a_due_id_that_no_schedule_can_have_is_quarantined_although_it_has_a_rule(led: Ground, id: str) -> None:
+    led.put_recurring("r")
+    led.redis.hset(led.keys.schedule_prefix() + id, mapping=led.redis.hgetall(led.keys.schedule("r")))
+    led.redis.zadd(led.keys.due_normal(), {id: led.now_ms - 10})
+
+    fired = led.fire()
+
+    assert ([], 1) == (fired.recurring, len(fired.quarantined))
+    assert fired.quarantined[0].endswith(" its id is malformed")
+    assert {id, "r"} == led.places().keys()

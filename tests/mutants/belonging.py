@@ -18,6 +18,7 @@ _LAYERS = {
 }
 # Where a name is not enough: what a module does is seen from elsewhere.
 _BESIDES = {
+    "zsched/lua/audit.lua": "tests/integration/auditor",
     "zsched/daemon/about.py": "tests/integration/test_daemons_seen.py tests/integration/test_questions.py",
     "zsched/daemon/archiver.py": "tests/integration/test_daemon_in_trouble.py tests/faults/test_archive_disk.py",
     **{

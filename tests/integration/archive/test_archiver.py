@@ -11,13 +11,16 @@ import redis
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
 from zsched import Client
+from zsched.archive import Archive
 from zsched.config import ArchiveSettings
 from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge
-from zsched.errors import ArchiveCorrupt, ArchiveFailed
+from zsched.daemon.own_archive import OwnArchive
+from zsched.errors import ArchiveCorrupt, ArchiveFailed, RedisUnavailable
 from zsched.storage.archivers import Archivers, ArchiveState
-from zsched.storage.connection import Link
+from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
+from zsched.storage.naming import Knowledge
 
 pytestmark = pytest.mark.redis
 
@@ -83,6 +86,43 @@ def test_a_bug_is_told_with_its_traceback_and_a_disk_that_fails_without(
             assert daemon.wait_for("archiver_crashed")["exc_info"]
         eventually(lambda: following(archivers))
         assert 1 == len(daemon.of("archiver_crashed"))
+
+
+def test_an_archive_that_is_refused_while_it_runs_names_no_data_set(redis_url: str, redis_client: redis.Redis) -> None:
+    know(redis_client)
+    archivers, keys = Archivers(Link.from_url(redis_url, 5.0), Keys("default")), Keys("default")
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
+        archiver = daemon.daemon._archiver
+        Client.from_url(redis_url).schedule("app.tasks.run", id="a", after=3600)
+        eventually(lambda: following(archivers) and archiver.gen and archiver.position)
+
+        with redis_client.pipeline() as another:  # another data set comes in its place
+            another.hset(keys.meta(), "gen", "another")
+            another.xtrim(keys.log(), maxlen=0, approximate=False)
+            another.execute()
+        eventually(lambda: {ArchiveState.REFUSED} == {one.state for one in archivers.reports()})
+
+        assert Knowledge(None, None, is_new=False) == archiver.knowledge()
+
+
+def test_an_archive_that_was_opened_before_redis_is_there_becomes_the_data_sets_when_it_is(
+    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    know(redis_client)
+    open_own, tries = OwnArchive.open, list[Wire]()
+
+    def not_at_first(own: OwnArchive, wire: Wire) -> Archive:
+        tries.append(wire)
+        if len(tries) == 1:
+            raise RedisUnavailable("cannot reach Redis")
+        return open_own(own, wire)
+
+    monkeypatch.setattr(OwnArchive, "open", not_at_first)
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
+        Client.from_url(redis_url).schedule("app.tasks.run", id="a", after=3600)
+
+        eventually(lambda: daemon.daemon._archiver.position)
+        assert eventually(lambda: daemon.daemon._archiver.gen)
 
 
 def raising(error: Exception) -> Callable[..., bool]:

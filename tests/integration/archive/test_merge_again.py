@@ -31,6 +31,23 @@ def test_a_redis_that_is_emptied_in_the_middle_of_a_merge_is_seen(
     assert {"a", "b", "c"} == lane_states(scene).keys()
 
 
+def test_what_a_client_puts_while_another_schedule_is_put_back_stands(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule(scene, "a", "b", "c")
+    assert scene.follower.step()
+    put_back(scene)
+    schedule(scene, "new")
+    merge = merge_of(scene)
+    merge._size = 1  # so c is put back by a later script than a
+    once(monkeypatch, Restoring, "restore", lambda: schedule(scene, "c", priority="high"))
+
+    list(merge.run())
+
+    assert {"a", "b", "c", "new"} == lane_states(scene).keys()
+    assert "c" in {member.decode() for member in scene.redis.zrange(scene.keys.due_high(), 0, -1)}
+
+
 @pytest.mark.parametrize("lost_in", ["merge", "bootstrap", "bootstrap's end"])
 @pytest.mark.parametrize("is_trimmed", [False, True])
 def test_nothing_known_is_forgotten_when_redis_is_emptied_again(

@@ -13,8 +13,8 @@ from rq.job import Job
 from tests.integration.archive.ground import Scene, rows_put_back, schedule
 from tests.integration.archive.merging import due_now, put_back, run, said, snapshot, watch
 from zsched.core.changes import What
-from zsched.core.entries import ended
 from zsched.core.log import Position
+from zsched.core.log.runs import EndEntry
 from zsched.core.runs import RunStatus
 from zsched.daemon import tracker
 from zsched.daemon.tracker import Tracker
@@ -79,7 +79,7 @@ def track(scene: Scene) -> None:
 
 
 def ends(scene: Scene) -> list[tuple[str, str]]:
-    return [(row.run_id, row.status) for one in scene.log() if one.kind == "end" for row in ended(one)]
+    return [(end.run_id, end.status) for one in scene.log() if (parsed := EndEntry.of(one)) for end in parsed.ends]
 
 
 def open_runs(scene: Scene) -> dict[str, Any]:

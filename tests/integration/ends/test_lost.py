@@ -19,6 +19,7 @@ from tests.integration.ends.ground import (
     taken,
 )
 from zsched import Client
+from zsched.core.runs import rq_time
 from zsched.daemon import lost, tracker
 from zsched.daemon.lost import LostDelays
 from zsched.storage import registries
@@ -126,6 +127,20 @@ def test_of_a_queue_that_is_too_long_to_look_through_only_what_must_have_been_ta
     assert not {run.id for run in recorded(losing.link)} & set(waiting)
 
 
+def test_a_run_that_may_wait_behind_the_part_that_is_looked_through_is_left_alone(
+    losing: Losing, client: Client, redis_client: redis.Redis
+) -> None:
+    others = [f"other-{number}" for number in range(registries._LINE)]
+    for age_s, other in ((7200, others[len(others) // 2]), (7100, others[-1])):
+        redis_client.hset(f"rq:job:{other}", "enqueued_at", rq_time((redis_client.time()[0] - age_s) * 1000))
+    ago(redis_client, client.enqueue(FUNC, id="a").run_id)
+    redis_client.lpush("rq:queue:default", *reversed(others))
+
+    losing.step()
+
+    assert [] == recorded(losing.link)
+
+
 def test_a_worker_whose_clock_is_behind_is_not_dead(losing: Losing, client: Client, redis_client: redis.Redis) -> None:
     run_id = taken(redis_client, client.enqueue(FUNC, id="a", retry=1).run_id)
     redis_client.hset(KEYS.job(run_id), "status", "started")
@@ -137,6 +152,24 @@ def test_a_worker_whose_clock_is_behind_is_not_dead(losing: Losing, client: Clie
     assert ([], []) == (agains(losing.link), recorded(losing.link))
 
     redis_client.delete(f"rq:execution:{run_id}:x")
+    losing.step()
+    assert [run_id] == [row.run_id for row in agains(losing.link)]
+
+
+def test_a_silent_worker_gets_two_seconds_more_than_rq_gives_it(
+    losing: Losing, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = taken(redis_client, client.enqueue(FUNC, id="a", retry=1).run_id)
+    lapsed_s = redis_client.time()[0]
+    redis_client.zadd("rq:wip:default", {f"{run_id}:x": lapsed_s})
+    before = rq_time((lapsed_s - 90) * 1000)
+    redis_client.hset(KEYS.job(run_id), mapping={"status": "started", "last_heartbeat": before})
+
+    monkeypatch.setattr(Registries, "now_s", lambda self: lapsed_s + 1)
+    losing.step()
+    assert [] == agains(losing.link)
+
+    monkeypatch.setattr(Registries, "now_s", lambda self: lapsed_s + 2)
     losing.step()
     assert [run_id] == [row.run_id for row in agains(losing.link)]
 

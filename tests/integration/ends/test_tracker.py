@@ -296,3 +296,13 @@ def test_with_a_new_state_it_begins_anew(tracking: Tracking, client: Client, red
     tracking.step()
 
     assert {run} == ended(tracking)
+
+
+def test_between_two_rounds_a_tracker_for_which_nothing_ended_has_nothing_more_to_do(
+    tracking: Tracking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 1e9)
+    tracking.step()
+    tracking.step()
+
+    assert not tracking.step()

@@ -159,6 +159,10 @@ def test_a_time_that_a_foreign_hand_wrote_is_brought_into_range() -> None:
     assert "9999-12-31T23:59:59.999Z" == change(What.PUT, nominal_ms=LAST_MS * 1000).shown()["nominal_at"]
 
 
+def test_how_late_a_run_was_is_told_to_the_microsecond() -> None:
+    assert 1.234 == change(What.FIRED, DUE_MS + 1.2341, nominal_ms=DUE_MS).shown()["late_ms"]
+
+
 # -- created or changed -------------------------------------------------------------------------------
 
 

@@ -47,6 +47,7 @@ def refusal(parse, value):
         ("0 0 * * 7-0", "'7-0'"),
         ("0 22-4/3 * * *", "steps across"),
         ("0 0 1 OCT-FEB/2 *", "steps across"),
+        ("0 0 L-15/2 * *", "day of month"),
         ("0 0 * * MON#6", "day of week"),
         ("0 0 * * 5L", "write L5 for"),
         ("0 0 * * MON,FRI#2", "mixes"),
