@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -188,4 +189,4 @@ def test_status_names_a_key_of_a_wrong_type(zsched: Zsched, ground: Ground, key:
 
     [alarm] = [one for one in told["alarms"] if one["name"] == "wrong_type"]
     assert key in alarm["problem"]
-    assert f"RENAME {key}" in alarm["remedy"]
+    assert f"RENAME {shlex.quote(key)}" in alarm["remedy"]
