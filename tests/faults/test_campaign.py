@@ -190,6 +190,18 @@ FINE: dict[str, Callable[[], Witnesses]] = {
         losses=[Loss("f", DUE_US - S + 99, False)],
         places=[Place("r", "recurring", None), Place("r", "due", DUE_MS)],
     ),
+    "put while its resume was lost": lambda: seen(
+        [term(1), put(2)],
+        receipts=[],
+        calls=[
+            Call("pause", "a", DUE_US - 3 * S, DUE_US - 3 * S + 9),
+            Call("resume", "a", DUE_US - 2 * S, DUE_US - 2 * S + 9),
+            ASKED,
+        ],
+        losses=[Loss("f", ASKED.began_us - 9, True)],
+        windows=[Window("f", ASKED.began_us - S // 2, DUE_US)],
+        places=[Place("a", "paused", DUE_MS), Place("a", "waiting", DUE_MS)],
+    ),
     "waits for its time": lambda: seen(
         [term(1), put(2)],
         receipts=[],

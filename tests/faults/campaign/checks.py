@@ -178,6 +178,9 @@ def _fate(audit: Audit, call: Call) -> Findings:
         if paused and paused[-1].verb == "resume" and audit.is_in_lag(paused[-1]):
             audit.tolerated["resumed in the archive's lag"] += 1
             return
+        if paused and paused[-1].verb == "resume" and audit.is_in_repair(call):  # a put leaves it paused
+            audit.tolerated["put before its resume was back, so the new history won"] += 1
+            return
     places_ = ", ".join(place.place for place in where) or "nowhere"
     ago = [f"{(loss.at_us - call.ended_us) / 1e6:.2f} s before {loss.fault}" for loss in audit.witnesses.losses]
     after = next((each for each in ago if not each.startswith("-")), "with no loss after it")
