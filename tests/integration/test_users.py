@@ -423,7 +423,11 @@ def test_no_command_of_the_dashboard_writes_publishes_or_runs_a_script(operator:
     given = set(rights_of([Role.DASHBOARD], KEYS).commands)
     in_transactions = {"multi", "exec", "discard", "watch", "unwatch"}
 
-    for category in ("write", "scripting"):
-        assert set() == given & set(operator.acl_cat(category))
-    assert {"pubsub|numsub"} == {name for name in given if name in operator.acl_cat("pubsub")}
-    assert in_transactions >= given & set(operator.acl_cat("transaction"))
+    def given_of(category: str) -> set[str]:
+        listed = set(operator.acl_cat(category))  # Redis 6.2 lists a container ("pubsub") where 7 lists subcommands
+        return {name for name in given if listed & {name, name.partition("|")[0]}}
+
+    assert given_of("write") == set()
+    assert given_of("scripting") == set()
+    assert given_of("pubsub") == {"pubsub|numsub"}
+    assert given_of("transaction") <= in_transactions
