@@ -21,7 +21,8 @@ class Held:
     """
     A schedule as Redis holds it, or a run that is not over: ``run`` is what follows the id in its run id, '' for a
     recurring schedule; ``place`` is due, paused, quarantine, ended or open. ``record``: field and value texts, those
-    of a recurring schedule's own hash after ``schedule:``.
+    of a recurring schedule's own hash after ``schedule:``. Where an archive knows it, ``t_us`` is of its last change,
+    and ``is_touched`` False if the new history has that change too.
     """
 
     id: str
@@ -33,6 +34,8 @@ class Held:
     last: str | None
     note: str | None
     record: Texts
+    t_us: int = 0
+    is_touched: bool = True
 
     def split(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
         """The record's fields: those of the job or template, and a recurring schedule's own."""

@@ -53,25 +53,16 @@ def judge(mine: Position, first: Position | None, *, is_same_set: bool) -> Verdi
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A row of an archive's state, and when its last change was; unless ``is_touched`` both histories have that."""
-
-    held: Held
-    t_us: int
-    is_touched: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Mine:
+class Recalled:
     """
     What an archive knows of one schedule id. ``schedule`` is None when it is gone: fired, cancelled, taken out; since
     ``gone_us``, None when that is no matter here. ``runs``: those that were fired and not over.
     """
 
     id: str
-    schedule: Known | None
+    schedule: Held | None
     gone_us: int | None
-    runs: tuple[Known, ...]
+    runs: tuple[Held, ...]
 
 
 class Branch:
@@ -116,71 +107,68 @@ class Branch:
         return key in self._open or max(self._touched.get(key, -1), self._taken.get(key, -1)) >= t_us
 
 
-def lacking(mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | None = None) -> Iterator[Restored]:
+def lacking(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: int | None = None) -> Iterator[Restored]:
     """
-    What Redis needs to hold what *mine* says. *there*: the schedule as Redis holds it; *doubt_ms*: what is due until
-    then is marked when it fires, None: all of it.
+    Yield what Redis needs to hold what is *recalled*. *here*: the schedule as Redis holds it; *doubt_ms*: what is due
+    until then is marked when it fires, None: all of it.
 
     Whether RQ has a run is no matter here. A worker may write to its job at any moment, so restore.lua looks.
     """
-    schedule = _schedule(mine, there, branch, doubt_ms)
+    schedule = _schedule(recalled, here, branch, doubt_ms)
     if schedule is not None:
         yield schedule
-    is_leaving, has_job = schedule is not None, there is not None and bool(there.record)
-    for run in mine.runs:
-        waits = there is not None and there.run == run.held.run
+    is_leaving, has_job = schedule is not None, here is not None and bool(here.record)
+    for run in recalled.runs:
+        waits = here is not None and here.run == run.run
         if waits and has_job and not is_leaving:
             continue  # it is marked when it fires
         if not run.is_touched and not (waits and is_leaving):
             continue  # there as it was; else it waited, to be marked when it fires, and will not any more
-        if not branch.is_newer((mine.id, run.held.run), run.t_us):
+        if not branch.is_newer((run.id, run.run), run.t_us):
             yield _run(run)
 
 
-def _schedule(mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | None) -> Restored | None:
-    """What must become of the schedule; None when nothing must."""
-    key = (mine.id, "")
-    if mine.schedule is not None:
-        known = mine.schedule
-        if branch.is_newer(key, known.t_us) or (there is not None and there.is_same(known.held)):
+def _schedule(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: int | None) -> Restored | None:
+    """Return what must become of the schedule; None when nothing must."""
+    key, known = (recalled.id, ""), recalled.schedule
+    if known is not None:
+        if branch.is_newer(key, known.t_us) or (here is not None and here.is_same(known)):
             return None
-        return row_of(known)
-    if there is None or mine.gone_us is None or branch.is_newer(key, mine.gone_us):
+        return restored_row(known)
+    if here is None or recalled.gone_us is None or branch.is_newer(key, recalled.gone_us):
         return None
-    is_doubtful = doubt_ms is None or (there.due_ms is not None and there.due_ms <= doubt_ms)
-    if there.place == "due" and is_doubtful and any(run.held.run == there.run for run in mine.runs):
+    is_doubtful = doubt_ms is None or (here.due_ms is not None and here.due_ms <= doubt_ms)
+    if here.place == "due" and is_doubtful and any(run.run == here.run for run in recalled.runs):
         return None  # it fired in the lost history and was not over: it waits here, and fire will mark it
-    return Restored(mine.id, there.run, "gone", there.lane, there.due_ms, mine.gone_us, None, (), ())
+    return Restored(recalled.id, here.run, "gone", here.lane, here.due_ms, recalled.gone_us, None, (), ())
 
 
-def row_of(known: Known) -> Restored:
-    """A schedule as it was, as a row of a restore."""
-    held = known.held
-    place, note, since_ms = held.place, held.note, known.t_us // 1000
-    if place == "due" and held.due_ms is None:  # a foreign hand's: no lane takes it
+def restored_row(known: Held) -> Restored:
+    """Return a schedule as it was *known*, as a row of a restore."""
+    place, note, since_ms = known.place, known.note, known.t_us // 1000
+    if place == "due" and known.due_ms is None:  # another writer's: no lane takes it
         place, note = "quarantine", f"{since_ms} its due time is none"
     elif place in ("paused", "quarantine") and not note:
         note = f"{since_ms} "
-    job, own_texts = held.job_asked_for(), list[bytes]()
-    if held.run == "":
-        fields, own = held.asked_for()
-        moving = {"nominal": held.nominal_ms, "last": held.last}
+    job, own_texts = known.job_asked_for(), list[bytes]()
+    if known.run == "":
+        fields, own = known.asked_for()
+        moving = {"nominal": known.nominal_ms, "last": known.last}
         own |= {name: str(value).encode() for name, value in moving.items() if value is not None}
-        own |= {name: value for name, value in held.split()[1].items() if name in ("created_at", "updated_at")}
+        own |= {name: value for name, value in known.split()[1].items() if name in ("created_at", "updated_at")}
         if place == "ended":
             own["ended_at"] = str(since_ms).encode()
         job, own_texts = _texts(fields), _texts(own)
-    return Restored(held.id, held.run, place, held.lane, held.due_ms, known.t_us, note, job, own_texts)
+    return Restored(known.id, known.run, place, known.lane, known.due_ms, known.t_us, note, job, own_texts)
 
 
-def _run(known: Known) -> Restored:
-    """A run that was fired and not over: it is pushed again, or its schedule says no, unless RQ has it already."""
-    held = known.held
-    job, own = held.asked_for()
+def _run(run: Held) -> Restored:
+    """Return a run that was not over: it is pushed again, or its schedule says no, unless RQ has it already."""
+    job, own = run.asked_for()
     is_skipped = b"s" in job.get("zs", b"") + own.get("flags", b"")
     place = "skipped" if is_skipped else "open"
     flags = {"flags": own["flags"]} if own.get("flags") else {}
-    return Restored(held.id, held.run, place, held.lane, held.due_ms, known.t_us, None, _texts(job), _texts(flags))
+    return Restored(run.id, run.run, place, run.lane, run.due_ms, run.t_us, None, _texts(job), _texts(flags))
 
 
 def _texts(fields: dict[str, bytes]) -> list[bytes]:

@@ -53,10 +53,9 @@ from zsched.core.log import FORMAT, Entry, Position, readable
 from zsched.core.recovery import Verdict
 from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
-from zsched.daemon.correction import Correction, Unanswered
-from zsched.daemon.covering import Covering
-from zsched.daemon.merge import HistoryChanged
 from zsched.daemon.meter import Meter, NoMeter
+from zsched.daemon.peers import Correction, Covering, Unanswered
+from zsched.daemon.reconciler import HistoryChanged
 from zsched.daemon.recovery import PATIENCE_MS, Recovery
 from zsched.errors import NewerFormat
 from zsched.storage.archivers import ArchiveState
@@ -177,7 +176,7 @@ class Follower:
 
     @property
     def looked_at(self) -> frozenset[Position]:
-        """Lost positions of other archives that need not wait for this one (``daemon.covering``)."""
+        """Lost positions of other archives that need not wait for this one (``daemon.peers``)."""
         return self._covering.looked_at
 
     def wait(self, bell: Bell) -> bool:

@@ -11,7 +11,7 @@ As soon as the archiver finds another entry where its own should be, it reports 
 ``merged`` entries of other archives (rule: WAIT), longer while another one restores (YIELD), compares, and merges in
 slices between which it reports again. Who follows this very log, and was heard of within 30 s, may know better: it is
 waited for until its report says that it has looked, 10 s at most, for its machine may be gone. It corrects what was put
-back without it when it comes (``daemon.correction``). ``[archive] recovery = "manual"`` stops before the merge and
+back without it when it comes (``daemon.peers``). ``[archive] recovery = "manual"`` stops before the merge and
 keeps the hold up until ``zsched recover`` has done it.
 
 A restorer that dies leaves a hold that lapses, and its report, an old position, from which it or another goes on.
@@ -30,7 +30,8 @@ from zsched.core.clock import Clock
 from zsched.core.log import Position
 from zsched.core.log.recovery import MergedEntry
 from zsched.core.recovery import Verdict, is_same_set, judge
-from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
+from zsched.daemon.merge import Merge, OtherRestores
+from zsched.daemon.reconciler import HistoryChanged
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys

@@ -1,11 +1,13 @@
-"""Everything that a namespace holds, page by page, each page together with where the log stood: for a bootstrap."""
+"""What a namespace holds, read page by page, each page together with where the log stood."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
+from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.held import Held
 from zsched.core.log import Position, any_milliseconds, text
 from zsched.core.log.kinds import OWN
@@ -14,6 +16,7 @@ from zsched.core.run_id import RunId
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
+from zsched.storage.lease import Term
 from zsched.storage.limits import asides
 from zsched.storage.registries import queue_keys
 from zsched.storage.scripts import Scripts
@@ -24,6 +27,28 @@ _PAGE = 200  # schedules read by one script, runs by one pipeline
 Page = tuple[Position | None, list[Held]]
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """
+    Where schedules were at ``now_ms`` of the server, when the log ended with ``tail``. By id: ``places``, all that it
+    is in, "<lane>:<queue>" where it is throttled; ``statuses``, RQ's of its waiting run, '' for none.
+    """
+
+    now_ms: int
+    hold_ms: int
+    tail: Position | None
+    places: dict[str, list[str]]
+    statuses: dict[str, str]
+
+    def is_throttled(self, id: str) -> bool:
+        """Return True if its queue has no room for it, by its limit: it is late as it should be."""
+        return any(":" in place for place in self.places[id])
+
+    def is_held(self) -> bool:
+        """Return True if nothing fires now. A hold further away was written before the clock jumped (lib/hold.lua)."""
+        return self.now_ms < self.hold_ms <= self.now_ms + LONGEST_LEASE_MS
+
+
 class Census:
     """Reads one namespace over one wire."""
 
@@ -31,9 +56,15 @@ class Census:
         self._wire, self._keys, self._scripts = wire, keys, Scripts(wire, keys)
 
     def ids(self) -> Iterator[str]:
+        """Yield the ids of all schedules, some twice."""
+        yield from chain.from_iterable(self.ids_in_places())
+        yield from chain.from_iterable(self._scan("SSCAN", self._keys.recurring(), 1))
+
+    def ids_in_places(self) -> Iterator[list[str]]:
         """
-        Ids of all schedules, some twice. One that moves while this runs may be missed: its move is in the log, or it
-        stepped aside from its lane, and what stands aside is read after the lanes.
+        Yield the ids that are in a lane, throttled, paused or in quarantine, one reply of Redis after the other; some
+        twice. One that moves while this runs may be missed: its move is in the log, or it was throttled. Throttled ones
+        are read after the lanes.
         """
         keys = self._keys
         for lane in Priority:
@@ -42,7 +73,22 @@ class Census:
             yield from self._scan("ZSCAN", aside.key(keys), 2)
         yield from self._scan("HSCAN", keys.paused(), 2)
         yield from self._scan("HSCAN", keys.quarantine(), 2)
-        yield from self._scan("SSCAN", keys.recurring(), 1)
+
+    def places(self, term: Term, schedules: Sequence[tuple[str, str]]) -> Placement:
+        """
+        Return all places of *schedules*, each given with what follows its id in the id of its waiting run ('' of a
+        recurring one). Only the leader of *term* may ask.
+
+        Raises:
+            Stale, ServerChanged.
+        """
+        rows = [each for schedule in schedules for each in schedule]
+        reply = self._scripts.call("audit", rows=rows, token=term.token, expected_server=term.server_id)
+        now_ms, hold_ms, last, last_t, *found = reply
+        ids = [id for id, _ in schedules]
+        places = {id: text(each).split() for id, each in zip(ids, found[::2], strict=True)}
+        statuses = {id: text(each) for id, each in zip(ids, found[1::2], strict=True)}
+        return Placement(int(now_ms), int(hold_ms), _position(last, last_t), places, statuses)
 
     def schedules(self, ids: Iterable[str]) -> Iterator[Page]:
         """Those of *ids* that exist, in pages."""
@@ -65,7 +111,7 @@ class Census:
             name = queue.removeprefix(b"rq:queue:")
             for registry in (b"rq:deferred:" + name, b"rq:scheduled:" + name):
                 if self._is(registry, b"zset"):
-                    yield from self._ours(self._scan("ZSCAN", registry, 2))
+                    yield from self._ours(chain.from_iterable(self._scan("ZSCAN", registry, 2)))
         for queue in filter(lambda queue: self._is(queue, b"list"), queues):
             last = -1
             while page := self._wire.execute("LRANGE", queue, last - _PAGE + 1, last):
@@ -137,11 +183,11 @@ class Census:
         """Whether *key* is what RQ makes of it; another type, which only a foreign hand writes, holds no runs."""
         return bool(self._wire.execute("TYPE", key) == kind)
 
-    def _scan(self, command: str, key: str | bytes, width: int) -> Iterator[str]:
+    def _scan(self, command: str, key: str | bytes, width: int) -> Iterator[list[str]]:
         cursor = b"0"
         while True:
             cursor, flat = self._wire.execute(command, key, cursor, "COUNT", _PAGE)
-            yield from (text(member) for member in flat[::width])
+            yield [text(member) for member in flat[::width]]
             if cursor == b"0":
                 return
 

@@ -27,7 +27,8 @@ from zsched.config.address import address_of
 from zsched.config.redaction import redact
 from zsched.core.log import Position
 from zsched.core.recovery import judge
-from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
+from zsched.daemon.merge import Merge, OtherRestores
+from zsched.daemon.reconciler import HistoryChanged
 from zsched.daemon.recovery import WAIT_MS
 from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
 from zsched.storage.connection import Link, Wire
