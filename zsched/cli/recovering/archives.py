@@ -27,7 +27,7 @@ class NoArchive(ArchiveError):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ArchiveFacts:
     """
     Facts noted in an archive, and ``recall``, what it knows. ``gens``: names of the data sets that it followed, the
     newest last. ``address``: the Redis that it was made for.
@@ -87,7 +87,7 @@ def _one_of(found: Sequence[Path], *, is_only_read: bool, say: Callable[[str], N
 
 
 @contextmanager
-def reading(path: Path, namespace: str, say: Callable[[str], None]) -> Iterator[Known]:
+def reading_archive(path: Path, namespace: str, say: Callable[[str], None]) -> Iterator[ArchiveFacts]:
     """
     What the archive at *path* knows, after all its checksums were compared. Raises ArchiveError.
     """
@@ -111,7 +111,7 @@ def reading(path: Path, namespace: str, say: Callable[[str], None]) -> Iterator[
         opened.__exit__(None, None, None)
 
 
-def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> Known:
+def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> ArchiveFacts:
     if "position" not in facts:
         problem = "it has nothing yet of what Redis holds; its daemon is about to read that"
         raise ArchiveError(f"archive {path}: {problem}; give another one with --from FILE")
@@ -120,7 +120,7 @@ def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> Known:
         position = Position.parse(facts["position"])
     except (ValueError, AttributeError) as error:
         raise ArchiveCorrupt(f"archive {path}: its position is {facts['position']!r}, which is none") from error
-    return Known(path, recall, position, since, gens, facts.get("address"))
+    return ArchiveFacts(path, recall, position, since, gens, facts.get("address"))
 
 
 def _named(path: Path, error: Exception) -> str:

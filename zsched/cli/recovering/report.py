@@ -1,0 +1,286 @@
+"""What a recovery found and did, for people and programs: the rows of a merge counted and listed, and the histories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from zsched.cli.recovering.archives import ArchiveFacts, entry_text
+from zsched.cli.tables import lines, pairs
+from zsched.cli.times import local_text
+from zsched.core.clock import LAST_MS
+from zsched.core.log import Position, text
+from zsched.core.log.recovery import Restored
+from zsched.core.model import iso
+from zsched.core.recovery import Verdict
+from zsched.core.run_id import RunId
+from zsched.core.sentences import duration_text
+from zsched.core.wording import plural
+
+SHOWN: Final = 50  # differences of a kind that are listed
+_RUNS_SHOWN: Final = 1000  # runs in doubt, which people have to look after
+_HEADER: Final = ("WHAT", "ID", "DUE", "FUNC", "RUN")
+
+
+class Fate(Enum):
+    """What becomes of a schedule or a run."""
+
+    BACK = "put back"
+    AGAIN = "push again"  # it was fired, and whether it was executed nobody knows: marked uncertain
+    SKIPPED = "skip"  # likewise, and its schedule wishes that it is not pushed twice
+    OUT = "take out"  # Redis has a schedule that is over
+    HELD = "leave to RQ"  # likewise, and RQ has it: a worker that took it before the loss wrote to its job
+    REFUSED = "leave"  # it should be pushed again, but something else has its queue's key
+
+    @property
+    def word(self) -> str:
+        """As JSON has it."""
+        return self.value.replace(" ", "_").lower()
+
+
+_FATES: Final = {
+    "open": Fate.AGAIN, "skipped": Fate.SKIPPED, "gone": Fate.OUT, "held": Fate.HELD, "refused": Fate.REFUSED,
+}  # fmt: skip
+RUNS: Final = (Fate.AGAIN, Fate.SKIPPED, Fate.HELD, Fate.REFUSED)
+
+
+class DifferenceRow(NamedTuple):
+    """One difference. ``state`` is the place where the schedule was; ``func`` is "" where nobody knows it."""
+
+    what: Fate
+    id: str
+    run_id: str | None
+    state: str
+    due_ms: int | None
+    func: str
+
+    @classmethod
+    def of(cls, row: Restored) -> DifferenceRow:
+        """From a row of a merge."""
+        what = _FATES.get(row.place, Fate.BACK)
+        run_id = f"{row.id}-{row.run}" if row.run else None
+        due_ms = row.due_ms
+        if due_ms is None and run_id is not None and (parts := RunId.parse(run_id)):
+            due_ms = parts.nominal_ms
+        return cls(what, row.id, run_id, row.place, due_ms, _func(row))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it."""
+        due_at = None if self.due_ms is None else iso(min(self.due_ms, LAST_MS))
+        told = {"what": self.what.word, "id": self.id, "due_at": due_at}
+        state = self.state if self.what is Fate.BACK else None
+        return told | {"state": state, "func": self.func or None, "run_id": self.run_id}
+
+    def cells(self, tz: str, *, is_done: bool) -> tuple[str, ...]:
+        """For a table."""
+        is_elsewhere = self.what is Fate.BACK and self.state != "due"
+        what = _WORDS[self.what][is_done] + (f" ({self.state})" if is_elsewhere else "")
+        due = "-" if self.due_ms is None else local_text(self.due_ms, tz)
+        return what, self.id, due, self.func or "-", self.run_id or ""
+
+
+class Difference:
+    """Rows taken in one by one: all are counted, and as many kept as are listed (*keeps_all*: all)."""
+
+    def __init__(self, now_ms: int, *, keeps_all: bool) -> None:
+        self._now_ms, self._keeps_all = now_ms, keeps_all
+        self.counts: Counter[Fate] = Counter()
+        self.overdue = self.schedules = 0  # schedules that should have fired by now; ids that anything is said of
+        self._rows: dict[Fate, list[DifferenceRow]] = {what: [] for what in Fate}
+        self._last_id: str | None = None
+
+    def add(self, rows: Iterable[Restored]) -> None:
+        """Take in *rows*; those of one id come one after the other."""
+        for restored in rows:
+            row = DifferenceRow.of(restored)
+            self.counts[row.what] += 1
+            self.overdue += row.state == "due" and row.due_ms is not None and row.due_ms <= self._now_ms
+            self.schedules += row.id != self._last_id
+            self._last_id = row.id
+            if self._keeps_all or len(self._rows[row.what]) < (_RUNS_SHOWN if row.what in RUNS else SHOWN):
+                self._rows[row.what].append(row)
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+    def emptied(self) -> Difference:
+        """Return one like this that took in nothing."""
+        return Difference(self._now_ms, keeps_all=self._keeps_all)
+
+    def to_dict(self, left: int) -> dict[str, Any]:
+        """Counts and the rows that were kept; *left*: schedules that are as they should be."""
+        counts = {what.word: self.counts[what] for what in Fate if what is not Fate.REFUSED}
+        counts |= {"overdue": self.overdue, "left_as_is": left, "refused": self.counts[Fate.REFUSED]}
+        return {"counts": counts, "rows": [row.to_dict() for row in self._kept(Fate)]}
+
+    def summary(self, left: int, *, is_done: bool) -> Iterator[str]:
+        """The counts, a line each."""
+        for what, forms in _WORDS.items():
+            if number := self.counts[what]:
+                noun = plural(number, "run" if what in RUNS else "schedule")
+                overdue = f", {self.overdue:,} of them overdue" if what is Fate.BACK else ""
+                yield f"{forms[is_done]} {noun}{overdue}{forms[2]}"
+        if not self:
+            yield "nothing is missing in Redis"
+        elif left:
+            it = "it is" if left == 1 else "they are"
+            yield f"{'left' if is_done else 'leave'} {plural(left, 'schedule')} as {it}"
+
+    def table(self, whats: Iterable[Fate], tz: str, *, is_done: bool) -> Iterator[str]:
+        """The rows of *whats*, and how many more there are."""
+        whats = list(whats)
+        if not any(self.counts[what] for what in whats):
+            return
+        yield ""
+        yield from lines(_HEADER, (row.cells(tz, is_done=is_done) for row in self._kept(whats)))
+        for what in whats:
+            if more := self.counts[what] - len(self._shown(what)):
+                yield f"… and {more:,} more to {what.value}; --all lists them"
+
+    def _kept(self, whats: Iterable[Fate]) -> Iterator[DifferenceRow]:
+        """What is listed."""
+        return (row for what in whats for row in self._shown(what))
+
+    def _shown(self, what: Fate) -> list[DifferenceRow]:
+        """What is listed of one kind: all runs in doubt unless they are very many."""
+        is_listed_wholly = self._keeps_all or (what in RUNS and self.counts[what] <= _RUNS_SHOWN)
+        return self._rows[what] if is_listed_wholly else self._rows[what][:SHOWN]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """
+    Result of comparing the histories. ``gen``: names of the data set in Redis. ``now_ms``: its time. ``objection``: why
+    the archive belongs to another data set, or None.
+    """
+
+    known: ArchiveFacts
+    verdict: Verdict
+    objection: str | None
+    is_nothing_lost: bool  # the log goes on from the archive's last entry, or an archive said that it lacks nothing
+    common: Position | None  # the last entry that both have
+    is_known: bool  # it has one, or what archives said of theirs in the log names one of its own
+    first: Position | None
+    last: Position | None
+    gen: str | None
+    now_ms: int
+
+    @property
+    def behind(self) -> int:
+        """How many entries the log has behind the last one that both have."""
+        if self.last is None or self.first is None:
+            return 0
+        return self.last.seq - (self.common.seq if self.common else self.first.seq - 1)
+
+    def refusal(self, *, is_named: bool, is_forced: bool) -> str | None:
+        """Why it must not be done; None when it may. *is_named*: people said that it is to be this archive."""
+        known, again = self.known, f"zsched recover --from {self.known.path}"
+        mine = f"the archive {known.path} ends with log entry {_entry(known.position)}"
+        theirs = f"the log in Redis goes from {_entry(self.first)} to {_entry(self.last)}"
+        if self.verdict is Verdict.UNRELATED and not is_named:
+            return f"{self.objection}; {mine}, {theirs}; {again} puts it in all the same"
+        if self.verdict is Verdict.LEFT_BEHIND and not (is_named and is_forced):
+            unknown = "what happened between them is not known, and would be done again"
+            return f"{mine}, {theirs}: {unknown}; {again} --force puts it in all the same"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What would be done, or (*is_done*) was. ``warnings``: why it would be refused, or what is still to be done."""
+
+    place: dict[str, str]
+    found: Findings
+    difference: Difference
+    left: int
+    is_done: bool
+    merged: Position | None
+    warnings: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it."""
+        found, known = self.found, self.found.known
+        return {
+            **self.place,
+            "archive": {"path": str(known.path), "id": known.recall.archive, **_to_dict(known.position)},
+            "verdict": None if found.is_nothing_lost else found.verdict.value,
+            "common": found.common and _to_dict(found.common),
+            "common_age_ms": self._age_ms,
+            "log": {"first": found.first and found.first.id, "last": found.last and found.last.id},
+            "behind_common": found.behind,
+            "done": self.is_done,
+            "merged": self.merged and self.merged.id,
+            "warnings": self.warnings,
+            **self.difference.to_dict(self.left),
+        }
+
+    def lines(self, tz: str) -> Iterator[str]:
+        """For people."""
+        found = self.found
+        if found.is_nothing_lost:
+            yield f"Nothing to do: Redis lost nothing of what the archive knows ({found.known.text(tz)})."
+            return
+        if not self.is_done:
+            yield from pairs(self._fields(tz))
+            yield ""
+        yield from self.difference.summary(self.left, is_done=self.is_done)
+        yield from self.difference.table(RUNS if self.is_done else Fate, tz, is_done=self.is_done)
+        if self.is_done and self.merged is not None:
+            yield f"All that the archive {found.known.path} knows is in Redis; log entry {self.merged.id} says so."
+        for warning in self.warnings:
+            yield f"Note: {warning}"
+
+    def _fields(self, tz: str) -> Iterator[tuple[str, str]]:
+        found = self.found
+        common = "none: Redis has nothing of what the archive has"
+        if found.is_known:
+            common = "no entry, but another archive put back a part of what this one has"
+        if found.common is not None:
+            age = duration_text(self._age_ms or 0)
+            common = f"log entry {found.common.id} of {entry_text(found.common, tz)}, {age} ago"
+        last = "nothing" if found.last is None else f"entry {found.last.id} of {entry_text(found.last, tz)}"
+        yield "archive", found.known.text(tz)
+        yield "redis", f"{self.place['redis']}, namespace {self.place['namespace']}; its log ends with {last}"
+        yield "both have", common
+        yield "since then", f"{found.behind:,} {'entry' if found.behind == 1 else 'entries'} in the log"
+        yield "history", _VERDICTS[found.verdict]
+
+    @property
+    def _age_ms(self) -> int | None:
+        common = self.found.common
+        return None if common is None else max(self.found.now_ms - common.t_us // 1000, 0)
+
+
+_WORDS: Final = {
+    Fate.BACK: ("put back", "put back", ""),
+    Fate.AGAIN: ("push again", "pushed again", " that may have been executed, marked uncertain"),
+    Fate.SKIPPED: ("skip", "skipped", " that may have been executed, as its schedule wishes"),
+    Fate.OUT: ("take out", "took out", ", over by what the archive knows"),
+    Fate.HELD: ("leave to RQ", "left to RQ", " that may have been executed, and whose job RQ has"),
+    Fate.REFUSED: ("leave", "could not push again", ": something else has the key of its queue"),
+}
+
+
+def _func(row: Restored) -> str:
+    """The function's name. RQ's description stands for it, and is somebody's text only where ours stands beside it."""
+    job = dict(zip(row.job[::2], row.job[1::2], strict=False))
+    own = dict(zip(row.own[::2], row.own[1::2], strict=False))
+    return text(own.get(b"func") or job.get(b"zs_func") or job.get(b"description") or b"")
+
+
+_VERDICTS: Final = {
+    Verdict.LOST: "Redis lost what the archive has behind that",
+    Verdict.LEFT_BEHIND: "the log was trimmed past the archive",
+    Verdict.UNRELATED: "this Redis is another data set than the archive's",
+}
+
+
+def _entry(position: Position | None) -> str:
+    return "nothing" if position is None else f"{position.id} of {entry_text(position)}"
+
+
+def _to_dict(position: Position) -> dict[str, Any]:
+    return {"entry": position.id, "at": iso(min(position.t_us // 1000, LAST_MS))}
