@@ -24,7 +24,7 @@ from zsched.archive.live import OPEN, Live
 from zsched.archive.records import Arguments, Record, reader, with_arguments
 from zsched.core.changes import OF_RUNS, What
 from zsched.core.clock import Clock
-from zsched.core.held import Held
+from zsched.core.difference import Held, Recalled
 from zsched.core.log import (
     Entry,
     Key,
@@ -38,7 +38,6 @@ from zsched.core.log import (
 )
 from zsched.core.log.kinds import Given
 from zsched.core.log.recovery import RestoreEntry
-from zsched.core.recovery import Recalled
 from zsched.errors import ArchiveCorrupt, ArchiveError
 
 _PAGE: Final = 200  # schedules, or entries, at a time

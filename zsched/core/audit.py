@@ -24,10 +24,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from zsched.core.held import Held
+from zsched.core.difference import Held, restored_row
 from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
-from zsched.core.recovery import restored_row
 from zsched.core.run_id import RunId
 from zsched.core.triggers import Trigger, build, spec_of
 

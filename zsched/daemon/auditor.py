@@ -41,11 +41,10 @@ import structlog
 from zsched.archive.recall import Recall, recalling_beside
 from zsched.core.audit import GRACE_MS, Alarm, Event, is_overdue, left_out, may_be_left_out, misplaced, unknown_schedule
 from zsched.core.clock import Clock
-from zsched.core.held import Held
+from zsched.core.difference import Held, Recalled
 from zsched.core.log import Entry, UnknownEntry, touches
 from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
-from zsched.core.recovery import Recalled
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.reconciler import HistoryChanged, Reconciler
 from zsched.daemon.suppressed import SuppressedRuns

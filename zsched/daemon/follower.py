@@ -48,9 +48,8 @@ import structlog
 
 from zsched.archive import START, Archive
 from zsched.core.clock import Clock
-from zsched.core.held import Held
+from zsched.core.difference import Held, Verdict
 from zsched.core.log import FORMAT, Entry, Position, readable
-from zsched.core.recovery import Verdict
 from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
 from zsched.daemon.meter import Meter, NoMeter

@@ -3,7 +3,7 @@ A merge: put back what one archive knows and Redis lost. Done by any daemon, or 
 
 No election and no vote: each archive compares what it knows with what Redis holds, puts back what is missing,
 and says so with one ``merged`` entry. Two that know different things may both merge, in any order: the later one
-adds what the earlier one did not know, and where both know something the later change counts (``core.recovery``).
+adds what the earlier one did not know, and where both know something the later change counts (``core.difference``).
 The rules, by the names under which ``tests/model`` leaves them out, one by one:
 
 =================  ==================================================================================
@@ -35,10 +35,9 @@ from itertools import chain, islice
 from typing import Final
 
 from zsched.archive import Recall
-from zsched.core.held import Held
+from zsched.core.difference import Branch, Held, Recalled
 from zsched.core.log import Entry, Key, Position, UnknownEntry
 from zsched.core.log.recovery import Restored, RestoreEntry
-from zsched.core.recovery import Branch, Recalled
 from zsched.daemon.reconciler import Reconciler, lacking_rows
 from zsched.storage.archivers import Archivers
 from zsched.storage.census import Census

@@ -25,7 +25,7 @@ from zsched.archive.places import Told, demand_folder, paths_for, refused, state
 from zsched.config import Settings
 from zsched.config.address import address_of
 from zsched.core.clock import Clock, from_ms
-from zsched.core.recovery import Verdict, judge
+from zsched.core.difference import Verdict, judge
 from zsched.daemon.merge import Merge
 from zsched.errors import ArchiveCorrupt, ArchiveFailed, ArchiveInUse, ArchiveOfAnother
 from zsched.storage.connection import Wire

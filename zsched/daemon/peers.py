@@ -6,7 +6,7 @@ archive that was away when Redis lost everything puts back what it knows. Some o
 waits for the other archives (``daemon.recovery``), but not for ever. So an archive that follows reads the ``restore``
 of another before it takes it in. If its own history has a later change of the schedule (BY_ORDER), it answers with a
 ``restore`` of its own: a schedule that is over is taken out, any other is put back as it was last. The judge is that of
-a merge (``core.recovery.lacking``): a run that was fired and is not over is marked by fire if it waits, and stays in
+a merge (``core.difference.lacking``): a run that was fired and is not over is marked by fire if it waits, and stays in
 its queue, marked, if it is there.
 
 NEWEST_ONLY  The answer is given only while the ``restore`` is the newest entry of the schedule (lib/behind.lua). A
@@ -39,10 +39,9 @@ import structlog
 from zsched.archive import Archive
 from zsched.core.changes import OF_RUNS
 from zsched.core.clock import Clock
-from zsched.core.held import Held
+from zsched.core.difference import Branch, Held, Recalled
 from zsched.core.log import Entry, Position, UnknownEntry, is_leaders, kinds_telling_only, touches
 from zsched.core.log.recovery import Restored, RestoreEntry, restored
-from zsched.core.recovery import Branch, Recalled
 from zsched.daemon.reconciler import Reconciler, lacking_rows
 from zsched.daemon.recovery import Recovery
 from zsched.storage.archivers import Archivers, ArchiveState

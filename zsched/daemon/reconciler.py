@@ -21,10 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from zsched.core.held import Held
+from zsched.core.difference import Branch, Held, Recalled, lacking
 from zsched.core.log import Entry, Position
 from zsched.core.log.recovery import Restored
-from zsched.core.recovery import Branch, Recalled, lacking
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
@@ -158,7 +157,7 @@ class Reconciler:
 def lacking_rows(
     wire: Wire, keys: Keys, page: Sequence[Recalled], held: Mapping[str, Held], branch: Branch
 ) -> list[Restored]:
-    """Judge *page* after a loss: what Redis needs to hold what an archive knows (``core.recovery``)."""
+    """Judge *page* after a loss: what Redis needs to hold what an archive knows (``core.difference``)."""
     rows: list[Restored] = []
     for recalled in page:
         waits = held.get(recalled.id)

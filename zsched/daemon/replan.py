@@ -31,7 +31,7 @@ from typing import Any, Final
 import structlog
 
 from zsched.core.clock import Clock
-from zsched.core.held import Held
+from zsched.core.difference import Held
 from zsched.core.replan import Move, move_of
 from zsched.core.triggers import spec_of
 from zsched.daemon.tick import Tick

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any
 
 from zsched.config.settings import LONGEST_LEASE_MS
-from zsched.core.held import Held
+from zsched.core.difference import Held
 from zsched.core.log import Position, any_milliseconds, text
 from zsched.core.log.kinds import OWN
 from zsched.core.model import Priority

@@ -15,7 +15,7 @@ from zsched import Client, ScheduleRow
 from zsched.archive import Archive
 from zsched.archive.records import Record
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
-from zsched.core.held import Held
+from zsched.core.difference import Held
 from zsched.core.log import Entry
 from zsched.core.log.recovery import restored
 from zsched.daemon.follower import Follower

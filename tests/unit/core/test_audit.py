@@ -23,7 +23,7 @@ from zsched.core.audit import (
     unknown_schedule,
 )
 from zsched.core.bracket import after_missed
-from zsched.core.held import Held
+from zsched.core.difference import Held
 from zsched.core.triggers import TriggerSpec, build
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.core.recovering import DUE_MS, FIELDS, LATER, OWN, one_shot, rule
-from zsched.core.held import Held
+from zsched.core.difference import Held
 
 
 def test_what_changes_as_time_goes_by_does_not_make_a_difference() -> None:

@@ -22,10 +22,9 @@ from tests.unit.core.recovering import (
     row,
     rule,
 )
-from zsched.core.held import Held
+from zsched.core.difference import Branch, Held, Recalled, Verdict, is_same_set, judge, lacking, restored_row
 from zsched.core.log import Entry, Position
 from zsched.core.log.recovery import Restored
-from zsched.core.recovery import Branch, Recalled, Verdict, is_same_set, judge, lacking, restored_row
 
 
 def opened(run: str = RUN, flags: bytes = b"1") -> Held:

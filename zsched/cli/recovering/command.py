@@ -26,7 +26,7 @@ from zsched.config import Settings
 from zsched.config.address import address_of
 from zsched.config.redaction import redact
 from zsched.core.clock import SystemClock
-from zsched.core.recovery import judge
+from zsched.core.difference import judge
 from zsched.daemon import recovery
 from zsched.daemon.merge import Merge, OtherRestores
 from zsched.daemon.reconciler import HistoryChanged

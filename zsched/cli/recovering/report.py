@@ -12,10 +12,10 @@ from zsched.cli.recovering.archives import ArchiveFacts, entry_text
 from zsched.cli.tables import lines, pairs
 from zsched.cli.times import local_text
 from zsched.core.clock import LAST_MS
+from zsched.core.difference import Verdict
 from zsched.core.log import Position, text
 from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
-from zsched.core.recovery import Verdict
 from zsched.core.run_id import RunId
 from zsched.core.sentences import duration_text
 from zsched.core.wording import plural
