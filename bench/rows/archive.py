@@ -24,7 +24,7 @@ from bench.results import Broken, Result
 from zsched.archive import Archive
 from zsched.archive.file import connect_to_read
 from zsched.daemon.follower import Follower
-from zsched.storage.dispatch import Dispatch, Fired, Window
+from zsched.storage.dispatch import Dispatch, FireResult, Window
 from zsched.storage.lease import Lease, Term
 from zsched.storage.server import Server
 
@@ -119,7 +119,7 @@ def _fire(arena: Arena, ground: Ground) -> None:
         dispatch = Dispatch(wire, ground.keys)
         while ground.waiting():
             fired = dispatch.fire(term, window, _BATCH)
-            if not isinstance(fired, Fired):
+            if not isinstance(fired, FireResult):
                 raise Broken(f"fire.lua says {fired.word}")
         lease.release(term)
 

@@ -35,7 +35,7 @@ from zsched.daemon.replan import Replanner, ReplanningDispatch
 from zsched.daemon.tick import Tick
 from zsched.embedded.guard import Guard
 from zsched.storage.census import Census
-from zsched.storage.dispatch import Fired, Stopped, Window
+from zsched.storage.dispatch import FireResult, Stopped, Window
 from zsched.zone_rules import ZoneRules
 
 pytestmark = pytest.mark.redis
@@ -332,7 +332,7 @@ def test_what_is_due_by_other_rules_is_moved_before_it_can_fire(scene: Scene) ->
 
     fired = leading.dispatch.fire(scene.term, ALWAYS, 100)
 
-    assert isinstance(fired, Fired)
+    assert isinstance(fired, FireResult)
     assert [b"every"] == [due.id for due in fired.recurring]
     assert fired.next_ms == fired.now_ms  # what was moved may be due now
     assert should_ms["a"] == where(scene)["a"][0]
@@ -346,7 +346,7 @@ def test_when_all_is_planned_by_its_rules_nothing_is_looked_at_before_it_fires(s
 
     fired = Leading(scene).dispatch.fire(scene.term, ALWAYS, 100)
 
-    assert isinstance(fired, Fired)
+    assert isinstance(fired, FireResult)
     assert [b"a"] == [due.id for due in fired.recurring]
 
 

@@ -123,7 +123,7 @@ class Check:
                     return
             yield
 
-    def _look_at_entry(self, row: body.Row) -> None:
+    def _look_at_entry(self, row: body.HistoryRow) -> None:
         entry_of(row)
         if row[0] >= self._n:  # the one column without a part in the checksum
             raise ArchiveCorrupt(f"archive {self._path}: history entry {row[0]} is not in its place")

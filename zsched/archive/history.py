@@ -24,7 +24,7 @@ from zsched.core.changes import Change
 from zsched.core.log import Entry, Position, UnknownEntry, changes, leaders_kinds, narrowed
 from zsched.core.log.lives import TermEntry
 
-_Read = tuple[int, int, list[Change]]  # an entry's number, its t, and what it says
+_ReadEntry = tuple[int, int, list[Change]]  # an entry's number, its t, and what it says
 ENTRY = f"SELECT {body.COLUMNS} FROM entry"
 
 
@@ -128,7 +128,7 @@ class History:
         query = f"SELECT count(*) FROM touch WHERE segment = ? AND key = ? AND {known}"
         return int(self._db.execute(query, (segment, key)).fetchone()[0])
 
-    def _of(self, id: str, key: int, *, is_forwards: bool = False) -> Iterator[_Read]:
+    def _of(self, id: str, key: int, *, is_forwards: bool = False) -> Iterator[_ReadEntry]:
         """Entries that concern *id*, whose CRC-32 is *key*, with what they say of it; the newest first."""
         for n, entry in self._touching(key, is_forwards=is_forwards):
             mine = [change for change in self._changes(entry) if change.id == id]

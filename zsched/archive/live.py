@@ -16,7 +16,7 @@ from zsched.errors import ArchiveCorrupt
 COLUMNS = "id, run, place, due, nominal, last, note, t, n, row, sum"
 DUE, PAUSED, QUARANTINE, ENDED, OPEN = "due", "paused", "quarantine", "ended", "open"
 
-Stored = tuple[str, str, str, int | None, int | None, str | None, str | None, int, int, int, int]
+LiveRow = tuple[str, str, str, int | None, int | None, str | None, str | None, int, int, int, int]
 
 
 @dataclass(slots=True)
@@ -42,19 +42,19 @@ class Live:
         """What it is found by."""
         return self.id, self.run
 
-    def stored(self) -> Stored:
+    def stored(self) -> LiveRow:
         """Its columns, with their checksum."""
         values = (
             self.id, self.run, self.place, self.due, self.nominal, self.last, self.note, self.t, self.n,
             self.row,
         )  # fmt: skip
-        return (*values, checksum(*values))
+        return (*values, state_checksum(*values))
 
     @classmethod
-    def of(cls, row: Stored) -> Live:
+    def of(cls, row: LiveRow) -> Live:
         """The row as stored. Raises ArchiveCorrupt."""
         try:
-            is_as_written = checksum(*row[:-1]) == row[-1]
+            is_as_written = state_checksum(*row[:-1]) == row[-1]
         except (TypeError, AttributeError):  # a value has another type
             is_as_written = False
         if not is_as_written:
@@ -62,7 +62,7 @@ class Live:
         return cls(*row[:-1])
 
 
-def checksum(
+def state_checksum(
     id: str, run: str, place: str, due: int | None, nominal: int | None, last: str | None,
     note: str | None, t: int, n: int, row: int,
 ) -> int:  # fmt: skip
@@ -77,7 +77,7 @@ def shared_sum(
     return crc32(repr((place, nominal, last, note, t, n)).encode())
 
 
-def waiting(id: str, run: str, due: int, t: int, n: int, row: int, shared: int) -> Stored:
+def waiting(id: str, run: str, due: int, t: int, n: int, row: int, shared: int) -> LiveRow:
     """A one-shot that waits, as stored; *shared* is its ``shared_sum``."""
     sum = crc32(b"%s %s %a %d" % (id.encode(), run.encode(), due, row), shared)
     return id, run, DUE, due, None, None, None, t, n, row, sum

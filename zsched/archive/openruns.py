@@ -23,6 +23,7 @@ from zsched.core.changes import What
 from zsched.core.foreign import LONGEST_NAME
 from zsched.core.log import UnknownEntry, text
 from zsched.core.lookback import run_that_ended
+from zsched.core.run_id import RunKey
 from zsched.core.runs import Run
 from zsched.errors import ArchiveCorrupt
 
@@ -36,8 +37,6 @@ _OPEN_PART: Final = (
 _END_OF_PART: Final = f"SELECT id, run {_PART} 1 OFFSET ?"
 
 _LOOKED_BACK: Final = 200  # entries of a schedule
-
-Key = tuple[str, str]  # schedule id, and what follows it in the run id
 
 
 class OpenRun(NamedTuple):
@@ -77,13 +76,13 @@ class OpenRuns(History):
         self.life: int | None = None if "boot_n" in facts else int(facts.get("life", 1))
         return self
 
-    def among(self, keys: Iterable[Key]) -> list[OpenRun]:
+    def among(self, keys: Iterable[RunKey]) -> list[OpenRun]:
         """Those of *keys* that are open runs."""
         with converted(self._path):
             found = ((key, self._db.execute(_IS_OPEN, (self.life, *key)).fetchone()) for key in keys)
             return [OpenRun(*key, *row) for key, row in found if row is not None]
 
-    def last_end(self, key: Key) -> Run | None:
+    def last_end(self, key: RunKey) -> Run | None:
         """What was recorded last of a run that is over; None when nothing was, or long before its schedule's newest."""
         id, run_id = key[0], f"{key[0]}-{key[1]}"
         with converted(self._path):
@@ -125,7 +124,7 @@ class OpenRuns(History):
             found[run_id] = text(fields.get(b"origin", b""))[:LONGEST_NAME]
         return found
 
-    def next(self, after: Key | None, looked_at: int, limit: int) -> tuple[list[OpenRun], Key | None]:
+    def next(self, after: RunKey | None, looked_at: int, limit: int) -> tuple[list[OpenRun], RunKey | None]:
         """
         At most *limit* open runs among the *looked_at* rows of the state behind *after*, by id; and where to go on,
         None when it was looked through.

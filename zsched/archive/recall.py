@@ -133,7 +133,7 @@ class Recall:
         which = f"AND (t = {t_us} OR kind = '{RestoreEntry.kind}')"
         return any(touched.get(id) == t_us for _, touched in self._touching(id, which))
 
-    def _touching(self, id: str, which: str = "") -> Iterator[tuple[body.Row, dict[str, int]]]:
+    def _touching(self, id: str, which: str = "") -> Iterator[tuple[body.HistoryRow, dict[str, int]]]:
         """
         The log's entries that may concern schedule *id*, the newest first, each with the schedules that it touched, and
         when, t in µs.
@@ -149,7 +149,7 @@ class Recall:
                     if row is not None:
                         yield row, self._schedules_touched(row)
 
-    def _schedules_touched(self, row: body.Row) -> dict[str, int]:
+    def _schedules_touched(self, row: body.HistoryRow) -> dict[str, int]:
         """Return the schedules that the entry in *row* touched. Cached, since many schedules may ask for one entry."""
         if row[0] not in self._touched:
             if len(self._touched) >= _READERS:
@@ -270,7 +270,7 @@ class Recall:
             record = with_arguments(record, data)
         return Held(row.id, row.run, row.place, lane, row.due, row.nominal, row.last, row.note, record)
 
-    def _touches(self, row: body.Row | None) -> Iterator[Touch]:
+    def _touches(self, row: body.HistoryRow | None) -> Iterator[Touch]:
         """What the log's entry in *row* touched; of one that was kept raw nobody knows."""
         if row is not None and row[2] is not None:
             with suppress(UnknownEntry):

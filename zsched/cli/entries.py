@@ -86,7 +86,7 @@ def _end_of(change: Change) -> str:
     return change.why if change.what is What.RUN_ENDED else ""
 
 
-def unknown(entry: Entry) -> str:
+def unknown_entry_text(entry: Entry) -> str:
     """What can be said of an entry that this version does not know: not its values, which may be arguments."""
     names = ", ".join(name.decode(errors="backslashreplace") for name, _ in islice(_pairs(entry), _NAMED))
     size = len(entry.body) // 2

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.entries import summary, unknown
+from zsched.cli.entries import summary, unknown_entry_text
 from zsched.cli.history import echo_source
 from zsched.cli.invocation import Invocation, connect, pass_invocation
 from zsched.cli.program import Subcommand
@@ -90,7 +90,7 @@ def log(
       zsched log --since 2026-12-24T00:00Z --json | jq -r .kind | sort | uniq -c
     """
     settings = invocation.settings()
-    teller = _Teller(Keys(settings.namespace).run_suffix, id and check_id(id), zone_name(tz) or "UTC", invocation)
+    teller = _LogLines(Keys(settings.namespace).run_suffix, id and check_id(id), zone_name(tz) or "UTC", invocation)
     since_at = _instant(since, tz)
     if since_at is None and limit is None:
         limit = _LIMIT
@@ -106,7 +106,7 @@ def log(
             _follow(client, teller, read.last)
 
 
-def _follow(client: Client, teller: _Teller, after: Position) -> None:
+def _follow(client: Client, teller: _LogLines, after: Position) -> None:
     """What happens behind *after*, without end. That Redis is gone is said once each time."""
     is_lost = False
     while True:
@@ -148,7 +148,7 @@ class _Read:
             yield entry
 
 
-class _Teller:
+class _LogLines:
     """Lines for entries: for people or as JSON, of all schedules or of *id* alone."""
 
     def __init__(self, run_suffix: str, id: str | None, tz: str, invocation: Invocation) -> None:
@@ -163,7 +163,7 @@ class _Teller:
         try:
             found, problem = list(changes(entry, self._run_suffix)), ""
         except UnknownEntry:
-            found, problem = [], unknown(entry)
+            found, problem = [], unknown_entry_text(entry)
         if self._id is not None:
             found = [change for change in found if change.id == self._id]
             if not found:

@@ -33,7 +33,7 @@ from zsched.core.story import Source
 from zsched.core.triggers import zone
 from zsched.errors import ArchiveError, Contended, InvalidSchedule
 from zsched.storage.inquiry import Inquiry
-from zsched.storage.reader import Found
+from zsched.storage.reader import StoredSchedule
 from zsched.storage.refusals import refusal
 from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store
 
@@ -62,7 +62,9 @@ class _BackfillPlan:
 class Filling:
     """One backfill of schedule *id*; *is_again*: what ran runs once more. *find* reads a schedule, or raises."""
 
-    def __init__(self, store: Store, inquiry: Inquiry, find: Callable[[str], Found], id: str, is_again: bool) -> None:
+    def __init__(
+        self, store: Store, inquiry: Inquiry, find: Callable[[str], StoredSchedule], id: str, is_again: bool
+    ) -> None:
         self._store, self._inquiry, self._find = store, inquiry, find
         self._id, self._is_again = id, is_again
         self._ran: set[int] = set()

@@ -36,10 +36,10 @@ from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview
 from zsched.storage.queues import StalledQueues
-from zsched.storage.reader import Found, Reader
+from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.reruns import Reruns
 from zsched.storage.rqjob import Encoder
-from zsched.storage.store import Answer, Row, Store
+from zsched.storage.store import Answer, OneShotRow, Store
 
 
 class ClientOptions(TypedDict, total=False):
@@ -293,7 +293,7 @@ class Client(Lives):
             self._durability.wait_for_all(what)
         return answer
 
-    def _row(self, definition: Definition) -> Row:
+    def _row(self, definition: Definition) -> OneShotRow:
         return definition.id, time_argument(definition), self._encoder.data(definition.payload)
 
     def _put_recurring(
@@ -317,7 +317,7 @@ class Client(Lives):
                 now_ms = answer.now_ms
         raise RedisUnavailable("the occurrences pass faster than Redis answers; give a longer interval")
 
-    def _revised(self, found: Found, changes: Mapping[str, Any]) -> Definition:
+    def _revised(self, found: StoredSchedule, changes: Mapping[str, Any]) -> Definition:
         """The stored options with *changes* over them; the payload is opened only if a part of it changes."""
         fields = found.fields
         data = bytes(fields.get("data", b""))  # type: ignore[arg-type]  # bytes

@@ -24,7 +24,7 @@ from zsched.core.model import Definition, IfExists, Schedule, Scheduled, Schedul
 from zsched.core.revision import PAYLOAD, options_of
 from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ScheduleExists
-from zsched.storage.reader import Found
+from zsched.storage.reader import StoredSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Keeper:
         except ScheduleExists:
             return None
 
-    def _of(self, found: Found) -> ScheduleWithOptions:
+    def _of(self, found: StoredSchedule) -> ScheduleWithOptions:
         schedule, data, unreadable = found.schedule, bytes(found.fields.get("data", b"")), ""  # type: ignore[arg-type]  # bytes
         stored: dict[str, Any] = {"func": schedule.func}
         try:

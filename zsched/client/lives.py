@@ -17,7 +17,7 @@ from zsched.core.backfill import Backfill
 from zsched.core.model import Missed, Schedule
 from zsched.errors import RedisUnavailable
 from zsched.storage.inquiry import Inquiry
-from zsched.storage.reader import Found, Reader
+from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.refusals import refusal
 from zsched.storage.reruns import Reruns
 from zsched.storage.store import Answer, Store
@@ -160,7 +160,7 @@ class Lives(Past):
             f"schedule {id!r} could not be planned in time for the server; resume it with missed=fire"
         )
 
-    def _find(self, id: str) -> Found:
+    def _find(self, id: str) -> StoredSchedule:
         with naming_lost_call(id):
             found = self._reader.find(id)
         if found is None:

@@ -185,7 +185,7 @@ class Settings:
         return {name: rate for name, rate in rates.items() if rate is not None}
 
 
-Key = tuple[str, str]  # (section, name); the section of a top-level key is ""
+SettingKey = tuple[str, str]  # (section, name); the section of a top-level key is ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def load_settings(
         ConfigError: a file that cannot be read, an unknown key, a value out of bounds.
     """
     file = file or env.get(FILE_VARIABLE) or None
-    given: dict[Key, _Given] = {}
+    given: dict[SettingKey, _Given] = {}
     tables: dict[str, Any] = {}
     if file is not None:
         read = _read(Path(file))
@@ -248,7 +248,7 @@ def _named_tables(file: Path, tables: Mapping[str, Any]) -> dict[str, Any]:
     return {"queues": {name: QueueSettings(**values) for name, values in queues.items()}, "urgencies": urgencies}
 
 
-def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[Key, _Given]]:
+def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[SettingKey, _Given]]:
     for name, value in tables.items():
         if name in _NAMED:
             continue
@@ -264,7 +264,7 @@ def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[Key, _Gi
             yield _known(("", name), f"{file}: {name}"), _Given(f"{file}: {name}", value)
 
 
-def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[Key, _Given]]:
+def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[SettingKey, _Given]]:
     names = {variable_of(key): key for key in _PARSERS}
     for variable, value in env.items():
         if variable in names:
@@ -279,7 +279,7 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[Key, _Given]]:
             raise ConfigError(f"{variable} in the environment is no setting; {hint}")
 
 
-def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[Key, _Given]]:
+def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[SettingKey, _Given]]:
     for dotted, value in flags.items():
         if value is None:
             continue
@@ -292,7 +292,7 @@ def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[Key, _Given]]:
         yield key, flag
 
 
-def _known(key: Key, place: str) -> Key:
+def _known(key: SettingKey, place: str) -> SettingKey:
     if key in _PARSERS:
         return key
     elsewhere = next((section for section, name in _PARSERS if name == key[1]), None)
@@ -303,14 +303,14 @@ def _known(key: Key, place: str) -> Key:
     raise ConfigError(f"{place} is no setting; {suggest(key[1], names)}")
 
 
-def _parse(key: Key, given: _Given) -> Any:
+def _parse(key: SettingKey, given: _Given) -> Any:
     try:
         return _PARSERS[key](given.value)
     except ValueError as error:
         raise given.error(str(error)) from None
 
 
-def _check_together(settings: Settings, given: Mapping[Key, _Given]) -> None:
+def _check_together(settings: Settings, given: Mapping[SettingKey, _Given]) -> None:
     """Rules between two keys; the message names the places of those that were given."""
     daemon, redis = settings.daemon, settings.redis
     if daemon.renew_ms * 2 >= daemon.lease_ms:
@@ -323,7 +323,7 @@ def _check_together(settings: Settings, given: Mapping[Key, _Given]) -> None:
         raise ConfigError(f"{_places(given, 'url', 'password_file')}: two passwords; take the one in the URL away")
 
 
-def _with_sentinels(redis: RedisSettings, given: Mapping[Key, _Given]) -> RedisSettings:
+def _with_sentinels(redis: RedisSettings, given: Mapping[SettingKey, _Given]) -> RedisSettings:
     """*redis* with all that is said of Sentinels in its URL."""
     url = redis.url
     if bool(redis.sentinels) != (redis.master is not None):
@@ -356,12 +356,12 @@ def _of_the_master(url: str) -> str:
     return SentinelUrl.parse(url).plain if is_sentinel_url(url) else url
 
 
-def _places(given: Mapping[Key, _Given], *names: str) -> str:
+def _places(given: Mapping[SettingKey, _Given], *names: str) -> str:
     """Where those of the keys *names* of [redis] that were given stand."""
     return ", ".join(given["redis", name].place for name in names if ("redis", name) in given)
 
 
-def variable_of(key: Key) -> str:
+def variable_of(key: SettingKey) -> str:
     """The environment variable of a key: ``("redis", "url")`` is ZSCHED_REDIS_URL."""
     return _PREFIX + "_".join(part for part in key if part).upper()
 

@@ -27,7 +27,7 @@ from typing import Final
 from zsched.core.held import Held
 from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
-from zsched.core.recovery import Known, row_of
+from zsched.core.recovery import Known, restored_row
 from zsched.core.run_id import RunId
 from zsched.core.triggers import Trigger, build, spec_of
 
@@ -73,7 +73,7 @@ def misplaced(known: Known, there: Held | None, places: Sequence[str], status: s
         found += f"; its run is {status} in RQ"
     if held.run and held.run.partition("-")[0] != str(held.due_ms):  # it was paused at a time that a foreign hand set
         return Alarm(event, held.id, _shown(held), f"{found}; by the log it is not due when its run is")
-    row = None if held.place == "quarantine" else row_of(known)
+    row = None if held.place == "quarantine" else restored_row(known)
     return Alarm(event, held.id, _shown(held), found, row)
 
 
@@ -151,7 +151,7 @@ def left_out(known: Known, missing_ms: int) -> Alarm:
     held = known.held
     back = Known(replace(held, nominal_ms=missing_ms, due_ms=missing_ms), known.t_us)
     found = f"no record of it: next is {iso(held.nominal_ms)}"
-    return Alarm(Event.SKIPPED, held.id, f"the occurrence of {iso(missing_ms)}", found, row_of(back))
+    return Alarm(Event.SKIPPED, held.id, f"the occurrence of {iso(missing_ms)}", found, restored_row(back))
 
 
 # -- words ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from zsched.core.triggers import Trigger
 
 def due_of(trigger: Trigger, id: str, nominal_ms: int) -> int:
     """
-    When the occurrence *nominal_ms* of schedule *id* is due: within its jitter, and before the next occurrence.
+    Return when the occurrence *nominal_ms* of schedule *id* is due: within its jitter, and before the next occurrence.
 
     Raises:
         TriggerError: the trigger cannot produce a time.

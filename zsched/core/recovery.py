@@ -144,7 +144,7 @@ def _schedule(mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | No
         known = mine.schedule
         if branch.is_newer(key, known.t_us) or (there is not None and there.is_same(known.held)):
             return None
-        return row_of(known)
+        return restored_row(known)
     if there is None or mine.gone_us is None or branch.is_newer(key, mine.gone_us):
         return None
     is_doubtful = doubt_ms is None or (there.due_ms is not None and there.due_ms <= doubt_ms)
@@ -153,7 +153,7 @@ def _schedule(mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | No
     return Restored(mine.id, there.run, "gone", there.lane, there.due_ms, mine.gone_us, None, (), ())
 
 
-def row_of(known: Known) -> Restored:
+def restored_row(known: Known) -> Restored:
     """A schedule as it was, as a row of a restore."""
     held = known.held
     place, note, since_ms = held.place, held.note, known.t_us // 1000

@@ -38,7 +38,7 @@ from zsched.daemon.tick import Tick
 from zsched.errors import RedisRefused
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire
-from zsched.storage.dispatch import Dispatch, Fired, Stopped, Window, shown
+from zsched.storage.dispatch import Dispatch, FireResult, Stopped, Window, shown
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.zone_rules import ZoneRules, installed
@@ -175,7 +175,7 @@ class ReplanningDispatch(Dispatch):
         super().__init__(wire, keys)
         self._replanner = replanner
 
-    def fire(self, term: Term, window: Window, limit: int) -> Fired | Stopped:
+    def fire(self, term: Term, window: Window, limit: int) -> FireResult | Stopped:
         """As ``Dispatch.fire``; recurring ones that were moved are not answered, and looked at again at once."""
         fired = super().fire(term, window, limit)
         if isinstance(fired, Stopped) or not fired.recurring or self._replanner.is_settled(term):

@@ -24,7 +24,7 @@ from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.native import Native
 from zsched.daemon.planner import Planner
 from zsched.daemon.server_clock import ServerClock
-from zsched.storage.dispatch import Dispatch, DueRecurring, Fired, PlannedRun, Stopped, shown
+from zsched.storage.dispatch import Dispatch, DueRecurring, FireResult, PlannedRun, Stopped, shown
 from zsched.storage.lease import Term
 from zsched.storage.meta import moving_away
 
@@ -195,7 +195,7 @@ class Ticker:
                 log.warning(_PASSED[passed.why], schedule_id=shown(one.id), count=passed.range.count)
         log.debug("schedules_advanced", **Counter(words))
 
-    def _tell(self, fired: Fired) -> None:
+    def _tell(self, fired: FireResult) -> None:
         if self._is_held:
             log.info("hold_ended")
             self._is_held = False

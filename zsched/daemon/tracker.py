@@ -33,9 +33,9 @@ from typing import Final
 
 import structlog
 
-from zsched.archive.openruns import Key, OpenRun, OpenRuns
+from zsched.archive.openruns import OpenRun, OpenRuns
 from zsched.core.log import Position
-from zsched.core.run_id import RunId
+from zsched.core.run_id import RunId, RunKey
 from zsched.core.runs import Job, Run, RunStatus, of_job
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
@@ -74,9 +74,9 @@ class Tracker:
         self._archiver, self._keys = archiver, keys
         self.every_ms = _EVERY_MS
         self._endings = Endings()
-        self._ended: dict[Key, int] = {}  # not yet written down, with the steps for which they are waited for
-        self._over_before: deque[Key] = deque(maxlen=_WAITING)  # not open: over before, or nobody's
-        self._around: Key | None = None  # where the round goes on: also in another term
+        self._ended: dict[RunKey, int] = {}  # not yet written down, with the steps for which they are waited for
+        self._over_before: deque[RunKey] = deque(maxlen=_WAITING)  # not open: over before, or nobody's
+        self._around: RunKey | None = None  # where the round goes on: also in another term
         self._queued: deque[tuple[OpenRun, Job]] = deque(maxlen=_HANDED_OVER)
         self._told: tuple[str, Position] | None = None  # the last entry of others that says of runs that they are over
         self._forget(None)

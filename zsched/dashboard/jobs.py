@@ -61,7 +61,7 @@ class DashboardJob(rq.job.Job):
     def latest_result(self, timeout: int = 0) -> Result | None:
         """As RQ's; a failure that says so if it cannot be read."""
         try:
-            return _Result.fetch_latest(self, Readable, timeout)
+            return _ReadableResult.fetch_latest(self, Readable, timeout)
         except redis.RedisError:
             raise
         except Exception as error:  # as above
@@ -83,7 +83,7 @@ class DashboardJob(rq.job.Job):
         return self.description
 
 
-class _Result(Result):
+class _ReadableResult(Result):
     @classmethod
     def restore(cls, job_id: str, result_id: str, payload: Any, connection: Any, serializer: Any = None) -> Result:
         packed = payload.get(b"exc_string")

@@ -34,7 +34,7 @@ _STAND_INS: Final[Mapping[str, Mapping[str, Any]]] = {rule: {"every": _FAR} for 
     "tz": {"tz": "UTC"},
 }
 
-Define = Callable[[str | None, Mapping[str, Any]], Definition]
+DefineEntry = Callable[[str | None, Mapping[str, Any]], Definition]
 
 
 class Mistake(NamedTuple):
@@ -52,7 +52,7 @@ def mend(options: dict[str, Any], *fields: str) -> None:
 
 
 def check_through(
-    define: Define, func: str | None, options: Mapping[str, Any], bad: Iterable[str]
+    define: DefineEntry, func: str | None, options: Mapping[str, Any], bad: Iterable[str]
 ) -> tuple[Definition | None, list[Mistake]]:
     """
     The definition of *func* and *options*, and no mistake; else None, and everything that is wrong with them. *bad*

@@ -31,7 +31,7 @@ from zsched.errors import (
 )
 from zsched.storage.census import Census
 from zsched.storage.connection import Link
-from zsched.storage.dispatch import Dispatch, Fired, Window
+from zsched.storage.dispatch import Dispatch, FireResult, Window
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease, Term
 from zsched.storage.log import Log
@@ -92,10 +92,10 @@ class Scene:
         """Move the scripts' clock."""
         self.redis.hincrby(self.keys.meta(), "offset_ms", ms)
 
-    def tick(self, limit: int = 100) -> Fired:
+    def tick(self, limit: int = 100) -> FireResult:
         """One fire, and the advance of what recurs; what cannot be planned is quarantined."""
         fired = self.dispatch.fire(self.term, ALWAYS, limit)
-        assert isinstance(fired, Fired)
+        assert isinstance(fired, FireResult)
         planned = self.planner.plan(fired.recurring, fired.now_ms)
         if planned.good:
             self.dispatch.advance(self.term, ALWAYS, HOUR_MS, planned.good)

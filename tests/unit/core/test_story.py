@@ -20,7 +20,7 @@ from tests.unit.core.stories import (
 )
 from zsched.core.changes import Change, What
 from zsched.core.clock import LAST_MS
-from zsched.core.sentences import duration_text, local_text, sentence
+from zsched.core.sentences import local_text, rough_duration, sentence
 from zsched.core.story import Source
 
 # -- a line for every kind ----------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_a_story_in_json_has_readable_instants() -> None:
     ],
 )
 def test_durations_are_told_in_their_two_largest_units(ms: float, expected: str) -> None:
-    assert expected == duration_text(ms)
+    assert expected == rough_duration(ms)
 
 
 # -- a backfill ---------------------------------------------------------------------------------------

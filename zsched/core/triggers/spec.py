@@ -49,6 +49,14 @@ class Rule(Protocol):
     def count_between(self, after_ms: int, until_ms: int) -> int: ...
 
 
+class BadRule(ValueError):
+    """A text that its kind does not accept. The parser adds the option's name and the value."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem, self.remedy = problem, remedy
+        super().__init__(problem)
+
+
 class TriggerKind(ABC):
     """
     One kind of recurring trigger; its module has one instance, a constant with the kind's name in upper case.
