@@ -312,7 +312,7 @@ def test_what_redis_refuses_is_said_once_and_tried_again_later(scene: Scene) -> 
     assert not leading.replanner.is_settled(scene.term)
     members = scene.redis.dump(scene.keys.recurring())
     scene.redis.delete(scene.keys.recurring())
-    scene.redis.set(scene.keys.recurring(), "a foreign hand's")
+    scene.redis.set(scene.keys.recurring(), "another writer's")
 
     with capture_logs() as said:
         for _ in range(3):

@@ -173,7 +173,7 @@ class StateWriter:
             return
         schedule.nominal, schedule.due = row.next_nominal_ms, row.next_due_ms
         schedule.place = ENDED if row.next_due_ms is None else DUE
-        schedule.note = None  # of a pause that a foreign hand ended
+        schedule.note = None  # of a pause that another writer ended
         if row.is_pushed:
             schedule.last = f"{row.id}-{row.run}"
             self._push(schedule, row.run, "uncertain" if row.word == "uncertain" else None)

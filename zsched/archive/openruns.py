@@ -20,11 +20,11 @@ from zsched.archive.history import ENTRY, History
 from zsched.archive.live import Live
 from zsched.archive.records import reader
 from zsched.core.changes import What
-from zsched.core.foreign import LONGEST_NAME
 from zsched.core.log import UnknownEntry, text
 from zsched.core.lookback import run_that_ended
 from zsched.core.run_id import RunKey
 from zsched.core.runs import Run
+from zsched.core.untrusted import LONGEST_NAME
 from zsched.errors import ArchiveCorrupt
 
 _RUN: Final = "FROM live WHERE life = ? AND id = ? AND run = ? AND place = 'open'"

@@ -71,7 +71,7 @@ def misplaced(known: Known, there: Held | None, places: Sequence[str], status: s
     found = "in " + " and ".join(places) if is_scattered else "nothing" if there is None else _difference(held, there)
     if held.run and status not in _WAITS:
         found += f"; its run is {status} in RQ"
-    if held.run and held.run.partition("-")[0] != str(held.due_ms):  # it was paused at a time that a foreign hand set
+    if held.run and held.run.partition("-")[0] != str(held.due_ms):  # it was paused at a time that another writer set
         return Alarm(event, held.id, _shown(held), f"{found}; by the log it is not due when its run is")
     row = None if held.place == "quarantine" else restored_row(known)
     return Alarm(event, held.id, _shown(held), found, row)
@@ -85,7 +85,7 @@ def _is_as(held: Held, there: Held) -> bool:
 
 
 def unknown(id: str, places: Sequence[str]) -> Alarm:
-    """What is in Redis, and the log never had: a foreign hand's. ``fire`` quarantines it when it is due."""
+    """What is in Redis, and the log never had: another writer's. ``fire`` quarantines it when it is due."""
     return Alarm(Event.UNKNOWN, id, "nothing", "in " + " and ".join(places))
 
 

@@ -126,5 +126,5 @@ class Change:
 
 
 def _shown(ms: int | None) -> str | None:
-    """What a foreign hand wrote is brought into the range of time."""
+    """What another writer wrote is brought into the range of time."""
     return None if ms is None else iso(min(max(ms, 0), LAST_MS))

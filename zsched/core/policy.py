@@ -109,7 +109,7 @@ class Policy:
 
     @classmethod
     def from_text(cls, text: str) -> Policy:
-        """The inverse of ``to_text``. Raises ValueError, KeyError or TypeError for foreign text."""
+        """Read what ``to_text`` wrote. Raises ValueError, KeyError or TypeError for any other text."""
         told: dict[str, Any] = json.loads(text) if text else {}
         for name, enum in (("catch_up", CatchUp), ("overlap", Overlap)):
             if name in told:

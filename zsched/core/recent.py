@@ -156,7 +156,7 @@ class Counting:
             self._read_ms = max(age_ms, self._read_ms)
             if age_ms < -_AHEAD_MS:
                 self._note_ahead(entry)
-            with suppress(UnknownEntry):  # of a newer version, or a foreign hand's
+            with suppress(UnknownEntry):  # of a newer version, or another writer's
                 self._count(entry)
         return bool(self._windows_ms)
 

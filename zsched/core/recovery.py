@@ -157,7 +157,7 @@ def restored_row(known: Known) -> Restored:
     """A schedule as it was, as a row of a restore."""
     held = known.held
     place, note, since_ms = held.place, held.note, known.t_us // 1000
-    if place == "due" and held.due_ms is None:  # a foreign hand's: no lane takes it
+    if place == "due" and held.due_ms is None:  # another writer's: no lane takes it
         place, note = "quarantine", f"{since_ms} its due time is none"
     elif place in ("paused", "quarantine") and not note:
         note = f"{since_ms} "

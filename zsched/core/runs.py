@@ -20,9 +20,9 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS, from_ms
-from zsched.core.foreign import LONGEST_NAME
 from zsched.core.model import iso
 from zsched.core.run_id import RunId, schedule_of
+from zsched.core.untrusted import LONGEST_NAME
 
 
 class RunStatus(StrEnum):
@@ -252,7 +252,7 @@ def of_job(
     elif status is RunStatus.FAILED and _ABANDONED in error:
         status = RunStatus.LOST
     elif job.status not in _STATUSES:
-        error = f"a foreign hand changed its job: status {job.status[:40]!r}"
+        error = f"another writer changed its job: status {job.status[:40]!r}"
     is_begun, is_over = status is not RunStatus.QUEUED, status not in _OPEN
     return Run(
         id=run_id,

@@ -81,7 +81,7 @@ def state_text(run: Run, tz: str) -> str:
 
 def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
     """
-    ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*. What a foreign hand wrote is
+    ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*. What another writer wrote is
     brought into the range of time.
     """
     at = from_ms(min(max(ms, 0), LAST_MS))

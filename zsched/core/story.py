@@ -307,7 +307,7 @@ _LAST: Final = {
     What.EXPIRED: ": its occurrence was too late",
 }
 _PUSHES: Final = (What.FIRED, What.FOUND, What.ENQUEUED, What.PUSHED_AGAIN, What.HELD, *_OF_RUNS)  # and it was gone
-_LOST: Final = ": nothing here says why, so Redis lost it, or a foreign hand removed it"
+_LOST: Final = ": nothing here says why, so Redis lost it, or another writer removed it"
 _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)  # of a recurring one, with what comes next
 
 

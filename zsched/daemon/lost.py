@@ -39,11 +39,11 @@ from typing import Final
 import structlog
 
 from zsched.archive.openruns import OpenRun, OpenRuns
-from zsched.core.foreign import in_a_line
 from zsched.core.log import Position
 from zsched.core.model import OnLost
 from zsched.core.run_id import RunId, RunKey
 from zsched.core.runs import Job, RunStatus, ms_of, of_job, row_of, whole
+from zsched.core.untrusted import in_a_line
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import Tracker
 from zsched.storage.connection import Wire

@@ -29,7 +29,7 @@ class Window:
 class DueRecurring(NamedTuple):
     """
     A recurring schedule that is due: where it stands ("<lane>", or "<lane>:<queue>" if it stood aside) and what its
-    hash says of the rule. Bytes as Redis holds them: a foreign hand may have written anything.
+    hash says of the rule. Bytes as Redis holds them: another writer may have written anything.
     """
 
     id: bytes
@@ -260,7 +260,7 @@ def told(plan: Plan, policy: Policy) -> bytes:
 
 
 def shown(value: bytes) -> str:
-    """Bytes of Redis as text; those that are none, which only a foreign hand writes, are shown escaped."""
+    """Bytes of Redis as text; those that are none, which only another writer leaves, are shown escaped."""
     return value.decode(errors="backslashreplace")
 
 

@@ -33,5 +33,5 @@ def doubted_until_ms(channel: Channel, keys: Keys) -> int:
 
 
 def due_from_score(score: bytes) -> int:
-    """A due time in ms; what a foreign hand wrote (1.5, 1e300, inf) is brought into the range of time."""
+    """A due time in ms; what another writer wrote (1.5, 1e300, inf) is brought into the range of time."""
     return int(min(max(float(score), 0.0), float(LAST_MS)))

@@ -284,6 +284,6 @@ def assert_state_is_redis_own(scene: Scene) -> None:
     held, archived = scene.in_redis(), scene.in_archive()
     assert held.keys() == archived.keys(), held.keys() ^ archived.keys()
     for key, (*place, fields, lane, own) in held.items():
-        is_broken = not fields or own.get("trigger") == NO_RULE  # by a foreign hand: the archive has what was put
+        is_broken = not fields or own.get("trigger") == NO_RULE  # by another writer: the archive has what was put
         record = archived[key][len(place) :] if is_broken else (fields, lane, own)
         assert (*place, *record) == archived[key], (key, (*place, *record), archived[key])

@@ -24,7 +24,7 @@ def test_an_entry_is_read_as_it_was_written() -> None:
 
 
 def test_an_entry_without_a_head_is_read_as_it_was_written() -> None:
-    entry = Entry.of(b"1-1", [b"a foreign hand's", b"\xff\x00"])
+    entry = Entry.of(b"1-1", [b"another writer's", b"\xff\x00"])
 
     assert entry == entry_of(history_row(7, entry, pack(entry.body)))
 

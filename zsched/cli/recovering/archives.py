@@ -98,7 +98,7 @@ def opened_archive(path: Path, namespace: str, say: Callable[[str], None]) -> It
     except ArchiveCorrupt as error:
         raise ArchiveCorrupt(f"{_named(path, error)}; {_REMEDY}") from error
     except ArchiveForeign as error:
-        raise _foreign(path, namespace, error) from error
+        raise _other_namespace(path, namespace, error) from error
     except (ValueError, KeyError, TypeError) as error:  # a fact that is no fact
         raise ArchiveCorrupt(f"archive {path}: what it says of itself is not what was written; {_REMEDY}") from error
     try:
@@ -126,7 +126,7 @@ def _named(path: Path, error: Exception) -> str:
     return str(error) if str(path) in str(error) else f"archive {path}: {error}"
 
 
-def _foreign(path: Path, namespace: str, error: ArchiveForeign) -> ArchiveError:
+def _other_namespace(path: Path, namespace: str, error: ArchiveForeign) -> ArchiveError:
     """*error*, and what to run where the archive is of another namespace."""
     try:
         with History(path) as history:

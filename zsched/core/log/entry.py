@@ -5,7 +5,7 @@ An entry is what one script call appended: its kind, TIME in µs and texts of it
 headers, LOGS). ``(epoch, seq, t_us)`` is its identity: two histories of a Redis can share an id, not
 both id and time.
 
-An entry that cannot be read, because a newer version or a foreign hand wrote it, raises UnknownEntry:
+An entry that cannot be read, because a newer version or another writer wrote it, raises UnknownEntry:
 it is kept as it is, reported, and never guessed at. One of a known kind raises UnreadableEntry, which is
 one too: what it would have said, an archive reads from Redis again (daemon/follower.py).
 """
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from zsched.core.foreign import truncated
+from zsched.core.untrusted import truncated
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]
@@ -128,7 +128,7 @@ def expect(holds: bool) -> None:
 
 
 def text(value: bytes) -> str:
-    """*value* as text; what is none, which only a foreign hand writes, is shown escaped."""
+    """*value* as text; what is none, which only another writer leaves, is shown escaped."""
     return value.decode(errors="backslashreplace")
 
 
@@ -143,7 +143,7 @@ def milliseconds(value: bytes | str | None) -> int | None:
 
 
 def any_milliseconds(value: bytes | str) -> int | None:
-    """A time in ms that a foreign hand may have written; None when it is no whole number of them."""
+    """A time in ms that another writer may have written; None when it is no whole number of them."""
     shown = text(value) if isinstance(value, bytes) else value
     return int(shown) if _is_whole(shown.encode()) else None
 

@@ -52,7 +52,7 @@ class ParsedEntry:
         """*run_suffix* is the namespace's part of run ids."""
         self.entry, self.run_suffix = entry, run_suffix
         self.at_us = entry.position.t_us
-        self.dropped: list[str] = []  # malformed ids that were left out; nobody but a foreign hand writes one
+        self.dropped: list[str] = []  # malformed ids that were left out; nobody but another writer makes one
 
     def __init_subclass__(cls, *, kind: str) -> None:
         """Register the class as that of *kind*."""
@@ -125,7 +125,7 @@ class ParsedEntry:
         return ()
 
     def payloads(self) -> Mapping[int, int]:
-        """Where in the body the arguments of each row stand; a row without any, broken by a foreign hand, has none."""
+        """Where in the body the arguments of each row stand; a row without any, broken by another writer, has none."""
         return {}
 
     # -- for subclasses ---------------------------------------------------------------------------
