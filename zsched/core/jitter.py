@@ -29,7 +29,7 @@ def due_of(trigger: Trigger, id: str, nominal_ms: int) -> int:
 
 
 def delay_of(id: str, most_ms: int) -> int:
-    """How much later a one-shot of jitter *most_ms* is due than it was asked for."""
+    """Return by how much a one-shot of jitter *most_ms* is delayed."""
     return _spread(id, most_ms)
 
 

@@ -16,7 +16,7 @@ _MS_DIGITS = range(11, 14)  # of the time in a run id: others' job ids may look 
 @dataclass(frozen=True, slots=True)
 class RunId:
     """
-    What a run id says: ``<schedule id>-<ms>[-n<namespace>][-r<k>]``, read from the right.
+    The parts of a run id: ``<schedule id>-<ms>[-n<namespace>][-r<k>]``, read from the right.
 
     ``ms`` is a one-shot's due time or a recurring schedule's nominal time. The id alone must tell,
     since rq-dashboard's requeue button can destroy a job's meta.

@@ -46,7 +46,7 @@ class Position(NamedTuple):
 
     @property
     def id(self) -> str:
-        """As Redis writes it: ``<epoch>-<seq>``."""
+        """The id in Redis' stream: ``<epoch>-<seq>``."""
         return f"{self.epoch}-{self.seq}"
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class Entry(NamedTuple):
 
 
 def readable(entries: Iterable[Entry]) -> list[Entry]:
-    """Those of *entries* that come before the first of a newer format: behind it this version would misread."""
+    """Return the *entries* before the first one of a newer format: behind it this version would misread."""
     return list(takewhile(lambda entry: entry.format <= FORMAT, entries))
 
 

@@ -42,7 +42,7 @@ _ADVANCED: Final = {
 
 class Fires(NamedTuple):
     """
-    What became of one-shots. ``uncertain``: those of *runs* that a lost history may have pushed. ``cancelled``: each
+    Results of firing one-shots. ``uncertain``: those of *runs* that a lost history may have pushed. ``cancelled``: each
     with its status in RQ.
     """
 
@@ -62,7 +62,7 @@ class FireEntry(ParsedEntry, kind="fire"):
 
     @cached_property
     def fires(self) -> Fires:
-        """What became of them."""
+        """Parse the entry's rows."""
         runs, uncertain, skipped, expired = (
             self._keys(text(self.fields.get(name, b"")).split())
             for name in (b"runs", b"uncertain", b"skipped", b"expired")
@@ -119,7 +119,7 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
 
     @cached_property
     def moves(self) -> list[Advanced]:
-        """Where they moved, in order."""
+        """Parse the advances, in order."""
         return [move for line in self._lines(b"moves") if self._is_id((move := self._move(line)).id)]
 
     def _move(self, line: str) -> Advanced:
@@ -210,7 +210,7 @@ class BackfillEntry(ParsedEntry, kind="backfill"):
 
     @cached_property
     def keys(self) -> list[RunKey]:
-        """Of the runs."""
+        """Keys of the runs."""
         return self._keys(self._field(b"runs").split())
 
     def rows(self) -> Iterable[Row]:
@@ -244,5 +244,5 @@ def _passed(told: str) -> tuple[Passed, ...]:
 
 
 def _of_passed(one: Passed) -> tuple[What, str]:
-    """What became of occurrences that passed, and why."""
+    """Return the kind of change for occurrences that passed, and why they did not fire."""
     return (What.COALESCED, "") if one.why is Why.COALESCED else (What.SKIPPED, one.why.value)

@@ -198,7 +198,7 @@ def _values(place: _Place, text: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def _expand(place: _Place, text: str) -> tuple[tuple[int | str, ...], dict[int, set[int | str]]]:
-    """What croniter makes of one field: its values, and for the day of week which of the month's."""
+    """Expand one field by croniter: its values, and for the day of week which of the month's."""
     for item in text.split(","):
         if _BY_LOT.fullmatch(item):
             raise BadRule(f"{item!r} would be drawn by lot", f"write a number ({place.allowed}); jitter= spreads load")
@@ -216,7 +216,7 @@ def _expand(place: _Place, text: str) -> tuple[tuple[int | str, ...], dict[int, 
 
 
 def _wraps(place: _Place, first: str, last: str) -> bool:
-    """Whether a range runs over the end of its field. One that ends on Sunday does not: that is 7."""
+    """Return True if a range runs over the end of its field. One that ends on Sunday does not: that is 7."""
     (low, *_), _ = _expand(place, first)
     (high, *_), _ = _expand(place, last)
     if not isinstance(low, int) or not isinstance(high, int):
