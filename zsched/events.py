@@ -103,7 +103,7 @@ def _is_terminal(stream: TextIO) -> bool:
 
 class _Sink:
     """
-    Where rendered events go: one line each, whole, whichever thread it comes from.
+    The output of rendered events: one line each, whole, whichever thread it comes from.
 
     What cannot be written (broken pipe, full disk, closed file) is dropped. It is its own logger
     factory, because all loggers of a process share the stream and its lock.

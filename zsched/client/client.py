@@ -43,7 +43,7 @@ from zsched.storage.store import Answer, OneShotRow, Store
 
 
 class ClientOptions(TypedDict, total=False):
-    """What a ``Client`` is made with besides its Redis and its namespace."""
+    """Options of a ``Client`` besides its Redis and its namespace."""
 
     serializer: str
     payload_limit: int
@@ -257,8 +257,8 @@ class Client(Lives):
 
     def recent(self) -> Recent:
         """
-        What happened in the last 1, 5 and 30 minutes, and the runs that failed last: counted from the end of the log in
-        Redis, within a quarter of a second. ``is_cut``: that was not enough, and the last stretch is shorter.
+        Count what happened in the last 1, 5 and 30 minutes, and list the runs that failed last: from the end of the log
+        in Redis, within a quarter of a second. ``is_cut``: that was not enough, and the last stretch is shorter.
         """
         return self._reader.recent(self._clock)
 
@@ -281,7 +281,7 @@ class Client(Lives):
         return self._put(replace(definition, durable=False))
 
     def _durably(self, definition: Definition, put: Callable[[], Answer]) -> Answer:
-        """What *put* answers, once it is as durable as *definition* asks for. Raises NotArchived."""
+        """Return the answer of *put*, once it is as durable as *definition* asks for. Raises NotArchived."""
         if not definition.durable:
             return put()
         self._durability.require()

@@ -26,7 +26,7 @@ REPLANS = 5  # times that a plan may miss the server's time before the call give
 
 
 class Lives(Past):
-    """What ``Client`` does to schedules and runs that exist."""
+    """The calls of ``Client`` that change existing schedules and runs."""
 
     def __init__(self, store: Store, reader: Reader, inquiry: Inquiry, reruns: Reruns) -> None:
         super().__init__(reader, inquiry)

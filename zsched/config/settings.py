@@ -68,7 +68,7 @@ def _queues(given: object) -> bool | tuple[str, ...]:
 @dataclass(frozen=True, slots=True)
 class RedisSettings:
     """
-    How Redis is reached. ``timeout_s`` holds for connecting and for each reply.
+    The connection to Redis. ``timeout_s`` holds for connecting and for each reply.
 
     ``load_settings`` makes one URL of ``url``, ``sentinels``, ``master`` and ``sentinel_password_file``: who connects
     needs ``url`` and the password alone.
@@ -83,7 +83,7 @@ class RedisSettings:
 
     def read_password(self) -> str | None:
         """
-        What ``password_file`` holds, without the end of its line; None if no file is configured.
+        Read ``password_file``, without the end of its line; None if no file is configured.
 
         Raises:
             ConfigError: the file cannot be read or is empty.
@@ -118,7 +118,7 @@ class ArchiveSettings:
 
 @dataclass(frozen=True, slots=True)
 class RqSettings:
-    """What is written into RQ's jobs, and what may be."""
+    """Options of RQ's jobs."""
 
     serializer: str = setting("pickle", one_of("pickle", "json"))
     allow_callables: tuple[str, ...] = setting(("*",), words)
@@ -134,7 +134,7 @@ class LimitSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What structlog writes to stderr."""
+    """Options of the events that structlog writes to stderr."""
 
     level: str = setting("info", one_of("debug", "info", "warning", "error"))
     format: str = setting("auto", one_of("auto", "console", "json"))
@@ -142,7 +142,7 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """Where the daemon serves its numbers to Prometheus; None: nowhere, and nothing is counted."""
+    """The address at which the daemon serves metrics to Prometheus; None: nowhere, and nothing is counted."""
 
     listen: str | None = setting(None, listen_address)
 
@@ -155,7 +155,7 @@ class MetricsSettings:
 
 @dataclass(frozen=True, slots=True)
 class DashboardSettings:
-    """Where ``zsched dashboard`` listens, and for whom (``dashboard.login``)."""
+    """The address of ``zsched dashboard``, and its login (``dashboard.login``)."""
 
     listen: str = setting("127.0.0.1:9181", listen_address)
     user: str = setting("zsched", matching(r"[^:\s]{1,64}", "write 1 to 64 characters, none of them a colon or space"))
@@ -242,7 +242,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _named_tables(file: Path, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """What becomes of the tables under names of the user's."""
+    """Read the tables whose names the user chose."""
     queues = QUEUES.read(file, tables.get(QUEUES.heading, {}))
     urgencies = URGENCY.read(file, tables.get(URGENCY.heading, {}))
     return {"queues": {name: QueueSettings(**values) for name, values in queues.items()}, "urgencies": urgencies}
@@ -357,7 +357,7 @@ def _of_the_master(url: str) -> str:
 
 
 def _places(given: Mapping[SettingKey, _Given], *names: str) -> str:
-    """Where those of the keys *names* of [redis] that were given stand."""
+    """Name the places of the keys *names* of [redis] that were given."""
     return ", ".join(given["redis", name].place for name in names if ("redis", name) in given)
 
 

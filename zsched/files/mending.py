@@ -38,7 +38,7 @@ DefineEntry = Callable[[str | None, Mapping[str, Any]], Definition]
 
 
 class Mistake(NamedTuple):
-    """What is wrong with option ``field`` of an entry; ``field`` is "" when it is something that the entry lacks."""
+    """A mistake in option ``field`` of an entry; ``field`` is "" when the entry lacks something."""
 
     field: str
     problem: str
@@ -86,7 +86,7 @@ def check_through(
 
 
 def may_be_arguments(key: str) -> bool:
-    """Whether *key*, which is bad, may have been meant for the arguments: no other option is nearer."""
+    """Return True if *key*, which is bad, may have been meant for the arguments: no other option is nearer."""
     if key in KEYS:
         return False
     near = difflib.get_close_matches(key, KEYS, 1, 0.6)
