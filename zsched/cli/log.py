@@ -107,7 +107,7 @@ def log(
 
 
 def _follow(client: Client, teller: _LogLines, after: Position) -> None:
-    """What happens behind *after*, without end. That Redis is gone is said once each time."""
+    """Print what happens behind *after*, without end. Say once each time that Redis is gone."""
     is_lost = False
     while True:
         try:
@@ -157,7 +157,7 @@ class _LogLines:
         self._has_begun_anew = False  # since the last line
 
     def lines(self, entry: Entry) -> Iterator[str]:
-        """What *entry* says; nothing when it is not of the schedule that is asked for."""
+        """Yield the lines for *entry*; none when it is not of the schedule that is asked for."""
         self._has_begun_anew |= entry.position.seq <= self._last.seq  # in one history they rise
         self._last = entry.position
         try:
@@ -176,7 +176,7 @@ class _LogLines:
             yield from (self._line(entry, sentence(change, self._tz)) for change in told_together(found))
 
     def problem(self, text: str) -> str:
-        """What goes to stderr."""
+        """Return a problem as stderr shows it."""
         return json.dumps({"error": text, "type": "RedisUnavailable"}) if self._wants_json else f"zsched: {text}"
 
     def _line(self, entry: Entry, text: str) -> str:

@@ -1,4 +1,4 @@
-"""How runs are shown to people: the cells of a table, here and in ``zsched history``."""
+"""Runs for people: the cells of a table, here and in ``zsched history``."""
 
 from __future__ import annotations
 
