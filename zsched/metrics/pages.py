@@ -132,7 +132,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.timeout = _WAIT_S
 
     def server_bind(self) -> None:
-        """As HTTPServer does, but for asking DNS for our own name, which can take long."""
+        """Bind as HTTPServer does, without asking DNS for our own name, which can take long."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
