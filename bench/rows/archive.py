@@ -1,5 +1,5 @@
 """
-How fast an archive takes in what the log says, and how much disk it takes.
+Speed of an archive that takes in the log, and its size on disk.
 
 The log is written first, by nobody who archives: one-shots with random ids, as ``schedule_many`` puts them, then
 the fire script until none is left, 1,000 at a time. After each of the two a Follower over an Archive, in this

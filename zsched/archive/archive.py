@@ -162,7 +162,7 @@ class Archive:
 
     @property
     def is_bootstrapping(self) -> bool:
-        """Whether a bootstrap was begun and not ended."""
+        """True if a bootstrap was begun and not ended."""
         return self._boot_n is not None
 
     def begin_bootstrap(self) -> None:
@@ -237,7 +237,7 @@ class Archive:
                 yield found, recall.record(found)
 
     def recall(self) -> Recall:
-        """What the archive knows, for a comparison with Redis; until the next change."""
+        """Return the archive's knowledge, for a comparison with Redis; it holds until the next change."""
         return Recall(self._db, self.path, self.id, self._life, self._known_from, self._suffix)
 
     def leave_behind(self) -> None:

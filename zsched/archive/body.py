@@ -1,4 +1,4 @@
-"""How an entry's texts stand in one BLOB: their number, their lengths (32 bits each, little-endian), the texts."""
+"""The BLOB of an entry's texts: their number, their lengths (32 bits each, little-endian), the texts."""
 
 from __future__ import annotations
 

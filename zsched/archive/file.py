@@ -147,7 +147,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
 
 def check_file(db: sqlite3.Connection, path: Path, namespace: str) -> None:
     """
-    Whether *db* is an archive of *namespace* of this version.
+    Demand that *db* is an archive of *namespace* of this version.
 
     Raises:
         ArchiveForeign, ArchiveCorrupt, ArchiveFailed.
@@ -159,7 +159,7 @@ def check_file(db: sqlite3.Connection, path: Path, namespace: str) -> None:
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Which file is at *path* now: SQLite writes on into one that was deleted or moved away."""
+    """Return the identity of the file at *path*: SQLite writes on into one that was deleted or moved away."""
     found = os.stat(path)
     return found.st_dev, found.st_ino
 

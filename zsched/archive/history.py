@@ -151,6 +151,6 @@ class History:
         yield from map(body.entry_of, self._db.execute(query, (n, max(limit, 0))))
 
     def _changes(self, entry: Entry, id: str | None = None) -> Iterator[Change]:
-        """What *entry* says, of schedule *id* at least; of one that cannot be read, nothing."""
+        """Yield the changes of *entry*, at least those of schedule *id*; none if it cannot be read."""
         with suppress(UnknownEntry):
             yield from changes(entry if id is None else narrowed(entry, id), self._suffix)

@@ -1,5 +1,5 @@
 """
-What is scheduled, as an archive knows it: a row per schedule with a place, and per run that is not over.
+The state of an archive: a row per schedule with a place, and per open run.
 
 A schedule has one row that is not open: a one-shot's is named by its run (``run`` is what follows the id in
 the run id), a recurring one's by ''. When a one-shot fires its row becomes the open run's; a recurring one's
@@ -39,7 +39,7 @@ class Live:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it is found by."""
+        """The key of the row."""
         return self.id, self.run
 
     def stored(self) -> LiveRow:
@@ -73,7 +73,7 @@ def state_checksum(
 def shared_sum(
     place: str, nominal: int | None, last: str | None, note: str | None, t: int, n: int
 ) -> int:  # fmt: skip
-    """What the checksums of the rows of one entry have in common."""
+    """Return the part that the checksums of one entry's rows have in common."""
     return crc32(repr((place, nominal, last, note, t, n)).encode())
 
 

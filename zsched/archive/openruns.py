@@ -1,5 +1,5 @@
 """
-Which runs an archive has as open: fired, and not known to be over. Read beside its writer.
+Open runs of an archive: fired, and not known to be over. Read beside its writer.
 
 An index over them would cost a tenth of the archiving speed (measured: every fire puts a row into it, every end
 takes one out). There are two ways without: to ask for runs that are known by name (``among``), and to look through
@@ -49,12 +49,12 @@ class OpenRun(NamedTuple):
 
     @property
     def run_id(self) -> str:
-        """As RQ knows it."""
+        """The id at RQ."""
         return f"{self.id}-{self.run}"
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether a lost Redis may have pushed it already."""
+        """True if a lost Redis may have pushed it already."""
         return self.note == "uncertain"
 
 
@@ -77,13 +77,15 @@ class OpenRuns(History):
         return self
 
     def among(self, keys: Iterable[RunKey]) -> list[OpenRun]:
-        """Those of *keys* that are open runs."""
+        """Return the open runs among *keys*."""
         with converted(self._path):
             found = ((key, self._db.execute(_IS_OPEN, (self.life, *key)).fetchone()) for key in keys)
             return [OpenRun(*key, *row) for key, row in found if row is not None]
 
     def last_end(self, key: RunKey) -> Run | None:
-        """What was recorded last of a run that is over; None when nothing was, or long before its schedule's newest."""
+        """
+        Return the last record of a run that is over; None when there is none, or long before its schedule's newest.
+        """
         id, run_id = key[0], f"{key[0]}-{key[1]}"
         with converted(self._path):
             for _, _, changes in islice(self._of(id, crc32(id.encode())), _LOOKED_BACK):

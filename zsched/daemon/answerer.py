@@ -214,7 +214,7 @@ def _log_entries(history: Runs, *, since_us: int | None, behind: Position | None
 
 
 def _record_of(history: Runs, *, run_id: str) -> dict[str, Any]:
-    """Whether a run is known, and what it was called with: a job's texts, to push it once more; None: not known."""
+    """Return whether a run is known, and its record: a job's texts, to push it once more; None: not known."""
     with Originals.beside(history) as originals:
         original = originals.of(run_id)
     record = None if original.record is None else [text.decode("latin-1") for text in original.record]

@@ -52,7 +52,7 @@ _ADVANCE_SHARE = 0.5  # of a fire's batch: advancing costs two to three times as
 @dataclass(frozen=True, slots=True)
 class Tick:
     """
-    What to do after a pass: go on at once (``has_more``), wait ``wait_ms``, or sleep until ``next_ms`` of
+    The next step after a pass: go on at once (``has_more``), wait ``wait_ms``, or sleep until ``next_ms`` of
     the server's clock (None: nothing waits), which is the monotonic one plus ``server_offset_ms``.
     """
 
