@@ -1,5 +1,6 @@
 """
-What an audit finds: a schedule that is not where its history says, an occurrence of which nobody gives account. Pure.
+The findings of an audit: a schedule that is not where its history says, an occurrence of which nobody gives account.
+Pure.
 
 What should be follows from definitions: the state that the log adds up to, and the rules in it. It is compared with
 what Redis holds, and with what was promised. "Expected to fire, and no record of it" is the alarm that matters most:
@@ -35,7 +36,7 @@ _WAITS: Final = ("", "scheduled")  # statuses of a job, '' for none, that RQ has
 
 
 class Event(Enum):
-    """What is wrong; the name of the event that says so."""
+    """One kind of finding, by the name of the event that reports it."""
 
     MISSING = "schedule_missing"  # the log has it, Redis does not
     DIFFERENT = "schedule_different"  # Redis has it otherwise than the log: elsewhere, at another time, another content
@@ -83,7 +84,7 @@ def _is_as(known: Held, here: Held) -> bool:
 
 
 def unknown_schedule(id: str, places: Sequence[str]) -> Alarm:
-    """What is in Redis, and the log never had: a foreign hand's. ``fire`` quarantines it when it is due."""
+    """Return the alarm for an id that is in Redis and never was in the log. ``fire`` quarantines it when it is due."""
     return Alarm(Event.UNKNOWN, id, "nothing", "in " + " and ".join(places))
 
 
@@ -95,7 +96,7 @@ def suppressed(id: str, run_id: str, nominal_ms: int | None) -> Alarm:
 
 
 def is_overdue(held: Held, since_ms: int, now_ms: int) -> bool:
-    """Whether *held* should have fired by *now_ms*, where things fire since *since_ms*."""
+    """Return True if *held* should have fired by *now_ms*, where schedules fire since *since_ms*."""
     return held.place == "due" and held.due_ms is not None and max(held.due_ms, since_ms) < now_ms - GRACE_MS
 
 
@@ -163,7 +164,7 @@ def _place(held: Held) -> str:
 
 
 def _difference(known: Held, here: Held) -> str:
-    """What *here* has otherwise than *known*; of content, the names alone: arguments are nobody's business."""
+    """Name what differs in *here*. Of content, only field names are given: arguments are nobody's business."""
     said: list[str] = []
     if _place(known) != _place(here):
         said.append(_place(here))

@@ -1,5 +1,5 @@
 """
-What a Redis that lost something lacks: the values that are compared, and the decision of a merge, row by row. Pure.
+The values that are compared, and the decision of a merge, row by row: what a Redis that lost something lacks. Pure.
 
 One archive compares what it knows with what Redis holds, and only where the two histories differ: ids that its
 own history touched after the last entry that both have. What the new history touched since then (the *branch*)
@@ -71,14 +71,14 @@ class Held:
         return [each for name, value in pairs if name not in _MOVING for each in (name, value)]
 
     def is_same(self, other: Held) -> bool:
-        """Whether both say the same of a schedule: where it is, when it is due, and what was asked for."""
+        """Return True if both say the same of a schedule: its place, its due time, and what was asked for."""
         mine = self.run, self.place, self.due_ms, self.nominal_ms, self.last, self.note
         theirs = other.run, other.place, other.due_ms, other.nominal_ms, other.last, other.note
         return mine == theirs and self.lane == other.lane and self.asked_for() == other.asked_for()
 
 
 class Verdict(Enum):
-    """What it means that the log does not go on from where an archive is."""
+    """The reason why the log does not go on from where an archive is."""
 
     LOST = "lost"  # Redis lost what this archive has: put it back
     LEFT_BEHIND = "left behind"  # the log was trimmed past it, so what became of its last entries is not known
@@ -111,7 +111,7 @@ def judge(mine: Position, first: Position | None, *, is_same_set: bool) -> Verdi
 @dataclass(frozen=True, slots=True)
 class Recalled:
     """
-    What an archive knows of one schedule id. ``schedule`` is None when it is gone: fired, cancelled, taken out; since
+    An archive's knowledge of one schedule id. ``schedule`` is None when it is gone: fired, cancelled, taken out; since
     ``gone_us``, None when that is no matter here. ``runs``: those that were fired and not over.
     """
 
@@ -122,7 +122,7 @@ class Recalled:
 
 
 class Branch:
-    """What the log has behind the last entry that an archive knows (rules: BRANCH, LATEST_CHANGE, MERGED_COVERS)."""
+    """The log's entries behind the last one that an archive knows (rules: BRANCH, LATEST_CHANGE, MERGED_COVERS)."""
 
     def __init__(self) -> None:
         self._touched: dict[Key, int] = {}
@@ -147,7 +147,7 @@ class Branch:
         self._taken.update((touch.key, touch.t_us) for row in rows for touch in row.touches())
 
     def forget_taken(self) -> None:
-        """What was taken is compared no more."""
+        """Compare no more with what was taken."""
         self._taken.clear()
 
     def _touch(self, touch: Touch) -> str:
@@ -157,8 +157,8 @@ class Branch:
 
     def is_newer(self, key: Key, t_us: int) -> bool:
         """
-        Whether what the new history has at *key* stands, against a change of *t_us*. An open run stands against any: an
-        archive that began later has a later t of the same push.
+        Return True if the new history's state at *key* stands against a change of *t_us*. An open run stands against
+        any: an archive that began later has a later t of the same push.
         """
         return key in self._open or max(self._touched.get(key, -1), self._taken.get(key, -1)) >= t_us
 

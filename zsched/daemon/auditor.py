@@ -226,12 +226,12 @@ class Auditor:
         self._steady = look.now_ms, elapsed_ms
 
     def _is_something_lost(self, look: Placement) -> bool:
-        """Whether an archive has what Redis lost, and is about to put it back."""
+        """Return True if an archive has what Redis lost, and is about to put it back."""
         reports = Archivers(self._wire, self._keys).reports()
         return any(each.state is ArchiveState.LOST and each.is_recent(look.now_ms) for each in reports)
 
     def _strangers(self, recall: Recall) -> Iterator[str]:
-        """What Redis holds and the state does not, among the next that Redis names."""
+        """Yield ids that Redis holds and the state does not, among the next that Redis names."""
         for _ in range(_SCANNED):
             members = next(self._members, None)
             if members is None:

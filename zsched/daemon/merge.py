@@ -152,16 +152,16 @@ class Merge:
 
     @property
     def total(self) -> int:
-        """How many schedules are compared."""
+        """Number of schedules that are compared."""
         return len({id for id, _ in self._touched}) if self._touched is not None else self._recall.count()
 
     def rows(self) -> Iterator[list[Restored]]:
-        """What ``run`` would put back now, in portions; nothing is written."""
+        """Yield what ``run`` would put back now, in portions; nothing is written."""
         for page in self._pages():
             yield from map(self._restoring.foresee, portions(self.reconciler.compare(page)))
 
     def look(self) -> Iterator[bool]:
-        """Whether Redis lacks something, page by page; nothing is written."""
+        """Yield, page by page, whether Redis lacks something; nothing is written."""
         for page in self._pages():
             yield bool(self.reconciler.compare(page))
 
@@ -221,7 +221,7 @@ class Merge:
             return set()
 
     def _pages(self) -> Iterator[list[Recalled]]:
-        """What is known of the schedules that are compared, a page at a time."""
+        """Yield what is known of the schedules that are compared, a page at a time."""
         touched = self._touched
         ids = self._recall.ids() if touched is None else iter(dict.fromkeys(id for id, _ in touched))
         known = self._recall.known(ids, touched)
@@ -231,7 +231,7 @@ class Merge:
             yield page
 
     def _gone(self) -> Iterator[Recalled]:
-        """What Redis has and the archive knows to be over, with nothing in common (rule: GONE_TOO)."""
+        """Yield what Redis has and the archive knows to be over, with nothing in common (rule: GONE_TOO)."""
         for id in list(dict.fromkeys(self._census.ids())):
             if not self._recall.has(id) and (gone_us := self._recall.last_touch(id)) is not None:
                 yield Recalled(id, None, gone_us, ())

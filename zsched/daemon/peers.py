@@ -1,5 +1,5 @@
 """
-What an archive that follows the log does for archives that were away: it answers their restores, and covers their ends.
+Help for archives that were away, by one that follows the log: it answers their restores, and covers their ends.
 
 **Correction** of a ``restore`` by another archive, where this archive's history has a later change (rule: CORRECTS). An
 archive that was away when Redis lost everything puts back what it knows. Some of that was cancelled or fired since. It

@@ -42,7 +42,7 @@ class HistoryChanged(Exception):
 
 
 class Scope(Protocol):
-    """Which schedules are compared, and what follows from it."""
+    """The caller's part of a comparison: what it takes from the log, and its judge."""
 
     def take_in(self, entry: Entry) -> Collection[str]:
         """Take in what others wrote behind the comparison. Return the ids of the schedules that it touched."""

@@ -51,7 +51,7 @@ _SLICE_MS: Final = 200.0  # of work, between two reports
 
 
 class Doing(Enum):
-    """What a recovery does next. Whoever drives it acts on that between two parts."""
+    """The next part of a recovery. Its driver acts on that between two parts."""
 
     COMPARING = "comparing"
     RESTORING = "restoring"

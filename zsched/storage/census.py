@@ -1,4 +1,4 @@
-"""What a namespace holds, read page by page, each page together with where the log stood."""
+"""Everything that a namespace holds, read page by page, each page together with where the log stood."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Page = tuple[Position | None, list[Held]]
 @dataclass(frozen=True, slots=True)
 class Placement:
     """
-    Where schedules were at ``now_ms`` of the server, when the log ended with ``tail``. By id: ``places``, all that it
+    Places of schedules at ``now_ms`` of the server, when the log ended with ``tail``. By id: ``places``, all that it
     is in, "<lane>:<queue>" where it is throttled; ``statuses``, RQ's of its waiting run, '' for none.
     """
 
@@ -91,7 +91,7 @@ class Census:
         return Placement(int(now_ms), int(hold_ms), _position(last, last_t), places, statuses)
 
     def schedules(self, ids: Iterable[str]) -> Iterator[Page]:
-        """Those of *ids* that exist, in pages."""
+        """Yield those of *ids* that exist, in pages."""
         for page in _pages(ids):
             _, last, last_t, *rows = self._scripts.call("get", rows=page)
             found = [self._held(id, row) for id, row in zip(page, rows, strict=True) if row]
@@ -123,8 +123,8 @@ class Census:
 
     def runs(self, run_ids: Iterable[str], at: Position | None) -> Iterator[Page]:
         """
-        Those of *run_ids* whose jobs exist, in pages, as when the log ended with *at* or later; without those that were
-        cancelled in a long queue and stand there still.
+        Yield those of *run_ids* whose jobs exist, in pages, as when the log ended with *at* or later; without those
+        that were cancelled in a long queue and stand there still.
         """
         for page in _pages(run_ids):
             for run_id in page:
@@ -137,7 +137,7 @@ class Census:
                     id, note = parts.schedule_id, "uncertain" if b"zs_uncertain" in record[::2] else None
                     run = run_id[len(id) + 1 :]
                     found.append(Held(id, run, "open", "", parts.nominal_ms, None, None, note, record))
-            for run_id, error in odd.items():  # a key of another type, which only a foreign hand writes, is no run
+            for run_id, error in odd.items():  # a key of another type, which only another writer leaves, is no run
                 if self._wire.execute("TYPE", self._keys.job(run_id)) == b"hash":
                     raise error
             yield at, found
@@ -180,7 +180,7 @@ class Census:
         return started
 
     def _is(self, key: bytes, kind: bytes) -> bool:
-        """Whether *key* is what RQ makes of it; another type, which only a foreign hand writes, holds no runs."""
+        """Return True if *key* has the type that RQ gives it. Another type, left by another writer, holds no runs."""
         return bool(self._wire.execute("TYPE", key) == kind)
 
     def _scan(self, command: str, key: str | bytes, width: int) -> Iterator[list[str]]:

@@ -1,5 +1,5 @@
 """
-What ``zsched recover`` does: find out whether a recovery may be, drive it, and tell what came of it.
+The command ``zsched recover``: find out whether a recovery may be, drive it, and tell what came of it.
 
 It is the daemons' own recovery (``daemon.recovery``), so it may run beside theirs, and may end at any moment: what was
 put back stays, and the next one goes on.
@@ -20,8 +20,8 @@ import click
 from zsched.archive.places import Told
 from zsched.cli.invocation import say
 from zsched.cli.progress import Progress
-from zsched.cli.recovering.archives import ArchiveFacts, choose, reading_archive
-from zsched.cli.recovering.report import Difference, Findings, Outcome
+from zsched.cli.recovering.archives import OpenedArchive, choose, opened_archive
+from zsched.cli.recovering.report import Difference, HistoryFindings, Outcome
 from zsched.config import Settings
 from zsched.config.address import address_of
 from zsched.config.redaction import redact
@@ -69,7 +69,7 @@ class Stopping:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-class RecoverCommand:
+class ManualRecovery:
     """
     One run of ``zsched recover``. *file*: the archive that was named; *is_dry*: it will only ``look``; *is_quiet*:
     nothing is said meanwhile.
@@ -88,7 +88,7 @@ class RecoverCommand:
 
     def look(self, keeps_all: bool) -> Outcome:
         """
-        What a recovery would do; nothing is written.
+        Find out what a recovery would do; nothing is written.
 
         Raises:
             ArchiveError, RedisUnavailable, RedisRefused.
@@ -142,27 +142,27 @@ class RecoverCommand:
     # -- how ----------------------------------------------------------------------------------------
 
     @contextmanager
-    def _reading(self) -> Iterator[ArchiveFacts]:
-        with reading_archive(self._path, self._settings.namespace, self._say) as known:
+    def _reading(self) -> Iterator[OpenedArchive]:
+        with opened_archive(self._path, self._settings.namespace, self._say) as known:
             yield known
 
-    def _merge(self, known: ArchiveFacts, wire: Wire) -> Merge:
+    def _merge(self, known: OpenedArchive, wire: Wire) -> Merge:
         hold_for_ms = self._settings.daemon.lease_ms
         return Merge(known.recall, wire, self._keys, known.position, hold_for_ms=hold_for_ms, gens=known.gens)
 
-    def _find(self, merge: Merge, known: ArchiveFacts, wire: Wire, now_ms: int) -> Findings:
-        """What *merge* found when it was compared."""
+    def _find(self, merge: Merge, known: OpenedArchive, wire: Wire, now_ms: int) -> HistoryFindings:
+        """Collect what *merge* found when it was compared."""
         gen, first = Naming(wire, self._keys).gen(), Log(wire, self._keys).first()
         start, mine = first.position if first else None, known.position
         told = Told(known.path, self._settings.namespace, known.gens, known.address, mine)
         objection = told.objection(gen, address_of(self._settings.redis.url))
         verdict = judge(mine, start, is_same_set=objection is None)
         is_nothing_lost = merge.common == mine or mine in merge.branch.merged
-        return Findings(
+        return HistoryFindings(
             known, verdict, objection, is_nothing_lost, merge.common, merge.is_known, start, merge.seen, gen, now_ms
         )  # fmt: skip
 
-    def _adopt(self, found: Findings, wire: Wire) -> None:
+    def _adopt(self, found: HistoryFindings, wire: Wire) -> None:
         """Add to Redis the names by which daemons find this archive and its peers. Names that Redis has stay."""
         for gen in found.known.gens:
             if gen not in (found.gen or "").split():
@@ -207,7 +207,7 @@ class RecoverCommand:
             again = f"comparing again in {recovery.WAIT_MS / 1000:g} s"
             self._say(f"archive {archive} is putting back what it knows; {again}")
 
-    def _outcome(self, found: Findings, merge: Merge) -> Outcome:
+    def _outcome(self, found: HistoryFindings, merge: Merge) -> Outcome:
         overview, is_done = self._reader.overview(), not found.is_nothing_lost
         waiting = [
             report
@@ -222,7 +222,7 @@ class RecoverCommand:
         left = max(merge.total - self._difference.schedules, 0) if is_done else 0
         return Outcome(self._place, found, self._difference, left, is_done, merge.merged, warnings)
 
-    def _refusal(self, found: Findings) -> str | None:
+    def _refusal(self, found: HistoryFindings) -> str | None:
         return found.refusal(is_named=self._is_named, is_forced=self._is_forced)
 
     def _objection(self, overview: Overview) -> str | None:

@@ -1,4 +1,4 @@
-"""What a recovery found and did, for people and programs: the rows of a merge counted and listed, and the histories."""
+"""Findings and outcome of a recovery, for people and programs: counted and listed rows, and both histories."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from zsched.cli.recovering.archives import ArchiveFacts, entry_text
+from zsched.cli.recovering.archives import OpenedArchive, entry_text
 from zsched.cli.tables import lines, pairs
 from zsched.cli.times import local_text
 from zsched.core.clock import LAST_MS
@@ -17,7 +17,7 @@ from zsched.core.log import Position, text
 from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
 from zsched.core.run_id import RunId
-from zsched.core.sentences import duration_text
+from zsched.core.sentences import rough_duration
 from zsched.core.wording import plural
 
 SHOWN: Final = 50  # differences of a kind that are listed
@@ -25,8 +25,8 @@ _RUNS_SHOWN: Final = 1000  # runs in doubt, which people have to look after
 _HEADER: Final = ("WHAT", "ID", "DUE", "FUNC", "RUN")
 
 
-class Fate(Enum):
-    """What becomes of a schedule or a run."""
+class Action(Enum):
+    """The answer to one difference: it is done to a schedule or a run."""
 
     BACK = "put back"
     AGAIN = "push again"  # it was fired, and whether it was executed nobody knows: marked uncertain
@@ -37,20 +37,20 @@ class Fate(Enum):
 
     @property
     def word(self) -> str:
-        """As JSON has it."""
+        """Return the word for it in JSON."""
         return self.value.replace(" ", "_").lower()
 
 
-_FATES: Final = {
-    "open": Fate.AGAIN, "skipped": Fate.SKIPPED, "gone": Fate.OUT, "held": Fate.HELD, "refused": Fate.REFUSED,
+_ACTIONS: Final = {
+    "open": Action.AGAIN, "skipped": Action.SKIPPED, "gone": Action.OUT, "held": Action.HELD, "refused": Action.REFUSED,
 }  # fmt: skip
-RUNS: Final = (Fate.AGAIN, Fate.SKIPPED, Fate.HELD, Fate.REFUSED)
+RUNS: Final = (Action.AGAIN, Action.SKIPPED, Action.HELD, Action.REFUSED)
 
 
 class DifferenceRow(NamedTuple):
     """One difference. ``state`` is the place where the schedule was; ``func`` is "" where nobody knows it."""
 
-    what: Fate
+    what: Action
     id: str
     run_id: str | None
     state: str
@@ -60,7 +60,7 @@ class DifferenceRow(NamedTuple):
     @classmethod
     def of(cls, row: Restored) -> DifferenceRow:
         """From a row of a merge."""
-        what = _FATES.get(row.place, Fate.BACK)
+        what = _ACTIONS.get(row.place, Action.BACK)
         run_id = f"{row.id}-{row.run}" if row.run else None
         due_ms = row.due_ms
         if due_ms is None and run_id is not None and (parts := RunId.parse(run_id)):
@@ -68,15 +68,15 @@ class DifferenceRow(NamedTuple):
         return cls(what, row.id, run_id, row.place, due_ms, _func(row))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it."""
+        """Return it for JSON."""
         due_at = None if self.due_ms is None else iso(min(self.due_ms, LAST_MS))
         told = {"what": self.what.word, "id": self.id, "due_at": due_at}
-        state = self.state if self.what is Fate.BACK else None
+        state = self.state if self.what is Action.BACK else None
         return told | {"state": state, "func": self.func or None, "run_id": self.run_id}
 
     def cells(self, tz: str, *, is_done: bool) -> tuple[str, ...]:
         """For a table."""
-        is_elsewhere = self.what is Fate.BACK and self.state != "due"
+        is_elsewhere = self.what is Action.BACK and self.state != "due"
         what = _WORDS[self.what][is_done] + (f" ({self.state})" if is_elsewhere else "")
         due = "-" if self.due_ms is None else local_text(self.due_ms, tz)
         return what, self.id, due, self.func or "-", self.run_id or ""
@@ -87,9 +87,9 @@ class Difference:
 
     def __init__(self, now_ms: int, *, keeps_all: bool) -> None:
         self._now_ms, self._keeps_all = now_ms, keeps_all
-        self.counts: Counter[Fate] = Counter()
+        self.counts: Counter[Action] = Counter()
         self.overdue = self.schedules = 0  # schedules that should have fired by now; ids that anything is said of
-        self._rows: dict[Fate, list[DifferenceRow]] = {what: [] for what in Fate}
+        self._rows: dict[Action, list[DifferenceRow]] = {what: [] for what in Action}
         self._last_id: str | None = None
 
     def add(self, rows: Iterable[Restored]) -> None:
@@ -112,16 +112,16 @@ class Difference:
 
     def to_dict(self, left: int) -> dict[str, Any]:
         """Counts and the rows that were kept; *left*: schedules that are as they should be."""
-        counts = {what.word: self.counts[what] for what in Fate if what is not Fate.REFUSED}
-        counts |= {"overdue": self.overdue, "left_as_is": left, "refused": self.counts[Fate.REFUSED]}
-        return {"counts": counts, "rows": [row.to_dict() for row in self._kept(Fate)]}
+        counts = {what.word: self.counts[what] for what in Action if what is not Action.REFUSED}
+        counts |= {"overdue": self.overdue, "left_as_is": left, "refused": self.counts[Action.REFUSED]}
+        return {"counts": counts, "rows": [row.to_dict() for row in self._kept(Action)]}
 
     def summary(self, left: int, *, is_done: bool) -> Iterator[str]:
         """The counts, a line each."""
         for what, forms in _WORDS.items():
             if number := self.counts[what]:
                 noun = plural(number, "run" if what in RUNS else "schedule")
-                overdue = f", {self.overdue:,} of them overdue" if what is Fate.BACK else ""
+                overdue = f", {self.overdue:,} of them overdue" if what is Action.BACK else ""
                 yield f"{forms[is_done]} {noun}{overdue}{forms[2]}"
         if not self:
             yield "nothing is missing in Redis"
@@ -129,7 +129,7 @@ class Difference:
             it = "it is" if left == 1 else "they are"
             yield f"{'left' if is_done else 'leave'} {plural(left, 'schedule')} as {it}"
 
-    def table(self, whats: Iterable[Fate], tz: str, *, is_done: bool) -> Iterator[str]:
+    def table(self, whats: Iterable[Action], tz: str, *, is_done: bool) -> Iterator[str]:
         """The rows of *whats*, and how many more there are."""
         whats = list(whats)
         if not any(self.counts[what] for what in whats):
@@ -140,24 +140,24 @@ class Difference:
             if more := self.counts[what] - len(self._shown(what)):
                 yield f"… and {more:,} more to {what.value}; --all lists them"
 
-    def _kept(self, whats: Iterable[Fate]) -> Iterator[DifferenceRow]:
-        """What is listed."""
+    def _kept(self, whats: Iterable[Action]) -> Iterator[DifferenceRow]:
+        """Yield the listed rows."""
         return (row for what in whats for row in self._shown(what))
 
-    def _shown(self, what: Fate) -> list[DifferenceRow]:
-        """What is listed of one kind: all runs in doubt unless they are very many."""
+    def _shown(self, what: Action) -> list[DifferenceRow]:
+        """Return the listed rows of one kind: all runs in doubt unless they are very many."""
         is_listed_wholly = self._keeps_all or (what in RUNS and self.counts[what] <= _RUNS_SHOWN)
         return self._rows[what] if is_listed_wholly else self._rows[what][:SHOWN]
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class HistoryFindings:
     """
     Result of comparing the histories. ``gen``: names of the data set in Redis. ``now_ms``: its time. ``objection``: why
     the archive belongs to another data set, or None.
     """
 
-    known: ArchiveFacts
+    known: OpenedArchive
     verdict: Verdict
     objection: str | None
     is_nothing_lost: bool  # the log goes on from the archive's last entry, or an archive said that it lacks nothing
@@ -170,7 +170,7 @@ class Findings:
 
     @property
     def behind(self) -> int:
-        """How many entries the log has behind the last one that both have."""
+        """Number of entries behind the last one that both have."""
         if self.last is None or self.first is None:
             return 0
         return self.last.seq - (self.common.seq if self.common else self.first.seq - 1)
@@ -190,10 +190,10 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What would be done, or (*is_done*) was. ``warnings``: why it would be refused, or what is still to be done."""
+    """One recovery, done or (not *is_done*) foreseen. ``warnings``: why it would be refused, or what is still to do."""
 
     place: dict[str, str]
-    found: Findings
+    found: HistoryFindings
     difference: Difference
     left: int
     is_done: bool
@@ -201,7 +201,7 @@ class Outcome:
     warnings: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it."""
+        """Return it for JSON."""
         found, known = self.found, self.found.known
         return {
             **self.place,
@@ -227,7 +227,7 @@ class Outcome:
             yield from pairs(self._fields(tz))
             yield ""
         yield from self.difference.summary(self.left, is_done=self.is_done)
-        yield from self.difference.table(RUNS if self.is_done else Fate, tz, is_done=self.is_done)
+        yield from self.difference.table(RUNS if self.is_done else Action, tz, is_done=self.is_done)
         if self.is_done and self.merged is not None:
             yield f"All that the archive {found.known.path} knows is in Redis; log entry {self.merged.id} says so."
         for warning in self.warnings:
@@ -239,7 +239,7 @@ class Outcome:
         if found.is_known:
             common = "no entry, but another archive put back a part of what this one has"
         if found.common is not None:
-            age = duration_text(self._age_ms or 0)
+            age = rough_duration(self._age_ms or 0)
             common = f"log entry {found.common.id} of {entry_text(found.common, tz)}, {age} ago"
         last = "nothing" if found.last is None else f"entry {found.last.id} of {entry_text(found.last, tz)}"
         yield "archive", found.known.text(tz)
@@ -255,12 +255,12 @@ class Outcome:
 
 
 _WORDS: Final = {
-    Fate.BACK: ("put back", "put back", ""),
-    Fate.AGAIN: ("push again", "pushed again", " that may have been executed, marked uncertain"),
-    Fate.SKIPPED: ("skip", "skipped", " that may have been executed, as its schedule wishes"),
-    Fate.OUT: ("take out", "took out", ", over by what the archive knows"),
-    Fate.HELD: ("leave to RQ", "left to RQ", " that may have been executed, and whose job RQ has"),
-    Fate.REFUSED: ("leave", "could not push again", ": something else has the key of its queue"),
+    Action.BACK: ("put back", "put back", ""),
+    Action.AGAIN: ("push again", "pushed again", " that may have been executed, marked uncertain"),
+    Action.SKIPPED: ("skip", "skipped", " that may have been executed, as its schedule wishes"),
+    Action.OUT: ("take out", "took out", ", over by what the archive knows"),
+    Action.HELD: ("leave to RQ", "left to RQ", " that may have been executed, and whose job RQ has"),
+    Action.REFUSED: ("leave", "could not push again", ": something else has the key of its queue"),
 }
 
 
