@@ -20,12 +20,12 @@ from zsched.daemon.chains import USUAL, ChainKeeper
 from zsched.daemon.lost import _Case
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import ZschedError
-from zsched.storage.census import Census
 from zsched.storage.dispatch import Dispatch, Over
 from zsched.storage.jobs import Jobs
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
 from zsched.storage.native import NativeJobs
+from zsched.storage.scanner import Scanner
 from zsched.storage.scripts import load
 
 HOSTILE: dict[str, bytes] = {
@@ -198,7 +198,7 @@ def client_calls(scene: Scene) -> None:
             client.schedule("app.task", id=f"bait{number}", at=datetime.fromtimestamp(due_ms / 1000, UTC))
     scene.spoil(scene.one_shots(due_ms + 1))
     baits = [(f"bait{n}", f"{due_ms + 1}") for n, _ in enumerate(fields_read())]
-    Census(scene.wire, scene.led.keys).places(TERM, baits)
+    Scanner(scene.wire, scene.led.keys).places(TERM, baits)
     for number, _ in enumerate(fields_read()):
         with suppress(ZschedError):
             client.run_now(f"bait{number}")

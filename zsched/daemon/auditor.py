@@ -49,12 +49,12 @@ from zsched.daemon.archiver import Archiver
 from zsched.daemon.reconciler import HistoryChanged, Reconciler
 from zsched.daemon.suppressed import SuppressedRuns
 from zsched.storage.archivers import Archivers, ArchiveState
-from zsched.storage.census import Census, Placement
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
 from zsched.storage.restoring import Restoring
+from zsched.storage.scanner import Placement, Scanner
 
 log = structlog.get_logger(__name__)
 
@@ -158,8 +158,8 @@ class Auditor:
     def over(self, wire: Wire) -> Auditor:
         """The same, over *wire* from now on."""
         self._wire, self._log = wire, Log(wire, self._keys)
-        self._census = Census(wire, self._keys)
-        self._members = self._census.ids_in_places()
+        self._scanner = Scanner(wire, self._keys)
+        self._members = self._scanner.ids_in_places()
         self._pass: Pass | None = None
         return self
 
@@ -172,7 +172,7 @@ class Auditor:
         """
         if self._term != term.token:
             self._term, self._pass, self._steady = term.token, None, None
-            self._note_clock(self._census.places(term, []))
+            self._note_clock(self._scanner.places(term, []))
             self.every_ms = _EVERY_MS
             return False
         going = self._pass or self._begin(term)
@@ -194,7 +194,7 @@ class Auditor:
 
     def _begin(self, term: Term) -> Pass | None:
         """Choose what to look at; None when nothing can be concluded now."""
-        path, look = self._archiver.path, self._census.places(term, [])
+        path, look = self._archiver.path, self._scanner.places(term, [])
         self._note_clock(look, is_held=look.is_held())
         if path is None or look.is_held() or self._is_something_lost(look):
             return None
@@ -235,7 +235,7 @@ class Auditor:
         for _ in range(_SCANNED):
             members = next(self._members, None)
             if members is None:
-                self._members = self._census.ids_in_places()
+                self._members = self._scanner.ids_in_places()
                 return
             yield from recall.absent(members) if members else ()
 
@@ -267,13 +267,13 @@ class Auditor:
             if position is None:
                 return False
             page = list(recall.known(ids))
-            look = self._census.places(term, [(one.id, one.schedule.run if one.schedule else "") for one in page])
+            look = self._scanner.places(term, [(one.id, one.schedule.run if one.schedule else "") for one in page])
             self._note_clock(look, is_held=look.is_held())
             if look.is_held() or look.tail is None or look.tail.seq - position.seq > _BEHIND:
                 return False
             inspection = Inspection(recall, look, self._keys.run_suffix)
             restoring = Restoring(self._wire, self._keys, recall.archive, "audit", 0)
-            reconciler = Reconciler(self._log, self._census, restoring, inspection, position)
+            reconciler = Reconciler(self._log, self._scanner, restoring, inspection, position)
             try:
                 reconciler.read_to(look.tail)
                 rows = reconciler.compare(page)

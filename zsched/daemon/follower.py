@@ -58,12 +58,12 @@ from zsched.daemon.reconciler import HistoryChanged
 from zsched.daemon.recovery import PATIENCE_MS, Recovery
 from zsched.errors import NewerFormat
 from zsched.storage.archivers import ArchiveState
-from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
 from zsched.storage.meta import number
 from zsched.storage.naming import Naming
+from zsched.storage.scanner import Scanner
 from zsched.storage.scripts import newer_format
 
 log = structlog.get_logger(__name__)
@@ -96,7 +96,7 @@ class Follower:
         meter: Meter | None = None,
     ) -> None:
         self._meter = meter or NoMeter()
-        self._archive, self._log, self._census, self._clock = archive, Log(wire, keys), Census(wire, keys), clock
+        self._archive, self._log, self._scanner, self._clock = archive, Log(wire, keys), Scanner(wire, keys), clock
         self._wire, self._keys, self._lease_ms = wire, keys, lease_ms
         self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
         self._correction = Correction(archive, wire, keys, clock, hold_for_ms=lease_ms)
@@ -370,8 +370,8 @@ class Follower:
         if base is None:
             raise HistoryChanged
         self._copy(first, base.position)
-        self._scan(self._census.schedules(self._census.ids()), base.position)
-        self._scan(self._census.runs(self._census.run_ids(), base.position), base.position)
+        self._scan(self._scanner.schedules(self._scanner.ids()), base.position)
+        self._scan(self._scanner.runs(self._scanner.run_ids(), base.position), base.position)
 
     def _copy(self, first: Entry, base: Position) -> None:
         """The retained log from *first* to *base* into the history."""
@@ -414,5 +414,5 @@ class Follower:
         schedules = sorted(id for id, run in archive.unknown if not run)
         runs = sorted(f"{id}-{run}" for id, run in archive.unknown if run)
         archive.unknown.clear()
-        self._scan(self._census.schedules(schedules), tail)
-        self._scan(self._census.runs(runs, tail), tail)
+        self._scan(self._scanner.schedules(schedules), tail)
+        self._scan(self._scanner.runs(runs, tail), tail)

@@ -40,11 +40,11 @@ from zsched.core.log import Entry, Key, Position, UnknownEntry
 from zsched.core.log.recovery import Restored, RestoreEntry
 from zsched.daemon.reconciler import Reconciler, lacking_rows
 from zsched.storage.archivers import Archivers
-from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.restoring import Restoring, portions
+from zsched.storage.scanner import Scanner
 
 _PAGE: Final = 200  # schedules compared at a time
 
@@ -91,12 +91,12 @@ class Merge:
         gens: Sequence[str] = (),
     ) -> None:
         self._recall, self._keys, self._position, self._wire = recall, keys, position, wire
-        self._log, self._census, self._archivers = Log(wire, keys), Census(wire, keys), Archivers(wire, keys)
+        self._log, self._scanner, self._archivers = Log(wire, keys), Scanner(wire, keys), Archivers(wire, keys)
         self._restoring = Restoring(wire, keys, recall.archive, "lost", hold_for_ms, gens)
         self._ahead = Prefetched(iter(()))
         self.archive = recall.archive  # its id
         self.reconciler = Reconciler(
-            self._log, self._census, self._restoring, self, None, meanwhile=lambda: self._ahead.fetch()
+            self._log, self._scanner, self._restoring, self, None, meanwhile=lambda: self._ahead.fetch()
         )
         self.branch = Branch()
         self.common: Position | None = None
@@ -111,6 +111,11 @@ class Merge:
     def seen(self) -> Position | None:
         """The log's end, up to which it was compared."""
         return self.reconciler.seen
+
+    @property
+    def is_nothing_lost(self) -> bool:
+        """Return True if the log goes on from the archive's last entry, or an archive said that it has all of it."""
+        return self._position is not None and self._position in (self.common, *self.branch.merged)
 
     @property
     def restored_by_other(self) -> Position | None:
@@ -232,6 +237,6 @@ class Merge:
 
     def _gone(self) -> Iterator[Recalled]:
         """Yield what Redis has and the archive knows to be over, with nothing in common (rule: GONE_TOO)."""
-        for id in list(dict.fromkeys(self._census.ids())):
+        for id in list(dict.fromkeys(self._scanner.ids())):
             if not self._recall.has(id) and (gone_us := self._recall.last_touch(id)) is not None:
                 yield Recalled(id, None, gone_us, ())

@@ -128,7 +128,7 @@ class OwnArchive:
             return None
         merge = Merge(archive.recall(), wire, self._keys, mine, hold_for_ms=0)
         merge.compare()
-        if mine in merge.branch.merged:
+        if merge.is_nothing_lost:
             return None
         made_for = f"archive {archive.path} was made for the Redis at {archive.address}"
         return f"{made_for}, and the Redis at {self.address} lacks entries of its log: it may be a copy"

@@ -45,11 +45,11 @@ from zsched.core.log.recovery import Restored, RestoreEntry, restored
 from zsched.daemon.reconciler import Reconciler, lacking_rows
 from zsched.daemon.recovery import Recovery
 from zsched.storage.archivers import Archivers, ArchiveState
-from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.restoring import Restoring
+from zsched.storage.scanner import Scanner
 
 log = structlog.get_logger(__name__)
 
@@ -110,7 +110,7 @@ class RestoreAnswer:
 
     def __init__(self, archive: Archive, wire: Wire, keys: Keys, hold_for_ms: int) -> None:
         self._archive, self._recall, self._wire, self._keys = archive, archive.recall(), wire, keys
-        self._log, self._census = Log(wire, keys), Census(wire, keys)
+        self._log, self._scanner = Log(wire, keys), Scanner(wire, keys)
         self._restoring = Restoring(wire, keys, archive.id, "corrected", hold_for_ms)
         self._better: dict[str, int] = {}  # t in µs of the last change that is known, by id
         self._went_on: set[str] = set()  # schedules that the leader changed since the restore
@@ -122,7 +122,7 @@ class RestoreAnswer:
             self.take_in(entry)
             if concerns(entry):
                 yield from self._add_lost(self._recall.better(_rows_of(entry)))
-        reconciler = Reconciler(self._log, self._census, self._restoring, self, entries[-1].position)
+        reconciler = Reconciler(self._log, self._scanner, self._restoring, self, entries[-1].position)
         while self._better:
             yield from reconciler.catch_up()
             page = {id: self._better[id] for id in islice(self._better, _PAGE)}

@@ -24,11 +24,11 @@ from typing import Final, Protocol
 from zsched.core.difference import Branch, Held, Recalled, lacking
 from zsched.core.log import Entry, Position
 from zsched.core.log.recovery import Restored
-from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
 from zsched.storage.restoring import ROWS, Restoring, portions
+from zsched.storage.scanner import Scanner
 from zsched.storage.time import doubted_until_ms
 
 _READ: Final = 100  # log entries in one read, at most
@@ -63,14 +63,14 @@ class Reconciler:
     def __init__(
         self,
         log: Log,
-        census: Census,
+        scanner: Scanner,
         restoring: Restoring,
         scope: Scope,
         seen: Position | None,
         *,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        self._log, self._census, self._restoring, self._scope = log, census, restoring, scope
+        self._log, self._scanner, self._restoring, self._scope = log, scanner, restoring, scope
         self._meanwhile, self._size, self._pages = meanwhile, ROWS, Pages(_READ, _READ_BYTES, _FIRST)
         self._own: Position | None = None  # the last entry that was written here
         self.seen = seen
@@ -92,7 +92,7 @@ class Reconciler:
     def compare(self, page: Sequence[Recalled]) -> list[Restored]:
         """Return what has to be put back of *page*, as of ``seen``, which is now. Raises as ``reconcile``."""
         held: dict[str, Held] = {}
-        for at, found in self._census.schedules(recalled.id for recalled in page):
+        for at, found in self._scanner.schedules(recalled.id for recalled in page):
             self.read_to(at)
             held |= {one.id: one for one in found}
         return self._scope.judge(page, held)

@@ -29,12 +29,12 @@ from zsched.errors import (
     ScheduleNotFound,
     TriggerError,
 )
-from zsched.storage.census import Census
 from zsched.storage.connection import Link
 from zsched.storage.dispatch import Dispatch, FireResult, Window
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease, Term
 from zsched.storage.log import Log
+from zsched.storage.scanner import Scanner
 from zsched.storage.server import Server
 
 ALWAYS = Window(0, LAST_MS)
@@ -107,11 +107,11 @@ class Scene:
 
     def in_redis(self) -> State:
         """What Redis holds now, in the words of the archive's state."""
-        census = Census(self.wire, self.keys)
+        scanner = Scanner(self.wire, self.keys)
         held: dict[tuple[str, str], tuple[Any, ...]] = {}
-        for _, rows in census.schedules(dict.fromkeys(census.ids())):
+        for _, rows in scanner.schedules(dict.fromkeys(scanner.ids())):
             held |= {(row.id, row.run): told(row) for row in rows}
-        for _, rows in census.runs(dict.fromkeys(census.run_ids()), None):
+        for _, rows in scanner.runs(dict.fromkeys(scanner.run_ids()), None):
             held |= {(row.id, row.run): told(row) for row in rows}
         return held
 

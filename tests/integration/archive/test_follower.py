@@ -17,8 +17,8 @@ from zsched.daemon.meter import NoMeter
 from zsched.daemon.recovery import WAIT_MS
 from zsched.errors import RedisUnavailable
 from zsched.storage.archivers import ArchiveState
-from zsched.storage.census import Census
 from zsched.storage.log import Log
+from zsched.storage.scanner import Scanner
 
 
 def states(scene: Scene) -> dict[str, str]:
@@ -36,11 +36,11 @@ def leave_behind(scene: Scene) -> None:
 def test_a_connection_that_breaks_in_a_bootstrap_begins_it_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_behind(scene)
 
-    def lose(self: Census, *arguments: Any) -> Any:
+    def lose(self: Scanner, *arguments: Any) -> Any:
         raise RedisUnavailable("lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Census, "runs", lose)
+        patch.setattr(Scanner, "runs", lose)
         with pytest.raises(RedisUnavailable):
             scene.follower.step()
     assert (None, {"a": "due"}) == (scene.archive.position, states(scene))

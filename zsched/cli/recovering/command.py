@@ -157,10 +157,8 @@ class ManualRecovery:
         told = Told(known.path, self._settings.namespace, known.gens, known.address, mine)
         objection = told.objection(gen, address_of(self._settings.redis.url))
         verdict = judge(mine, start, is_same_set=objection is None)
-        is_nothing_lost = merge.common == mine or mine in merge.branch.merged
-        return HistoryFindings(
-            known, verdict, objection, is_nothing_lost, merge.common, merge.is_known, start, merge.seen, gen, now_ms
-        )  # fmt: skip
+        here = merge.is_nothing_lost, merge.common, merge.is_known
+        return HistoryFindings(known, verdict, objection, *here, start, merge.seen, gen, now_ms)
 
     def _adopt(self, found: HistoryFindings, wire: Wire) -> None:
         """Add to Redis the names by which daemons find this archive and its peers. Names that Redis has stay."""

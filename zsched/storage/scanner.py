@@ -49,7 +49,7 @@ class Placement:
         return self.now_ms < self.hold_ms <= self.now_ms + LONGEST_LEASE_MS
 
 
-class Census:
+class Scanner:
     """Reads one namespace over one wire."""
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
