@@ -204,7 +204,7 @@ def goes_on_after_a_kill(stage: Stage, workers: Sequence[subprocess.Popen[bytes]
     """The worker of a run is killed with its work horse: the next run begins on another one after so many seconds."""
     stage.schedule("r", "queue", every=0.3, seconds=60.0, overlap_limit=2)
     first, second = eventually(lambda: len(stage.runs("r")) >= 2 and stage.runs("r")[:2])
-    horse, [worker] = stage.pid(first), stage.redis.hmget(KEYS.job(first), "worker_name")
+    horse, [worker] = stage.pid(first), stage.redis.hmget(KEYS.rq.job(first), "worker_name")
 
     killed_s = stage.now_s()
     workers[int(worker[1:])].kill()  # the worker first: it would notice that its work horse died

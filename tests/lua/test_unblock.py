@@ -26,10 +26,10 @@ def jobs(ground: Ground, *statuses: str, **more: str) -> None:
     """RQ's jobs of A, B and C; - of one that is gone. Each that is deferred waits for the one before it."""
     before = ""
     for run, status in zip((A, B, C), statuses, strict=False):
-        ground.redis.delete(ground.keys.job(run))
+        ground.redis.delete(ground.keys.rq.job(run))
         if status != "-":
             fields = {"status": status, "origin": "default", "created_at": "2026-01-01T00:00:00.000000Z"}
-            ground.redis.hset(ground.keys.job(run), mapping=fields | {"worker_name": "w"} | more)
+            ground.redis.hset(ground.keys.rq.job(run), mapping=fields | {"worker_name": "w"} | more)
         if status == "queued":
             ground.redis.rpush("rq:queue:default", run)
         elif status in ("deferred", "scheduled"):
@@ -37,7 +37,9 @@ def jobs(ground: Ground, *statuses: str, **more: str) -> None:
         if status == "deferred" and before:
             ground.redis.sadd(f"rq:job:{before}:dependents", run)
             ground.redis.sadd(f"rq:job::{run}:dependencies", before)
-            ground.redis.hset(ground.keys.job(run), mapping={"dependency_id": before, "allow_dependency_failures": "1"})
+            ground.redis.hset(
+                ground.keys.rq.job(run), mapping={"dependency_id": before, "allow_dependency_failures": "1"}
+            )
         before = run
 
 
@@ -110,7 +112,7 @@ def test_a_text_that_is_no_chain_is_passed_over(led: Ground, text: str) -> None:
 
 
 def test_a_job_of_another_type_is_gone(led: Ground) -> None:
-    led.redis.set(led.keys.job(A), "text")
+    led.redis.set(led.keys.rq.job(A), "text")
     jobs(led)
     chain(led, f"queue {A}")
 
@@ -171,7 +173,7 @@ def test_those_behind_it_stay_in_the_chain_and_wait_for_it(led: Ground) -> None:
 
 def test_one_that_expired_in_the_middle_is_passed_over(led: Ground) -> None:
     jobs(led, "finished", "deferred", "deferred")
-    led.redis.delete(led.keys.job(B))
+    led.redis.delete(led.keys.rq.job(B))
     chain(led, f"{QUEUE} {C}")
 
     assert [[C], []] == unblock(led, (f"{QUEUE} {C}", "finished -", C, WHY))
@@ -237,11 +239,11 @@ def test_what_is_not_as_it_was_seen_is_left_alone(led: Ground, change: str) -> N
     if change == "text":
         chain(led, f"{QUEUE} {C}")
     elif change == "status":
-        led.redis.hset(led.keys.job(A), "status", "queued")  # somebody requeued it
+        led.redis.hset(led.keys.rq.job(A), "status", "queued")  # somebody requeued it
     elif change == "cancelled":
-        led.redis.hset(led.keys.job(B), "status", "canceled")
+        led.redis.hset(led.keys.rq.job(B), "status", "canceled")
     elif change == "expired":
-        led.redis.delete(led.keys.job(B))
+        led.redis.delete(led.keys.rq.job(B))
     elif change == "queue":
         led.redis.set("rq:queue:default", "text")
     elif change == "deferred":
@@ -380,7 +382,7 @@ def test_chains_of_another_type_are_refused_before_anything_is_written(led: Grou
 
 def test_why_is_one_line_whatever_rqs_hash_has_as_the_run_it_waits_for(led: Ground) -> None:
     jobs(led, "stopped", "deferred")
-    led.redis.hset(led.keys.job(B), "dependency_id", f"gone\n{B} {'x' * 300}")
+    led.redis.hset(led.keys.rq.job(B), "dependency_id", f"gone\n{B} {'x' * 300}")
     chain(led, QUEUE)
     clock = ManualClock()
     with closing(led.link.open()) as wire:

@@ -22,6 +22,7 @@ local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, q
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, clock_from_ms, clock_until_ms,
   patience_ms = unpack(ARGV, 1, 8)
 clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(patience_ms)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/hold.lua
@@ -78,7 +79,7 @@ for i = 9, #ARGV do
   elseif type(queue) ~= 'string' then
     one.word, one.why = 'quarantined', 'its template is gone or of the wrong type'
   elseif not queue_accepts(queue) then
-    one.word, one.why = 'quarantined', 'wrong type at rq:queue:' .. name_of(queue)
+    one.word, one.why = 'quarantined', 'wrong type at ' .. RQ_QUEUE .. name_of(queue)
   elseif nominal_ms == '-' then
     one.word = 'passed'
   elseif not make_way(one.run) then

@@ -9,6 +9,7 @@
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key = unpack(KEYS)
 local token, expected_server = unpack(ARGV, 1, 2)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/find.lua
@@ -42,7 +43,7 @@ local reply = {'OK', now_ms, hold_ms, last and last[1] or '', last and last[2][4
 for i = 1, #ids do
   local status = nil
   if runs[i] ~= '' then
-    status = redis.pcall('HGET', 'rq:job:' .. ids[i] .. '-' .. runs[i], 'status')
+    status = redis.pcall('HGET', RQ_JOB .. ids[i] .. '-' .. runs[i], 'status')
   end
   reply[#reply + 1] = table.concat(places[i], ' ')
   reply[#reply + 1] = type(status) == 'string' and word_of(status) or ''

@@ -18,6 +18,7 @@ local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, 
   recurring_key, wake_key, schedule_key, template_key, rq_queues_key, op_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, planned_version, keep_op_ms = unpack(ARGV, 1, 6)
 keep_op_ms = tonumber(keep_op_ms)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/op.lua
 -- include lib/iso.lua
@@ -55,7 +56,7 @@ local function new_run(nominal_ms, how)
   local plain = id .. '-' .. nominal_ms .. run_suffix
   if how == 'once' then
     return make_way(plain) and plain or nil
-  elseif not OPEN[redis.pcall('HGET', 'rq:job:' .. plain, 'status')] then
+  elseif not OPEN[redis.pcall('HGET', RQ_JOB .. plain, 'status')] then
     return free_run(id, tonumber(nominal_ms), seq + 1)
   end
 end

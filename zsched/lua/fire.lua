@@ -36,6 +36,7 @@ local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, q
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, clock_from_ms, clock_until_ms,
   limit = unpack(ARGV)
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/hold.lua
@@ -137,7 +138,7 @@ local function take_special(id, word, due_ms, run, job_key, job)
     end
     return true, schedule[1] and 'its version is broken' or 'its hash is gone'
   elseif not queue_accepts(queue) then
-    return true, queue and 'wrong type at rq:queue:' .. name_of(queue) or 'its job names no queue'
+    return true, queue and 'wrong type at ' .. RQ_QUEUE .. name_of(queue) or 'its job names no queue'
   end
   local expires_ms = string.find(flags, 'e', 1, true) and whole_of(redis.call('HGET', job_key, 'zs_expires'))
   local deadline_ms = expires_ms and tonumber(due_ms) + expires_ms
@@ -180,7 +181,7 @@ local function look_at(word, most, passed)
   for i = 1, #due, 2 do
     local id, due_ms = due[i], due[i + 1]
     local run = id .. '-' .. due_ms .. run_suffix
-    local job_key = 'rq:job:' .. run
+    local job_key = RQ_JOB .. run
     local job = is_recurring[(i + 1) / 2] == 1 and NO_JOB or pcall('HMGET', job_key, 'origin', 'status', 'zs')
     if job[3] == '1' and job[2] == 'scheduled' and not is_doubtful and not room[job[1]] and queue_accepts(job[1]) then
       take(run, job_key, job[1], false)

@@ -21,6 +21,7 @@ local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, p
   recurring_key, wake_key, rq_queues_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen_entry, seen_t,
   ended_ms = unpack(ARGV, 1, 8)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/iso.lua
@@ -64,7 +65,7 @@ end
 
 -- What is known of a run that is lost; nothing of one that is to be left alone.
 local function look(run, status, mark, members)
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'last_heartbeat', 'enqueued_at', 'origin',
+  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'last_heartbeat', 'enqueued_at', 'origin',
     'retries_left', 'enqueue_at_front_on_retry', 'failure_ttl')
   local queue = job[4]
   local told_mark = not job.err and time_of(job[status == 'queued' and 3 or 2]) or ''
@@ -73,10 +74,10 @@ local function look(run, status, mark, members)
   end
   local one = {run = run, queue = queue, members = {}, has_lapsed = members ~= '',
     retries_left = tonumber(job[5] or ''), at_front = job[6] and job[6] ~= '' and tonumber(job[6]) ~= 0,
-    failure_ttl = job[7], job_key = 'rq:job:' .. run,
-    queue_key = 'rq:queue:' .. queue, intermediate_key = 'rq:queue:' .. queue .. ':intermediate',
-    wip_key = 'rq:wip:' .. queue, failed_key = 'rq:failed:' .. queue, executions_key = 'rq:executions:' .. run,
-    results_key = 'rq:results:' .. run}
+    failure_ttl = job[7], job_key = RQ_JOB .. run,
+    queue_key = RQ_QUEUE .. queue, intermediate_key = intermediate_key(queue),
+    wip_key = RQ_WIP .. queue, failed_key = RQ_FAILED .. queue, executions_key = RQ_EXECUTIONS .. run,
+    results_key = RQ_RESULTS .. run}
   if not are_of_types({[one.intermediate_key] = 'list', [one.wip_key] = 'zset', [one.failed_key] = 'zset',
     [one.executions_key] = 'zset', [one.results_key] = 'stream'}) then
     return nil

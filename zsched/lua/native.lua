@@ -24,6 +24,7 @@
 local lease_key, meta_key, log_key, rq_queues_key = unpack(KEYS)
 local token, expected_server, owner, lock_s, limit = unpack(ARGV, 1, 5)
 lock_s, limit = tonumber(lock_s), tonumber(limit)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/iso.lua
@@ -94,7 +95,7 @@ end
 -- Decide what becomes of a job, as RQ's Queue._enqueue_job would; *score_s*: RQ's, if its second is not over. Returns
 -- what is odd, or nothing and the ms until which it waits, or nothing when it is pushed.
 local function take(queue, id, score_s)
-  local job_key = 'rq:job:' .. id
+  local job_key = RQ_JOB .. id
   local job = redis.pcall('HMGET', job_key, 'status', 'origin', 'timeout', 'ttl', 'ended_at', 'enqueue_at_front',
     'enqueue_at_front_on_retry')
   if job.err then
@@ -145,8 +146,8 @@ end
 
 for i = 6, #ARGV do
   local queue = ARGV[i]
-  local registry_key, lock_key = 'rq:scheduled:' .. queue, 'rq:scheduler-lock:' .. queue
-  local wrong = not is_a(lock_key, 'string') and lock_key or not queue_accepts(queue) and 'rq:queue:' .. queue
+  local registry_key, lock_key = RQ_SCHEDULED .. queue, RQ_LOCK .. queue
+  local wrong = not is_a(lock_key, 'string') and lock_key or not queue_accepts(queue) and RQ_QUEUE .. queue
     or not is_a(registry_key, 'zset') and registry_key
   local holder = wrong ~= lock_key and redis.call('GET', lock_key)
   if lock_s == 0 then
@@ -170,9 +171,9 @@ end
 for _, one in ipairs(moved) do
   requeue(one.id, one.queue, one.at_front, unpack(one.fields))
   if one.ttl then  -- RQ's ttl begins anew in the queue
-    redis.call('EXPIRE', 'rq:job:' .. one.id, one.ttl)
-    redis.call('EXPIRE', 'rq:job:' .. one.id .. ':dependents', one.ttl)
-    redis.call('EXPIRE', 'rq:job::' .. one.id .. ':dependencies', one.ttl)
+    redis.call('EXPIRE', RQ_JOB .. one.id, one.ttl)
+    redis.call('EXPIRE', dependents_key(one.id), one.ttl)
+    redis.call('EXPIRE', dependencies_key(one.id), one.ttl)
   end
 end
 push_all()

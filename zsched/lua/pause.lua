@@ -10,6 +10,7 @@
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, note = unpack(ARGV)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/find.lua
 -- include lib/place.lua

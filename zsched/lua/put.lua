@@ -24,6 +24,7 @@ local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, 
 local schedule_prefix, template_prefix, run_suffix, lane, if_exists, allow_past, keep_op_ms,
   seen_size, field_size = unpack(ARGV, 1, 9)
 keep_op_ms, seen_size, field_size = tonumber(keep_op_ms), tonumber(seen_size), tonumber(field_size)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/op.lua
 -- include lib/iso.lua

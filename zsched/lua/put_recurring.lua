@@ -27,6 +27,7 @@ local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, 
 local schedule_prefix, template_prefix, run_suffix, id, lane, if_exists, keep_op_ms, seen_version,
   trigger, digest, anchor_ms, next_ms, jitter_ms, from_ms, until_ms, schedule_size = unpack(ARGV, 1, 16)
 keep_op_ms, schedule_size = tonumber(keep_op_ms), tonumber(schedule_size)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/op.lua
 -- include lib/find.lua

@@ -37,6 +37,7 @@ local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, 
 local schedule_prefix, template_prefix, run_suffix, seen_entry, seen_t, hold_for_ms, reason, archive,
   names, is_forced, row_count = unpack(ARGV, 1, 11)
 hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/hold_on.lua
 -- include lib/iso.lua
@@ -55,8 +56,8 @@ local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true,
 local replaced = {}
 local function waits(row)
   local at = not replaced[row.id] and find({row.id})[1]
-  return at and not at.recurring and run_key(row.id, at.due_ms) == 'rq:job:' .. row.run_id
-    and is_a('rq:job:' .. row.run_id, 'hash')
+  return at and not at.recurring and run_key(row.id, at.due_ms) == RQ_JOB .. row.run_id
+    and is_a(RQ_JOB .. row.run_id, 'hash')
 end
 
 local rows, ids, places, at = {}, {}, {}, 12
@@ -133,7 +134,7 @@ local function put_back(row)
       redis.call('HSET', template_prefix .. row.id, unpack(ARGV, row.first, row.first_own - 1))
     end
   else
-    local job_key = 'rq:job:' .. row.id .. '-' .. row.run
+    local job_key = RQ_JOB .. row.id .. '-' .. row.run
     redis.call('DEL', job_key)
     if row.first_own > row.first then
       redis.call('HSET', job_key, 'status', 'scheduled', 'created_at', changed_at(row.t_us),
@@ -162,7 +163,7 @@ for n, row in ipairs(rows) do
       put_back(row)
     end
   elseif row.place == 'open' then
-    redis.call('DEL', 'rq:job:' .. row.run_id)
+    redis.call('DEL', RQ_JOB .. row.run_id)
     -- Its deadline counts from its time, or from its push (t) where that was later: backfilled, retried, or only late.
     -- It may have passed long ago: then no worker begins with the run.
     local due_ms, deadline_ms = tonumber(row.due_ms), nil
@@ -172,7 +173,7 @@ for n, row in ipairs(rows) do
     launch(row.run_id, row.queue, {fields = {unpack(ARGV, row.first, row.first_own - 1)}, at_front = row.at_front,
       is_uncertain = true, deadline_ms = deadline_ms})
   elseif row.place == 'held' then  -- it may also wait in its queue: an older copy came back
-    redis.call('HSET', 'rq:job:' .. row.run_id, 'zs_uncertain', '1')
+    redis.call('HSET', RQ_JOB .. row.run_id, 'zs_uncertain', '1')
   end
 end
 push_all()

@@ -19,6 +19,7 @@ local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, 
 local schedule_prefix, template_prefix, run_suffix, id, keep_op_ms, missed, seen_due_ms, planned_version, next_ms,
   from_ms, until_ms, jitter_ms, first_ms, last_ms, count = unpack(ARGV)
 keep_op_ms = tonumber(keep_op_ms)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/op.lua
 -- include lib/find.lua

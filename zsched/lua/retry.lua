@@ -21,6 +21,7 @@ local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, 
   recurring_key, wake_key, schedule_key, rq_queues_key, op_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, run, nominal_ms, keep_op_ms = unpack(ARGV, 1, 7)
 keep_op_ms = tonumber(keep_op_ms)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/op.lua
 -- include lib/iso.lua
@@ -49,7 +50,7 @@ local OF_RUN = {  -- those of ours that do not say what was asked for
   zs_told = true,
 }
 
-local texts = redis.pcall('HGETALL', 'rq:job:' .. run)
+local texts = redis.pcall('HGETALL', RQ_JOB .. run)
 if texts.err then
   return string.find(texts.err, 'WRONGTYPE', 1, true) and answer({'OK', 'BROKEN', now_ms, '-'}) or texts
 end
@@ -71,7 +72,7 @@ if #texts == 0 then
 end
 if not is_forgotten and not OVER[job.status] then
   local at = job.status == 'scheduled' and find({id})[1]
-  if at and not at.recurring and run_key(id, at.due_ms) == 'rq:job:' .. run then
+  if at and not at.recurring and run_key(id, at.due_ms) == RQ_JOB .. run then
     return answer({'OK', 'WAITS', now_ms, '-'})
   end
   return answer({'OK', OPEN[job.status] and 'NOTOVER' or 'BROKEN', now_ms, word_of(job.status) or '-'})

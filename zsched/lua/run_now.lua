@@ -15,6 +15,7 @@ local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, 
   recurring_key, wake_key, schedule_key, template_key, rq_queues_key, op_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, id, keep_op_ms = unpack(ARGV)
 keep_op_ms = tonumber(keep_op_ms)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/op.lua
 -- include lib/iso.lua

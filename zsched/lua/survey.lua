@@ -13,6 +13,7 @@
 -- of a `cancel_previous`. A text per chain, as look.lua answers.
 local chains_key = unpack(KEYS)
 local cursor, count = unpack(ARGV)
+-- include lib/rq.lua
 -- include lib/status.lua
 
 local MODES = {queue = true, cancel_previous = true}
@@ -29,7 +30,7 @@ local function look(id, chain)
   end
   local told, open, over, waits = {id, chain}, 0, 0, false
   for run in string.gmatch(runs, '%S+') do
-    local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'worker_name', 'dependency_id')
+    local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'worker_name', 'dependency_id')
     if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
       return job  -- not allowed to look, say: that tells nothing of the job
     end

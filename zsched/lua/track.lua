@@ -18,6 +18,7 @@
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, wake_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen_entry, seen_t = unpack(ARGV, 1, 7)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/find.lua
@@ -33,7 +34,7 @@ end
 local rows, runs = {}, {}
 for i = 8, #ARGV, 5 do
   local id, run, seen_as, verdict, row = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'ended_at', 'zs_told')
+  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'ended_at', 'zs_told')
   if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
     return job
   end

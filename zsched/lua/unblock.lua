@@ -16,6 +16,7 @@
 -- until they are over.
 local lease_key, meta_key, log_key, chains_key, rq_queues_key, deadlines_key = unpack(KEYS)
 local token, expected_server = unpack(ARGV, 1, 2)
+-- include lib/rq.lua
 -- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/iso.lua
@@ -49,9 +50,9 @@ end
 
 -- The job of a run that waits, when it can be released.
 local function waiting(run)
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'origin', 'enqueue_at_front')
+  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'origin', 'enqueue_at_front')
   local queue = job[2]
-  if job[1] ~= 'deferred' or not queue_accepts(queue) or not is_a('rq:deferred:' .. queue, 'zset') then
+  if job[1] ~= 'deferred' or not queue_accepts(queue) or not is_a(RQ_DEFERRED .. queue, 'zset') then
     return nil
   end
   return {run = run, queue = queue, at_front = job[3] == '1', dependencies = dependencies_of(run)}
@@ -123,7 +124,7 @@ for _, one in ipairs(decided) do
   end
   if one.released then
     requeue(one.released.run, one.released.queue, one.released.at_front)
-    redis.call('ZREM', 'rq:deferred:' .. one.released.queue, one.released.run)
+    redis.call('ZREM', RQ_DEFERRED .. one.released.queue, one.released.run)
     depend_no_more(one.released.run, one.released.dependencies)
   end
   sweep(one.stale, one.released and one.released.queue)

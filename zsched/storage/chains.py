@@ -72,7 +72,7 @@ class Chains:
     """What a leader asks of chains and does to them, over one wire. Raises RedisUnavailable, RedisRefused."""
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
-        self._wire, self._scripts = wire, Scripts(wire, keys)
+        self._wire, self._rq, self._scripts = wire, keys.rq, Scripts(wire, keys)
 
     def page(self, cursor: str) -> tuple[str, list[Chain]]:
         """Where to go on ("0": that was all), and those of some chains that may need something; "0" begins."""
@@ -83,7 +83,7 @@ class Chains:
         """Those of *workers* to whose channel nobody listens: neither they nor their work horses have a connection."""
         if not workers:
             return set()
-        reply = self._wire.execute("PUBSUB", "NUMSUB", *(f"rq:pubsub:{worker}" for worker in workers))
+        reply = self._wire.execute("PUBSUB", "NUMSUB", *map(self._rq.pubsub, workers))
         return {worker for worker, listening in zip(workers, reply[1::2], strict=True) if not listening}
 
     def unblock(self, term: Term, needed: Sequence[Unblocking]) -> list[str]:

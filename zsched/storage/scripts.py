@@ -3,7 +3,7 @@ Loads ``zsched/lua``: resolves includes, reads each header, and calls scripts by
 
 A script's header is its contract::
 
-    -- KEYS   meta log wake          names of functions in keys.py
+    -- KEYS   meta log wake          names of functions in keys.py; of rqkeys.py with rq_ before them
     -- ARGV   token limit            fixed arguments, in this order
     --        ...                    then any number of rows
 
@@ -26,6 +26,7 @@ from zsched.core.log import FORMAT, text
 from zsched.errors import NewerFormat, ServerChanged, Stale, ZschedError
 from zsched.storage.keys import Keys
 from zsched.storage.meta import garbled
+from zsched.storage.rqkeys import RQ_PREFIX
 
 _INCLUDE = re.compile(r"^-- include (\S+)\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV)\s+(.*(?:\n--\s{8}.*)*)", re.MULTILINE)
@@ -44,16 +45,16 @@ class Script:
 
 
 @cache
-def load(name: str) -> Script:
+def load(name: str, rq_prefix: str = RQ_PREFIX) -> Script:
     """
-    The script ``zsched/lua/<name>.lua`` with its includes.
+    The script ``zsched/lua/<name>.lua`` with its includes, and *rq_prefix* where its text says ``{rq}``.
 
     Raises:
         ZschedError: an include is circular or used twice.
     """
-    source = _read(f"{name}.lua")
-    sections = dict(_SECTION.findall(source))
-    text = _expand(source, f"{name}.lua", [])
+    verb = source(f"{name}.lua")
+    sections = dict(_SECTION.findall(verb))
+    text = _expand(verb, f"{name}.lua", []).replace("{rq}", rq_prefix)
     return Script(name, text, _names(sections.get("KEYS", "")), _names(sections.get("ARGV", "")))
 
 
@@ -92,20 +93,20 @@ class Scripts:
 
     def command(self, name: str, rows: Iterable[Any], arguments: dict[str, Any]) -> list[Any]:
         """The EVALSHA command with keys and arguments in the header's order."""
-        script = load(name)
+        script = load(name, self._keys.rq.prefix)
         keys = [self._key(key, arguments) for key in script.keys]
         argv = [self._argument(argument, arguments) for argument in script.argv]
         return ["EVALSHA", self._sha.get(name) or self.ensure(name), len(keys), *keys, *argv, *rows]
 
     def ensure(self, name: str) -> str:
         """Make the server know script *name*; returns its SHA1. Needed before a pipeline of EVALSHA."""
-        self._sha[name] = self._channel.execute("SCRIPT", "LOAD", load(name).text).decode()
+        script = load(name, self._keys.rq.prefix)
+        self._sha[name] = self._channel.execute("SCRIPT", "LOAD", script.text).decode()
         return self._sha[name]
 
     def _key(self, name: str, arguments: dict[str, Any]) -> str:
-        function = getattr(self._keys, name)
-        key: str = function(arguments["id" if name != "op" else "op"]) if name in _PER_CALL else function()
-        return key
+        function = self._keys.named(name)
+        return function(arguments["id" if name != "op" else "op"]) if name in _PER_CALL else function()
 
     def _argument(self, name: str, arguments: dict[str, Any]) -> Any:
         if name in ("schedule_prefix", "template_prefix"):
@@ -134,19 +135,20 @@ def newer_format(theirs: object) -> NewerFormat:
     )
 
 
-def _read(path: str) -> str:
+def source(path: str) -> str:
+    """Return the text of a file of ``zsched/lua``."""
     return (resources.files("zsched") / "lua" / path).read_text(encoding="utf-8")
 
 
-def _expand(source: str, name: str, seen: list[str]) -> str:
+def _expand(text: str, name: str, seen: list[str]) -> str:
     def include(found: re.Match[str]) -> str:
         path = found[1]
         if path in seen:
             raise ZschedError(f"{name} includes {path} a second time; each piece once, and no cycles")
         seen.append(path)
-        return _expand(_read(path), path, seen)
+        return _expand(source(path), path, seen)
 
-    return _INCLUDE.sub(include, source)
+    return _INCLUDE.sub(include, text)
 
 
 def _names(section: str) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ local can_note_deadlines
 
 local function set_deadline(run, deadline_ms)
   local deadline = string.format('%.0f', deadline_ms)
-  redis.call('HSET', 'rq:job:' .. run, 'zs_deadline', deadline)
-  redis.call('PEXPIRE', 'rq:job:' .. run, string.format('%.0f', math.max(deadline_ms - now_ms, 1)))
+  redis.call('HSET', RQ_JOB .. run, 'zs_deadline', deadline)
+  redis.call('PEXPIRE', RQ_JOB .. run, string.format('%.0f', math.max(deadline_ms - now_ms, 1)))
   if can_note_deadlines == nil then
     can_note_deadlines = is_a(deadlines_key, 'zset')
   end

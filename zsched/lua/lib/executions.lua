@@ -5,7 +5,7 @@
 -- GIVES  executions_of(run) -> list of '<run>:<execution>', as they stand in rq:wip
 --        is_alive(executions)
 local function executions_of(run)
-  local key, found = 'rq:executions:' .. run, {}
+  local key, found = RQ_EXECUTIONS .. run, {}
   for n, execution in ipairs(is_a(key, 'zset') and redis.call('ZRANGE', key, 0, -1) or {}) do
     found[n] = run .. ':' .. execution
   end
@@ -14,7 +14,7 @@ end
 
 local function is_alive(executions)
   for _, execution in ipairs(executions) do
-    if redis.call('EXISTS', 'rq:execution:' .. execution) == 1 then
+    if redis.call('EXISTS', RQ_EXECUTION .. execution) == 1 then
       return true
     end
   end

@@ -12,25 +12,25 @@ local launched_at  -- now, as RQ writes times
 
 local function requeue(run, queue, at_front, ...)
   launched_at = launched_at or iso(now_ms)
-  redis.call('HSET', 'rq:job:' .. run, 'status', 'queued', 'enqueued_at', launched_at, ...)
+  redis.call('HSET', RQ_JOB .. run, 'status', 'queued', 'enqueued_at', launched_at, ...)
   push(queue, run, at_front)
 end
 
 local function launch(run, queue, job)
   launched_at = launched_at or iso(now_ms)
   if job.template then
-    redis.call('COPY', job.template, 'rq:job:' .. run, 'REPLACE')  -- see lib/pushed.lua
+    redis.call('COPY', job.template, RQ_JOB .. run, 'REPLACE')  -- see lib/pushed.lua
   end
   if job.before then
-    redis.call('HSET', 'rq:job:' .. run, 'created_at', launched_at)
+    redis.call('HSET', RQ_JOB .. run, 'created_at', launched_at)
   else
     -- Its status, too: a template that was put back after a loss has none.
-    redis.call('HSET', 'rq:job:' .. run, 'status', 'queued', 'created_at', launched_at, 'enqueued_at', launched_at,
+    redis.call('HSET', RQ_JOB .. run, 'status', 'queued', 'created_at', launched_at, 'enqueued_at', launched_at,
       unpack(job.fields or NO_FIELDS))
     push(queue, run, job.at_front)
   end
   if job.is_uncertain then
-    redis.call('HSET', 'rq:job:' .. run, 'zs_uncertain', '1')
+    redis.call('HSET', RQ_JOB .. run, 'zs_uncertain', '1')
   end
   if job.deadline_ms then
     set_deadline(run, job.deadline_ms)

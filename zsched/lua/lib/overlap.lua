@@ -10,7 +10,7 @@
 -- The one judgement of `skip`, which has no leader that looks after it: second value, why a run no longer counts.
 -- A heartbeat is by its worker's clock, and RQ's SimpleWorker beats once: its key of the execution tells it is alive.
 local function still_counts(run)
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'last_heartbeat', 'enqueued_at')
+  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'last_heartbeat', 'enqueued_at')
   local status = job[1]
   if not is_open(status) then
     return false
@@ -24,9 +24,9 @@ local function still_counts(run)
 end
 
 local function problem_of(one, before)
-  local types = {{'rq:deferred:' .. one.queue, 'zset'}, {'rq:job::' .. one.run .. ':dependencies', 'set'}}
+  local types = {{RQ_DEFERRED .. one.queue, 'zset'}, {dependencies_key(one.run), 'set'}}
   for _, run in ipairs(before) do
-    types[#types + 1] = {'rq:job:' .. run .. ':dependents', 'set'}
+    types[#types + 1] = {dependents_key(run), 'set'}
   end
   for _, each in ipairs(types) do
     if not is_a(each[1], each[2]) then
@@ -71,14 +71,14 @@ end
 
 -- Make the run, whose hash is there, wait for those before it.
 local function defer(run, queue, before, at_front)
-  redis.call('HSET', 'rq:job:' .. run, 'status', 'deferred', 'dependency_id', before[1],
+  redis.call('HSET', RQ_JOB .. run, 'status', 'deferred', 'dependency_id', before[1],
     'dependency_ids', '["' .. table.concat(before, '", "') .. '"]', 'allow_dependency_failures', '1')
   if at_front then
-    redis.call('HSET', 'rq:job:' .. run, 'enqueue_at_front', '1')
+    redis.call('HSET', RQ_JOB .. run, 'enqueue_at_front', '1')
   end
   for _, each in ipairs(before) do
-    redis.call('SADD', 'rq:job:' .. each .. ':dependents', run)
+    redis.call('SADD', dependents_key(each), run)
   end
-  redis.call('SADD', 'rq:job::' .. run .. ':dependencies', unpack(before))  -- two colons: RQ's own
-  redis.call('ZADD', 'rq:deferred:' .. queue, string.format('%.0f', math.floor(now_ms / 1000)), run)
+  redis.call('SADD', dependencies_key(run), unpack(before))
+  redis.call('ZADD', RQ_DEFERRED .. queue, string.format('%.0f', math.floor(now_ms / 1000)), run)
 end

@@ -4,7 +4,7 @@
 -- GIVES  run_key(id, due_ms), wake_if_earlier(lane, due_ms), leave(id, at), remove(id, at),
 --        free_run(id, at_ms, least)
 local function run_key(id, due_ms)
-  return 'rq:job:' .. id .. '-' .. due_ms .. run_suffix
+  return RQ_JOB .. id .. '-' .. due_ms .. run_suffix
 end
 
 -- Call before the ZADD: the daemon sleeps until the head that is there now.
@@ -39,7 +39,7 @@ end
 local function free_run(id, at_ms, least)
   local run, k = id .. '-' .. string.format('%.0f', at_ms) .. run_suffix, least
   local free = k == 0 and run or run .. '-r' .. k
-  while redis.call('EXISTS', 'rq:job:' .. free) == 1 do
+  while redis.call('EXISTS', RQ_JOB .. free) == 1 do
     k = k + 1
     free = run .. '-r' .. k
   end

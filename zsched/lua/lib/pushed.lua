@@ -26,6 +26,6 @@ local function is_pushed(job)
 end
 
 local function make_way(run)
-  local key = 'rq:job:' .. run
+  local key = RQ_JOB .. run
   return redis.call('EXISTS', key) == 0 or not is_pushed(redis.pcall('HMGET', key, unpack(OF_RUN)))
 end

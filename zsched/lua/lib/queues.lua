@@ -14,7 +14,7 @@ local function queue_accepts(queue)
     return false
   end
   if not queue_types[queue] then
-    queue_types[queue] = #queue <= LONGEST_NAME and redis.call('TYPE', 'rq:queue:' .. queue).ok or 'no name'
+    queue_types[queue] = #queue <= LONGEST_NAME and redis.call('TYPE', RQ_QUEUE .. queue).ok or 'no name'
   end
   return queue_types[queue] == 'list' or queue_types[queue] == 'none'
 end
@@ -32,7 +32,7 @@ end
 -- Those at the front keep their order: the oldest is pushed last and stands first.
 local function push_all()
   for queue, waiting in pairs(queues) do
-    local key = 'rq:queue:' .. queue
+    local key = RQ_QUEUE .. queue
     if is_listed then
       redis.call('SADD', rq_queues_key, key)
     end

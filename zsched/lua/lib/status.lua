@@ -11,11 +11,11 @@ local function is_open(status)
 end
 
 local function status_of(run)
-  local status = redis.pcall('HGET', 'rq:job:' .. run, 'status')
+  local status = redis.pcall('HGET', RQ_JOB .. run, 'status')
   return type(status) == 'string' and word_of(status) or '-'
 end
 
 local function job_of(run)
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'origin', 'worker_name', 'zs_stop')
+  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'origin', 'worker_name', 'zs_stop')
   return {run = run, status = job[1], queue = job[2] or '', worker = job[3] or '', told_ms = tonumber(job[4] or '')}
 end

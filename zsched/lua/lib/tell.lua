@@ -12,9 +12,9 @@ local function tell(one)
   elseif one.told_ms and now_ms - one.told_ms < TELL_AGAIN_MS then
     return true
   end
-  local job_key, command = 'rq:job:' .. one.run, '{"command": "stop-job", "job_id": "' .. one.run .. '"}'
+  local job_key, command = RQ_JOB .. one.run, '{"command": "stop-job", "job_id": "' .. one.run .. '"}'
   redis.call('HSET', job_key, 'zs_stop', string.format('%.0f', now_ms))
-  local heard = redis.pcall('PUBLISH', 'rq:pubsub:' .. one.worker, command)
+  local heard = redis.pcall('PUBLISH', RQ_PUBSUB .. one.worker, command)
   if type(heard) ~= 'number' or heard == 0 then
     redis.call('HDEL', job_key, 'zs_stop')
     return false

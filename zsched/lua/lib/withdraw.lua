@@ -24,7 +24,7 @@ local function cancel(open)
   for _, one in ipairs(open) do
     if one.is_withdrawn then
       take_out(one)
-      redis.call('PEXPIRE', 'rq:job:' .. one.run, REMAINS_MS)
+      redis.call('PEXPIRE', RQ_JOB .. one.run, REMAINS_MS)
       if is_a(deadlines_key, 'zset') then
         redis.call('ZREM', deadlines_key, one.run)
       end
