@@ -33,11 +33,11 @@ def _keys(ground: Ground, script: str) -> Iterator[str]:
     """Every key that *script* is given, or makes of what it is given."""
     for name in load(script).keys:
         if name in ("schedule", "template"):
-            yield from (getattr(ground.keys, name)(id) for id in IDS)
+            yield from (ground.keys.named(name)(id) for id in IDS)
         elif name == "op":
             yield ground.keys.op("op")
         elif name != "wake":
-            yield getattr(ground.keys, name)()
+            yield ground.keys.named(name)()
     yield f"{ground.keys.due_normal()}:email"
     yield from (ground.keys.schedule(id) for id in IDS)
     yield from (ground.keys.template(id) for id in IDS)
