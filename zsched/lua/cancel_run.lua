@@ -1,6 +1,6 @@
 -- cancel_run: keep a run from running, or ask its worker to stop it.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring op
+-- KEYS   @schedules op
 -- ARGV   run_suffix      as in keys.py
 --        id              its schedule's
 --        run
@@ -24,18 +24,11 @@
 -- In a queue longer than most_waiting the run stays in the list, and its job loses its data (lib/waiting.lua). Not
 -- guaranteed there: that a worker did not take it in that very moment. Nor of a run that RQ's own scheduler has fetched
 -- and not yet pushed.
-local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, op_key = unpack(KEYS)
-local run_suffix, id, run, seen, row, most_waiting, keep_op_ms = unpack(ARGV)
 most_waiting, keep_op_ms = tonumber(most_waiting), tonumber(keep_op_ms)
--- include lib/rq.lua
--- include lib/meta.lua
 -- include lib/op.lua
--- include lib/iso.lua
 -- include lib/find.lua
 -- include lib/waiting.lua
 -- include lib/tell.lua
--- include lib/clean.lua
 
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 

@@ -1,8 +1,8 @@
 -- fire: move due one-shots to their RQ queues; answer the due recurring ones for Python to plan.
 --
--- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues deadlines limits recurring
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
---        token expected_server        this term's
+-- KEYS   lease meta log @lanes quarantine rq_queues deadlines limits recurring
+-- ARGV   @prefixes
+--        @term
 --        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
 --        limit                        most schedules looked at
 -- RETURNS  OK, now ms, next due ms after this batch or '', number looked at, number pushed, lists of
@@ -28,23 +28,12 @@
 -- is looked at before its lane when there is room again. That is no change of the schedule, so nothing is logged.
 --
 -- A key of a wrong type stops as little as possible. rq:queues: runs are pushed without it. deadlines: see
--- lib/deadline. A queue, or its ZSET aside: its schedules are quarantined. quarantine: schedules stay in their lanes,
+-- lib/launch. A queue, or its ZSET aside: its schedules are quarantined. quarantine: schedules stay in their lanes,
 -- are looked at again within a second, and what is due behind them goes on. recurring: a schedule with its own hash is
 -- a recurring one.
-local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
-  rq_queues_key, deadlines_key, limits_key, recurring_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, token, expected_server, clock_from_ms, clock_until_ms,
-  limit = unpack(ARGV)
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
--- include lib/rq.lua
--- include lib/meta.lua
--- include lib/fence.lua
 -- include lib/hold.lua
--- include lib/iso.lua
--- include lib/clean.lua
--- include lib/queues.lua
--- include lib/deadline.lua
--- include lib/lanes.lua
+-- include lib/launch.lua
 -- include lib/room.lua
 
 local is_doubt_ahead = doubt_ms > now_ms

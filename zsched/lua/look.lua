@@ -12,12 +12,8 @@
 -- `started`: RQ lets go of its deadline a moment after it took it, and writes its hash again when it ends.
 -- A text per run and not a list: Redis before 7 sends a list of lists in pieces, and the reader wakes for each.
 -- RQ keeps a traceback in the stream rq:results:<id>, packed; Lua cannot open it, and does not have to.
-local meta_key, log_key, deadlines_key = unpack(KEYS)
-local fields = unpack(ARGV, 1, 1)
 -- include lib/rq.lua
 -- include lib/meta.lua
--- include lib/iso.lua
--- include lib/clean.lua
 
 local MOST = 262144  -- bytes of a packed traceback; a longer one is left out
 local LONGEST_NOTE = 4097  -- bytes, one more than a note may have (core/runs.py)
@@ -58,7 +54,7 @@ local names, reply = {}, {'OK'}
 for name in string.gmatch(fields, '%S+') do
   names[#names + 1] = name
 end
-for i = 2, #ARGV do
+for i = ROWS, #ARGV do
   local run = ARGV[i]
   local told = redis.pcall('HMGET', RQ_JOB .. run, unpack(names))
   if told.err and not string.find(told.err, 'WRONGTYPE', 1, true) then

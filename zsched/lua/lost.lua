@@ -1,8 +1,8 @@
 -- lost: put runs whose worker died back into their queues, or record that they are lost.
 --
--- KEYS   lease meta log due_high due_normal due_low paused quarantine recurring wake rq_queues
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
---        token expected_server        this term's
+-- KEYS   lease @schedules wake rq_queues
+-- ARGV   @prefixes
+--        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
 --        ended_ms                     when the runs that end did, as their lines for the log have it
 --        ...   eight texts per run: its schedule's id, its own id, the status that was seen of its job (started or
@@ -17,21 +17,10 @@
 -- LOST as in track. A run is left alone when its job is not as it was seen any more, when one of its executions is
 -- alive (RQ's key of it lapses by this server's clock, so that a worker's clock does not matter), when it is in its
 -- queue after all, or when a key of RQ's is of a wrong type.
-local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, rq_queues_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen_entry, seen_t,
-  ended_ms = unpack(ARGV, 1, 8)
--- include lib/rq.lua
--- include lib/meta.lua
 -- include lib/fence.lua
--- include lib/iso.lua
--- include lib/find.lua
--- include lib/place.lua
--- include lib/queues.lua
 -- include lib/launch.lua
 -- include lib/streaks.lua
 -- include lib/executions.lua
--- include lib/clean.lua
 
 local MOST = 10000  -- runs of a queue that are looked through
 local FAILURE_TTL = '31536000'  -- RQ's own, in seconds
@@ -131,7 +120,7 @@ end
 
 local again, ended = {kind = 'again', runs = {}, lines = {}}, {kind = 'end', runs = {}, lines = {}}
 local lost, is_lost = {}, {}
-for i = 9, #ARGV, 8 do
+for i = ROWS, #ARGV, 8 do
   local id, run, status, mark, members, word, line, packed = unpack(ARGV, i, i + 7)
   local one = not is_lost[run] and look(run, status, mark, members)
   if one and (word == 'end' or (one.retries_left or 0) >= 1) then

@@ -1,7 +1,7 @@
 -- native: move RQ's own delayed jobs that are due to their queues, where no scheduler of RQ does.
 --
 -- KEYS   lease meta log rq_queues
--- ARGV   token expected_server        this term's
+-- ARGV   @term
 --        owner                        what our scheduler locks hold, the same for all daemons of a namespace
 --        lock_s                       how long they hold from now on, in seconds; 0: give them up, move nothing
 --        limit                        most jobs looked at
@@ -21,16 +21,9 @@
 -- RQ cuts its due times to whole seconds. So a job of RQ's score is looked at when its second begins, and put back to
 -- the millisecond from which on it is not early (``earliest``). A score with a fraction says that the job was looked at
 -- before. Score and ended_at are by the clock of their writer, mostly a worker, and not by the server's.
-local lease_key, meta_key, log_key, rq_queues_key = unpack(KEYS)
-local token, expected_server, owner, lock_s, limit = unpack(ARGV, 1, 5)
 lock_s, limit = tonumber(lock_s), tonumber(limit)
--- include lib/rq.lua
--- include lib/meta.lua
 -- include lib/fence.lua
--- include lib/iso.lua
--- include lib/queues.lua
 -- include lib/launch.lua
--- include lib/clean.lua
 
 local PATIENCE_S = 5
 local LAST_S = '253402300799'  -- the year 9999
@@ -144,7 +137,7 @@ local function look(queue, lock_key, registry_key)
   served[#served + 1] = {lock_key = lock_key, registry_key = registry_key, gone = gone, later = later}
 end
 
-for i = 6, #ARGV do
+for i = ROWS, #ARGV do
   local queue = ARGV[i]
   local registry_key, lock_key = RQ_SCHEDULED .. queue, RQ_LOCK .. queue
   local wrong = not is_a(lock_key, 'string') and lock_key or not queue_accepts(queue) and RQ_QUEUE .. queue

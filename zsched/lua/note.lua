@@ -6,8 +6,6 @@
 --        text   the new one
 -- RETURNS  OK, noted | AGAIN (another one is there) | GONE (so a deleted job does not come back as half of one)
 -- LOGS   nothing: a note goes into the log with the run's end
-local rq_job_key = unpack(KEYS)
-local field, seen, text = unpack(ARGV)
 
 local held = redis.pcall('HMGET', rq_job_key, 'data', field)
 if held.err and not string.find(held.err, 'WRONGTYPE', 1, true) then

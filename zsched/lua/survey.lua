@@ -11,9 +11,6 @@
 --
 -- Nothing is needed while the only runs that are open are the first of a `queue` and nobody waits for them, or the last
 -- of a `cancel_previous`. A text per chain, as look.lua answers.
-local chains_key = unpack(KEYS)
-local cursor, count = unpack(ARGV)
--- include lib/rq.lua
 -- include lib/status.lua
 
 local MODES = {queue = true, cancel_previous = true}

@@ -1,7 +1,7 @@
 -- unblock: release runs that RQ would leave waiting, withdraw those that a later one replaces, forget what is over.
 --
 -- KEYS   lease meta log chains rq_queues deadlines
--- ARGV   token expected_server        this term's
+-- ARGV   @term
 --        ...   five texts per chain: its schedule's id, its text as it was seen, what was seen of its first runs, their
 --              statuses by spaces (- of one that is gone), the run that is to be released or -, and why
 -- RETURNS  OK, now ms, list of the runs that were released, list of the chains that are not as they were seen
@@ -14,16 +14,9 @@
 -- same time: the dependents that it watches lose this run here, so one of the two comes too late. Of a chain of
 -- `cancel_previous` all but the last run are withdrawn, or their workers told (lib/tell.lua says how often); it stays
 -- until they are over.
-local lease_key, meta_key, log_key, chains_key, rq_queues_key, deadlines_key = unpack(KEYS)
-local token, expected_server = unpack(ARGV, 1, 2)
--- include lib/rq.lua
--- include lib/meta.lua
 -- include lib/fence.lua
--- include lib/iso.lua
--- include lib/queues.lua
 -- include lib/launch.lua
 -- include lib/status.lua
--- include lib/waiting.lua
 -- include lib/withdraw.lua
 
 if not is_a(chains_key, 'hash') then
@@ -93,7 +86,7 @@ local function decide(chain, statuses, run)
 end
 
 local decided, lines, released, changed = {}, {}, {}, {}
-for i = 3, #ARGV, 5 do
+for i = ROWS, #ARGV, 5 do
   local id, chain, seen, run, why = unpack(ARGV, i, i + 4)
   local one = redis.call('HGET', chains_key, id) == chain and decide(chain, words_of(seen), run)
   if not one then

@@ -83,7 +83,7 @@ class Keys:
         return f"{self.prefix}chains"
 
     def deadlines(self) -> str:
-        """ZSET: run id → when it expires in its queue, until its end is recorded; see lua/lib/deadline.lua."""
+        """ZSET: run id → when it expires in its queue, until its end is recorded; see lua/lib/launch.lua."""
         return f"{self.prefix}deadlines"
 
     def recurring(self) -> str:

@@ -1,12 +1,13 @@
 -- overlap: what a new run of a schedule does when runs before it are not over.
 --
--- USES   meta's, chain's and withdraw's names, and as RQ writes times: silent_before, of heartbeats; waits_before, of
---        pushes
+-- USES   now_ms, and as RQ writes times: silent_before, of heartbeats; waits_before, of pushes
 -- GIVES  overlapping(one, last), of a run with its id, mode, limit, run and queue -> 'overlap', run | 'deferred', run,
 --        the runs that it waits for | 'free', why the one before does not count | 'broken', what is in the way
 --        and to write: defer(run, queue, before, at_front)
-
+-- include lib/chain.lua
+-- include lib/withdraw.lua
 -- include lib/executions.lua
+
 -- The one judgement of `skip`, which has no leader that looks after it: second value, why a run no longer counts.
 -- A heartbeat is by its worker's clock, and RQ's SimpleWorker beats once: its key of the execution tells it is alive.
 local function still_counts(run)

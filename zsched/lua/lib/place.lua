@@ -1,8 +1,10 @@
 -- place: put a schedule into its lane, or take it away from wherever it is.
 --
--- USES   find's names, schedule_prefix template_prefix run_suffix wake_key
+-- USES   schedule_prefix template_prefix run_suffix wake_key, and what find uses
 -- GIVES  run_key(id, due_ms), wake_if_earlier(lane, due_ms), leave(id, at), remove(id, at),
---        free_run(id, at_ms, least)
+--        free_run(id, at_ms, least); what lib/find.lua and lib/rq.lua give
+-- include lib/rq.lua
+-- include lib/find.lua
 local function run_key(id, due_ms)
   return RQ_JOB .. id .. '-' .. due_ms .. run_suffix
 end

@@ -1,9 +1,10 @@
 -- status: how far RQ is with a run.
 --
 -- GIVES  is_open(status); status_of(run), - of one whose job is gone
---        what lib/clean.lua gives
+--        what lib/foreign.lua gives
 --        job_of(run) -> {run, status, queue, worker, told_ms}, as lib/withdraw.lua takes it; without a status if gone
--- include lib/clean.lua
+-- include lib/rq.lua
+-- include lib/foreign.lua
 local IS_OPEN = {queued = true, started = true, deferred = true, scheduled = true}  -- as daemon/chains.py has it
 
 local function is_open(status)

@@ -2,6 +2,7 @@
 --
 -- USES   now_ms
 -- GIVES  tell(one), of a run with its worker and told_ms, the number in its job's zs_stop: whether the worker knows
+-- include lib/rq.lua
 local TELL_AGAIN_MS = 10000  -- see tell
 
 -- zs_stop is when it was told. Not again for a while: an RQ worker that is told so a second time when it has just

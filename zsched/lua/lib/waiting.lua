@@ -1,11 +1,13 @@
 -- waiting: runs that wait in RQ, where and for whom, and taking them out of there.
 --
--- USES   now_ms iso() is_a (lib/types.lua)
+-- USES   now_ms
 -- GIVES  PLACES[status], how the keys begin in which such runs wait, before the queue
 --        is_in_place(one, most), of a run with its status and queue, and dependencies_of(run), which only read; then
 --        take_out(one), which wants its dependencies, or depend_no_more(run, dependencies) alone
 --        REMAINS_MS, of a job that is taken out and not kept
 --        sweep(runs, queue), of what waited and was cancelled, or is gone
+-- include lib/rq.lua
+-- include lib/foreign.lua
 local PLACES = {queued = RQ_QUEUE, scheduled = RQ_SCHEDULED, deferred = RQ_DEFERRED}
 local REMAINS_MS = 600000  -- no archive that is well is so far behind
 

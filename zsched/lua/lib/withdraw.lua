@@ -1,8 +1,9 @@
 -- withdraw: take back the runs that a later one takes the place of (overlap=cancel_previous).
 --
--- USES   now_ms deadlines_key, and waiting's names
+-- USES   now_ms deadlines_key
 -- GIVES  plan_cancels(open), of runs as job_of tells them, which only reads; then cancel(open) -> those still open
 --        ends: the lines of those that are cancelled before they began, for an `end` entry
+-- include lib/waiting.lua
 -- include lib/tell.lua
 local MOST_WAITING = 2000  -- in a longer queue a run is not looked for: this may happen every second
 local ends = {}
