@@ -17,7 +17,7 @@ _USUAL = re.compile(rf"(?:^|(?<= ))({ID.pattern})-([0-9]{{11,13}})(?= |\Z)")  # 
 @dataclass(frozen=True, slots=True)
 class RunId:
     """
-    What a run id says: ``<schedule id>-<ms>[-n<namespace>][-r<k>]``, read from the right.
+    The parts of a run id: ``<schedule id>-<ms>[-n<namespace>][-r<k>]``, read from the right.
 
     ``ms`` is a one-shot's due time or a recurring schedule's nominal time. The id alone must tell,
     since rq-dashboard's requeue button can destroy a job's meta.

@@ -166,7 +166,7 @@ def test_a_run_whose_job_is_gone_is_recorded_with_its_queue(
     fired = eventually(lambda: (fired := tracking.leader.fire()).recurring and fired)
     tracking.leader.advance(fired.recurring, fired.now_ms)
     runs = [run.decode() for run in redis_client.lrange("rq:queue:email", 0, -1)]
-    redis_client.delete(*map(KEYS.job, runs))
+    redis_client.delete(*map(KEYS.rq.job, runs))
     passed = {run: 1 for run in runs if not run.startswith("asked-")}
     redis_client.zadd(KEYS.deadlines(), passed)
 

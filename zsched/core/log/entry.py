@@ -5,7 +5,7 @@ An entry is what one script call appended: its kind, TIME in µs and texts of it
 headers, LOGS). ``(epoch, seq, t_us)`` is its identity: two histories of a Redis can share an id, not
 both id and time.
 
-An entry that cannot be read, because a newer version or a foreign hand wrote it, raises UnknownEntry:
+An entry that cannot be read, because a newer version or another writer wrote it, raises UnknownEntry:
 it is kept as it is, reported, and never guessed at. One of a known kind raises UnreadableEntry, which is
 one too: what it would have said, an archive reads from Redis again (daemon/follower.py).
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from zsched.core.foreign import truncated
+from zsched.core.untrusted import truncated
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]
@@ -45,7 +45,7 @@ class Position(NamedTuple):
 
     @property
     def id(self) -> str:
-        """As Redis writes it: ``<epoch>-<seq>``."""
+        """The id in Redis' stream: ``<epoch>-<seq>``."""
         return f"{self.epoch}-{self.seq}"
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class Entry(NamedTuple):
 
 
 def readable(entries: Iterable[Entry]) -> list[Entry]:
-    """Those of *entries* that come before the first of a newer format: behind it this version would misread."""
+    """Return the *entries* before the first one of a newer format: behind it this version would misread."""
     return list(takewhile(lambda entry: entry.format <= FORMAT, entries))
 
 
@@ -135,7 +135,7 @@ def expect(holds: bool) -> None:
 
 
 def text(value: bytes) -> str:
-    """*value* as text; what is none, which only a foreign hand writes, is shown escaped."""
+    """*value* as text; what is none, which only another writer leaves, is shown escaped."""
     return value.decode(errors="backslashreplace")
 
 
@@ -150,7 +150,7 @@ def milliseconds(value: bytes | str | None) -> int | None:
 
 
 def any_milliseconds(value: bytes | str) -> int | None:
-    """A time in ms that a foreign hand may have written; None when it is no whole number of them."""
+    """A time in ms that another writer may have written; None when it is no whole number of them."""
     shown = text(value) if isinstance(value, bytes) else value
     return int(shown) if _is_whole(shown.encode()) else None
 

@@ -42,7 +42,7 @@ _ADVANCED: Final = {
 
 class Fires(NamedTuple):
     """
-    What became of one-shots. ``uncertain``: those of *runs* that a lost history may have pushed. ``cancelled``: each
+    Results of firing one-shots. ``uncertain``: those of *runs* that a lost history may have pushed. ``cancelled``: each
     with its status in RQ.
     """
 
@@ -62,7 +62,7 @@ class FireEntry(ParsedEntry, kind="fire"):
 
     @once
     def fires(self) -> Fires:
-        """What became of them."""
+        """Parse the entry's rows."""
         words = (word.partition("=") for word in text(self.fields.get(b"cancelled", b"")).split())
         return Fires(
             runs=self._keys(b"runs"),
@@ -121,7 +121,7 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
 
     @once
     def moves(self) -> list[Advanced]:
-        """Where they moved, in order."""
+        """Parse the advances, in order."""
         return [move for line in self._lines(b"moves") if self._is_id((move := self._move(line)).id)]
 
     def _move(self, line: str) -> Advanced:
@@ -212,7 +212,7 @@ class BackfillEntry(ParsedEntry, kind="backfill"):
 
     @once
     def keys(self) -> list[RunKey]:
-        """Of the runs."""
+        """Keys of the runs."""
         expect(b"runs" in self.fields)
         return self._keys(b"runs")
 
@@ -247,5 +247,5 @@ def _passed(told: str) -> tuple[Passed, ...]:
 
 
 def _of_passed(one: Passed) -> tuple[What, str]:
-    """What became of occurrences that passed, and why."""
+    """Return the kind of change for occurrences that passed, and why they did not fire."""
     return (What.COALESCED, "") if one.why is Why.COALESCED else (What.SKIPPED, one.why.value)

@@ -36,7 +36,7 @@ class PutEntry(ParsedEntry, kind="put"):
 
     @once
     def puts(self) -> Puts:
-        """What was put."""
+        """Parse the entry's put."""
         body = self.entry.body
         expect(body[0] == b"lane" and body[2] == b"fields")
         first = 4 + 2 * int(body[3])
@@ -101,7 +101,7 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
 
     @once
     def put(self) -> PutRecurring:
-        """What was put."""
+        """Parse the entry's put."""
         body = self.entry.body
         expect(body[0] == b"id" and body[2] == b"due" and body[4] == b"schedule")
         first = 6 + 2 * int(body[5])
@@ -158,7 +158,7 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
 
     @once
     def run(self) -> Enqueued:
-        """What was pushed."""
+        """Parse the entry's run."""
         body = self.entry.body
         last = _ENQUEUED_HEAD + 2 * int(body[5])
         expect(len(body) >= last)

@@ -58,7 +58,7 @@ class EndEntry(ParsedEntry, kind="end"):
 
     @staticmethod
     def words(statuses: Iterable[RunStatus]) -> list[bytes]:
-        """What stands in the body, once a row, where runs ended in one of *statuses*."""
+        """Return the texts that a row's body has where a run ended in one of *statuses*."""
         return [f" {status.value} ".encode() for status in statuses]
 
     def only_ends(self, statuses: Collection[RunStatus]) -> Entry | None:
