@@ -169,6 +169,6 @@ class Lives(Past):
         return found
 
     def _expect(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0) -> None:
-        error = refusal(word, id, due_ms=due_ms, now_ms=now_ms, namespace=self._store.keys.namespace)
+        error = refusal(word, id, self._store.keys, due_ms=due_ms, now_ms=now_ms)
         if error is not None:
             raise error

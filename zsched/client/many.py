@@ -222,7 +222,7 @@ class _Rows:
     def _tally(self, portion: _Portion, words: list[bytes], now_ms: int) -> None:
         for number, row, word in zip(portion.numbers, portion.rows, words, strict=True):
             text = word.decode()
-            error = refusal(text, row[0], due_ms=int(row[1]), now_ms=now_ms)
+            error = refusal(text, row[0], self._store.keys, due_ms=int(row[1]), now_ms=now_ms)
             if error is None:
                 self._many.ids[number] = row[0]
                 self._many.done += 1

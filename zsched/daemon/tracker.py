@@ -84,7 +84,7 @@ class Tracker:
     def over(self, wire: Wire) -> Tracker:
         """The same, asking over *wire* from now on."""
         self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
-        self._registries, self._deadlines = Registries(wire), Deadlines(wire, self._keys)
+        self._registries, self._deadlines = Registries(wire, self._keys.rq), Deadlines(wire, self._keys)
         self._log, self._is_new_wire = Log(wire, self._keys), True
         return self
 

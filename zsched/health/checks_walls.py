@@ -85,7 +85,7 @@ def check_databases(probe: Probe) -> Iterator[Finding]:
         return
     mine = int(probe.link.pool.connection_kwargs.get("db") or 0)
     others = sorted(n for n in map(int, re.findall(r"(?m)^db(\d+)$", "\n".join(probe.info))) if n != mine)
-    named = (probe.keys.meta(), probe.keys.rq_queues())
+    named = (probe.keys.meta(), probe.keys.rq.queues())
     shared, unknown = list[str](), list[str]()
     with closing(probe.link.open()) as wire:
         for number in others[:_DATABASES]:

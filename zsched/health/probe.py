@@ -91,8 +91,8 @@ class Probe:
 
     def queues(self) -> list[str]:
         """The names of the queues that RQ knows, sorted."""
-        [names] = self.ask_all([("SMEMBERS", self.keys.rq_queues())])
-        return sorted(text(name).removeprefix("rq:queue:") for name in names or ())
+        [keys] = self.ask_all([("SMEMBERS", self.keys.rq.queues())])
+        return sorted(self.keys.rq.queue_name(text(key)) for key in keys or ())
 
     def now_ms(self) -> int:
         """The server's time, as scripts see it."""

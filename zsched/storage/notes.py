@@ -35,17 +35,17 @@ class Notes:
 
         Read from RQ's hash alone: look.lua reads keys of zsched's too, to which a worker needs no right.
         """
-        told = self.execute("HMGET", self._keys.job(self._run_id), *_OF_ATTEMPTS)
+        told = self.execute("HMGET", self._keys.rq.job(self._run_id), *_OF_ATTEMPTS)
         status, left, most, returned = (bytes(value or b"").decode(errors="replace") for value in told)
         return _NOTHING._replace(retries_left=left, retries=most, returned=returned).attempt if status else None
 
     def read(self, field: str) -> str:
         """The text in *field* of the job's hash; '' when there is none."""
-        return bytes(self.execute("HGET", self._keys.job(self._run_id), field) or b"").decode(errors="replace")
+        return bytes(self.execute("HGET", self._keys.rq.job(self._run_id), field) or b"").decode(errors="replace")
 
     def change(self, field: str, change: Callable[[str], str]) -> None:
         """Write what *change* makes of the text that is in *field*; nothing when the job is gone."""
-        job_key, script = self._keys.job(self._run_id), load("note").text
+        job_key, script = self._keys.rq.job(self._run_id), load("note").text
         for _ in range(_TRIES):
             seen = self.execute("HGET", job_key, field) or b""
             text = change(seen.decode(errors="replace"))

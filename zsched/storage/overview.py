@@ -137,7 +137,7 @@ def look(link: Link, keys: Keys) -> Overview:
 
 def typed(keys: Keys) -> dict[str, str]:
     """The keys without which firing goes on, with the type that each must have."""
-    return {keys.rq_queues(): "set", keys.deadlines(): "zset"}
+    return {keys.rq.queues(): "set", keys.deadlines(): "zset"}
 
 
 def _commands(keys: Keys, now_ms: int, aside: list[Aside]) -> dict[str, Command]:

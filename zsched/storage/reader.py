@@ -27,6 +27,7 @@ from zsched.storage.meta import asking
 from zsched.storage.overview import Overview, look
 from zsched.storage.queues import StalledQueues, stalled_queues
 from zsched.storage.recent import recent
+from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import RecurringRecord
@@ -138,6 +139,11 @@ class Reader:
         """The queues from which nobody takes jobs. Raises as ``storage.queues.stalled_queues``."""
         with self._link.wire() as wire:
             return stalled_queues(wire, self._keys)
+
+    def queue_depths(self) -> dict[str, int]:
+        """How many jobs wait in each queue that RQ knows."""
+        with self._link.wire() as wire:
+            return Registries(wire, self._keys.rq).depths()
 
     def recent(self, clock: Clock) -> Recent:
         """What happened in the last minutes, as far as the log can be read quickly; *clock* says how long it takes."""

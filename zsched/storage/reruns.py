@@ -168,4 +168,4 @@ class Reruns:
             keys = "its queue's or a registry's key"
             return RedisRefused(f"run {run_id!r}: {keys} holds a value of another type; see redis-cli TYPE")
         problem = "its job in RQ is not as RQ and zsched write it: somebody changed it"
-        return RedisRefused(f"run {run_id!r}: {problem}; see redis-cli HGETALL rq:job:{run_id}")
+        return RedisRefused(f"run {run_id!r}: {problem}; see redis-cli HGETALL {self._keys.rq.job(run_id)}")

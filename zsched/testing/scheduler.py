@@ -244,7 +244,7 @@ class ManualScheduler:
         """*queues*, or all that RQ knows, when something is in one of them; else none."""
         self._release()
         names = queues or self._delayed.queues()
-        return names if any(self._wire.execute("LLEN", f"rq:queue:{name}") for name in names) else ()
+        return names if any(self._wire.execute("LLEN", self._keys.rq.queue(name)) for name in names) else ()
 
     def _release(self) -> None:
         """Let go on what waits, by its ``overlap``, for runs that were cancelled, deleted or expired."""

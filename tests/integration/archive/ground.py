@@ -211,11 +211,11 @@ class Storm:
         """A waiting run's hash goes, so fire quarantines its schedule."""
         if self.random.random() < 0.3:
             for run in self._waiting()[:1]:
-                self.scene.redis.delete(self.scene.keys.job(run))
+                self.scene.redis.delete(self.scene.keys.rq.job(run))
 
     def rq_cancels(self) -> None:
         for run in self._waiting()[:1]:
-            self.scene.redis.hset(self.scene.keys.job(run), "status", "canceled")
+            self.scene.redis.hset(self.scene.keys.rq.job(run), "status", "canceled")
 
     def break_rule(self) -> None:
         """A rule that nobody can plan, so the leader quarantines its schedule."""

@@ -151,7 +151,7 @@ def assert_is_known(scene: Scene, known: State, before: State, skipped: set[tupl
     for key, row in known.items():
         there = now.get(key)
         if there is None:  # or cancelled in RQ, while it waited
-            status = scene.redis.hget(scene.keys.job("-".join(key)), "status")
+            status = scene.redis.hget(scene.keys.rq.job("-".join(key)), "status")
             assert key in skipped or status == b"canceled", key
         elif row[0] != "open":
             assert row == there or before.get(key) == there, key  # an untouched one, broken by another writer

@@ -133,7 +133,7 @@ def test_what_another_writer_wrote_does_not_stop_a_bootstrap(scene: Scene) -> No
     run = f"x-1800000000000{scene.keys.run_suffix}"
     scene.redis.sadd("rq:queues", "rq:queue:default")
     scene.redis.rpush("rq:queue:default", run, f"y-1800000000000{scene.keys.run_suffix}", "a job of somebody's")
-    scene.redis.set(scene.keys.job(run), "a text")
+    scene.redis.set(scene.keys.rq.job(run), "a text")
     scene.redis.zadd(scene.keys.due_low(), {"infinite": "inf", "half": "1.5", b"\xff": 5, "two words": 7})
     scene.redis.hset(scene.keys.paused(), mapping={"never": "normal never 5 why"})
     scene.redis.sadd(scene.keys.recurring(), "hashless")

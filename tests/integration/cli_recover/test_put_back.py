@@ -253,4 +253,4 @@ def test_a_run_that_was_pushed_in_the_lost_history_does_not_come_back_as_a_certa
     scene.tick()
 
     # then
-    assert marks == [scene.redis.hget(scene.keys.job(run), "zs_uncertain") for run in scene.queued()]
+    assert marks == [scene.redis.hget(scene.keys.rq.job(run), "zs_uncertain") for run in scene.queued()]
