@@ -12,8 +12,7 @@ one too: what it would have said, an archive reads from Redis again (daemon/foll
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -110,15 +109,23 @@ def readable(entries: Iterable[Entry]) -> list[Entry]:
     return list(takewhile(lambda entry: entry.format <= FORMAT, entries))
 
 
-@contextmanager
-def reading(entry: Entry) -> Iterator[None]:
+class reading:
     """Convert errors inside the block, from parsing a malformed *entry*, to UnreadableEntry."""
-    try:
-        yield
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        position = entry.position
-        reason = truncated(repr(error))
-        raise UnreadableEntry(f"log entry {position.id} ({entry.kind}) cannot be read: {reason}") from error
+
+    __slots__ = ("_entry",)
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+
+    def __enter__(self) -> None:
+        """Begin to parse."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raises UnreadableEntry."""
+        if isinstance(error, ValueError | KeyError | IndexError | TypeError):
+            entry, reason = self._entry, truncated(repr(error))
+            message = f"log entry {entry.position.id} ({entry.kind}) cannot be read: {reason}"
+            raise UnreadableEntry(message) from error
 
 
 def expect(holds: bool) -> None:

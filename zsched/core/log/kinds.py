@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
 from zsched.core.changes import Change, What
 from zsched.core.log.entry import Entry, Texts, UnknownEntry, milliseconds, reading, text
 from zsched.core.log.rows import Key, Row, Touch
-from zsched.core.run_id import ID, RunKey, run_key
+from zsched.core.once import once
+from zsched.core.run_id import ID, RunKey, run_key, run_keys
 from zsched.core.runs import Run, RunStatus
 
 OWN: Final = "schedule:"  # before the names of a recurring schedule's own fields in a record
@@ -130,7 +130,7 @@ class ParsedEntry:
 
     # -- for subclasses ---------------------------------------------------------------------------
 
-    @cached_property
+    @once
     def fields(self) -> dict[bytes, bytes]:
         """The entry's fields."""
         return self.entry.fields()
@@ -162,9 +162,16 @@ class ParsedEntry:
             self.dropped.append(run_id)
         return key
 
-    def _keys(self, run_ids: Iterable[str]) -> list[RunKey]:
-        """The keys of *run_ids*, but for malformed ones, which are dropped."""
-        return [key for run_id in run_ids if (key := self._key(run_id)) is not None]
+    def _keys(self, name: bytes) -> list[RunKey]:
+        """The keys of the run ids that stand in a field by spaces, but for malformed ones, which are dropped."""
+        value = self.fields.get(name)
+        if not value:
+            return []
+        run_ids = text(value)
+        keys = run_keys(run_ids)
+        if None in keys:
+            self.dropped += (run_id for run_id, key in zip(run_ids.split(), keys, strict=True) if key is None)
+        return [key for key in keys if key is not None]
 
     def _is_id(self, id: str) -> bool:
         is_one = ID.fullmatch(id) is not None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zsched.core.changes import Change, What
 from zsched.core.log.entry import Entry, Position, Texts, any_milliseconds, expect, milliseconds, reading, text
 from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry
 from zsched.core.log.rows import Forgotten, Key, Placed, Row, RunPushed, RunsOver, Touch
+from zsched.core.once import once
 
 if TYPE_CHECKING:
     from zsched.core.held import Held
@@ -96,7 +96,7 @@ class RestoreEntry(ParsedEntry, kind="restore"):
         """Whose knowledge it is; '' if another writer broke the entry."""
         return text(self.entry.body[3]) if len(self.entry.body) > 3 else ""
 
-    @cached_property
+    @once
     def restored(self) -> list[tuple[int, Restored]]:
         """Return each row that was put back, and the place in the body where it begins."""
         return list(self._rows())
@@ -188,7 +188,7 @@ class ScanEntry(ParsedEntry, kind="scan"):
         """The entry of *rows*, read when the log ended with *at*."""
         return Entry(at._replace(seq=0), cls.kind, [each for row in rows for each in _scanned(row)])
 
-    @cached_property
+    @once
     def found(self) -> list[Scanned]:
         """Return the rows that the bootstrap found."""
         texts, at, rows = self.entry.body, 0, list[Scanned]()
