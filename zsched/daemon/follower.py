@@ -159,7 +159,7 @@ class Follower:
 
     @property
     def pause_ms(self) -> float:
-        """When to step again, after a step that said False."""
+        """The pause before the next step, after a step that said False."""
         if self._correcting_since_ms is not None:
             return 0.0
         if self.state is ArchiveState.REFUSED:

@@ -97,7 +97,7 @@ class _Case:
 
     @property
     def queued_ms(self) -> float:
-        """When it was pushed last."""
+        """The time of its last push."""
         return ms_of(self.job.queued_at) or float("inf")
 
     @property
