@@ -44,8 +44,8 @@ from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
+from zsched.storage.meta import doubted_until_ms
 from zsched.storage.restoring import ROWS, Restoring, portions
-from zsched.storage.time import doubted_until_ms
 
 log = structlog.get_logger(__name__)
 

@@ -65,7 +65,7 @@ from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
 from zsched.storage.meta import number
-from zsched.storage.naming import Naming
+from zsched.storage.questions import Naming
 from zsched.storage.scripts import newer_format
 
 log = structlog.get_logger(__name__)

@@ -44,8 +44,8 @@ from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
+from zsched.storage.meta import doubted_until_ms
 from zsched.storage.restoring import ROWS, Restoring, portions
-from zsched.storage.time import doubted_until_ms
 
 _READ: Final = 100  # log entries at a time
 _PAGE: Final = 200  # schedules compared at a time

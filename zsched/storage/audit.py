@@ -12,7 +12,7 @@ from zsched.core.model import Priority
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
-from zsched.storage.limits import asides
+from zsched.storage.queues import asides
 from zsched.storage.scripts import Scripts
 
 _SCANNED: Final = 200  # members in one reply, about

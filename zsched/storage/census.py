@@ -14,7 +14,7 @@ from zsched.core.run_id import RunId
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
-from zsched.storage.limits import asides
+from zsched.storage.queues import asides
 from zsched.storage.registries import queue_keys
 from zsched.storage.scripts import Scripts
 
