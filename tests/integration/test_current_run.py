@@ -21,9 +21,8 @@ from zsched import Client, Contended, CurrentRun, InvalidSchedule, current_run
 from zsched.core.clock import from_ms
 from zsched.core.run_id import RunId
 from zsched.storage.connection import Link
-from zsched.storage.jobs import Jobs
+from zsched.storage.jobs import Jobs, Notes
 from zsched.storage.keys import Keys
-from zsched.storage.notes import Notes
 
 pytestmark = pytest.mark.redis
 ROOT = Path(__file__).parents[2]

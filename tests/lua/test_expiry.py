@@ -9,8 +9,7 @@ import pytest
 from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
 from tests.lua.restoring import WHOSE
 from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED, RunStatus, of_job
-from zsched.storage.deadlines import Deadlines
-from zsched.storage.jobs import Jobs
+from zsched.storage.jobs import Deadlines, Jobs
 
 MINUTE_MS = 60_000
 EXPIRES = {"zs_expires": str(MINUTE_MS)}

@@ -34,8 +34,7 @@ from zsched.core.triggers import zone
 from zsched.errors import ArchiveError, Contended, InvalidSchedule
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import StoredSchedule
-from zsched.storage.refusals import refusal
-from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store
+from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store, refusal
 
 _REPLANS: Final = 5  # times in a row that the schedule may be another than was read, before the call gives up
 _SKEW_MS: Final = 60_000  # by which the caller's now may be later than the server's; what comes is never pushed anyway

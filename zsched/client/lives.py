@@ -18,9 +18,8 @@ from zsched.core.model import Missed, Schedule
 from zsched.errors import RedisUnavailable
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import Reader, StoredSchedule
-from zsched.storage.refusals import refusal
 from zsched.storage.reruns import Reruns
-from zsched.storage.store import Answer, Store
+from zsched.storage.store import Answer, Store, refusal
 
 REPLANS = 5  # times that a plan may miss the server's time before the call gives up
 

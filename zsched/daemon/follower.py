@@ -62,7 +62,7 @@ from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
 from zsched.storage.meta import number
-from zsched.storage.naming import Naming
+from zsched.storage.questions import Naming
 from zsched.storage.scanner import Scanner
 from zsched.storage.scripts import newer_format
 

@@ -31,7 +31,7 @@ from zsched.errors import ArchiveCorrupt, ArchiveFailed, ArchiveInUse, ArchiveOf
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.naming import Naming
+from zsched.storage.questions import Naming
 
 log = structlog.get_logger(__name__)
 

@@ -40,9 +40,8 @@ from zsched.core.runs import Job, Run, RunStatus, of_job
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
 from zsched.storage.connection import Wire
-from zsched.storage.deadlines import Deadlines
 from zsched.storage.dispatch import Dispatch, Over
-from zsched.storage.jobs import Jobs
+from zsched.storage.jobs import Deadlines, Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.log import Log

@@ -12,9 +12,9 @@ from zsched.errors import Garbled, RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.checks_daemons import in_quarantine, wrong_type
 from zsched.health.probe import Probe
-from zsched.storage.limits import asides
 from zsched.storage.meta import NUMBERS, number
 from zsched.storage.overview import typed
+from zsched.storage.queues import asides
 from zsched.storage.rqkeys import Registry
 
 _QUEUES: Final = 500  # of RQ's that are looked at

@@ -17,7 +17,7 @@ from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.probe import Probe
 from zsched.storage.queues import used_queues, workers_of
-from zsched.storage.replies import is_denied
+from zsched.storage.registries import is_denied
 from zsched.storage.rivals import CRON_OWNER, RqSchedulers, crons, rq_schedulers
 from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS
 

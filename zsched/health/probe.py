@@ -11,9 +11,9 @@ from zsched.core.clock import Clock
 from zsched.core.log import text
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.replies import Command, allowed_replies, members, replies
+from zsched.storage.meta import server_now_ms
+from zsched.storage.registries import Command, allowed_replies, members, replies
 from zsched.storage.rights import Role
-from zsched.storage.time import server_now_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
 """
-RQ's registries, per queue, and its queues. Nothing here writes.
+RQ's registries, per queue, and its queues; and many questions in few round trips. Nothing here writes.
 
 ``rq:finished:<queue>`` and ``rq:failed:<queue>`` (failed, stopped and abandoned jobs) are ZSETs of job ids, each with
 when RQ will forget it, in whole seconds. ``rq:wip:<queue>`` is a ZSET of ``<job id>:<execution id>``, each with the
 second at which its worker's heartbeat lapses, by the worker's clock.
+
+Keys may be of a wrong type, or not this user's to ask for: ``replies`` and ``allowed_replies`` go on with the others.
 """
 
 from __future__ import annotations
@@ -11,14 +13,63 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from redis.exceptions import NoPermissionError
+
 from zsched.core.log import text
 from zsched.core.runs import ms_of
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.rqkeys import RqKeys
 
-_PAGE: Final = 5000  # members in one reply: 0.7 ms of Redis
 _PIPELINED: Final = 500  # commands in flight
+
+Command = tuple[Any, ...]
+
+
+def replies(wire: Wire, commands: Iterable[Command]) -> list[Any]:
+    """The replies to *commands*, pipelined; of what is refused its RedisRefused. Raises RedisUnavailable."""
+    waiting, found = list(commands), list[Any]()
+    for first in range(0, len(waiting), _PIPELINED):
+        part = waiting[first : first + _PIPELINED]
+        for command in part:
+            wire.send(*command)
+        found += [_received(wire) for _ in part]
+    return found
+
+
+def allowed_replies(wire: Wire, commands: Iterable[Command]) -> list[Any]:
+    """The same; None of a key of a wrong type. Raises RedisRefused of what this user may not ask."""
+    found = replies(wire, commands)
+    for reply in found:
+        if isinstance(reply, RedisRefused) and is_denied(reply):
+            raise reply
+    return [None if isinstance(reply, RedisRefused) else reply for reply in found]
+
+
+def members(wire: Wire, key: str, most: int) -> list[str]:
+    """At least *most* members of the set *key*, or all, sorted. Raises RedisRefused, RedisUnavailable."""
+    if wire.execute("SCARD", key) <= most:  # not every role may scan
+        return sorted(map(text, wire.execute("SMEMBERS", key)))
+    found, cursor = set[str](), b""
+    while cursor != b"0" and len(found) < most:
+        cursor, page = wire.execute("SSCAN", key, cursor or b"0", "COUNT", most)
+        found.update(map(text, page))
+    return sorted(found)
+
+
+def is_denied(error: RedisRefused) -> bool:
+    """Whether it was refused for want of a right."""
+    return isinstance(error.__cause__, NoPermissionError)
+
+
+def _received(wire: Wire) -> Any:
+    try:
+        return wire.receive()
+    except RedisRefused as error:
+        return error
+
+
+_PAGE: Final = 5000  # members in one reply: 0.7 ms of Redis
 _SAMPLE: Final = 10  # members of one registry
 
 _NEVER: Final = (b"inf", b"-inf")  # when RQ forgets it
@@ -147,20 +198,9 @@ class Registries:
                 shown[key].add(until_s - ended_ms // 1000)
         return shown
 
-    def _all(self, commands: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    def _all(self, commands: Iterable[Command]) -> Iterator[Any]:
         """The replies to *commands*, pipelined; [] for one that was refused, say for a key of another type."""
-        waiting = list(commands)
-        for first in range(0, len(waiting), _PIPELINED):
-            part = waiting[first : first + _PIPELINED]
-            for command in part:
-                self._wire.send(*command)
-            yield from [self._receive() for _ in part]
-
-    def _receive(self) -> Any:
-        try:
-            return self._wire.receive()
-        except RedisRefused:
-            return []
+        return iter([[] if isinstance(reply, RedisRefused) else reply for reply in replies(self._wire, commands)])
 
 
 def _range(span: Span, offset: int) -> tuple[Any, ...]:

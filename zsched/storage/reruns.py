@@ -18,10 +18,10 @@ from zsched.errors import InvalidSchedule, PayloadGone, RedisRefused, RunNotFoun
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
+from zsched.storage.meta import server_now_ms
 from zsched.storage.questions import Questions
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import KEEP_OP_MS
-from zsched.storage.time import server_now_ms
 
 MOST_WAITING: Final = 50_000  # in a queue, to take one out of its middle: 1 ms of Redis; 2 million take 46 (measured)
 _LOOKS: Final = 60  # at a run on its way to a worker or back to its queue, before the caller is told

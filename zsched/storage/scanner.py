@@ -17,7 +17,7 @@ from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
-from zsched.storage.limits import asides
+from zsched.storage.queues import asides
 from zsched.storage.registries import queue_keys
 from zsched.storage.scripts import Scripts
 

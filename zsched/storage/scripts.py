@@ -11,21 +11,29 @@ Python gives arguments by keyword and this module orders them; in Lua a key has 
 argument its name, and ``ROWS`` is the place of the first row in ARGV. So neither side counts. A piece of ``lua/lib``
 includes what it needs; each stands once in a script, where it is needed first. Replies begin with a word: OK, or one
 that says why not; ``checked`` raises those of the fence.
+
+``stream`` calls a script many times, and sends the next call while one is under way. That is twice as fast as one at a
+time (measured: 109,000 to 136,000 rows/s against 50,000 to 67,000). What was sent and not answered is sent again after
+a broken connection, so only for calls that are safe to repeat.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Protocol
+from typing import Any
 
 import redis
+from redis.exceptions import NoScriptError
 
 from zsched.core.log import FORMAT, text
-from zsched.errors import NewerFormat, ServerChanged, Stale, ZschedError
+from zsched.errors import NewerFormat, RedisUnavailable, ServerChanged, Stale, ZschedError
+from zsched.storage.connection import RESENDS, Channel, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.meta import garbled
 from zsched.storage.rqkeys import RQ_PREFIX
@@ -72,13 +80,6 @@ def load(name: str, rq_prefix: str = RQ_PREFIX) -> Script:
     code = _bindings(keys, argv, has_rows) + verb[header.end() :]
     text = header[0] + _expand(code, (f"{name}.lua",), set())
     return Script(name, text.replace("{rq}", rq_prefix), keys, argv)
-
-
-class Channel(Protocol):
-    """A ``Link`` or a ``Wire``."""
-
-    def execute(self, *command: Any) -> Any:
-        """The reply to *command*."""
 
 
 class Scripts:
@@ -195,3 +196,57 @@ def _names(section: str) -> tuple[str, ...]:
         if all(_NAME.fullmatch(word) for word in listed.split()):
             names += (name for word in listed.split() for name in _GROUPS.get(word, (word,)))
     return tuple(names)
+
+
+_IN_FLIGHT = 2  # calls sent and not answered; more only delays other clients of this Redis
+
+BulkCall = tuple[list[Any], dict[str, Any]]  # rows, arguments
+
+
+def stream(link: Link, keys: Keys, name: str, calls: Iterable[BulkCall]) -> Iterator[list[Any]]:
+    """
+    The replies of script *name* to each call, in order; as lazy as its consumer, but for the calls in flight.
+
+    Raises:
+        RedisUnavailable: the connection broke more often than it is re-sent; what was in flight may
+            have been applied.
+    """
+    flight: deque[BulkCall] = deque()
+    losses = 0
+    with ExitStack() as stack:
+        wire, scripts = _connect(link, keys, name, stack)
+        source = iter(calls)
+        exhausted = False
+        while flight or not exhausted:
+            call = next(source, None) if not exhausted and len(flight) < _IN_FLIGHT else None  # its errors are its own
+            exhausted = exhausted or (call is None and len(flight) < _IN_FLIGHT)
+            try:
+                if call is not None:
+                    flight.append(call)
+                    wire.send(*scripts.command(name, *call))
+                if not flight or (len(flight) < _IN_FLIGHT and not exhausted):
+                    continue
+                reply = checked(wire.receive(), keys)
+            except (RedisUnavailable, NoScriptError) as error:
+                losses += 1
+                if losses > RESENDS:
+                    raise RedisUnavailable(str(error), may_have_been_applied=True) from error
+                wire.close()
+                stack.close()
+                try:
+                    wire, scripts = _connect(link, keys, name, stack)
+                except RedisUnavailable as gone:
+                    raise RedisUnavailable(str(gone), may_have_been_applied=True) from gone
+                for call in flight:
+                    wire.send(*scripts.command(name, *call))
+            else:
+                flight.popleft()
+                losses = 0
+                yield reply
+
+
+def _connect(link: Link, keys: Keys, name: str, stack: ExitStack) -> tuple[Wire, Scripts]:
+    wire = stack.enter_context(link.wire())
+    scripts = Scripts(wire, keys)
+    scripts.ensure(name)  # inside a pipeline a NOSCRIPT could not be answered by loading
+    return wire, scripts

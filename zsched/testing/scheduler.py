@@ -39,10 +39,9 @@ from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale,
 from zsched.files import Application, Applied, ClientChecks, read
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Busy, Lease, Term
+from zsched.storage.lease import Busy, Lease, Server, Term
 from zsched.storage.native import NativeJobs
 from zsched.storage.rqjob import Encoder
-from zsched.storage.server import Server
 from zsched.testing import ground
 from zsched.testing.deadlines import ManualDeadlines
 from zsched.testing.delayed import Delayed

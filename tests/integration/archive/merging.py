@@ -19,8 +19,7 @@ from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge
 from zsched.daemon.recovery import WAIT_MS
 from zsched.storage.archivers import Archivers
-from zsched.storage.lease import Lease, Term
-from zsched.storage.server import Server
+from zsched.storage.lease import Lease, Server, Term
 
 SEEDS = range(4)
 HOLD_MS = 2000

@@ -184,7 +184,7 @@ def test_that_a_run_had_not_begun_is_said_only_by_whom_its_end_would_not_have_es
     redis_client.delete(KEYS.rq.job(run), "rq:queue:default")
     redis_client.zadd(KEYS.deadlines(), {run: 1})
     looked_ms = redis_client.time()[0] * 1000 + pushed_s_before * 1000
-    monkeypatch.setattr("zsched.storage.deadlines.server_now_ms", lambda *_: looked_ms)
+    monkeypatch.setattr("zsched.storage.jobs.server_now_ms", lambda *_: looked_ms)
 
     tracking.step()
 

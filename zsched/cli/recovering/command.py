@@ -35,8 +35,8 @@ from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.naming import Naming
 from zsched.storage.overview import Overview
+from zsched.storage.questions import Naming
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 

@@ -11,7 +11,7 @@
 -- The heartbeat is by the worker's clock. It has to be older than the least life of a key: a worker whose keys were
 -- lost with Redis' memory writes them again within 30 s. docs/policies.md tells the delay.
 -- include lib/rq.lua
--- include lib/foreign.lua
+-- include lib/untrusted.lua
 local SILENT_MS = 62000  -- a minute, and 2 s for a late heartbeat
 local silent_before
 

@@ -1,11 +1,11 @@
 -- status: how far RQ is with a run.
 --
 -- GIVES  is_open(status)
---        what lib/foreign.lua gives
+--        what lib/untrusted.lua gives
 --        job_of(run) -> {run, status, queue, worker, told_ms, heartbeat, on_lost, retries_left, waits_for}; without a
 --        status if its job is gone, or of another type
 -- include lib/rq.lua
--- include lib/foreign.lua
+-- include lib/untrusted.lua
 local IS_OPEN = {queued = true, started = true, deferred = true, scheduled = true}
 
 local function is_open(status)

@@ -7,7 +7,7 @@
 --        REMAINS_MS, of a job that is taken out and not kept
 --        sweep(runs, queue), of what waited and was cancelled, or is gone
 -- include lib/rq.lua
--- include lib/foreign.lua
+-- include lib/untrusted.lua
 local PLACES = {queued = RQ_QUEUE, scheduled = RQ_SCHEDULED, deferred = RQ_DEFERRED}
 local REMAINS_MS = 600000  -- no archive that is well is so far behind
 

@@ -1,4 +1,4 @@
--- foreign: check what another program may have written: types of keys, numbers, texts for an entry or a reply.
+-- untrusted: check what another program may have written: types of keys, numbers, texts for an entry or a reply.
 --
 -- GIVES  is_a(key, kind), also of a key that is not there; is_ms(text): whole milliseconds, as zsched writes them;
 --        whole_of(text): a whole number of at most 15 digits, or nil
