@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import pages
-from zsched.cli.exits import USAGE
+from zsched.cli.program import USAGE
 from zsched.config import Settings
 from zsched.config.passwords import REDIS_CREDENTIAL
 from zsched.core.clock import ManualClock

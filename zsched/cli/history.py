@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 import click
 
-from zsched.cli.exits import DONE, NOT_FOUND
-from zsched.cli.invocation import Invocation, pass_invocation
-from zsched.cli.program import Subcommand
-from zsched.cli.runs import CELLS, cells, remark, with_short_workers
-from zsched.cli.tables import lines
-from zsched.cli.texts import printable
+from zsched.cli.output import CELLS, aligned, cells, printable, remark, with_short_workers
+from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, pass_invocation
 from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
+from zsched.core.durations import rough_duration
 from zsched.core.lookback import Occurrence
 from zsched.core.runs import RunStatus
-from zsched.core.sentences import duration_text, local_text
-from zsched.core.story import Source
+from zsched.core.sentences import local_text
 
 _HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", *CELLS, "WHY")
 _OWN_VERBS: Final = ("succeeded", "failed", "expired")  # the others were made so
@@ -49,8 +44,7 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     told = [f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines]
     told.append(f"now: {story.now}" if story.is_known else f"{id}: {story.now}")
     invocation.answer(story.to_dict(), *(printable(with_short_workers(line)) for line in told))
-    if not invocation.wants_json:
-        echo_source(invocation, story.source)
+    invocation.tell_source(story.source)
     return DONE if story.is_known else NOT_FOUND
 
 
@@ -82,17 +76,10 @@ def history(invocation: Invocation, /, id: str | None, status: str | None, limit
     """
     zone_name(tz)
     found, source = invocation.client().history(id, status=status, limit=limit)
-    table = lines(_HEADER, (_row(one, tz) for one in found)) if found else [_nothing(id, status)]
+    table = aligned(_HEADER, (_row(one, tz) for one in found)) if found else [_nothing(id, status)]
     occurrences = [one.shown() for one in found]
     invocation.answer({"source": source.to_dict(), "occurrences": occurrences}, *table)
-    if not invocation.wants_json:
-        echo_source(invocation, source)
-
-
-def echo_source(invocation: Invocation, source: Source) -> None:
-    """Say on stderr where an answer comes from."""
-    line = json.dumps({"source": source.to_dict()}) if invocation.wants_json else printable(str(source))
-    click.echo(line, err=True)
+    invocation.tell_source(source)
 
 
 def _row(one: Occurrence, tz: str) -> tuple[str, ...]:
@@ -103,7 +90,7 @@ def _row(one: Occurrence, tz: str) -> tuple[str, ...]:
         one.id,
         one.what.value,
         _occurrence(one, tz),
-        "" if late_ms is None else duration_text(max(late_ms, 0.0)),
+        "" if late_ms is None else rough_duration(max(late_ms, 0.0)),
         one.run_id or "",
         *cells(one.run),
         "; ".join(dict.fromkeys(text for text in (why, remark(one.run)) if text)),

@@ -12,16 +12,14 @@ from typing import Any
 
 import click
 
-from zsched.cli.exits import DONE, FAILED
-from zsched.cli.invocation import Invocation, connect, pass_invocation, say
-from zsched.cli.program import Subcommand
+from zsched.cli.output import say
+from zsched.cli.program import DONE, FAILED, Invocation, Subcommand, connect, open_link, pass_invocation
 from zsched.config import Settings
 from zsched.config.parsing import listen_address
 from zsched.core.arguments import check_queue
 from zsched.core.clock import SystemClock
 from zsched.errors import ConfigError
 from zsched.events import configure
-from zsched.storage.connection import Link
 
 _LOOK_S = 0.2  # between two looks whether all children are alive
 
@@ -129,7 +127,7 @@ def dashboard(invocation: Invocation, listen: str | None) -> int:
     chosen = settings.dashboard if listen is None else dataclasses.replace(settings.dashboard, listen=listen)
     family, address = server.resolve(chosen.listen)
     login = login_for(chosen, os.environ, address[0])
-    link = Link.from_url(settings.redis.url, settings.redis.timeout_s, settings.redis.read_password())
+    link = open_link(settings)
     serving = server.DashboardServer(make_app(link, login), family, address)
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -13,9 +13,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
-from zsched.cli.invocation import Invocation, connect, pass_invocation
-from zsched.cli.program import Subcommand
-from zsched.cli.times import due_text
+from zsched.cli.output import due_text
+from zsched.cli.program import Invocation, Subcommand, connect, pass_invocation
 from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.core.arguments import zone_name
 from zsched.core.clock import to_ms

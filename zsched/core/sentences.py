@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from zsched.core.changes import BACKFILL, WAITS_FOR, Change, What
 from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.durations import rough_duration
 from zsched.core.lookback import run_that_ended
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.runs import Run, RunStatus
@@ -49,7 +50,7 @@ def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
     since = f" since {_at(schedule.since_ms, tz)}" if schedule.since_ms is not None else ""
     if schedule.state is ScheduleState.ACTIVE and schedule.next_ms is not None:
         ahead_ms = schedule.next_ms - now_ms
-        when = f"in {duration_text(ahead_ms)}" if ahead_ms > 0 else f"overdue by {duration_text(-ahead_ms)}"
+        when = f"in {rough_duration(ahead_ms)}" if ahead_ms > 0 else f"overdue by {rough_duration(-ahead_ms)}"
         waits = "" if ahead_ms > 0 else "; it waits for a daemon that leads: see zsched status"
         return f"active; next {_at(schedule.next_ms, tz)}, {when}{waits}"
     if schedule.state is ScheduleState.PAUSED:
@@ -71,9 +72,9 @@ def state_text(run: Run, tz: str) -> str:
     error = f": {shortened(run.error)}" if run.error else ""
     if run.status is RunStatus.LOST:
         return f"is lost{_attempt(run)}{error}{_noted(run.note)}"
-    took = "" if run.duration_ms is None else f" after {duration_text(run.duration_ms)}"
+    took = "" if run.duration_ms is None else f" after {rough_duration(run.duration_ms)}"
     wait_ms = run.queue_wait_ms
-    waited = "" if wait_ms is None else f", having waited {duration_text(wait_ms)} for a worker"
+    waited = "" if wait_ms is None else f", having waited {rough_duration(wait_ms)} for a worker"
     by = f", by worker {run.worker}" if run.worker and run.started_ms is not None else ""
     at = f" at {_at(run.ended_ms, tz)}" if run.status is RunStatus.EXPIRED and run.ended_ms is not None else ""
     return f"{_ENDS[run.status]}{at}{took}{waited}{_attempt(run)}{by}{error}{_noted(run.note)}"
@@ -88,20 +89,6 @@ def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
     with suppress(OverflowError):  # the last hours of the year 9999, or the first of 1
         at = at.astimezone(zone(tz))
     return at.isoformat(sep=" ", timespec="milliseconds" if has_ms or ms % 1000 else "seconds")
-
-
-def duration_text(ms: float) -> str:
-    """``0.4 ms`` (``3 ms`` of whole ones), ``3.2 s``, ``12 min 5 s``, ``2 h 3 min``, ``4 d 1 h``."""
-    if ms < 1000:
-        return f"{ms} ms" if isinstance(ms, int) else f"{ms:.1f} ms"
-    if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
-    seconds = int(ms / 1000)
-    for size, unit, smaller, name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= size:
-            rest = seconds % size // smaller
-            return f"{seconds // size} {unit}" + (f" {rest} {name}" if rest else "")
-    raise AssertionError("unreachable")
 
 
 def note_text(note: Mapping[str, Any]) -> str:
@@ -155,7 +142,7 @@ def _fired(change: Change, tz: str, context: str) -> str:
     if change.jitter_ms:
         for_when += f" (due {_at(change.due_ms, tz)}, by its jitter)"
     reason = f": {context}" if context else ""
-    return f"fired{for_when}, {duration_text(late_ms)} late{reason}; run {change.run_id}{mark}"
+    return f"fired{for_when}, {rough_duration(late_ms)} late{reason}; run {change.run_id}{mark}"
 
 
 def _enqueued(change: Change, tz: str, _: str) -> str:
@@ -167,7 +154,7 @@ def _enqueued(change: Change, tz: str, _: str) -> str:
 
 
 def _expired(change: Change, tz: str, context: str) -> str:
-    late = duration_text(max(change.late_ms or 0.0, 0.0))
+    late = rough_duration(max(change.late_ms or 0.0, 0.0))
     reason = f": {context}" if context else ""
     which = f"the occurrence of {_at(change.nominal_ms, tz)}"
     return f"expired: {which} was {late} late, more than expires_after allows{reason}"

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 
-from zsched.cli.invocation import connect
 from zsched.cli.listing import trigger_text
-from zsched.cli.tables import lines
-from zsched.cli.times import local_text
+from zsched.cli.output import aligned
+from zsched.cli.program import connect
 from zsched.client import Client
 from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock
+from zsched.core.sentences import local_text
 from zsched.demo.follow import DecidedOccurrence, LogReader
 from zsched.demo.runs import RunReader
 from zsched.demo.schedules import BURST, CAMPAIGN, QUEUES, TASKS, put_all
@@ -117,6 +117,6 @@ def _introduce(screen: Screen, client: Client, stack: Stack) -> None:
         if one.id in names or not one.id.startswith(CAMPAIGN):
             next_at = "-" if one.next_ms is None else local_text(one.next_ms, one.tz)
             rows.append((names.get(one.id, one.id), one.queue, trigger_text(one), next_at, one.tz))
-    for line in lines(("SCHEDULE", "QUEUE", "TRIGGER", "NEXT", "ZONE"), rows):
+    for line in aligned(("SCHEDULE", "QUEUE", "TRIGGER", "NEXT", "ZONE"), rows):
         screen.say(line)
     screen.say()

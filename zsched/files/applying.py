@@ -107,6 +107,17 @@ class Application:
         said = {entry.id for entry in self._file.entries}
         return [one.id for one in self._keeper.recurring() if self._is_own(one) and one.id not in said]
 
+    def foretell(self, *, prune: bool) -> Applied:
+        """Return what would be done; with *prune* stale schedules are removed. Raises as ``compare``."""
+        steps, stale = self.compare(), self.stale()
+        return Applied(steps, stale if prune else [], [] if prune else stale)
+
+    def carry_out(self, foretold: Applied, on_progress: Callable[[int], None]) -> Applied:
+        """Do what was *foretold*. Raises as ``run``."""
+        applied = self.run(foretold.steps, foretold.removed, on_progress)
+        applied.stale += foretold.stale
+        return applied
+
     def run(self, steps: Iterable[Step], removals: Iterable[str], on_progress: Callable[[int], None]) -> Applied:
         """
         Do *steps*, then remove *removals* unless a step failed. *on_progress* is told how many are done.

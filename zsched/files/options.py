@@ -59,9 +59,17 @@ def _from_json(key: str, value: Any) -> Any:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a text; write JSON in quotes, or {option_of(key)} = in TOML")
     try:
-        return json.loads(value, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+        return strict_json(value)
+    except ValueError as error:
         raise ValueError(f"not JSON ({error}); write it like '[1, null]'") from None
+
+
+def strict_json(text: str) -> Any:
+    """Return the value of a JSON text; NaN and Infinity are not in JSON. Raises ValueError."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
 
 
 def _refuse(constant: str) -> None:

@@ -16,7 +16,7 @@ from rq.serializers import JSONSerializer
 
 from tests.integration.imports.ground import LATER, SOON, Zsched, summary
 from tests.integration.in_process import work_off
-from zsched.cli.exits import DONE, FAILED
+from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
 from zsched.errors import RedisUnavailable
 from zsched.imports import rqscheduled

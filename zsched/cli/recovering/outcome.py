@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zsched.cli.output import pairs
 from zsched.cli.recovering.archives import Known, entry_text
 from zsched.cli.recovering.difference import RUNS, Difference, What
-from zsched.cli.tables import pairs
 from zsched.core.clock import LAST_MS
+from zsched.core.durations import rough_duration
 from zsched.core.log import Position
 from zsched.core.model import iso
 from zsched.core.recovery import Verdict
-from zsched.core.sentences import duration_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Outcome:
         if found.is_known:
             common = "no entry, but another archive put back a part of what this one has"
         if found.common is not None:
-            age = duration_text(self._age_ms or 0)
+            age = rough_duration(self._age_ms or 0)
             common = f"log entry {found.common.id} of {entry_text(found.common, tz)}, {age} ago"
         last = "nothing" if found.last is None else f"entry {found.last.id} of {entry_text(found.last, tz)}"
         yield "archive", found.known.text(tz)

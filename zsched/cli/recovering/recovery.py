@@ -16,8 +16,7 @@ from typing import Final
 import click
 
 from zsched.archive.places import Told
-from zsched.cli.invocation import say
-from zsched.cli.progress import Progress
+from zsched.cli.output import Progress, say
 from zsched.cli.recovering.archives import Known, choose, reading
 from zsched.cli.recovering.difference import Difference
 from zsched.cli.recovering.outcome import Found, Outcome

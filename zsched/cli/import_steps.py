@@ -1,26 +1,113 @@
-"""What an import tells: what became of each schedule, what is refused, and what else is to be known."""
+"""
+How ``zsched import`` goes about it, whatever the source: check, compare, put; and what it tells of that.
+"""
 
 from __future__ import annotations
 
-import json
+import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-from zsched.cli.invocation import Invocation, say
-from zsched.cli.tables import lines
-from zsched.cli.texts import printable
-from zsched.cli.times import due_text, local_text
+from zsched.cli.files import applied_lines
+from zsched.cli.functions import check_allowed, importing, tell_unchecked
+from zsched.cli.output import Progress, aligned, due_text, jsonable, printable
+from zsched.cli.program import DONE, FAILED, Invocation, connect, open_link
+from zsched.client import Client
+from zsched.client.keeper import Keeper
+from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock, to_ms
 from zsched.core.model import Definition, iso
 from zsched.core.preview import occurrences
+from zsched.core.sentences import local_text
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.wording import plural, some
+from zsched.files import ClientChecks
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
-from zsched.imports.found import Item
-from zsched.imports.putting import Imported
+from zsched.imports.found import ImportSource, Item
+from zsched.imports.jobs import RQJobs
+from zsched.imports.putting import Imported, Importing, refuse_twins
 from zsched.imports.undoing import Undone
+from zsched.storage.connection import Link
+from zsched.storage.rqjob import Encoder
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What an import stands on. Nothing is connected before it is used."""
+
+    invocation: Invocation
+    settings: Settings
+    client: Client
+    link: Link
+    checks: ClientChecks
+
+    @classmethod
+    def of(cls, invocation: Invocation) -> Ground:
+        settings = invocation.settings()
+        client = connect(settings)
+        checks = ClientChecks(client, partial(check_allowed, settings), importing)
+        return cls(invocation, settings, client, open_link(settings), checks)
+
+    @property
+    def jobs(self) -> RQJobs:
+        """RQ's jobs, read with the serializer of the settings."""
+        return RQJobs(self.link, Encoder(self.settings.rq.serializer, self.settings.limits.payload_bytes))
+
+    def now_ms(self) -> int:
+        """The server's time. Raises InvalidSchedule: the namespace uses another serializer."""
+        return Keeper(self.client).now_ms()
+
+
+def import_all(
+    ground: Ground,
+    sources: Sequence[ImportSource],
+    advice: str,
+    *,
+    dry_run: bool,
+    prune: bool = False,
+    take_over: bool = False,
+    needs_redis: bool = True,
+) -> int:
+    """
+    Check, compare, and put unless it is a dry run; tell it. The exit code. *advice* is for who has copied something
+    from a source, whose name it may repeat. Without *needs_redis* a dry run compares nothing.
+    """
+    allow = partial(check_allowed, ground.settings)
+    steps = [Importing(ground.client, one, ground.checks, allow, ground.link, takes_over=take_over) for one in sources]
+    imported = [step.check() for step in steps]
+    refuse_twins(imported)
+    for step in steps if needs_redis else ():
+        step.foretell(prune=prune)  # all of them, before anything is written
+    if not dry_run:
+        _run(ground.invocation, steps)
+    for one in imported if not dry_run else ():
+        if any(item.origin is None for item in one.source.items):  # what was moved cannot run twice
+            back = f"zsched import undo {shlex.quote(one.source.owner)}"
+            one.source.remarks.append(f"{advice.format(one.source.name)}; to go back: {back}")
+    tell_import(ground.invocation, imported, is_dry=dry_run, is_compared=needs_redis)
+    tell_unchecked(ground.checks.unchecked)
+    return DONE if all(one.is_whole for one in imported) else FAILED
+
+
+def _run(invocation: Invocation, steps: Sequence[Importing]) -> None:
+    total, before = sum(len(step.imported.source.items) for step in steps), 0
+
+    def at(done: int) -> None:
+        progress.at(min(before + done, total), total)
+
+    with Progress("importing", is_quiet=invocation.wants_json) as progress:
+        progress.at(0, total)
+        for step in steps:
+            step.run(at)
+            before += len(step.imported.source.items)
+
+
+# -- what it tells ----------------------------------------------------------------------------------
+
 
 _SHOWN: Final = 50  # ids of moved one-shots, or refusals, that people are shown; programs get all
 _HEADER: Final = ("ID", "WHEN", "NEXT", "FROM")
@@ -56,14 +143,11 @@ def tell_import(
         "errors": [{"id": id, "error": str(error)} for one in imported for id, error in one.applied.errors],
         "remarks": [remark for one in imported for remark in one.source.remarks],
     }
-    if invocation.wants_json:
-        invocation.answer(value)
-        return
     shown = (line for one in imported for line in _lines(one)) if is_compared else _table(imported, now_ms)
     summary = ", ".join(f"{number:,} {word}" for word, number in counts.items())
     lead = "dry run, nothing was written: " if is_dry else ""
     invocation.answer(value, *map(printable, shown), f"{lead}{summary}")
-    _remark(imported)
+    invocation.remark(*(text for one in imported for text in _remarks(one)))
 
 
 def tell_undone(invocation: Invocation, owner: str, undone: Undone) -> None:
@@ -73,9 +157,7 @@ def tell_undone(invocation: Invocation, owner: str, undone: Undone) -> None:
     counts = f"{len(undone.cancelled):,} cancelled, {len(undone.given_back):,} given back, {len(kept):,} kept"
     done = [*(f"{id}: cancelled" for id in undone.cancelled), *(f"{id}: given back" for id in undone.given_back)]
     invocation.answer(value, *_cut(done), counts)
-    if not invocation.wants_json:
-        for line in _cut([f"{id} stays here: {reason}" for id, reason in undone.kept]):
-            say(line)
+    invocation.remark(*_cut([f"{id} stays here: {reason}" for id, reason in undone.kept]))
 
 
 def _schedules(one: Imported, now_ms: int) -> Iterator[dict[str, Any]]:
@@ -101,8 +183,8 @@ def _schedules(one: Imported, now_ms: int) -> Iterator[dict[str, Any]]:
             "tz": definition.tz,
             "next_at": iso(next_ms),
             "func": item.func,
-            "args": _plain(item.options.get("args")),
-            "kwargs": _plain(item.options.get("kwargs")),
+            "args": jsonable(item.options.get("args"), repr),
+            "kwargs": jsonable(item.options.get("kwargs"), repr),
             "queue": definition.queue,
             **told,
         }
@@ -128,58 +210,31 @@ def _next_ms(definition: Definition, now_ms: int) -> int | None:
 
 def _table(imported: Sequence[Imported], now_ms: int) -> Iterator[str]:
     """What is there, with the next time of each."""
-    rows = [
-        (item.id, _rule(one.definitions[item.id]), _due(one.definitions[item.id], now_ms), _from(one, item))
-        for one in imported
-        for item in one.source.items
-    ]
-    return lines(_HEADER, rows) if rows else iter(())
+    rows = [_row(one, item, now_ms) for one in imported for item in one.source.items]
+    return aligned(_HEADER, rows) if rows else iter(())
 
 
-def _rule(definition: Definition) -> str:
-    when = definition.when
-    return when.expr if isinstance(when, TriggerSpec) else "once"
-
-
-def _due(definition: Definition, now_ms: int) -> str:
-    due_ms = _next_ms(definition, now_ms)
-    return "-" if due_ms is None else local_text(due_ms, definition.tz)
-
-
-def _from(one: Imported, item: Item) -> str:
-    return f"{one.source.name}:{item.place}"
+def _row(one: Imported, item: Item, now_ms: int) -> tuple[str, ...]:
+    definition = one.definitions[item.id]
+    when, due_ms = definition.when, _next_ms(definition, now_ms)
+    due = "-" if due_ms is None else local_text(due_ms, definition.tz)
+    return item.id, when.expr if isinstance(when, TriggerSpec) else "once", due, f"{one.source.name}:{item.place}"
 
 
 def _lines(one: Imported) -> Iterator[str]:
     """What became of each that changed."""
-    for step in one.applied.steps:
-        if step.outcome == UNCHANGED:
-            continue
-        due = "" if step.next_ms is None else f", next {due_text(step.next_ms, step.entry.definition.tz)}"
-        yield f"{step.entry.id}: {step.outcome}{due}"
-        yield from (f"  {change.text()}" for change in step.changes)
-    yield from (f"{id}: removed" for id in one.applied.removed)
-    moved = [f"{moved.item.id}: {moved.outcome}{_moved_at(moved.due_ms)}" for moved in one.moved]
-    yield from _cut(moved)
+    yield from applied_lines(one.applied)
+    yield from _cut([f"{it.item.id}: {it.outcome}, moved, due {due_text(it.due_ms, 'UTC')}" for it in one.moved])
 
 
-def _moved_at(due_ms: int) -> str:
-    return f", moved, due {due_text(due_ms, 'UTC')}"
-
-
-def _remark(imported: Sequence[Imported]) -> None:
-    """On stderr: what is refused, what went wrong, what is no longer there, what is to be known."""
-    for one in imported:
-        for remark in one.source.remarks:
-            say(remark)
-        for line in _cut([refusal.text() for refusal in one.source.refusals]):
-            say(line)
-        for id, error in one.applied.errors[:_SHOWN]:
-            say(f"{id}: {error}")
-        if one.applied.stale:
-            number = len(one.applied.stale)
-            shown = some(one.applied.stale, _SHOWN)
-            say(f"{plural(number, 'schedule')} of {one.source.owner} no longer there: {shown}; --prune removes")
+def _remarks(one: Imported) -> Iterator[str]:
+    """What is to be known, what is refused, what went wrong, what is no longer there."""
+    yield from one.source.remarks
+    yield from _cut([refusal.text() for refusal in one.source.refusals])
+    yield from (f"{id}: {error}" for id, error in one.applied.errors[:_SHOWN])
+    if stale := one.applied.stale:
+        whose = f"{plural(len(stale), 'schedule')} of {one.source.owner}"
+        yield f"{whose} no longer there: {some(stale, _SHOWN)}; --prune removes"
 
 
 def _cut(told: Sequence[str]) -> Iterator[str]:
@@ -187,11 +242,3 @@ def _cut(told: Sequence[str]) -> Iterator[str]:
     yield from told[:_SHOWN]
     if len(told) > _SHOWN:
         yield f"… and {len(told) - _SHOWN:,} more; --json lists them"
-
-
-def _plain(value: Any) -> Any:
-    """*value* as JSON has it; as a text what is none of JSON's."""
-    try:
-        return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
-        return repr(value)
