@@ -28,9 +28,9 @@ from zsched.core.wording import plural, some
 from zsched.files import ClientChecks
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
 from zsched.imports.found import ImportSource, Item
-from zsched.imports.jobs import RQJobs
+from zsched.imports.moving import Undone
 from zsched.imports.putting import Imported, Importing, refuse_twins
-from zsched.imports.undoing import Undone
+from zsched.imports.rqjobs import RQJobs
 from zsched.storage.connection import Link
 from zsched.storage.rqjob import Encoder
 

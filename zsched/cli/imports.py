@@ -19,13 +19,10 @@ from zsched.core.triggers import zone
 from zsched.core.wording import plural, some
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.files.reading import STDIN
-from zsched.imports import rqscheduled, rqscheduler
-from zsched.imports.crontab import read_crontab, users_of
-from zsched.imports.machine import machine_zone
+from zsched.imports.crontab import machine_zone, read_crontab, users_of
+from zsched.imports.moving import OWNERS, is_owner, owned, owners, undo
 from zsched.imports.rqcron import owner_of, read_rq_cron
-from zsched.imports.rqscheduled import read_rq_scheduled
-from zsched.imports.rqscheduler import read_rq_scheduler
-from zsched.imports.undoing import OWNERS, is_owner, owned, owners, undo
+from zsched.imports.rqjobs import RQ_SCHEDULED, RQ_SCHEDULER, read_rq_scheduled, read_rq_scheduler
 from zsched.storage.rivals import CRON_OWNER, crons, rq_schedulers
 from zsched.tasks.lookup import Lookup
 
@@ -252,7 +249,7 @@ def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bo
 _NEXT: Final = {  # what fires instead of schedules of these owners
     "crontab:": "their lines are back in cron",
     CRON_OWNER: "`rq cron` is started again",
-    rqscheduler.OWNER: "rq-scheduler is started again",
+    RQ_SCHEDULER: "rq-scheduler is started again",
 }
 
 
@@ -271,7 +268,7 @@ def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
       zsched import undo rq-scheduler --dry-run
     """
     if not is_owner(owner):
-        names = f"{rqscheduler.OWNER}, {rqscheduled.OWNER}, {'…, '.join(OWNERS)}…"
+        names = f"{RQ_SCHEDULER}, {RQ_SCHEDULED}, {'…, '.join(OWNERS)}…"
         raise InvalidSchedule("owner", owner, "no import has such an owner", f"give one of {names}")
     if owner.startswith(CRON_OWNER):
         owner = owner_of(owner.removeprefix(CRON_OWNER))

@@ -121,14 +121,14 @@ def dashboard(invocation: Invocation, listen: str | None) -> int:
     """
     from zsched.dashboard.login import is_private, login_for  # other commands need not wait for it
 
-    make_app, server = _extra()
+    app = _extra()
     settings = invocation.settings()
     configure(settings.log.level, settings.log.format)
     chosen = settings.dashboard if listen is None else dataclasses.replace(settings.dashboard, listen=listen)
-    family, address = server.resolve(chosen.listen)
+    family, address = app.resolve(chosen.listen)
     login = login_for(chosen, os.environ, address[0])
     link = open_link(settings)
-    serving = server.DashboardServer(make_app(link, login), family, address)
+    serving = app.DashboardServer(app.make_app(link, login), family, address)
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     made = {"password": login.password} if login.was_made else {}
@@ -145,14 +145,14 @@ def dashboard(invocation: Invocation, listen: str | None) -> int:
     return DONE
 
 
-def _extra() -> tuple[Any, Any]:
+def _extra() -> Any:
     """What needs the extra. Raises ConfigError: it is not installed."""
     try:
-        from zsched.dashboard import app, server
+        from zsched.dashboard import app
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package == "zsched":
             raise
         problem = f"the dashboard needs {package}, which is not installed"
         raise ConfigError(f"{problem}: pip install 'zsched[dashboard]'") from error
-    return app.make_app, server
+    return app

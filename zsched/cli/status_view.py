@@ -9,14 +9,13 @@ from typing import Any, Final
 from zsched.cli.program import open_link
 from zsched.client import Client
 from zsched.config import Settings
-from zsched.config.redaction import redact
+from zsched.config.urls import redact
 from zsched.core.clock import LAST_MS, SystemClock
 from zsched.core.model import Priority, Schedule, ScheduleState, iso
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding
 from zsched.health.facts import Facts, QueuesUnknown
-from zsched.health.shell import Shell
-from zsched.health.verdict import HealthVerdict, judge_health
+from zsched.health.verdict import HealthVerdict, Shell, judge_health
 from zsched.storage.archivers import Audited, Report, last_audit
 from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview

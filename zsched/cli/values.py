@@ -12,7 +12,7 @@ import click
 
 from zsched.core.durations import parse_duration
 from zsched.errors import ConfigError
-from zsched.files.options import strict_json
+from zsched.files.checking import strict_json
 from zsched.files.reading import STDIN
 
 _DATE: Final = re.compile(r"[\d-]+|\d{4}-?W\d\d(-?\d)?", re.ASCII)

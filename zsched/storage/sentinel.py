@@ -28,8 +28,7 @@ from redis.sentinel import (
     SentinelManagedSSLConnection,
 )
 
-from zsched.config.passwords import read_password_file
-from zsched.config.sentinels import SentinelUrl
+from zsched.config.urls import SentinelUrl, read_password_file
 from zsched.errors import ConfigError
 from zsched.storage.options import adopted_options, our_options
 

@@ -22,8 +22,7 @@ from zsched.cli.recovering.difference import Difference
 from zsched.cli.recovering.outcome import Found, Outcome
 from zsched.cli.recovering.stopping import Stopping
 from zsched.config import Settings
-from zsched.config.address import address_of
-from zsched.config.redaction import redact
+from zsched.config.urls import address_of, redact
 from zsched.core.log import Position
 from zsched.core.recovery import judge
 from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
