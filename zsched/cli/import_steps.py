@@ -1,6 +1,4 @@
-"""
-How ``zsched import`` goes about it, whatever the source: check, compare, put; and what it tells of that.
-"""
+"""The course of ``zsched import``, the same for every source: check, compare, put; and the report of it."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ from zsched.storage.rqjob import Encoder
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What an import stands on. Nothing is connected before it is used."""
+    """The surroundings of an import. Nothing is connected before it is used."""
 
     invocation: Invocation
     settings: Settings
@@ -106,7 +104,7 @@ def _run(invocation: Invocation, steps: Sequence[Importing]) -> None:
             before += len(step.imported.source.items)
 
 
-# -- what it tells ----------------------------------------------------------------------------------
+# -- the report ------------------------------------------------------------------------------------
 
 
 _SHOWN: Final = 50  # ids of moved one-shots, or refusals, that people are shown; programs get all
@@ -151,7 +149,7 @@ def tell_import(
 
 
 def tell_undone(invocation: Invocation, owner: str, undone: Undone) -> None:
-    """What became of each schedule of *owner*."""
+    """Report the result for each schedule of *owner*."""
     kept = [{"id": id, "reason": reason} for id, reason in undone.kept]
     value = {"owner": owner, "cancelled": undone.cancelled, "given_back": undone.given_back, "kept": kept}
     counts = f"{len(undone.cancelled):,} cancelled, {len(undone.given_back):,} given back, {len(kept):,} kept"
@@ -209,7 +207,7 @@ def _next_ms(definition: Definition, now_ms: int) -> int | None:
 
 
 def _table(imported: Sequence[Imported], now_ms: int) -> Iterator[str]:
-    """What is there, with the next time of each."""
+    """Yield a table of the schedules, with the next time of each."""
     rows = [_row(one, item, now_ms) for one in imported for item in one.source.items]
     return aligned(_HEADER, rows) if rows else iter(())
 
@@ -222,13 +220,13 @@ def _row(one: Imported, item: Item, now_ms: int) -> tuple[str, ...]:
 
 
 def _lines(one: Imported) -> Iterator[str]:
-    """What became of each that changed."""
+    """Yield a line for each schedule that changed."""
     yield from applied_lines(one.applied)
     yield from _cut([f"{it.item.id}: {it.outcome}, moved, due {due_text(it.due_ms, 'UTC')}" for it in one.moved])
 
 
 def _remarks(one: Imported) -> Iterator[str]:
-    """What is to be known, what is refused, what went wrong, what is no longer there."""
+    """Yield notes, refusals, errors, and the schedules that are gone at the source."""
     yield from one.source.remarks
     yield from _cut([refusal.text() for refusal in one.source.refusals])
     yield from (f"{id}: {error}" for id, error in one.applied.errors[:_SHOWN])

@@ -124,7 +124,7 @@ def crontab(
 
 
 def _usual_of(ground: Ground, func: str) -> dict[str, Any]:
-    """What cron does, but for options that FUNC has of its own, being a task."""
+    """Return the options that make zsched act as cron, except those that FUNC, as a task, sets itself."""
     check_allowed(ground.settings, func, {})
     with importing():
         task = Lookup().find(func)
@@ -197,9 +197,10 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
 @pass_invocation
 def rq_cron(invocation: Invocation, /, module: str, **how: bool) -> int:
     """
-    What MODULE registers for RQ's own cron: the argument of `rq cron`, such as app.cron_config. MODULE is imported;
-    nothing in it changes. Ids are the registered names. Cron strings are in UTC, as RQ's are. Stop `rq cron` first:
-    while one of this MODULE runs nothing is imported. Going back: `zsched import undo rq-cron:MODULE`, then start it.
+    Import what MODULE registers for RQ's own cron: the argument of `rq cron`, such as app.cron_config. MODULE is
+    imported; nothing in it changes. Ids are the registered names. Cron strings are in UTC, as RQ's are. Stop `rq cron`
+    first: while one of this MODULE runs nothing is imported. Going back: `zsched import undo rq-cron:MODULE`, then
+    start it.
 
     \b
     Example:

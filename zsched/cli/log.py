@@ -139,7 +139,7 @@ class _LogLines:
         self._has_begun_anew = False  # since the last line
 
     def lines(self, entry: Entry) -> Iterator[str]:
-        """What *entry* says; nothing when it is not of the schedule that is asked for."""
+        """Yield the lines for *entry*; none when it is not of the schedule that is asked for."""
         self._has_begun_anew |= (
             self.last is not None and entry.position.seq <= self.last.seq
         )  # in one history they rise
@@ -220,7 +220,7 @@ _ENDS: Final = {
 
 
 def summary(entry: Entry, found: list[Change], tz: str) -> str:
-    """What *entry* says by *found*, its changes; local times in *tz*."""
+    """Summarise *entry* by *found*, its changes; local times in *tz*."""
     if not found:
         return parse(entry).sentence()
     if len({change.id for change in found}) == 1:
@@ -231,7 +231,7 @@ def summary(entry: Entry, found: list[Change], tz: str) -> str:
 
 
 def _in_words(changes: list[Change], tz: str) -> str:
-    """What happened to the one schedule of *changes*, in words."""
+    """Say what happened to the one schedule of *changes*."""
     return f"{changes[0].id}: " + "; ".join(sentence(change, tz) for change in told_together(changes))
 
 
@@ -251,12 +251,12 @@ def _counted(what: What, end: str, changes: list[Change], tz: str) -> str:
 
 
 def _end_of(change: Change) -> str:
-    """How the run ended of whose end *change* tells."""
+    """Return the status with which the run of *change* ended."""
     return change.why if change.what is What.RUN_ENDED else ""
 
 
 def unknown_entry_text(entry: Entry) -> str:
-    """What can be said of an entry that this version does not know: not its values, which may be arguments."""
+    """Describe an entry that this version does not know, without its values, which may be arguments."""
     names = ", ".join(name.decode(errors="backslashreplace") for name, _ in islice(_pairs(entry), _NAMED))
     size = len(entry.body) // 2
     more = ", …" if size > _NAMED else ""

@@ -1,6 +1,4 @@
-"""
-What people are shown: texts that cannot steer their terminal, tables, times, runs, remarks, and how far something is.
-"""
+"""Output for people: texts that cannot steer their terminal, remarks, tables, times, runs, and progress."""
 
 from __future__ import annotations
 

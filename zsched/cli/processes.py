@@ -146,7 +146,7 @@ def dashboard(invocation: Invocation, listen: str | None) -> int:
 
 
 def _extra() -> Any:
-    """What needs the extra. Raises ConfigError: it is not installed."""
+    """Import what the extra brings. Raises ConfigError: it is not installed."""
     try:
         from zsched.dashboard import app
     except ModuleNotFoundError as error:

@@ -49,7 +49,7 @@ class Invocation:
 
     @property
     def wants_json(self) -> bool:
-        """Whether results are to be JSON."""
+        """True if results are to be JSON."""
         return bool(self.given.get("json"))
 
     @property

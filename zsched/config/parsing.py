@@ -1,5 +1,5 @@
 """
-What a configuration value may be: one parser per kind; and tables that each stand under a name of the user's.
+Parsers of configuration values, one per kind, and of tables that each stand under a name of the user's.
 
 A parser takes what TOML gave, or a string from the environment or a flag, and returns the setting's value; a ValueError
 says what is wrong and what to write instead. :func:`setting` binds a default and its parser to a field of a settings
@@ -37,7 +37,7 @@ def setting(default: Any, parse: Parser) -> Any:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """What somebody who wrote *name* may have meant, for a message."""
+    """Suggest what somebody who wrote *name* may have meant, for a message."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"there are: {', '.join(names)}"
@@ -211,7 +211,7 @@ class Tables:
 
     def read(self, file: Path, given: object) -> dict[str, dict[str, Any]]:
         """
-        What is given in each table of *file*, by its name.
+        Read each table of *file*, by its name.
 
         Raises:
             ConfigError: a name or key that is none, a bad value, or no table at all.

@@ -1,5 +1,5 @@
 """
-Where a Redis is: URLs, the Sentinels in them, addresses; and passwords, hidden and read.
+URLs of Redis: the Sentinels in them, addresses; and passwords, hidden and read.
 
 The URL of a Redis behind Sentinels is ``redis+sentinel://[user:password@]host[:port][,…]/<master>[/db][?options]``.
 User, password and database are the master's; ``rediss+sentinel`` speaks TLS with it. Options whose names begin with
@@ -50,7 +50,7 @@ def redact(url: str) -> str:
 
 
 def has_password(url: str) -> bool:
-    """Whether *url* carries a password, or what may be meant as one; the name of a user alone is none."""
+    """Return True if *url* carries a password, or what may be meant as one; a user's name alone is none."""
     userinfo = _USERINFO.search(url)
     return bool(_QUERY_PASSWORD.search(url) or _HOSTLESS.match(url) or (userinfo and _PASSWORD.search(userinfo[2])))
 
@@ -117,7 +117,7 @@ class SentinelUrl:
 
 
 def is_sentinel_url(url: str) -> bool:
-    """Whether *url* has the scheme of one, good or bad."""
+    """Return True if *url* has the scheme of a Redis behind Sentinels, good or bad."""
     return url.split("://", 1)[0] in SCHEMES
 
 
@@ -207,14 +207,14 @@ def credential_file(env: Mapping[str, str], name: str) -> str | None:
 
 
 def gives_password(url: str) -> bool:
-    """Whether *url*, of one Redis, has a password; a user alone is none."""
+    """Return True if *url*, of one Redis, has a password; a user alone is none."""
     parts = urlsplit(url)
     return bool(parts.password) or "password" in parse_qs(parts.query)
 
 
 def read_password_file(file: str, place: str) -> str:
     """
-    What *file* holds, without the end of its line; *place* is where it was named.
+    Read *file*, without the end of its line; *place* is where it was named.
 
     Raises:
         ConfigError: it cannot be read or is empty.

@@ -27,8 +27,8 @@ _LONGEST: Final = 200  # characters of an error or of a note's value
 
 def sentence(change: Change, tz: str, context: str = "") -> str:
     """
-    What *change* says; times are local in *tz*. *context*: of a put its verb, for it either creates or changes; of what
-    was late, why.
+    Say what *change* did; times are local in *tz*. *context*: of a put its verb, for it either creates or changes; of
+    what was late, why.
     """
     return _WORDS[change.what](change, tz, context)
 
@@ -45,7 +45,7 @@ def told_together(changes: Iterable[Change]) -> Iterator[Change]:
 
 
 def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
-    """Where *schedule* stands at *now_ms*, and what comes next; times are local in *tz*."""
+    """Say the state of *schedule* at *now_ms*, and what comes next; times are local in *tz*."""
     note = f': "{schedule.note}"' if schedule.note else ""
     since = f" since {_at(schedule.since_ms, tz)}" if schedule.since_ms is not None else ""
     if schedule.state is ScheduleState.ACTIVE and schedule.next_ms is not None:
@@ -62,7 +62,7 @@ def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
 
 
 def state_text(run: Run, tz: str) -> str:
-    """What a run does or became: ``is running since … on worker w``, ``succeeded after 1.2 s, …``."""
+    """Say the state of a run: ``is running since … on worker w``, ``succeeded after 1.2 s, …``."""
     if run.status is RunStatus.QUEUED:
         since = "" if run.queued_ms is None else f" since {_at(run.queued_ms, tz)}"
         return f"is queued{since}{_attempt(run)}"
@@ -82,7 +82,7 @@ def state_text(run: Run, tz: str) -> str:
 
 def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
     """
-    ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*. What a foreign hand wrote is
+    ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*. What another writer wrote is
     brought into the range of time.
     """
     at = from_ms(min(max(ms, 0), LAST_MS))
@@ -92,7 +92,7 @@ def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
 
 
 def note_text(note: Mapping[str, Any]) -> str:
-    """What a task noted: ``sent=123, city="Seoul"``."""
+    """Write a task's note: ``sent=123, city="Seoul"``."""
     return ", ".join(f"{name}={shortened(json.dumps(value, ensure_ascii=False))}" for name, value in note.items())
 
 

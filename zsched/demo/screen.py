@@ -37,7 +37,7 @@ class Summary:
 
     @property
     def is_good(self) -> bool:
-        """Whether the workers executed all that fired."""
+        """True if the workers executed all that fired."""
         return self.fired == self.executed
 
     def add_fired(self, late_ms: float) -> None:
@@ -54,7 +54,7 @@ class Summary:
             self.waited_ms.append(run.waited_ms)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it; milliseconds, None where nothing fired."""
+        """Return the summary for JSON; in milliseconds, None where nothing fired."""
         figures = zip(("p50", "p99", "max"), _figures(self.late_ms), strict=True)
         late = {name: None if ms is None else round(ms, 3) for name, ms in figures}
         return {"fired": self.fired, "executed": self.executed, "failed": self.failed, "late_ms": late}
@@ -147,7 +147,7 @@ class Screen:
         self._line(run.queue, run.status, run.occurrence.schedule_id, f"{times}{remark}")
 
     def is_in_burst(self, run: DemoRun) -> bool:
-        """Whether *run* is told of together with others."""
+        """Return True if *run* is told of together with others."""
         return run.occurrence.run_id in self._burst_of
 
     def bursts(self) -> None:

@@ -1,5 +1,5 @@
 """
-What may stand in an entry of a file, and checking an entry to its end.
+Options of an entry of a file, and checks that read an entry to its end.
 
 An entry has the options of ``client.schedule`` less those that make no sense there, and ``paused``. Durations are
 seconds or texts (``"5m"``). What TOML cannot say of arguments, such as null, is JSON in ``args_json``, ``kwargs_json``
@@ -114,11 +114,11 @@ _STAND_INS: Final[Mapping[str, Mapping[str, Any]]] = {rule: {"every": _FAR} for 
     "tz": {"tz": "UTC"},
 }
 
-Define = Callable[[str | None, Mapping[str, Any]], Definition]
+DefineEntry = Callable[[str | None, Mapping[str, Any]], Definition]
 
 
 class Mistake(NamedTuple):
-    """What is wrong with option ``field`` of an entry; ``field`` is "" when it is something that the entry lacks."""
+    """A mistake in option ``field`` of an entry; ``field`` is "" when the entry lacks something."""
 
     field: str
     problem: str
@@ -132,7 +132,7 @@ def mend(options: dict[str, Any], *fields: str) -> None:
 
 
 def check_through(
-    define: Define, func: str | None, options: Mapping[str, Any], bad: Iterable[str]
+    define: DefineEntry, func: str | None, options: Mapping[str, Any], bad: Iterable[str]
 ) -> tuple[Definition | None, list[Mistake]]:
     """
     The definition of *func* and *options*, and no mistake; else None, and everything that is wrong with them. *bad*
@@ -166,7 +166,7 @@ def check_through(
 
 
 def may_be_arguments(key: str) -> bool:
-    """Whether *key*, which is bad, may have been meant for the arguments: no other option is nearer."""
+    """Return True if *key*, which is bad, may have been meant for the arguments: no other option is nearer."""
     if key in KEYS:
         return False
     near = difflib.get_close_matches(key, KEYS, 1, 0.6)
@@ -187,8 +187,8 @@ def _allow_all(func: str | None, options: Mapping[str, Any]) -> None:
 
 class ClientChecks:
     """
-    Of what *client* would put. *allow* raises InvalidSchedule for functions that may not be named, before they are
-    imported, which is done inside of *importing*.
+    Checks by what *client* would put. *allow* raises InvalidSchedule for functions that may not be named, before they
+    are imported, which is done inside of *importing*.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class ClientChecks:
         return self._lookup.absent
 
     def define(self, func: str | None, options: Mapping[str, Any]) -> Definition:
-        """What an entry defines, whatever its function takes. Raises InvalidSchedule."""
+        """Return the definition of an entry, whatever its function takes. Raises InvalidSchedule."""
         self._allow(func, options)
         if func is not None:
             with self._importing():
@@ -214,6 +214,6 @@ class ClientChecks:
         return self._keeper.define(func or _ANY, options)
 
     def mistakes(self, func: str, options: Mapping[str, Any]) -> Iterable[InvalidSchedule]:
-        """What is wrong with the arguments of an entry whose function ``define`` accepted."""
+        """Yield the mistakes in the arguments of an entry whose function ``define`` accepted."""
         with self._importing():
             return list(self._lookup.mistakes(func, options))

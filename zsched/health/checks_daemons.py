@@ -90,11 +90,8 @@ def _start(overview: Overview) -> str:
 def check_late(overview: Overview) -> Iterator[Finding]:
     """The oldest due schedule is late."""
     if overview.late_ms <= LATE_MS:
-        yield fine(
-            f"nothing is more than {rough_duration(overview.late_ms)} late"
-            if overview.late_ms
-            else "nothing is overdue"
-        )
+        late = f"more than {rough_duration(overview.late_ms)} late" if overview.late_ms else "overdue"
+        yield fine(f"nothing is {late}")
         return
     if overview.leader is None:
         remedy = "it fires when a daemon leads"

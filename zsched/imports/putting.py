@@ -28,7 +28,7 @@ from zsched.storage.connection import Link
 
 @dataclass(slots=True)
 class Imported:
-    """What was done with a source, or in a dry run would be; ``definitions`` by id are what was checked."""
+    """Result of importing a source, or of a dry run; ``definitions``: what was checked, by id."""
 
     source: ImportSource
     definitions: dict[str, Definition] = field(default_factory=dict)
@@ -37,11 +37,11 @@ class Imported:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the source is in zsched."""
+        """True if all of the source is in zsched."""
         return not self.source.refusals and not self.applied.errors
 
     def count(self, outcome: str) -> int:
-        """How many schedules came out so."""
+        """Count the schedules with this outcome."""
         return self.applied.count(outcome) + sum(moved.outcome == outcome for moved in self.moved)
 
 
@@ -125,7 +125,7 @@ class Importing:
     # -- how ----------------------------------------------------------------------------------------
 
     def _defined(self, item: Item) -> Definition:
-        """What *item* defines. Raises ZschedError."""
+        """Return the definition of *item*. Raises ZschedError."""
         options = {**item.options, "id": item.id, "managed_by": self._source.owner}
         if item.origin is None:
             definition = self._checks.define(item.func, options)
@@ -137,7 +137,7 @@ class Importing:
         return definition
 
     def _one_shots(self) -> list[OneShot]:
-        """What is to be moved."""
+        """Return the one-shots to move."""
         found = ((item, self.imported.definitions[item.id].when) for item in self._source.items)
         return [
             OneShot(item, item.origin, when.due_ms)

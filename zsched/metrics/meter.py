@@ -1,6 +1,6 @@
 """
-What is counted of one daemon until somebody asks: what it told while it worked (``daemon.meter``), and what the log
-says of the terms that it led.
+Measurements of one daemon, kept until somebody asks: those that it told while it worked (``daemon.meter``), and counts
+of what the log says of the terms that it led.
 
 Every daemon's archive follows the whole log. So that the sum over all daemons counts everything once, each counts what
 was written in its own terms: an entry's id begins with its epoch. It counts when its archive has taken an entry in, in
@@ -97,7 +97,7 @@ class Distribution:
         self.total += sum(values)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus has them: each bound with how many values are no larger, ``+Inf`` last."""
+        """Return the buckets for Prometheus: each bound with the number of values that are no larger, ``+Inf`` last."""
         return list(zip(self._names, accumulate(self._counts.copy()), strict=True))
 
 
@@ -151,8 +151,8 @@ class LogTally:
 
     def _is_new(self, position: Position) -> bool:
         """
-        Whether *position* is later than all that was counted. Within a history both id and time rise; what another
-        one has at the same ids is later, and what another server's clock has earlier is of a later epoch.
+        Return True if *position* is later than all that was counted. Within a history both id and time rise; what
+        another one has at the same ids is later, and what another server's clock has earlier is of a later epoch.
         """
         last = self._last
         return last is None or position.order > last.order or position.t_us > last.t_us

@@ -71,7 +71,7 @@ def demand_empty(link: Link, keys: Keys) -> None:
 
 
 def _copies(link: Link, key: str, copy_key: str) -> bool:
-    """Whether a copy is a value of its own."""
+    """Return True if a copy is a value of its own."""
     link.execute("HSET", key, "field", "1")
     link.execute("COPY", key, copy_key)
     link.execute("HSET", copy_key, "field", "2")
@@ -84,7 +84,7 @@ def _copies(link: Link, key: str, copy_key: str) -> bool:
 
 
 class FrozenClock(ManualClock):
-    """What the leader reads. Wall and monotonic clock move together, as it expects of a healthy server."""
+    """The leader's clock. Wall and monotonic clock move together, as the leader expects of a healthy server."""
 
     def __init__(self, wire: Wire, keys: Keys, owner: str, now_ms: int) -> None:
         super().__init__(wall_ms=now_ms)
@@ -113,7 +113,7 @@ class FrozenClock(ManualClock):
 
 
 class ClientClock:
-    """What clients read: the frozen time of day, and durations that pass, lest a wait never ends."""
+    """The clients' clock: the frozen time of day, and durations that pass, lest a wait never ends."""
 
     def __init__(self, frozen: Clock) -> None:
         self._frozen, self._machine = frozen, SystemClock()

@@ -1,6 +1,5 @@
 """
-What was pushed, as the log tells it; and what becomes of runs by a clock that stands still: deadlines, RQ's own delayed
-jobs, and ends.
+Pushed runs, by the log; and their fate by a clock that stands still: deadlines, RQ's own delayed jobs, and ends.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Pushes:
     fired_us: dict[str, int] = field(default_factory=dict)
 
     def new(self) -> list[Push]:
-        """What was pushed since the last call, in order."""
+        """Return the runs that were pushed since the last call, in order."""
         found = [change for entry in self._entries() for change in changes(entry, self.keys.run_suffix)]
         return [self._push(change) for change in found if change.what in _PUSHES]
 
@@ -91,7 +90,7 @@ class Pushes:
 
 
 def fired(pushes: Sequence[Push], encoder: Encoder) -> list[Fired]:
-    """Those of *pushes* whose time had come."""
+    """Return the runs among *pushes* that fired by their time."""
     return [_fired(push, encoder) for push in pushes if push.change.what is What.FIRED]
 
 
@@ -114,7 +113,7 @@ def _fired(push: Push, encoder: Encoder) -> Fired:
 
 
 class ManualEndings:
-    """Of one namespace's runs; RQ's own jobs are told, and not written down."""
+    """Ends of one namespace's runs; it is told of RQ's own jobs, and does not write them down."""
 
     def __init__(self, wire: Wire, keys: Keys, pushes: Pushes) -> None:
         self._dispatch, self._jobs, self._pushes = Dispatch(wire, keys), Jobs(wire, keys), pushes
@@ -140,7 +139,7 @@ _WAITING: Final = (b"queued", b"deferred")
 
 
 class ManualDeadlines:
-    """Those of one namespace's runs that have not begun."""
+    """Deadlines of one namespace's runs that have not begun."""
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._wire, self._keys = wire, keys

@@ -153,7 +153,7 @@ def test_times_are_local_in_the_zone_asked_for_else_in_the_schedules_own() -> No
     assert "Asia/Seoul" == story(put(0), schedule=seoul).tz
 
 
-def test_a_time_that_a_foreign_hand_wrote_is_brought_into_range() -> None:
+def test_a_time_that_another_writer_wrote_is_brought_into_range() -> None:
     assert "9999-12-31 23:59:59.999+00:00" == local_text(10**30 + 1, "Asia/Seoul")
     assert "1970-01-01 00:00:00.000+00:00" == local_text(-5, "UTC", has_ms=True)
     assert "9999-12-31T23:59:59.999Z" == change(What.PUT, nominal_ms=LAST_MS * 1000).shown()["nominal_at"]

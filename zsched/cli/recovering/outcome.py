@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zsched.cli.output import pairs
-from zsched.cli.recovering.archives import Known, entry_text
-from zsched.cli.recovering.difference import RUNS, Difference, What
+from zsched.cli.recovering.archives import OpenedArchive, entry_text
+from zsched.cli.recovering.difference import RUNS, Action, Difference
 from zsched.core.clock import LAST_MS
 from zsched.core.durations import rough_duration
 from zsched.core.log import Position
@@ -23,7 +23,7 @@ class Found:
     the archive belongs to another data set, or None.
     """
 
-    known: Known
+    known: OpenedArchive
     verdict: Verdict
     objection: str | None
     is_nothing_lost: bool  # the log goes on from the archive's last entry, or an archive said that it lacks nothing
@@ -93,7 +93,7 @@ class Outcome:
             yield from pairs(self._fields(tz))
             yield ""
         yield from self.difference.summary(self.left, is_done=self.is_done)
-        yield from self.difference.table(RUNS if self.is_done else What, tz, is_done=self.is_done)
+        yield from self.difference.table(RUNS if self.is_done else Action, tz, is_done=self.is_done)
         if self.is_done and self.merged is not None:
             yield f"All that the archive {found.known.path} knows is in Redis; log entry {self.merged.id} says so."
         for warning in self.warnings:
