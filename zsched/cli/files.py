@@ -10,7 +10,7 @@ import click
 
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
 from zsched.cli.output import Progress, due_text, printable, say
-from zsched.cli.program import DONE, FAILED, USAGE, Invocation, Subcommand, connect, pass_invocation
+from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.cli.values import content
 from zsched.core.wording import plural
 from zsched.errors import InvalidFile
@@ -20,12 +20,11 @@ from zsched.files.applying import CREATED, UNCHANGED, UPDATED
 _SHOWN: Final = 50  # errors in the middle of a run that are listed
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("file", metavar="FILE")
 @click.option("--prune", is_flag=True, help="Remove schedules that this file owns and no longer says.")
 @click.option("--dry-run", is_flag=True, help="Tell what would be done; write nothing.")
 @click.option("--take-over", is_flag=True, help="Schedules in FILE that others own become this file's.")
-@pass_invocation
 def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take_over: bool) -> int:
     """
     Make Redis hold the recurring schedules that FILE says, a TOML file such as config/schedules.toml; - is standard
@@ -56,10 +55,9 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
     return FAILED if applied.errors else DONE
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.option("--owner", metavar="TEXT", help="Those that this file or program owns; '': that nobody does.")
 @click.option("--id", "globs", metavar="GLOB", multiple=True, help="Ids like this: 'report-*'; may be repeated.")
-@pass_invocation
 def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...]) -> int:
     """
     Write recurring schedules to stdout as a file that `zsched apply` reads, by id. What has its default is left out,

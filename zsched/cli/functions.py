@@ -21,7 +21,7 @@ from typing import Any, Final
 import click
 
 from zsched.cli.output import jsonable, say
-from zsched.cli.program import Invocation, Subcommand, pass_invocation
+from zsched.cli.program import Invocation, command
 from zsched.config import Settings
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.tasks.importing import Forbidden
@@ -115,9 +115,8 @@ def _path(callback: object) -> str | None:
 _HEADER: Final = ("NAME", "FUNC", "PARAMETERS", "OPTIONS", "ABOUT")
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("module")
-@pass_invocation
 def tasks(invocation: Invocation, /, module: str) -> None:
     """
     List the tasks of MODULE, a dotted name: what they take, and the options of their schedules. No Redis is needed.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zsched.cli.program import DONE, UNHEALTHY, Invocation, Subcommand, open_link, pass_invocation
+from zsched.cli.program import DONE, UNHEALTHY, Invocation, command, open_link
 from zsched.cli.status_screen import status_lines, watch
 from zsched.cli.status_view import looking
 from zsched.core.arguments import zone_name
@@ -47,13 +47,12 @@ _HELP: Final = f"""
 """
 
 
-@click.command(cls=Subcommand, help=_HELP)
+@command(help=_HELP)
 @click.option("--watch", "is_watched", is_flag=True, help="Live on this terminal, until Ctrl-C; needs zsched[ops].")
 @click.option(
     "--every", type=click.FloatRange(0.2, 3600), metavar="SECONDS", help=f"With --watch; default {_EVERY_S:g}."
 )
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
-@pass_invocation
 def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz: str) -> int:
     """Show whether all is well."""
     zone_name(tz)
@@ -88,7 +87,7 @@ def _check_watched(invocation: Invocation) -> None:
 _HEADER = ("VERDICT", "CHECK", "FOUND")
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.option(
     "--role",
     "roles",
@@ -99,7 +98,6 @@ _HEADER = ("VERDICT", "CHECK", "FOUND")
     help="What the user's rights are compared with; may be repeated.",
 )
 @click.option("--user", metavar="NAME", help="Whose rights, by ACL DRYRUN (Redis 7); else the connection's user's.")
-@pass_invocation
 def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> int:
     """
     Look at everything that zsched stands on: Redis (version, role, eviction, memory, persistence, clock, the rights of

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from zsched.cli.output import CELLS, aligned, cells, printable, remark, with_short_workers
-from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, pass_invocation
+from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
 from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
 from zsched.core.durations import rough_duration
@@ -20,10 +20,9 @@ _OWN_VERBS: Final = ("succeeded", "failed", "expired")  # the others were made s
 _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunStatus)))  # cancelled is both
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("id", metavar="ID|RUN_ID")
 @click.option("--tz", metavar="ZONE", help="Show times in this zone; default: the schedule's own, or UTC.")
-@pass_invocation
 def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
     Tell the story of schedule ID: created, changed, fired and how late and why, skipped, left out, quarantined,
@@ -48,14 +47,13 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     return DONE if story.is_known else NOT_FOUND
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("id", required=False)
 @click.option("--status", type=click.Choice(_STATUSES), help="Those alone, or whose runs, became so.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="At most so many."
 )
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
-@pass_invocation
 def history(invocation: Invocation, /, id: str | None, status: str | None, limit: int, tz: str) -> None:
     """
     Show what became of the latest occurrences, of schedule ID or of all, the newest first: when it was decided,

@@ -12,7 +12,7 @@ import click
 from zsched.cli.functions import check_allowed, importing
 from zsched.cli.import_steps import Ground, import_all, tell_undone
 from zsched.cli.output import Progress, say
-from zsched.cli.program import DONE, FAILED, Invocation, Subcommand, help_unless_invoked, pass_invocation
+from zsched.cli.program import DONE, FAILED, Invocation, Subcommand, command, help_unless_invoked
 from zsched.cli.values import content
 from zsched.core.policy import CatchUp, Overlap
 from zsched.core.triggers import zone
@@ -60,7 +60,7 @@ def _running(what: str, names: Sequence[str], aside: str) -> str:
 _AS_CRON: Final = {"timeout": -1, "overlap": Overlap.ALLOW.value, "catch_up": CatchUp.NONE.value}  # what cron does
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("files", metavar="FILE…", nargs=-1, required=True)
 @click.option("--func", required=True, metavar="FUNC", help="Dotted path of what runs a command.")
 @click.option("--user", metavar="NAME", help="FILE is NAME's own crontab (crontab -l): its lines have no users.")
@@ -78,7 +78,6 @@ _AS_CRON: Final = {"timeout": -1, "overlap": Overlap.ALLOW.value, "catch_up": Ca
     help="For times that were missed; default none, as with cron.",
 )
 @_how
-@pass_invocation
 def crontab(
     invocation: Invocation,
     /,
@@ -154,10 +153,9 @@ def _is_user(name: str) -> bool:
 # -- rq-scheduler, rq-cron, rq-scheduled ------------------------------------------------------------
 
 
-@click.command("rq-scheduler", cls=Subcommand)
+@command("rq-scheduler")
 @_TZ
 @_how
-@pass_invocation
 def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
     """
     The jobs of the package rq-scheduler on this Redis, with their ids. What recurs is copied and stays there; what
@@ -191,10 +189,9 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
     return import_all(ground, [source], advice, **how)
 
 
-@click.command("rq-cron", cls=Subcommand)
+@command("rq-cron")
 @click.argument("module")
 @_how
-@pass_invocation
 def rq_cron(invocation: Invocation, /, module: str, **how: bool) -> int:
     """
     Import what MODULE registers for RQ's own cron: the argument of `rq cron`, such as app.cron_config. MODULE is
@@ -220,10 +217,9 @@ def rq_cron(invocation: Invocation, /, module: str, **how: bool) -> int:
     return import_all(ground, [source], advice, **how)
 
 
-@click.command("rq-scheduled", cls=Subcommand)
+@command("rq-scheduled")
 @click.option("--queue", "queues", metavar="NAME", multiple=True, help="Only of this queue; may be repeated.")
 @_DRY_RUN
-@pass_invocation
 def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bool) -> int:
     """
     RQ's own delayed jobs, of enqueue_at and enqueue_in, with their ids. Each is moved: put here, then taken out of
@@ -254,10 +250,9 @@ _NEXT: Final = {  # what fires instead of schedules of these owners
 }
 
 
-@click.command("undo", cls=Subcommand)
+@command("undo")
 @click.argument("owner")
 @_DRY_RUN
-@pass_invocation
 def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
     """
     Take an import back: OWNER is what it told as the owner, such as crontab:/etc/cron.d/backup, rq-cron:app.cron,

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from zsched.cli.output import due_text, iso_text, pairs, run_lines, utc_text
-from zsched.cli.program import Invocation, Subcommand, pass_invocation
+from zsched.cli.program import Invocation, command
 from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import instant_ms
@@ -39,7 +39,7 @@ _INSTANTS: Final = ("next_at", "anchor_at", "nominal_at", "created_at", "since")
 _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(option.form, Duration)]
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.option("--state", type=click.Choice([state.value for state in ScheduleState]))
 @click.option("--kind", type=click.Choice(LISTED_KINDS))
 @click.option("--func", metavar="FUNC", help="Those that run this dotted path.")
@@ -55,7 +55,6 @@ _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(o
     "--limit", type=click.IntRange(min=1), metavar="N", help=f"At most so many; on a terminal {PAGE} unless given."
 )
 @click.option("--after", metavar="CURSOR", help="Go on behind the last schedule of an earlier listing.")
-@pass_invocation
 def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: Any) -> None:
     """
     List schedules: active ones by due time, then paused, quarantined and ended ones by id.
@@ -81,9 +80,8 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
         click.echo(f"there are more: zsched ls … --after {shown[-1].cursor}", err=True)
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("id")
-@pass_invocation
 def show(invocation: Invocation, /, id: str) -> None:
     """
     Show everything that is known of schedule ID, its next 5 times and its last 5 runs. Arguments are shown where the
@@ -188,7 +186,7 @@ def _rules(command: F) -> F:
     return command
 
 
-@click.command("next", cls=Subcommand)
+@command("next")
 @click.argument("id", required=False)
 @_rules
 @click.option("--tz", metavar="ZONE", help="The rule's zone, and that of --from; default UTC, or the schedule's own.")
@@ -202,7 +200,6 @@ def _rules(command: F) -> F:
     metavar="TIME",
     help="Later than this: local in --tz, or with an offset or Z; default now.",
 )
-@pass_invocation
 def next_(invocation: Invocation, /, id: str | None, number: int, start: datetime | None, **given: Any) -> None:
     """
     Show the next times of schedule ID, or of a rule. A rule needs no Redis; --every counts from --from.

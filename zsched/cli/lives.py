@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from zsched.cli.output import Progress, due_text, say
-from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, Subcommand, pass_invocation
+from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
 from zsched.cli.values import instant
 from zsched.core.backfill import Backfill
 from zsched.core.model import Missed, Schedule
@@ -40,9 +40,8 @@ class _Result:
         return {"id": self.id, "result": self.word} | ({"remark": self.remark} if self.remark else {})
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
-@pass_invocation
 def cancel(invocation: Invocation, ids: tuple[str, ...]) -> int:
     """
     Forget schedules; nothing of them fires any more. Tells per id: cancelled, already_fired (exit code 1) or
@@ -56,10 +55,9 @@ def cancel(invocation: Invocation, ids: tuple[str, ...]) -> int:
     return _each(invocation, ids, lambda id: _Result(id, client.cancel(id)))
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
 @click.option("--note", default="", metavar="TEXT", help="Why, one line; `zsched show` tells it.")
-@pass_invocation
 def pause(invocation: Invocation, ids: tuple[str, ...], note: str) -> int:
     """
     Stop schedules until they are resumed; what falls due meanwhile waits.
@@ -72,7 +70,7 @@ def pause(invocation: Invocation, ids: tuple[str, ...], note: str) -> int:
     return _each(invocation, ids, lambda id: _Result(id, client.pause(id, note).state.value))
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
 @click.option(
     "--missed",
@@ -81,7 +79,6 @@ def pause(invocation: Invocation, ids: tuple[str, ...], note: str) -> int:
     show_default=True,
     help="What passed in the pause: fire the latest late, or skip it.",
 )
-@pass_invocation
 def resume(invocation: Invocation, ids: tuple[str, ...], missed: str) -> int:
     """
     Let paused schedules go on. A one-shot whose time has passed fires now, or with --missed skip is gone.
@@ -94,9 +91,8 @@ def resume(invocation: Invocation, ids: tuple[str, ...], missed: str) -> int:
     return _each(invocation, ids, lambda id: _resumed(id, client.resume(id, missed)))
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("id")
-@pass_invocation
 def run(invocation: Invocation, id: str) -> None:
     """
     Push a run of schedule ID at once, and print its run id (RQ's job id). A one-shot runs now instead of at its
@@ -110,9 +106,8 @@ def run(invocation: Invocation, id: str) -> None:
     invocation.answer({"id": id, "run_id": run_id}, run_id)
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("run_id")
-@pass_invocation
 def retry(invocation: Invocation, run_id: str) -> None:
     """
     Run RUN_ID, which is over, once more with the same arguments and options, and print the new run id. When RQ has
@@ -127,9 +122,8 @@ def retry(invocation: Invocation, run_id: str) -> None:
     invocation.answer({"run_id": again, "retry_of": run_id}, again)
 
 
-@click.command(name="cancel-run", cls=Subcommand)
+@command("cancel-run")
 @click.argument("run_ids", metavar="RUN_ID…", nargs=-1, required=True)
-@pass_invocation
 def cancel_run(invocation: Invocation, run_ids: tuple[str, ...]) -> int:
     """
     Keep runs from running, or stop them. Tells per run: cancelled, stopping (its worker was told; `zsched history`
@@ -179,7 +173,7 @@ _MUCH: Final = 1000  # occurrences from which a bar shows how far it has come
 _LISTED: Final = 50  # of a dry run, before the rest is counted; --json has all
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("id")
 @click.option(
     "--from",
@@ -194,7 +188,6 @@ _LISTED: Final = 50  # of a dry run, before the rest is counted; --json has all
 @click.option(
     "--again", is_flag=True, help="Also what ran already, as extra runs; not what is queued or running still."
 )
-@pass_invocation
 def backfill(invocation: Invocation, /, id: str, start: datetime, end: datetime, dry_run: bool, again: bool) -> None:
     """
     Run what recurring schedule ID did not run in the past: a run for each of its occurrences from --from up to, and

@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from zsched.cli.output import printable, with_short_workers
-from zsched.cli.program import Invocation, Subcommand, close_stdout, connect, pass_invocation
+from zsched.cli.program import Invocation, close_stdout, command, connect
 from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import check_id, instant_ms, zone_name
@@ -44,7 +44,7 @@ def _since(text: str) -> datetime | timedelta:
     raise click.BadParameter(f"{text!r} is neither a duration nor a time; give 90s, 1h30m or 2026-12-24T18:00Z")
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
 @click.option(
     "--since",
@@ -60,7 +60,6 @@ def _since(text: str) -> datetime | timedelta:
     help=f"At most so many lines: the newest, or the first ones since --since; without both {_LIMIT}.",
 )
 @click.option("--tz", metavar="ZONE", help="Read and show times in this zone instead of UTC.")
-@pass_invocation
 def log(
     invocation: Invocation,
     /,

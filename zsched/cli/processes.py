@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from zsched.cli.output import say
-from zsched.cli.program import DONE, FAILED, Invocation, Subcommand, connect, open_link, pass_invocation
+from zsched.cli.program import DONE, FAILED, Invocation, command, connect, open_link
 from zsched.config import Settings
 from zsched.config.parsing import listen_address
 from zsched.core.arguments import check_queue
@@ -24,8 +24,7 @@ from zsched.events import configure
 _LOOK_S = 0.2  # between two looks whether all children are alive
 
 
-@click.command(cls=Subcommand)
-@pass_invocation
+@command()
 def daemon(invocation: Invocation) -> int:
     """
     Run a daemon in the foreground until SIGTERM or Ctrl-C. Start as many as you like: one leads, the others take
@@ -40,11 +39,10 @@ def daemon(invocation: Invocation) -> int:
     return run_daemon(invocation.settings)
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.option("--demo", is_flag=True, help="Schedule what a product would, and show it firing.")
 @click.option("--for", "seconds", type=click.FloatRange(min=1), metavar="SECONDS", help="End by itself.")
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="What the worker serves; may be repeated.")
-@pass_invocation
 def up(invocation: Invocation, demo: bool, seconds: float | None, queues: tuple[str, ...]) -> int:
     """
     Run everything on this machine: a private Redis, the daemon and an RQ worker. It ends by Ctrl-C or after --for
@@ -102,9 +100,8 @@ def _listen(ctx: click.Context, param: click.Parameter, given: str | None) -> st
         raise click.BadParameter(str(error)) from None
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.option("--listen", metavar="HOST:PORT", callback=_listen, help="Instead of [dashboard] listen, 127.0.0.1:9181.")
-@pass_invocation
 def dashboard(invocation: Invocation, listen: str | None) -> int:
     """
     Show RQ's queues, jobs and workers in the browser, until Ctrl-C or SIGTERM. Needs the extra: pip install

@@ -119,6 +119,11 @@ def connect(settings: Settings) -> Client:
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
+def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a command of a function that gets its Invocation first; the name is the function's, unless given."""
+    return lambda function: click.command(name, cls=Subcommand, **attributes)(pass_invocation(function))
+
+
 # -- the program ------------------------------------------------------------------------------------
 
 
