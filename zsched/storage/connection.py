@@ -22,8 +22,7 @@ import redis
 from redis.connection import ConnectionPool
 from redis.sentinel import SentinelConnectionPool
 
-from zsched.config.redaction import redact
-from zsched.config.sentinels import is_sentinel_url
+from zsched.config.urls import is_sentinel_url, redact
 from zsched.core.clock import Clock, SystemClock
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, show
 from zsched.storage import sentinel

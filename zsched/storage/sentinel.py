@@ -32,8 +32,7 @@ from redis.sentinel import (
     SentinelManagedSSLConnection,
 )
 
-from zsched.config.passwords import read_password_file
-from zsched.config.sentinels import SentinelUrl
+from zsched.config.urls import SentinelUrl, read_password_file
 from zsched.errors import ConfigError
 
 # Options of redis-py's own client machinery that must not move into a pool of ours.

@@ -18,13 +18,11 @@ from typing import Final
 import click
 
 from zsched.archive.places import Told
-from zsched.cli.invocation import say
-from zsched.cli.progress import Progress
+from zsched.cli.output import Progress, say
 from zsched.cli.recovering.archives import OpenedArchive, choose, opened_archive
 from zsched.cli.recovering.report import Difference, HistoryFindings, Outcome
 from zsched.config import Settings
-from zsched.config.address import address_of
-from zsched.config.redaction import redact
+from zsched.config.urls import address_of, redact
 from zsched.core.clock import SystemClock
 from zsched.core.difference import judge
 from zsched.daemon import recovery
