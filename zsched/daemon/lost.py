@@ -97,7 +97,7 @@ class _Case:
 
     @property
     def queued_ms(self) -> float:
-        """The time of its last push."""
+        """When it was pushed last."""
         return ms_of(self.job.queued_at) or float("inf")
 
     @property
