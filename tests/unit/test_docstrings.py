@@ -12,12 +12,14 @@ RIDDLE = re.compile(r"(What|Whether|Where|Those|Which|As|Of|How|When|Why|Who|Who
 
 # Still to be written anew. Take a file out when it is done; put none in.
 NOT_YET = (
-    "zsched/cli/",
+    "zsched/cli/recovering/",
     "zsched/daemon/auditor.py",
     "zsched/daemon/chains.py",
     "zsched/daemon/lost.py",
     "zsched/daemon/merge.py",
     "zsched/storage/",
+    "zsched/cli/imports/",
+    "zsched/cli/rules.py",
 )
 
 

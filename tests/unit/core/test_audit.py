@@ -169,7 +169,7 @@ def test_a_rule_with_an_occurrence_left_out_is_put_back_to_it() -> None:
         Known(Held("a", "5", "due", "normal", LATER_MS, None, None, None, RECORD[:4]), 0),
     ],
 )
-def test_a_schedule_that_left_nothing_out_or_cannot_be_judged_raises_no_alarm(known: Known) -> None:
+def test_of_others_nothing_is_said(known: Known) -> None:
     assert may_be_left_out(known, ANCHOR_MS, LATER_MS) is None
 
 
@@ -219,7 +219,7 @@ def test_a_schedule_that_is_as_the_log_says_gives_no_alarm(known: Known) -> None
     assert misplaced(known, known.held, ["normal"], "scheduled") is None
 
 
-def test_a_quarantined_schedule_with_other_content_is_not_misplaced() -> None:
+def test_of_a_quarantined_schedule_the_content_is_no_matter() -> None:
     assert misplaced(QUARANTINED, replace(QUARANTINED.held, record=[]), ["quarantine"], "") is None
 
 
@@ -257,7 +257,7 @@ def test_a_quarantined_schedule_that_is_gone_is_told_and_not_put_back() -> None:
     assert (Event.MISSING, None) == (alarm.event, alarm.row)
 
 
-def test_an_id_that_the_log_never_had_is_reported_with_its_places() -> None:
+def test_what_the_log_never_had_is_told_with_its_places() -> None:
     alarm = unknown("x", ["low", "paused"])
 
     assert (Event.UNKNOWN, "nothing", "in low and paused", None) == (

@@ -267,7 +267,7 @@ PAUSE = entry("pause", "id", "a", "due", "-", "note", "")
         (mine(one_shot(), opened(LATER)), None, PAUSE, [("open", LATER)]),
     ],
 )
-def test_a_change_in_the_new_history_is_not_overwritten(
+def test_what_the_new_history_says_stands(
     given: Mine, there: Held | None, since: Entry, expected: list[tuple[str, str]]
 ) -> None:
     assert expected == rows(given, there, since)
@@ -316,11 +316,11 @@ def test_a_rule_that_had_ended_says_since_when() -> None:
 
 
 @pytest.mark.parametrize("place", ["paused", "quarantine"])
-def test_a_restored_schedule_without_a_note_gets_one_with_its_time(place: str) -> None:
+def test_one_without_a_note_has_one_that_says_since_when(place: str) -> None:
     assert f"{T_US // 1000} " == restored_row(Known(one_shot(place), T_US)).note
 
 
-def test_a_schedule_without_a_due_time_is_restored_into_quarantine() -> None:
+def test_one_that_is_due_at_no_time_is_put_back_where_people_see_it() -> None:
     found = restored_row(Known(one_shot(due_ms=None), T_US))
 
     assert ("quarantine", f"{T_US // 1000} its due time is none") == (found.place, found.note)
