@@ -16,7 +16,7 @@ from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import REPORT_EVERY_MS, ArchiveState, Report
-from zsched.storage.daemons import SILENT_MS, DaemonRole, DaemonSeen, daemons_of
+from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, daemons_of
 from zsched.zone_rules import installed
 
 NOW_MS = 1_800_000_000_000

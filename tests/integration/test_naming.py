@@ -14,10 +14,8 @@ from zsched.core.log import Position
 from zsched.daemon.naming import Namer
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Lease, Term
-from zsched.storage.naming import Knowledge
-from zsched.storage.questions import Question
-from zsched.storage.server import Server
+from zsched.storage.lease import Lease, Server, Term
+from zsched.storage.questions import Knowledge, Question
 
 pytestmark = pytest.mark.redis
 KEYS = Keys("default")

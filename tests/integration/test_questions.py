@@ -29,8 +29,7 @@ from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.naming import Knowledge, Naming
-from zsched.storage.questions import Inbox, Question, Questions
+from zsched.storage.questions import Inbox, Knowledge, Naming, Question, Questions
 
 pytestmark = pytest.mark.redis
 KEYS = Keys("default")

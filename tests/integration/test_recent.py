@@ -10,8 +10,7 @@ from zsched.core.clock import ManualClock, SystemClock
 from zsched.core.recent import Recent
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.log import Log
-from zsched.storage.recent import recent
+from zsched.storage.log import Log, recent
 
 pytestmark = pytest.mark.redis
 KEYS = Keys("default")

@@ -54,10 +54,24 @@ def test_no_key_of_rqs_is_overlooked() -> None:
     for file in LUA.rglob("*.lua"):
         code = re.sub(r"--.*", "", file.read_text())
 
-        assert len(re.findall(r"'rq:(?!queues\b)", code)) == len(re.findall(r"'rq:[a-z-]+:+'", code)), file
+        keys = re.findall(r"rq[:}]|':(?:dependents|dependencies|intermediate)'", code)
+        assert bool(keys) == (file == LUA / "lib" / "rq.lua"), f"{file}: take the key from lib/rq.lua"
 
-    assert {"rq:job:*", "rq:queue:*", "rq:wip:*", "rq:failed:*", "rq:executions:*"} <= rq_keys_of("lost")
-    assert not any("pubsub" in key for key in rq_keys_of("cancel_run"))
+    rq = Keys("default").rq
+    assert {"rq:job:*", "rq:queue:*", "rq:wip:*", "rq:failed:*", "rq:executions:*"} <= rq_keys_of("lost", rq)
+    assert {"rq:job:*"} == rq_keys_of("run_now", rq) - {"rq:queue:*"}
+    assert set() == rq_keys_of("quarantine", rq)
+    assert not any("pubsub" in key for key in rq_keys_of("cancel_run", rq))
+
+
+def test_rights_follow_the_prefix_of_rqs_keys() -> None:
+    keys = Keys("default", rq_prefix="{app}:rq")
+
+    for roles in USERS.values():
+        usual, other = rights_of(roles, Keys("default")), rights_of(roles, keys)
+        assert usual.commands == other.commands
+        for patterns, moved in ((usual.keys, other.keys), (usual.channels, other.channels)):
+            assert sorted(re.sub("^rq:", "{app}:rq:", pattern) for pattern in patterns) == list(moved)
 
 
 def sent(tree: ast.AST) -> Iterator[str]:

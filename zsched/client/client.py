@@ -30,8 +30,8 @@ from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
 from zsched.core.urgency import Presets, merged_presets
 from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, RedisUnavailable
+from zsched.storage.archivers import Durability
 from zsched.storage.connection import Link
-from zsched.storage.durability import Durability
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview

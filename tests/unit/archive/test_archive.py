@@ -128,7 +128,7 @@ def test_an_entry_that_cannot_be_read_to_its_end_changes_nothing(archive: Archiv
     assert (2, 2) == (archive.unknown_entries, archive.unreadable_entries)
 
 
-def test_one_bad_text_of_a_fire_costs_that_text_and_not_its_runs(archive: Archive) -> None:
+def test_a_bad_text_of_a_fire_costs_that_text_and_not_its_runs(archive: Archive) -> None:
     lines = f"bait low {DUE_MS} wrong type at rq:queue:q\n!"
     archive.append([put(1, "a", "b", "c", "bait")])
 

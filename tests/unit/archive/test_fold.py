@@ -86,7 +86,7 @@ def test_a_restored_schedule_has_the_record_of_its_row(archive: Archive) -> None
     assert (b"every 5", {}) == (found["r"].schedule["trigger"], found["a"].schedule)
 
 
-def test_what_was_put_back_goes_on(archive: Archive) -> None:
+def test_a_restored_schedule_goes_on(archive: Archive) -> None:
     advance = f"r fired {RUN} {DUE_MS + 5} {DUE_MS + 5} - -"
     take(archive, restore(1, rule(), one_shot(), one_shot(id="b")))
     take(archive, entry(2, "advance", "moves", advance), fire(3, f"a-{RUN}"), entry(4, "cancel", "id", "b", "due", RUN))

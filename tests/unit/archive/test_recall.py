@@ -14,14 +14,14 @@ from tests.unit.archive.restoring import JOB, OLD_US, RUN, end, one_shot, restor
 from zsched.archive import Archive
 from zsched.archive.recall import recalling
 from zsched.core.clock import ManualClock
+from zsched.core.difference import Branch, Recalled, lacking, restored_row
 from zsched.core.log import Entry, Position
-from zsched.core.recovery import Branch, Mine, lacking, restored_row
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign
 
 # -- what it knows --------------------------------------------------------------------------------
 
 
-def known(archive: Archive, *ids: str, behind: int | None = None) -> list[Mine]:
+def known(archive: Archive, *ids: str, behind: int | None = None) -> list[Recalled]:
     recall = archive.recall()
     return list(recall.known(ids or recall.ids(), None if behind is None else recall.touched_behind(behind)))
 
@@ -72,11 +72,9 @@ def test_everything_is_known_when_nothing_is_common(archive: Archive) -> None:
     found = {mine.id: mine for mine in known(archive)}
 
     assert {"a", "b", "r"} == found.keys()
-    assert [None, "due", "due"] == [
-        mine.schedule and mine.schedule.held.place for mine in map(found.get, "abr") if mine
-    ]
-    assert [(RUN, at(3).t_us)] == [(one.held.run, one.t_us) for one in found["a"].runs]
-    assert ["5"] == [one.held.run for one in found["r"].runs]
+    assert [None, "due", "due"] == [mine.schedule and mine.schedule.place for mine in map(found.get, "abr") if mine]
+    assert [(RUN, at(3).t_us)] == [(one.run, one.t_us) for one in found["a"].runs]
+    assert ["5"] == [one.run for one in found["r"].runs]
     assert [None] * 3 == [mine.gone_us for mine in found.values()]
 
 
@@ -89,7 +87,7 @@ def test_backfilled_runs_are_open_with_the_rules_record_and_leave_it_alone(archi
 
     assert (None, None) == (mine.schedule, mine.gone_us)
     [one] = mine.runs
-    assert (f"{DUE_MS + 1}-r7", b"call", at(3).t_us) == (one.held.run, one.held.asked_for()[0]["data"], one.t_us)
+    assert (f"{DUE_MS + 1}-r7", b"call", at(3).t_us) == (one.run, one.asked_for()[0]["data"], one.t_us)
     assert all_of_it.schedule is not None
     assert at(2).t_us == all_of_it.schedule.t_us
 
@@ -105,7 +103,7 @@ def test_only_what_was_touched_is_known_of_the_others(archive: Archive) -> None:
     assert (None, at(5).t_us, ()) == (b.schedule, b.gone_us, b.runs)
     assert r.schedule is not None
     assert at(6).t_us == r.schedule.t_us
-    assert {"3": False, RUN: True} == {one.held.run: one.is_touched for one in r.runs}
+    assert {"3": False, RUN: True} == {one.run: one.is_touched for one in r.runs}
 
 
 def test_a_schedule_that_only_a_run_ended_of_is_no_matter(archive: Archive) -> None:
@@ -162,7 +160,7 @@ def test_arguments_that_stand_apart_are_known(path: Path) -> None:
     assert b"call" not in body
 
 
-def _data(mine: Mine) -> bytes | None:
+def _data(mine: Recalled) -> bytes | None:
     [found] = lacking(mine, None, Branch())
     return _pairs(found.job).get(b"data")
 

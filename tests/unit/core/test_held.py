@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.core.recovering import DUE_MS, FIELDS, LATER, OWN, one_shot, rule
-from zsched.core.held import Held
+from zsched.core.difference import Held
 
 
 def test_fields_that_change_with_time_make_no_difference() -> None:

@@ -371,7 +371,7 @@ def test_terms_and_restores_note_the_format_of_what_follows(given: Entry, format
     assert format == given.format
 
 
-def test_what_follows_a_newer_format_is_not_readable() -> None:
+def test_entries_behind_a_newer_format_are_not_readable() -> None:
     put, term, newer = entry("put", *PUT), entry("term", *TERM, "format", FORMAT), entry("term", "format", FORMAT + 1)
 
     assert [put, term, put] == readable([put, term, put, newer, put])

@@ -205,7 +205,7 @@ def test_a_question_is_read_back_as_it_was_written() -> None:
         assert wanted == Wanted.of_dict(wanted.to_dict())
 
 
-def test_of_an_entry_only_the_ends_of_one_kind_are_read() -> None:
+def test_only_the_ends_of_one_status_are_read_from_an_entry() -> None:
     rows = [
         row_of(Run("a-1", RunStatus.SUCCEEDED, error=" failed ")),
         row_of(Run("a-2", RunStatus.FAILED)),

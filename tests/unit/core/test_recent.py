@@ -157,7 +157,7 @@ def test_only_some_of_many_failures_are_compared() -> None:
     assert [1000] == [failure.times for failure in recent(*ends).failures]
 
 
-def test_what_passed_while_nobody_fired_is_counted_beside_what_was_skipped() -> None:
+def test_missed_occurrences_are_counted_beside_skipped_ones() -> None:
     moves = "a passed - 9 9 missed:1:8:20,coalesced:1:8:5,limit:1:8:3 -\nb overlap 5 9 9 - x"
 
     stretch = recent(entry(5, "advance", moves=moves)).stretches[0]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core import policy
-from zsched.core.held import Held
+from zsched.core.difference import Held
 from zsched.core.jitter import due_of
 from zsched.core.replan import Move, move_of, moved
 from zsched.core.triggers import Gap, Trigger, TriggerSpec, build

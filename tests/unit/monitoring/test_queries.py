@@ -52,7 +52,7 @@ def exposed(redis_url: str, redis_client: redis.Redis) -> dict[str, Labels]:
     meter.tally.wait_s["email"], meter.tally.duration_s["email"] = Distribution(WAIT_S), Distribution(DURATION_S)
     meter.tally.ended.update(("email", status.value) for status in RunStatus)
     registry = CollectorRegistry()
-    lookout = Lookout(link, Reader(link, keys, Encoder("pickle")), SystemClock())
+    lookout = Lookout(Reader(link, keys, Encoder("pickle")), SystemClock())
     registry.register(DaemonCollector(meter, lookout, Names(), {"version": "1.0", "rq": "2.12"}))
 
     found = defaultdict[str, Labels](lambda: defaultdict(set))

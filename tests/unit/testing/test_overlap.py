@@ -26,7 +26,7 @@ def queued(scheduler: ManualScheduler) -> list[str]:
 def begin_elsewhere(scheduler: ManualScheduler, run: Fired) -> None:
     """A worker of another process takes the first of the queue, which is *run*."""
     assert run.id.encode() == scheduler.redis.lpop("rq:queue:default")
-    scheduler.redis.hset(KEYS.job(run.id), mapping={"status": "started", "worker_name": "elsewhere"})
+    scheduler.redis.hset(KEYS.rq.job(run.id), mapping={"status": "started", "worker_name": "elsewhere"})
 
 
 # -- without work -------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_a_run_that_another_took_the_place_of_does_not_come_back(scheduler: Manu
     begin_elsewhere(scheduler, first)
     [second] = scheduler.advance(MINUTE)
 
-    scheduler.redis.hset(KEYS.job(first.id), "status", "queued")  # it failed there, and is to be tried again
+    scheduler.redis.hset(KEYS.rq.job(first.id), "status", "queued")  # it failed there, and is to be tried again
     scheduler.redis.lpush("rq:queue:default", first.id)
 
     assert [second.id] == ids(scheduler.work())

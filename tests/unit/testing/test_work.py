@@ -191,7 +191,7 @@ def test_a_run_that_waits_beyond_its_deadline_is_not_executed(scheduler: ManualS
 
     scheduler.advance(minutes=10)
 
-    assert 0 == scheduler.redis.exists(KEYS.job(run.id))
+    assert 0 == scheduler.redis.exists(KEYS.rq.job(run.id))
     assert [] == scheduler.work()
     assert [] == tasks.CALLS
     assert [RunStatus.EXPIRED] == [one.status for one in scheduler.client.runs("a")]
@@ -212,7 +212,7 @@ def test_real_time_expires_no_run(scheduler: ManualScheduler) -> None:
     enqueued = scheduler.client.enqueue(tasks.note, expires_after=1)
     scheduler.tick()
 
-    assert scheduler.redis.pttl(KEYS.job(enqueued.run_id or "")) > 86_400_000
+    assert scheduler.redis.pttl(KEYS.rq.job(enqueued.run_id or "")) > 86_400_000
 
 
 def test_a_retry_of_a_run_that_began_in_time_has_no_deadline(scheduler: ManualScheduler) -> None:

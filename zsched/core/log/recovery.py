@@ -12,7 +12,7 @@ from zsched.core.log.rows import Forgotten, Key, Placed, Row, RunPushed, RunsOve
 from zsched.core.once import once
 
 if TYPE_CHECKING:
-    from zsched.core.held import Held
+    from zsched.core.difference import Held
 
 _RUN_PLACES = ("open", "skipped", "held", "refused")
 _RESTORED_HEAD: Final = 8  # texts before the pairs of a row
