@@ -20,7 +20,7 @@ _SILENT_MS = 7 * 86_400_000  # an archive that reported nothing for so long is n
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Where the server's TIME must be, by the caller's monotonic clock, for a script to fire."""
+    """The range in which the server's TIME must be, by the caller's monotonic clock, for a script to fire."""
 
     from_ms: int
     until_ms: int
@@ -104,7 +104,7 @@ class Over(NamedTuple):
 
 
 class Tracked(NamedTuple):
-    """What one track wrote: how many runs are over, the entry that says so (None: none was), schedules it paused."""
+    """Result of one track: how many runs are over, the entry that says so (None: none was), schedules it paused."""
 
     ended: int
     entry: Position | None
@@ -130,7 +130,7 @@ class Dead(NamedTuple):
 
 class Lost(NamedTuple):
     """
-    What became of runs whose workers died: *again* are in their queues, *ended* are over. *entry* is the last one that
+    Result for runs whose workers died: *again* are in their queues, *ended* are over. *entry* is the last one that
     says so (None: all were left alone); *paused* are schedules.
     """
 
@@ -250,7 +250,7 @@ def _guard(term: Term, window: Window) -> dict[str, Any]:
 
 
 def told(plan: Plan, policy: Policy) -> bytes:
-    """What advance.lua is told of a plan."""
+    """Write a plan for advance.lua."""
     times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.fire_ms, plan.due_ms))
     next_times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.next_ms, plan.next_due_ms))
     ranges = ((one.why.value, one.range) for one in plan.passed)

@@ -58,7 +58,7 @@ class Server:
         )
 
     def objection(self, allow_eviction: bool) -> str | None:
-        """Why a daemon must not lead on this server, or None."""
+        """Return why a daemon must not lead on this server, or None."""
         if self.role != "master":
             return f"it is a {self.role}: writes would be refused"
         if self.maxmemory > 0 and self.policy != "noeviction" and not allow_eviction:

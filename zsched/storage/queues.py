@@ -39,13 +39,13 @@ class Aside(NamedTuple):
     queue: str
 
     def key(self, keys: Keys) -> str:
-        """Of the ZSET."""
+        """Return the key of the ZSET."""
         return keys.aside(self.lane, self.queue)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """How many schedules stand aside for a queue, by its limit; ``per_second`` is None when that has just ended."""
+    """The number of schedules that a queue's limit throttles; ``per_second`` is None when the limit has just ended."""
 
     queue: str
     per_second: float | None
@@ -68,7 +68,7 @@ def asides(channel: Channel, keys: Keys) -> list[Aside]:
 
 
 def held_back(counts: Iterable[tuple[Aside, int]], limits: Sequence[bytes]) -> list[HeldBack]:
-    """What the numbers of those that stand aside amount to, by queue; *limits* is the hash of them."""
+    """Sum up the throttled schedules by queue; *limits* is the hash of limits."""
     rates = {text(queue): _per_second(row) for queue, row in zip(limits[::2], limits[1::2], strict=True)}
     waiting: Counter[str] = Counter()
     for aside, count in counts:
