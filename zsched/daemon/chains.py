@@ -41,7 +41,7 @@ _AT_ONCE: Final = 50  # chains per script: Redis does nothing else meanwhile
 
 
 class ChainKeeper:
-    """The leader's chore about chains. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
+    """A leader's chore for chains. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
     name: Final = "chains"
 
@@ -59,7 +59,7 @@ class ChainKeeper:
 
     def step(self, term: Term) -> bool:
         """
-        Do a part of a round through all chains. Return True when there is more of it.
+        A part of a round through all chains; whether there is more of it.
 
         Raises:
             Stale, ServerChanged, RedisUnavailable, RedisRefused.
@@ -77,7 +77,7 @@ class ChainKeeper:
         return not is_done
 
     def _is_settled(self, need: ChainNeed, now_ms: float) -> bool:
-        """Return whether it is time. A need lasts also when another run is next: the first one may expire meanwhile."""
+        """Return True if it is to be done now. A need also lasts when another run is the next: the first may expire."""
         key = need.id, need.what
         since_ms = self._since_ms.setdefault(key, self._before_ms.get(key, now_ms))
         return need.is_urgent or now_ms - since_ms >= self._settled_ms
