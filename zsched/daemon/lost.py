@@ -97,7 +97,7 @@ class _Case:
 
     @property
     def queued_ms(self) -> float:
-        """The time at which it was pushed last."""
+        """The time of its last push."""
         return ms_of(self.job.queued_at) or float("inf")
 
     @property
@@ -133,7 +133,7 @@ class LostRuns:
     def over(self, wire: Wire) -> LostRuns:
         """The same, asking over *wire* from now on."""
         self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
-        self._registries = Registries(wire)
+        self._registries = Registries(wire, self._keys.rq)
         return self
 
     def step(self, term: Term) -> bool:
