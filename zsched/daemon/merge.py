@@ -192,7 +192,8 @@ class Merge:
             known.append(self._position)
         while (entry := self._restoring.merged(dict.fromkeys(known), self.seen)) is None:
             yield compared  # on a slow network others may write for long
-            self.reconciler.read_on()
+            for _ in self.reconciler.catch_up():
+                yield compared
         self.merged, self.covered = entry, frozenset(known)
 
     # -- the scope: what its history touched behind the common entry --------------------------------
