@@ -22,7 +22,7 @@ def test_a_run_that_waits_anywhere_or_is_executed_is_found_without_what_only_its
     redis_client.sadd("rq:queues", "rq:queue:mail")
     asked_for = {"data": "call", "origin": "mail", "description": "app.task", "zs_expires": "60000"}
     way = {"status": status, "dependency_id": "b", "zs_deadline": "1700000060000", "zs_stop": "1700000000001"}
-    redis_client.hset(KEYS.job(RUN), mapping=asked_for | way)
+    redis_client.hset(KEYS.rq.job(RUN), mapping=asked_for | way)
     if status == "queued":
         redis_client.rpush("rq:queue:mail", RUN, "somebody-elses")
     elif status == "started":

@@ -101,7 +101,7 @@ def test_a_job_that_zsched_pushed_is_told_apart_from_a_schedule_that_waits(groun
     client, at = Client(ground.redis), from_ms(DUE_MS * 2)
     first = client.schedule("app.task", id="invoice", at=at)
     ground.redis.zrem(ground.keys.due_normal(), "invoice")
-    ground.redis.hset(ground.keys.job(str(first.run_id)), mapping={"status": "finished", "enqueued_at": "then"})
+    ground.redis.hset(ground.keys.rq.job(str(first.run_id)), mapping={"status": "finished", "enqueued_at": "then"})
 
     again = client.schedule("app.task", id="invoice", at=at)
     many = client.schedule_many([{"func": "app.task", "id": "invoice", "at": at}])
@@ -115,7 +115,7 @@ def test_a_put_sent_again_after_a_loss_is_not_blamed_on_another_program(ground: 
     run = str(client.schedule("app.task", id="invoice", at=at).run_id)
     ground.redis.flushall()
     ground.redis.hset(
-        ground.keys.job(run), mapping={"status": "finished", "ended_at": "then", "last_heartbeat": "then"}
+        ground.keys.rq.job(run), mapping={"status": "finished", "ended_at": "then", "last_heartbeat": "then"}
     )
 
     again = client.schedule("app.task", id="invoice", at=at)
@@ -126,12 +126,12 @@ def test_a_put_sent_again_after_a_loss_is_not_blamed_on_another_program(ground: 
 def test_a_job_of_another_program_is_not_taken_for_a_schedule(ground: Ground) -> None:
     client, at = Client(ground.redis), from_ms(DUE_MS * 2)
     run = ground.keys.run_id("invoice", round(at.timestamp() * 1000))
-    ground.redis.hset(ground.keys.job(run), mapping={"status": "finished", "data": "theirs"})
+    ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "finished", "data": "theirs"})
 
     with pytest.raises(InvalidSchedule, match="zsched did not make it"):
         client.schedule("app.task", id="invoice", at=at)
-    ground.redis.delete(ground.keys.job(run))
-    ground.redis.hset(ground.keys.job(run), "x", "1")
+    ground.redis.delete(ground.keys.rq.job(run))
+    ground.redis.hset(ground.keys.rq.job(run), "x", "1")
 
     assert "created" == client.schedule("app.task", id="invoice", at=at).outcome
 

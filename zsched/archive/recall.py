@@ -98,7 +98,7 @@ class Recall:
             )
 
     def last_touch(self, id: str) -> int | None:
-        """When its history last touched schedule *id*, t in µs; None when it never did."""
+        """Return when its history last touched schedule *id*, t in µs; None when it never did."""
         return next((touched[id] for _, touched in self._touching(id) if id in touched), None)
 
     def better(self, rows: Sequence[tuple[str, int]]) -> dict[str, int]:

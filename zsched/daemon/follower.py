@@ -62,7 +62,7 @@ from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
 from zsched.storage.meta import number
-from zsched.storage.naming import Naming
+from zsched.storage.questions import Naming
 from zsched.storage.scanner import Scanner
 from zsched.storage.scripts import newer_format
 
@@ -159,7 +159,7 @@ class Follower:
 
     @property
     def pause_ms(self) -> float:
-        """When to step again, after a step that said False."""
+        """The pause before the next step, after a step that said False."""
         if self._correcting_since_ms is not None:
             return 0.0
         if self.state is ArchiveState.REFUSED:

@@ -31,7 +31,7 @@ from zsched.errors import ArchiveCorrupt, ArchiveFailed, ArchiveInUse, ArchiveOf
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.naming import Naming
+from zsched.storage.questions import Naming
 
 log = structlog.get_logger(__name__)
 
@@ -119,7 +119,7 @@ class OwnArchive:
         return told.objection(gen, self.address)
 
     def _objection_of_log(self, archive: Archive, wire: Wire) -> str | None:
-        """Why what the Redis at *wire* lacks must not be put back: it has another address, and may be a copy."""
+        """Say why what the Redis at *wire* lacks must not be put back: it has another address, and may be a copy."""
         mine, log_here = archive.position, Log(wire, self._keys)
         if mine is None or archive.address in (None, self.address) or log_here.contains(mine):
             return None

@@ -27,9 +27,9 @@ from zsched.core.log.recovery import Restored
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
+from zsched.storage.meta import doubted_until_ms
 from zsched.storage.restoring import ROWS, Restoring, portions
 from zsched.storage.scanner import Scanner
-from zsched.storage.time import doubted_until_ms
 
 _READ: Final = 100  # log entries in one read, at most
 _READ_BYTES: Final = 4 << 20  # about

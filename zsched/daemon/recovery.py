@@ -37,7 +37,7 @@ from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.naming import Naming
+from zsched.storage.questions import Naming
 from zsched.storage.restoring import OtherDataSet
 
 log = structlog.get_logger(__name__)

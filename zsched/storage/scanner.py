@@ -17,7 +17,7 @@ from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
-from zsched.storage.limits import asides
+from zsched.storage.queues import asides
 from zsched.storage.registries import queue_keys
 from zsched.storage.scripts import Scripts
 
@@ -106,10 +106,11 @@ class Scanner:
         moves nothing. What waits elsewhere goes into a queue from there, so it is read before; what workers took stands
         among the started, which are read after.
         """
-        queues = queue_keys(self._wire)
+        rq = self._keys.rq
+        queues = queue_keys(self._wire, self._keys.rq)
         for queue in queues:
-            name = queue.removeprefix(b"rq:queue:")
-            for registry in (b"rq:deferred:" + name, b"rq:scheduled:" + name):
+            name = rq.queue_name(queue)
+            for registry in (rq.registry("deferred", name), rq.registry("scheduled", name)):
                 if self._is(registry, b"zset"):
                     yield from self._ours(chain.from_iterable(self._scan("ZSCAN", registry, 2)))
         for queue in filter(lambda queue: self._is(queue, b"list"), queues):
@@ -118,8 +119,8 @@ class Scanner:
                 yield from self._ours(map(text, page))
                 last -= _PAGE
         for queue in queues:
-            name = queue.removeprefix(b"rq:queue:")
-            yield from self._ours(text(member).partition(":")[0] for member in self._started(name))
+            started = self._started(rq.queue_name(queue))
+            yield from self._ours(text(member).partition(":")[0] for member in started)
 
     def runs(self, run_ids: Iterable[str], at: Position | None) -> Iterator[Page]:
         """
@@ -128,7 +129,7 @@ class Scanner:
         """
         for page in _pages(run_ids):
             for run_id in page:
-                self._wire.send("HGETALL", self._keys.job(run_id))
+                self._wire.send("HGETALL", self._keys.rq.job(run_id))
             found, odd = [], dict[str, RedisRefused]()
             for run_id in page:
                 record = self._received(run_id, odd)
@@ -138,7 +139,7 @@ class Scanner:
                     run = run_id[len(id) + 1 :]
                     found.append(Held(id, run, "open", "", parts.nominal_ms, None, None, note, record))
             for run_id, error in odd.items():  # a key of another type, which only another writer leaves, is no run
-                if self._wire.execute("TYPE", self._keys.job(run_id)) == b"hash":
+                if self._wire.execute("TYPE", self._keys.rq.job(run_id)) == b"hash":
                     raise error
             yield at, found
 
@@ -175,7 +176,7 @@ class Scanner:
         return (member for member in members if RunId.ours(member, self._keys.namespace))
 
     def _started(self, queue: bytes) -> list[bytes]:
-        key = b"rq:wip:" + queue
+        key = self._keys.rq.registry("wip", queue)
         started: list[bytes] = self._wire.execute("ZRANGE", key, 0, -1) if self._is(key, b"zset") else []
         return started
 

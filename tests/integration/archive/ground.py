@@ -32,10 +32,9 @@ from zsched.errors import (
 from zsched.storage.connection import Link
 from zsched.storage.dispatch import Dispatch, FireResult, Window
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Lease, Term
+from zsched.storage.lease import Lease, Server, Term
 from zsched.storage.log import Log
 from zsched.storage.scanner import Scanner
-from zsched.storage.server import Server
 
 ALWAYS = Window(0, LAST_MS)
 HOUR_MS = 3_600_000
@@ -211,11 +210,11 @@ class Storm:
         """A waiting run's hash goes, so fire quarantines its schedule."""
         if self.random.random() < 0.3:
             for run in self._waiting()[:1]:
-                self.scene.redis.delete(self.scene.keys.job(run))
+                self.scene.redis.delete(self.scene.keys.rq.job(run))
 
     def rq_cancels(self) -> None:
         for run in self._waiting()[:1]:
-            self.scene.redis.hset(self.scene.keys.job(run), "status", "canceled")
+            self.scene.redis.hset(self.scene.keys.rq.job(run), "status", "canceled")
 
     def break_rule(self) -> None:
         """A rule that nobody can plan, so the leader quarantines its schedule."""

@@ -101,7 +101,7 @@ def test_a_run_that_fired_and_is_not_over_waits_and_is_marked(scene: Scene, two:
     scene.tick()
 
     [run_id] = scene.queued()
-    assert b"1" == scene.redis.hget(scene.keys.job(run_id), "zs_uncertain")
+    assert b"1" == scene.redis.hget(scene.keys.rq.job(run_id), "zs_uncertain")
     assert_both_have_what_redis_holds(scene, two)
 
 

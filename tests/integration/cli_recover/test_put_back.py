@@ -10,9 +10,8 @@ from tests.integration.cli_recover.ground import HOUR_S, Zsched, dump, listed, p
 from zsched.cli.exits import DONE, USAGE
 from zsched.cli.recovering import report
 from zsched.core.clock import SystemClock
-from zsched.storage.lease import Lease, Term
-from zsched.storage.naming import Naming
-from zsched.storage.server import Server
+from zsched.storage.lease import Lease, Server, Term
+from zsched.storage.questions import Naming
 
 pytestmark = pytest.mark.once
 
@@ -253,4 +252,4 @@ def test_a_run_that_was_pushed_in_the_lost_history_does_not_come_back_as_a_certa
     scene.tick()
 
     # then
-    assert marks == [scene.redis.hget(scene.keys.job(run), "zs_uncertain") for run in scene.queued()]
+    assert marks == [scene.redis.hget(scene.keys.rq.job(run), "zs_uncertain") for run in scene.queued()]

@@ -35,7 +35,7 @@ def test_an_entry_of_its_own_history_has_a_number_by_id_and_time(archive: Archiv
     assert [None] * 4 == [recall.number_of(other) for other in others]
 
 
-def test_what_a_bootstrap_read_is_no_entry_of_the_log(archive: Archive) -> None:
+def test_rows_that_a_bootstrap_read_are_no_entries_of_the_log(archive: Archive) -> None:
     archive.begin_bootstrap()
     archive.scan([held("a")], at(3))
     archive.end_bootstrap("start")
@@ -44,7 +44,7 @@ def test_what_a_bootstrap_read_is_no_entry_of_the_log(archive: Archive) -> None:
     assert {} == archive.recall().touched_behind(0)
 
 
-def test_what_was_touched_behind_an_entry_is_known_with_the_last_time(archive: Archive) -> None:
+def test_keys_touched_behind_an_entry_are_known_with_their_last_time(archive: Archive) -> None:
     take(archive, put(1, "a"), put(2, "b"), fire(3, f"b-{RUN}"), restore(4, one_shot(id="c")), end(5, f"b-{RUN}"))
 
     touched = archive.recall().touched_behind(1)
@@ -125,7 +125,7 @@ def test_schedules_that_were_put_together_are_beside_each_other(archive: Archive
     assert len(found) == archive.recall().count()
 
 
-def test_what_is_put_back_of_what_was_put_back_is_the_same(archive: Archive) -> None:
+def test_a_restored_schedule_is_restored_the_same_once_more(archive: Archive) -> None:
     given = [one_shot(), rule(), one_shot("paused", "p", "5 why"), rule("ended", "e")]
     take(archive, restore(1, *given))
 
@@ -202,7 +202,7 @@ def test_the_data_set_that_was_followed_last_stands_last(archive: Archive) -> No
 # -- beside the writer ----------------------------------------------------------------------------
 
 
-def test_what_an_archive_knows_is_read_beside_its_writer(archive: Archive) -> None:
+def test_an_archives_knowledge_is_read_beside_its_writer(archive: Archive) -> None:
     take(archive, put(1, "a"))
     archive.append([put(2, "b")])
 

@@ -91,7 +91,7 @@ def test_an_occurrence_between_what_was_told_and_what_is_next_is_missing(case: s
     assert missing_ms == missing_occurrence(trigger, nominal_ms, told_ms, LATER_MS)
 
 
-def test_it_is_missing_only_when_its_time_is_past_by_the_grace() -> None:
+def test_an_occurrence_is_missing_only_when_its_time_is_past_by_the_grace() -> None:
     trigger = build(TriggerSpec(**RULES["every"]), ANCHOR_MS)
     first_ms = ANCHOR_MS + 3_600_000
     given = trigger, first_ms + 3_600_000, ANCHOR_MS
@@ -108,7 +108,7 @@ def test_it_is_missing_only_when_its_time_is_past_by_the_grace() -> None:
     | st.integers(ms("2026-10-24T00:00"), ms("2026-10-26T00:00")),
     skips=st.booleans(),
 )
-def test_what_the_engine_promises_has_nothing_missing(
+def test_a_schedule_that_the_engine_advanced_lacks_no_occurrence(
     rule: str, late_ms: list[int], touched_ms: list[int], first_ms: int, skips: bool
 ) -> None:
     spec = TriggerSpec(**RULES[rule])
@@ -168,7 +168,7 @@ def test_a_rule_with_an_occurrence_left_out_is_put_back_to_it() -> None:
         Held("a", "5", "due", "normal", LATER_MS, None, None, None, RECORD[:4], 0),
     ],
 )
-def test_of_others_nothing_is_said(known: Held) -> None:
+def test_a_schedule_that_left_nothing_out_or_cannot_be_judged_raises_no_alarm(known: Held) -> None:
     assert may_be_left_out(known, ANCHOR_MS, LATER_MS) is None
 
 
@@ -218,7 +218,7 @@ def test_a_schedule_that_is_as_the_log_says_gives_no_alarm(known: Held) -> None:
     assert misplaced(known, known, ["normal"], "scheduled") is None
 
 
-def test_of_a_quarantined_schedule_the_content_is_no_matter() -> None:
+def test_a_quarantined_schedule_with_other_content_is_not_misplaced() -> None:
     assert misplaced(QUARANTINED, replace(QUARANTINED, record=[]), ["quarantine"], "") is None
 
 
@@ -256,7 +256,7 @@ def test_a_quarantined_schedule_that_is_gone_is_told_and_not_put_back() -> None:
     assert (Event.MISSING, None) == (alarm.event, alarm.row)
 
 
-def test_what_the_log_never_had_is_told_with_its_places() -> None:
+def test_an_id_that_the_log_never_had_is_reported_with_its_places() -> None:
     alarm = unknown_schedule("x", ["low", "paused"])
 
     assert (Event.UNKNOWN, "nothing", "in low and paused", None) == (

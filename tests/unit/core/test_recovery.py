@@ -42,16 +42,16 @@ def branch(*entries: Entry) -> Branch:
     return given
 
 
-def test_what_the_new_history_did_not_touch_is_not_newer() -> None:
+def test_a_key_that_the_new_history_did_not_touch_is_not_newer() -> None:
     assert not branch(entry("put", *PUT)).is_newer(("c", ""), 0)
 
 
-def test_what_somebody_did_in_the_new_history_stands_against_everything() -> None:
+def test_a_call_in_the_new_history_stands_against_any_change() -> None:
     assert branch(entry("pause", "id", "a", "due", "-", "note", "")).is_newer(("a", ""), T_US * 100)
 
 
 @pytest.mark.parametrize(("t_us", "is_newer"), [(49, True), (50, True), (51, False)])
-def test_of_two_archives_the_later_change_stands(t_us: int, is_newer: bool) -> None:
+def test_the_later_change_of_two_archives_stands(t_us: int, is_newer: bool) -> None:
     assert is_newer == branch(restore(row(t_us=50))).is_newer(("a", ""), t_us)
 
 
@@ -266,7 +266,7 @@ PAUSE = entry("pause", "id", "a", "due", "-", "note", "")
         (mine(one_shot(), opened(LATER)), None, PAUSE, [("open", LATER)]),
     ],
 )
-def test_what_the_new_history_says_stands(
+def test_a_change_in_the_new_history_is_not_overwritten(
     given: Recalled, there: Held | None, since: Entry, expected: list[tuple[str, str]]
 ) -> None:
     assert expected == rows(given, there, since)
@@ -315,17 +315,17 @@ def test_a_rule_that_had_ended_says_since_when() -> None:
 
 
 @pytest.mark.parametrize("place", ["paused", "quarantine"])
-def test_one_without_a_note_has_one_that_says_since_when(place: str) -> None:
+def test_a_restored_schedule_without_a_note_gets_one_with_its_time(place: str) -> None:
     assert f"{T_US // 1000} " == restored_row(replace(one_shot(place), t_us=T_US)).note
 
 
-def test_one_that_is_due_at_no_time_is_put_back_where_people_see_it() -> None:
+def test_a_schedule_without_a_due_time_is_restored_into_quarantine() -> None:
     found = restored_row(replace(one_shot(due_ms=None), t_us=T_US))
 
     assert ("quarantine", f"{T_US // 1000} its due time is none") == (found.place, found.note)
 
 
-def test_what_an_archive_put_back_itself_is_not_lacking_again() -> None:
+def test_a_row_that_the_archive_put_back_itself_is_not_lacking_again() -> None:
     since = branch()
     given = mine(one_shot(run=LATER), opened(flags=b"s"))
     put_back = list(lacking(given, None, since))

@@ -166,7 +166,7 @@ def _extent(position: Position | None, complete_since: str | None, tz: str = "UT
 
 
 def entry_text(position: Position, tz: str = "UTC") -> str:
-    """When the entry at *position* was written."""
+    """Return the time at which the entry at *position* was written."""
     return local_text(position.t_us // 1000, tz, has_ms=True)
 
 

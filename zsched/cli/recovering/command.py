@@ -35,8 +35,8 @@ from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.naming import Naming
 from zsched.storage.overview import Overview
+from zsched.storage.questions import Naming
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 
@@ -225,7 +225,7 @@ class ManualRecovery:
         return found.refusal(is_named=self._is_named, is_forced=self._is_forced)
 
     def _objection(self, overview: Overview) -> str | None:
-        """Why a daemon should be left to do it; None when nobody leads, or one waits for people."""
+        """Return why a daemon should be left to do it; None when nobody leads, or one waits for people."""
         if overview.leader is None or self._is_forced:
             return None
         if any(report.awaits_people and report.is_recent(overview.now_ms) for report in overview.archives):

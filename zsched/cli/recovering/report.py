@@ -176,7 +176,7 @@ class HistoryFindings:
         return self.last.seq - (self.common.seq if self.common else self.first.seq - 1)
 
     def refusal(self, *, is_named: bool, is_forced: bool) -> str | None:
-        """Why it must not be done; None when it may. *is_named*: people said that it is to be this archive."""
+        """Return why it must not be done, or None. *is_named*: people said that it is to be this archive."""
         known, again = self.known, f"zsched recover --from {self.known.path}"
         mine = f"the archive {known.path} ends with log entry {_entry(known.position)}"
         theirs = f"the log in Redis goes from {_entry(self.first)} to {_entry(self.last)}"

@@ -88,12 +88,12 @@ class RestoreEntry(ParsedEntry, kind="restore"):
 
     @property
     def reason(self) -> str:
-        """Why: lost, audit or corrected; '' if another writer broke the entry."""
+        """The reason: lost, audit or corrected; '' if another writer broke the entry."""
         return text(self.entry.body[1]) if len(self.entry.body) > 1 else ""
 
     @property
     def archive(self) -> str:
-        """Whose knowledge it is; '' if another writer broke the entry."""
+        """The id of the archive whose knowledge it is; '' if another writer broke the entry."""
         return text(self.entry.body[3]) if len(self.entry.body) > 3 else ""
 
     @once
