@@ -173,9 +173,10 @@ class ManualRecovery:
                 for doing in loop.steps():
                     if doing is not before:
                         shown.close()
-                        progress, total = shown.enter_context(self._progress()), loop.merge.total
                         self._begin(doing, loop.merge)
                     if doing is Doing.RESTORING:
+                        if doing is not before:
+                            progress, total = shown.enter_context(self._progress()), loop.merge.total
                         progress.at(min(loop.compared, total), total)
                     elif not doing.is_busy:
                         threading.Event().wait(_SLEEP_S)
