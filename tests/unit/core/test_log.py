@@ -94,7 +94,7 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
             change("f", What.QUARANTINED, nominal_ms=5, why="why not"),
         ],
     ),
-    "fire of a foreign hand's": (
+    "fire of another writer's": (
         entry("fire", "quarantined", "two words low 1.5 its id is none\na?b low 5 its id is none\ne low 1.5 why not"),
         [change("e", What.QUARANTINED, why="why not")],
     ),
@@ -233,7 +233,7 @@ def test_an_entry_has_its_place_and_its_texts() -> None:
     "texts",
     [
         [b"kind", b"cancel", b"t", b"1800000000123456", b"id", b"a"],
-        [b"a foreign hand's", b"\xff"],
+        [b"another writer's", b"\xff"],
         [b"kind", b"put", b"t", b"9" * 40],
         [b"kind", b"put"],
         [b"kind", b"put", b"t", b"-5"],

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import NamedTuple
 
 from zsched.core.changes import Change, What
 from zsched.core.log.entry import Entry, text
 from zsched.core.log.kinds import Counts, ParsedEntry
 from zsched.core.log.rows import Mentioned, Row, RunsOver
+from zsched.core.once import once
 from zsched.core.run_id import RunKey
 from zsched.core.runs import Run, RunStatus, ended_as, ended_run
 
@@ -29,7 +29,7 @@ class EndEntry(ParsedEntry, kind="end"):
 
     whats = frozenset({What.RUN_ENDED})
 
-    @cached_property
+    @once
     def ends(self) -> list[Ended]:
         """The runs."""
         found = (line.split(" ", 2) for line in self._lines())
@@ -58,7 +58,7 @@ class EndEntry(ParsedEntry, kind="end"):
 
     @staticmethod
     def words(statuses: Iterable[RunStatus]) -> list[bytes]:
-        """What stands in the body, once a row, where runs ended in one of *statuses*."""
+        """Return the texts that a row's body has where a run ended in one of *statuses*."""
         return [f" {status.value} ".encode() for status in statuses]
 
     def only_ends(self, statuses: Collection[RunStatus]) -> Entry | None:
@@ -84,7 +84,7 @@ class AgainEntry(ParsedEntry, kind="again"):
     whats = frozenset({What.RUN_AGAIN})
     is_leaders = True
 
-    @cached_property
+    @once
     def runs(self) -> list[Again]:
         """The runs."""
         found = (line.split(" ", 2) for line in self._lines())
@@ -113,7 +113,7 @@ class UnblockEntry(ParsedEntry, kind="unblock"):
     whats = frozenset({What.RELEASED})
     is_leaders = True
 
-    @cached_property
+    @once
     def runs(self) -> list[Released]:
         """The runs."""
         found = (line.split(" ", 1) for line in self._lines())
