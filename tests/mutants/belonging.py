@@ -10,7 +10,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-_UNIT = "core daemon archive cli files".split()
+_UNIT = "core daemon archive cli files tasks".split()
 _LAYERS = {
     "zsched/core": tuple(f"tests/unit/{folder}" for folder in _UNIT),
     "zsched/lua": ("tests/lua",),
