@@ -196,3 +196,9 @@ def test_a_trigger_ends_before_the_year_10000_and_does_not_overflow():
         assert trigger.next_after(10**17) is None
         assert trigger.last_until(10**17) is not None
         assert 0 == trigger.count_between(10**17, 10**18)
+
+
+def test_a_time_in_the_first_year_of_all_is_found_from_both_sides() -> None:
+    trigger = build(TriggerSpec(CRON, "0 0 5 1 *", starts_ms=ms("0001-01-03")), 0)
+
+    assert ms("0001-01-05") == trigger.next_after(ms("0001-01-04")) == trigger.last_until(ms("0001-01-06"))
