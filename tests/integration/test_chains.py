@@ -45,12 +45,12 @@ class Keeping:
 
     def job(self, run_id: str, status: str | None, before: str = "", silent_s: int = 0) -> None:
         """RQ's job *run_id*, which waits for that *before* it; None: it is gone. Its worker beat so long ago."""
-        self.redis.delete(KEYS.job(run_id))
+        self.redis.delete(KEYS.rq.job(run_id))
         if status is not None:
             beat = rq_time((self.redis.time()[0] - silent_s) * 1000)
             fields = {"status": status, "origin": "default", "worker_name": "w", "last_heartbeat": beat}
             fields |= {"dependency_id": before}
-            self.redis.hset(KEYS.job(run_id), mapping={name: value for name, value in fields.items() if value})
+            self.redis.hset(KEYS.rq.job(run_id), mapping={name: value for name, value in fields.items() if value})
         if status == "deferred":
             self.redis.zadd("rq:deferred:default", {run_id: 1})
 
@@ -159,7 +159,8 @@ def test_behind_a_killed_worker_the_next_is_released_when_the_worker_is_dead_by_
     keeping.look(0)
 
     assert ([B], {"r": f"queue {B}"}) == (keeping.queue, keeping.chains)
-    assert b"started" == keeping.redis.hget(KEYS.job(A), "status")  # daemon/lost finds it, and says what became of it
+    # daemon/lost finds it, and says what became of it.
+    assert b"started" == keeping.redis.hget(KEYS.rq.job(A), "status")
 
 
 def test_a_worker_to_whom_nobody_listens_is_alive_until_its_heartbeat_lapses(keeping: Keeping) -> None:
@@ -206,7 +207,7 @@ def test_of_cancel_previous_what_waits_is_withdrawn_at_once(keeping: Keeping) ->
     keeping.look(0)
 
     assert ([B], {"r": f"cancel_previous {B}"}) == (keeping.queue, keeping.chains)
-    assert b"canceled" == keeping.redis.hget(KEYS.job(A), "status")
+    assert b"canceled" == keeping.redis.hget(KEYS.rq.job(A), "status")
 
 
 def test_a_term_that_is_over_ends_it(keeping: Keeping) -> None:
@@ -266,7 +267,7 @@ def test_ten_thousand_chains_cost_redis_a_script_per_hundred_and_all_are_looked_
             first = "finished" if number < AT_ONCE else "queued"
             for run_id, status, before in zip(runs, (first, "deferred", "deferred"), ("", *runs), strict=False):
                 fields = {"status": status, "origin": "default", "dependency_id": before}
-                pipe.hset(KEYS.job(run_id), mapping=fields)
+                pipe.hset(KEYS.rq.job(run_id), mapping=fields)
             pipe.hset(KEYS.chains(), f"s{number}", " ".join(("queue", *runs)))
         pipe.execute()
 

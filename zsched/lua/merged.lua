@@ -8,8 +8,6 @@
 --        positions       "<entry id> <t>" of each history's end, by newlines
 -- RETURNS  OK, now ms, the entry's id and t  |  AGAIN, now ms  |  OTHER, now ms
 -- LOGS   merged: archive, positions
-local meta_key, log_key = unpack(KEYS)
-local seen_entry, seen_t, archive, names, is_forced, positions = unpack(ARGV)
 -- include lib/meta.lua
 -- include lib/same_set.lua
 -- include lib/seen.lua

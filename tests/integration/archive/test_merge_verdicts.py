@@ -12,9 +12,9 @@ from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge
 from zsched.daemon.recovery import WAIT_MS
 from zsched.storage.archivers import ArchiveState
-from zsched.storage.census import Census
 from zsched.storage.log import Log
 from zsched.storage.restoring import Restoring
+from zsched.storage.scanner import Scanner
 
 
 def test_an_archive_that_was_left_behind_restores_nothing_and_begins_again(scene: Scene) -> None:
@@ -194,7 +194,7 @@ def test_a_log_that_moves_while_a_page_is_read_is_taken_in(scene: Scene, monkeyp
     scene.client.update("b", args=("lost",))
     assert scene.follower.step()
     put_back(scene, old)
-    once(monkeypatch, Census, "schedules", lambda: scene.client.cancel("a"))
+    once(monkeypatch, Scanner, "schedules", lambda: scene.client.cancel("a"))
 
     run(scene)
 

@@ -1,10 +1,10 @@
 -- meta: what every script begins with that reads or writes schedules, and the one way to append to the log.
 --
 -- USES   meta_key log_key
--- GIVES  what lib/time.lua and lib/types.lua give; aside_words, append(kind, fields), version()
+-- GIVES  what lib/time.lua and lib/untrusted.lua give; aside_words, append(kind, fields), version()
 --        or the reply FORMAT, what the namespace has, what this knows: a newer zsched leads here
 -- include lib/time.lua
--- include lib/types.lua
+-- include lib/untrusted.lua
 if format > FORMAT then
   return {'FORMAT', meta[9], FORMAT}
 end
