@@ -49,7 +49,7 @@ class Audit:
     def look(self, term: Term, schedules: Sequence[tuple[str, str]]) -> Look:
         """Where schedules are, each given with what follows its id in the id of its waiting run."""
         rows = [each for schedule in schedules for each in schedule]
-        now_ms, hold_ms, last, last_t, *told = self._scripts.call("audit", rows=rows, **_fence(term))
+        now_ms, hold_ms, last, last_t, *told = self._scripts.call("audit", rows=rows, **term.fence)
         tail = Position.parse(f"{text(last)} {text(last_t)}") if last else None
         ids = [id for id, _ in schedules]
         places = {id: text(each).split() for id, each in zip(ids, told[::2], strict=True)}
@@ -62,7 +62,7 @@ class Audit:
         False: it does not any more, and nothing was done.
         """
         rows = [each for schedule in stays for each in schedule]
-        told = self._scripts.call("clear", rows=rows, seen_entry=seen.id, seen_t=seen.t_us, **_fence(term))
+        told = self._scripts.call("clear", rows=rows, seen_entry=seen.id, seen_t=seen.t_us, **term.fence)
         return str(told[0]) != "AGAIN"
 
     def ids(self) -> Iterator[list[str]]:
@@ -82,7 +82,3 @@ class Audit:
             yield [text(member) for member in flat[::2]]
             if cursor == b"0":
                 return
-
-
-def _fence(term: Term) -> dict[str, Any]:
-    return {"token": term.token, "expected_server": term.server_id}
