@@ -138,7 +138,7 @@ class Reader:
             return stalled_queues(wire, self._keys)
 
     def queue_depths(self) -> dict[str, int]:
-        """How many jobs wait in each queue that RQ knows."""
+        """Count the jobs that wait in each queue that RQ knows."""
         with self._link.wire() as wire:
             return Registries(wire, self._keys.rq).depths()
 
