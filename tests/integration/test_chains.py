@@ -14,6 +14,7 @@ from zsched.core.clock import ManualClock
 from zsched.core.runs import rq_time
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.errors import ServerChanged, Stale
+from zsched.storage.chains import Chain, Chains
 from zsched.storage.connection import Link
 
 pytestmark = pytest.mark.redis
@@ -233,6 +234,24 @@ def test_without_chains_a_step_asks_redis_once(keeping: Keeping) -> None:
 
     asked = keeping.redis.info("stats")["total_commands_processed"] - before
     assert asked <= 6  # the script, its TIME, HMGET of meta and two of TYPE, and this INFO
+
+
+def test_a_long_round_is_followed_by_a_rest_of_ten_times_its_length(
+    keeping: Keeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Chains.page
+
+    def slow(self: Chains, cursor: str) -> tuple[str, list[Chain]]:
+        keeping.clock.advance(100)
+        return page(self, cursor)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Chains, "page", slow)
+        keeping.look(0)
+    assert 1000 == keeping.keeper.every_ms
+
+    keeping.look(1000)
+    assert 500 == keeping.keeper.every_ms
 
 
 def calls(client: redis.Redis) -> tuple[int, int]:

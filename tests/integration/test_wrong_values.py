@@ -21,10 +21,10 @@ from zsched.core.clock import SystemClock, from_ms
 from zsched.daemon.native import Native
 from zsched.daemon.tick import Ticker
 from zsched.errors import InvalidSchedule, ZschedError
-from zsched.storage.census import Census
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.lease import Term
 from zsched.storage.native import NativeJobs
+from zsched.storage.scanner import Scanner
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def test_a_value_of_another_program_hides_no_schedule_from_a_client_or_a_bootstr
         write(ground)
         listed = {one.id: one for one in client.list()}
         with ground.link.wire() as wire:
-            census = Census(wire, ground.keys)
-            held = {one.id for _, page in census.schedules(census.ids()) for one in page}
+            scanner = Scanner(wire, ground.keys)
+            held = {one.id for _, page in scanner.schedules(scanner.ids()) for one in page}
 
         assert json.dumps([one.to_dict() for one in listed.values()])
         is_listed = "score" not in name  # one below 0 is not listed: fire takes it at once

@@ -205,7 +205,6 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
         g, restoring.one_shot("paused", "later"), restoring.rule("due", "rule"), restoring.one_shot("quarantine", "x"),
         restoring.rule("due", "y"), restoring.one_shot("due", "z"), restoring.run(id="w"), **_seen(g),
     ),
-    "clear": lambda g: g.call("clear", ["later", "paused", "paused", "high"], **_seen(g), **FENCE),
     "report": lambda g: g.report(hold_for_ms=1000),
     "trim": lambda g: g.call("trim", first_kept="7-2", limit=100, silent_ms=-1, **FENCE),
     "archived": lambda g: g.call("archived", entry="7-1", entry_ms=1, alive_ms=1000),

@@ -20,12 +20,12 @@ from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.daemon.lost import _Case
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import ZschedError
-from zsched.storage.audit import Audit
 from zsched.storage.dispatch import Dispatch, Over
 from zsched.storage.jobs import Jobs
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
 from zsched.storage.native import NativeJobs
+from zsched.storage.scanner import Scanner
 from zsched.storage.scripts import load
 
 HOSTILE: dict[str, bytes] = {
@@ -197,7 +197,8 @@ def client_calls(scene: Scene) -> None:
         with suppress(ZschedError):
             client.schedule("app.task", id=f"bait{number}", at=datetime.fromtimestamp(due_ms / 1000, UTC))
     scene.spoil(scene.one_shots(due_ms + 1))
-    Audit(scene.wire, scene.led.keys).look(TERM, [(f"bait{n}", f"{due_ms + 1}") for n, _ in enumerate(fields_read())])
+    baits = [(f"bait{n}", f"{due_ms + 1}") for n, _ in enumerate(fields_read())]
+    Scanner(scene.wire, scene.led.keys).places(TERM, baits)
     for number, _ in enumerate(fields_read()):
         with suppress(ZschedError):
             client.run_now(f"bait{number}")

@@ -292,6 +292,15 @@ def test_a_worker_that_died_between_taking_a_run_and_beginning_with_it_is_cleare
     assert not led.redis.exists("rq:queue:default:intermediate", "rq:wip:default", f"rq:executions:{A}")
 
 
+def test_a_run_that_two_workers_were_about_to_begin_is_cleared_away_once(led: Ground, seen: Entry) -> None:
+    job(led, A)
+    led.redis.rpush("rq:queue:default:intermediate", A, A)
+
+    assert [A] == lose(led, seen, end(A, execution(led, A)))[4]
+
+    assert [A.encode()] == led.redis.lrange("rq:queue:default:intermediate", 0, -1)
+
+
 # -- failures in a row ----------------------------------------------------------------------------
 
 

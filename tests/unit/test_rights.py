@@ -116,7 +116,7 @@ def test_a_worker_has_none_of_zscheds_keys_and_a_dashboard_no_command_that_write
     )
 
 
-def test_who_is_two_things_may_do_what_both_may() -> None:
+def test_a_user_of_two_roles_may_do_what_both_may() -> None:
     keys = Keys("default")
     both, worker, client = (
         rights_of(roles, keys) for roles in ([Role.WORKER, Role.CLIENT], [Role.WORKER], [Role.CLIENT])

@@ -212,7 +212,8 @@ class Client(Lives):
         self, id: str | None = None, *, n: int = 10, start: datetime | None = None, **trigger: Unpack[RuleOptions]
     ) -> Sequence[datetime]:
         """
-        When the next *n* occurrences are due, strictly after *start* (default: now), aware, in the schedule's zone.
+        Return the due times of the next *n* occurrences, strictly after *start* (default: now), aware, in the
+        schedule's zone.
 
         Of a schedule's id, by its jitter; or of trigger options (every, cron, rrule, tz …), which need no Redis.
 

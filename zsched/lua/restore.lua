@@ -18,19 +18,19 @@
 -- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` is `refused` where it cannot be pushed;
 --          when RQ has the run already, `open` and `skipped` are `held`, and a one-shot that waited is `gone`
 --
--- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. A run that was fired and
--- not over (`open`) is pushed again here, marked uncertain; `skipped` records that it is not, as its schedule
--- wishes. RQ may have the run already: a worker that took it before the loss writes its status or its end into the
--- Redis that lost it, often without the rest of the job. Such a run (`held`) is marked uncertain, and else left as
--- it is. It is open, and the tracker records its end. The entry keeps each row's old t, by which two archives that know
--- different things agree (rule: LATEST_CHANGE). What is put back may be of a newer format than the leader's, whose
--- archives never saw a newer one lead: so the format is noted, as by acquire.
+-- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. Where another program put it into
+-- several places, it leaves all of them. A run that was fired and not over (`open`) is pushed again here, marked
+-- uncertain; `skipped` records that it is not, as its schedule wishes. RQ may have the run already: a worker that took
+-- it before the loss writes its status or its end into the Redis that lost it, often without the rest of the job. Such
+-- a run (`held`) is marked uncertain, and else left as it is. It is open, and the tracker records its end. The entry
+-- keeps each row's old t, by which two archives that know different things agree (rule: LATEST_CHANGE). What is put
+-- back may be of a newer format than the leader's, whose archives never saw a newer one lead: so the format is noted,
+-- as by acquire.
 --
--- Who puts back what was lost shows that there was another history, and what is due by now may have been pushed in it
---. A leader that knew nothing of that may have taken the data set for a new one, without doubt
--- (name.lua): so doubt is cast here, as by acquire. Where it was cast at the loss, it stands: what came due later
--- cannot have been pushed before. But another data set may have gone on after that: what comes of it is in doubt
--- until now.
+-- Who puts back what was lost shows that there was another history, and what is due by now may have been pushed in it.
+-- A leader that knew nothing of that may have taken the data set for a new one, without doubt (name.lua): so doubt is
+-- cast here, as by acquire. Where it was cast at the loss, it stands: what came due later cannot have been pushed
+-- before. But another data set may have gone on after that: what comes of it is in doubt until now.
 -- A data set without a name has that of the archive from then on: it is not new, also when the restorer dies.
 hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/hold_on.lua
@@ -143,6 +143,17 @@ local function put_back(row)
   end
 end
 
+local leaving = {}
+for _, row in ipairs(rows) do
+  leaving[#leaving + 1] = IS_SCHEDULE[row.place] and row.id or nil
+end
+if #leaving > 0 then
+  for _, word in ipairs(lanes) do
+    redis.call('ZREM', lane_keys[word], unpack(leaving))
+  end
+  redis.call('HDEL', paused_key, unpack(leaving))
+  redis.call('HDEL', quarantine_key, unpack(leaving))
+end
 for n, row in ipairs(rows) do
   if IS_SCHEDULE[row.place] then
     if found[n] then

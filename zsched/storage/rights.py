@@ -60,7 +60,7 @@ SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
         "resume", "retry", "run_now",
     ),
     Role.DAEMON: (
-        "acquire", "adopt", "advance", "audit", "clear", "fire", "get", "limits", "look", "lost", "merged", "name",
+        "acquire", "adopt", "advance", "audit", "fire", "get", "limits", "look", "lost", "merged", "name",
         "native", "quarantine", "release", "renew", "replan", "report", "restore", "survey", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),

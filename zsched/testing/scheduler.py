@@ -283,7 +283,7 @@ class ManualScheduler:
 
 
 def _next_ms(tick: Tick, now_ms: int) -> int:
-    """When a daemon would look again, of the server's clock; after the end of time when nothing waits."""
+    """Return when a daemon would look again, by the server's clock; after the end of time when nothing waits."""
     if tick.wait_ms is not None:
         return now_ms + max(math.ceil(tick.wait_ms), 1)
     return LAST_MS + 1 if tick.next_ms is None else tick.next_ms

@@ -15,7 +15,7 @@ from zsched import Client, ScheduleRow
 from zsched.archive import Archive
 from zsched.archive.records import Record
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
-from zsched.core.held import Held
+from zsched.core.difference import Held
 from zsched.core.log import Entry
 from zsched.core.log.recovery import restored
 from zsched.daemon.follower import Follower
@@ -29,12 +29,12 @@ from zsched.errors import (
     ScheduleNotFound,
     TriggerError,
 )
-from zsched.storage.census import Census
 from zsched.storage.connection import Link
 from zsched.storage.dispatch import Dispatch, FireResult, Window
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease, Server, Term
 from zsched.storage.log import Log
+from zsched.storage.scanner import Scanner
 
 ALWAYS = Window(0, LAST_MS)
 HOUR_MS = 3_600_000
@@ -106,11 +106,11 @@ class Scene:
 
     def in_redis(self) -> State:
         """What Redis holds now, in the words of the archive's state."""
-        census = Census(self.wire, self.keys)
+        scanner = Scanner(self.wire, self.keys)
         held: dict[tuple[str, str], tuple[Any, ...]] = {}
-        for _, rows in census.schedules(dict.fromkeys(census.ids())):
+        for _, rows in scanner.schedules(dict.fromkeys(scanner.ids())):
             held |= {(row.id, row.run): told(row) for row in rows}
-        for _, rows in census.runs(dict.fromkeys(census.run_ids()), None):
+        for _, rows in scanner.runs(dict.fromkeys(scanner.run_ids()), None):
             held |= {(row.id, row.run): told(row) for row in rows}
         return held
 

@@ -8,7 +8,7 @@ from rq.job import Job, JobStatus
 from tests.integration.archive.ground import Scene
 from tests.integration.cli_recover.ground import HOUR_S, Zsched, dump, listed, populate, told
 from zsched.cli.exits import DONE, USAGE
-from zsched.cli.recovering import difference
+from zsched.cli.recovering import report
 from zsched.core.clock import SystemClock
 from zsched.storage.lease import Lease, Server, Term
 from zsched.storage.questions import Naming
@@ -167,7 +167,7 @@ def test_what_clients_did_in_the_new_redis_stands(scene: Scene, zsched: Zsched) 
 def test_only_so_many_of_a_kind_are_listed_unless_all_are_asked_for(
     scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(difference, "SHOWN", 2)
+    monkeypatch.setattr(report, "SHOWN", 2)
     scene.client.schedule_many({"func": "app.task", "id": f"s{n}", "after": HOUR_S} for n in range(5))
     scene.follower.step()
     scene.redis.flushall()

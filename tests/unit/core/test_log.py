@@ -214,7 +214,7 @@ def test_an_entry_says_what_its_script_did(entry: Entry, said: list[Change]) -> 
         entry("resume", "id", "a", "due", 5, "count", 1),
     ],
 )
-def test_what_cannot_be_read_is_unknown_and_named(broken: Entry) -> None:
+def test_an_unreadable_entry_raises_unknown_entry_with_its_id(broken: Entry) -> None:
     with pytest.raises(UnknownEntry, match="log entry 3-7"):
         list(changes(broken))
 
@@ -371,7 +371,7 @@ def test_terms_and_restores_note_the_format_of_what_follows(given: Entry, format
     assert format == given.format
 
 
-def test_what_follows_a_newer_format_is_not_readable() -> None:
+def test_entries_behind_a_newer_format_are_not_readable() -> None:
     put, term, newer = entry("put", *PUT), entry("term", *TERM, "format", FORMAT), entry("term", "format", FORMAT + 1)
 
     assert [put, term, put] == readable([put, term, put, newer, put])

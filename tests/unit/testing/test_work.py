@@ -83,7 +83,7 @@ def test_a_task_that_schedules_the_next_one_finds_it_fired_in_time(scheduler: Ma
     assert [NINE + 4 * HOUR] == nominal(scheduler.advance(hours=1))
 
 
-def test_what_failed_is_tried_again_when_its_interval_has_passed_by_the_tests_clock(
+def test_a_failed_run_is_retried_after_its_interval_by_the_tests_clock(
     scheduler: ManualScheduler,
 ) -> None:
     scheduler.client.schedule(tasks.fail_at_first, id="a", after=60, retry=Retry(max=1, interval=600))

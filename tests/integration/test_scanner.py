@@ -7,9 +7,9 @@ import redis
 
 from zsched import Client
 from zsched.storage import reruns
-from zsched.storage.census import Census
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.scanner import Scanner
 
 KEYS = Keys("default")
 RUN = "a-1700000000000"
@@ -31,9 +31,9 @@ def test_a_run_that_waits_anywhere_or_is_executed_is_found_without_what_only_its
         redis_client.zadd(f"rq:{status}:mail", {RUN: 1, "somebody-elses": 1})
 
     with Link.from_url(redis_url, 5.0).wire() as wire:
-        census = Census(wire, KEYS)
-        found = [*census.run_ids()]
-        [(_, [held])] = census.runs(found, None)
+        scanner = Scanner(wire, KEYS)
+        found = [*scanner.run_ids()]
+        [(_, [held])] = scanner.runs(found, None)
 
     assert [RUN] == found
     assert {name: value.encode() for name, value in asked_for.items()} == held.asked_for()[0]
@@ -48,7 +48,7 @@ def test_a_run_that_was_cancelled_in_a_long_queue_is_over_though_it_stands_there
     assert 2 == redis_client.llen("rq:queue:default")
 
     with Link.from_url(redis_url, 5.0).wire() as wire:
-        census = Census(wire, KEYS)
-        [(_, held)] = census.runs([*census.run_ids()], None)
+        scanner = Scanner(wire, KEYS)
+        [(_, held)] = scanner.runs([*scanner.run_ids()], None)
 
     assert ["b"] == [one.id for one in held]
