@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
+from typing import Any
 
 from zsched.core.clock import Clock
 from zsched.core.log import text
@@ -83,6 +84,11 @@ class Term:
     hold_ms: int
     gen: str | None = None
 
+    @property
+    def fence(self) -> dict[str, Any]:
+        """The arguments by which each of a leader's scripts sees that the term goes on, on its server."""
+        return {"token": self.token, "expected_server": self.server_id}
+
 
 @dataclass(frozen=True, slots=True)
 class Busy:
@@ -147,7 +153,7 @@ class Lease:
         The same term, trusted for a full length more. Raises Stale, ServerChanged.
         """
         started_ms = self._clock.monotonic_ms()
-        reply = self._scripts.call("renew", token=term.token, expected_server=term.server_id, lease_ms=self._lease_ms)
+        reply = self._scripts.call("renew", lease_ms=self._lease_ms, **term.fence)
         return replace(term, trusted_until_ms=started_ms + self._lease_ms, now_ms=int(reply[0]))
 
     def release(self, term: Term) -> None:

@@ -184,9 +184,7 @@ class Naming:
         Raises:
             Stale, ServerChanged: the term is over.
         """
-        reply = self._scripts.call(
-            "name", token=term.token, expected_server=term.server_id, gen=gen, is_new=int(is_new)
-        )  # fmt: skip
+        reply = self._scripts.call("name", gen=gen, is_new=int(is_new), **term.fence)
         return text(reply[0])
 
     def adopt(self, gen: str) -> str:
