@@ -17,10 +17,10 @@ from tests.faults.threads import know
 from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, now_ms, report, section, status
 from zsched import Client
-from zsched.cli.exits import DONE, FAILED, USAGE
-from zsched.cli.times import local_text
+from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.core.model import iso
 from zsched.core.runs import Run, RunStatus, row_of
+from zsched.core.sentences import local_text
 from zsched.embedded.guard import Guard
 from zsched.storage.questions import Questions
 

@@ -12,7 +12,7 @@ import redis
 from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, LAST_T, now_ms, report, section, verdict
 from zsched import Client
-from zsched.cli.exits import DONE, UNHEALTHY
+from zsched.cli.program import DONE, UNHEALTHY
 from zsched.core.clock import from_ms
 from zsched.core.runs import Run, RunStatus, row_of
 

@@ -16,7 +16,7 @@ from tests.faults.processes import WITHIN_S
 from tests.integration.service_manager import Manager
 from zsched.archive import Archive
 from zsched.archive.check import SUM, sum_of
-from zsched.cli.exits import FAILED, USAGE
+from zsched.cli.program import FAILED, USAGE
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 

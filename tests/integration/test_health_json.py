@@ -12,7 +12,7 @@ import redis
 from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, LAST_T, now_ms, report
 from zsched import Client
-from zsched.cli.exits import UNHEALTHY
+from zsched.cli.program import UNHEALTHY
 from zsched.core.clock import from_ms
 from zsched.core.runs import Run, RunStatus, row_of
 from zsched.health.verdict import NAMES, WORST

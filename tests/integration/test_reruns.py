@@ -22,7 +22,7 @@ from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import STEADY, DaemonThread, know
 from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
 from zsched.cli import program
-from zsched.cli.exits import DONE, FAILED, NOT_FOUND
+from zsched.cli.program import DONE, FAILED, NOT_FOUND
 from zsched.config import ArchiveSettings
 from zsched.core.changes import What
 from zsched.core.log import Entry, Position

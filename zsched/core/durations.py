@@ -1,4 +1,7 @@
-"""Durations as people write them, on the command line and in files: ``90``, ``5m``, ``1h30m``, ``500ms``."""
+"""
+Durations as people write them, on the command line and in files (``90``, ``5m``, ``1h30m``, ``500ms``), and as they
+read them: exactly, roughly, and from now.
+"""
 
 from __future__ import annotations
 
@@ -30,30 +33,43 @@ def parse_duration(text: str) -> timedelta:
 
 
 def duration_text(ms: int) -> str:
-    """*ms*, not negative, as ``parse_duration`` reads it, in the largest units: 5400000 is 1h30m."""
-    if ms == 0:
-        return "0s"
-    text, rest = "", ms
-    for unit, size in _UNITS.items():
-        if unit != "w" and rest >= size:
-            text, rest = f"{text}{rest // size}{unit}", rest % size
-    return text
+    """Write *ms*, not negative, as ``parse_duration`` reads it, in the largest units: 5400000 is 1h30m."""
+    return "".join(f"{number}{unit}" for number, unit in _parts(ms) if number) or "0s"
+
+
+def rough_duration(ms: float) -> str:
+    """Write ``0.4 ms`` (``3 ms`` of whole ones), ``3.2 s``, ``12 min 5 s``, ``2 h 3 min``, ``4 d 1 h``."""
+    if ms < 1000 and isinstance(ms, int):
+        return f"{ms} ms"
+    if ms < 999.95:  # else it would be 1000.0 ms
+        return f"{ms:.1f} ms"
+    if ms < 59_950:
+        return f"{ms / 1000:.1f} s"
+    return " ".join(f"{number} {'min' if unit == 'm' else unit}" for number, unit in _largest(max(int(ms), 60_000)))
 
 
 def relative_text(ms: int, now_ms: int) -> str:
-    """``in 3d 4h`` or ``12s ago``: the two largest units, whole ones."""
-    distance = abs(ms - now_ms)
-    if distance < 1000:
+    """Write ``in 3d 4h`` or ``12s ago``."""
+    distance_ms = abs(ms - now_ms)
+    if distance_ms < 1000:
         return "now"
-    parts: list[str] = []
-    for unit, size in list(_UNITS.items())[1:5]:  # d, h, m, s
-        if distance >= size or parts:
-            parts.append(f"{distance // size}{unit}")
-            distance %= size
-        if len(parts) == 2:
-            break
-    text = " ".join(part for part in parts if not part.startswith("0"))
+    text = " ".join(f"{number}{unit}" for number, unit in _largest(distance_ms))
     return f"in {text}" if ms > now_ms else f"{text} ago"
+
+
+def _largest(ms: int) -> list[tuple[int, str]]:
+    """Return the two largest units of *ms* (at least a second) down to seconds, without the second one if it is 0."""
+    return [part for part in _parts(ms // 1000 * 1000)[:2] if part[0]]
+
+
+def _parts(ms: int) -> list[tuple[int, str]]:
+    """Split *ms* into days and smaller units, from the first one that is not 0."""
+    parts: list[tuple[int, str]] = []
+    for unit, size in _UNITS.items():
+        if unit != "w" and (parts or ms >= size):
+            parts.append((ms // size, unit))
+            ms %= size
+    return parts
 
 
 def _exactly(number: str, unit_ms: int) -> timedelta:

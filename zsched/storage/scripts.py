@@ -146,7 +146,7 @@ def checked(reply: list[Any], keys: Keys) -> list[Any]:
 
 
 def newer_format(theirs: object) -> NewerFormat:
-    """What is to be said where a newer zsched keeps the format *theirs*."""
+    """Return the error for a namespace where a newer zsched keeps the format *theirs*."""
     return NewerFormat(
         f"a newer zsched keeps this namespace in format {theirs}, and this one knows {FORMAT}: upgrade zsched here"
     )

@@ -7,9 +7,7 @@ import pytest
 from tests.unit.metrics.ground import T_MS, entry, outcomes_of
 from zsched.core.log import Entry, Position
 from zsched.core.runs import Run, RunStatus, row_of
-from zsched.metrics.distribution import Distribution
-from zsched.metrics.labels import Names
-from zsched.metrics.tally import OUTCOMES, LogTally
+from zsched.metrics.meter import OUTCOMES, Distribution, LogTally, Names
 
 FIRE = entry(
     "fire",
