@@ -9,7 +9,7 @@ one entry, in 0.6 s where each has an entry of its own (measured; the file cache
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -120,15 +120,17 @@ class Runs(History):
         """Ends of runs, where there may be such. In short entries SQLite is the faster to look, in long ones Python."""
         words = EndEntry.words(statuses)
         has_one = " OR ".join([f"length(body) > {_SHORT}", *["instr(body, ?)"] * len(words)])
-        return self._back(f"kind = '{EndEntry.kind}' AND ({has_one})", *words)
+        return self._back(f"kind = '{EndEntry.kind}' AND ({has_one})", words)
 
-    def _back(self, where: str, *arguments: bytes) -> Iterator[_Look]:
-        """Entries for which that is so, and where it has come to now and then."""
+    def _back(self, where: str, words: Sequence[bytes] = ()) -> Iterator[_Look]:
+        """Entries for which that is so and that have one of *words*, if any; and where it has come to now and then."""
         first = self._db.execute("SELECT min(n) FROM entry").fetchone()[0] or self._last_n + 1
         query = f"{ENTRY} WHERE n >= ? AND n < ? AND {where} ORDER BY n DESC"
         for end in range(self._last_n + 1, first, -_WINDOW):
             begin = end - _WINDOW
-            yield from map(body.entry_of, self._db.execute(query, (begin, end, *arguments)))
+            for row in self._db.execute(query, (begin, end, *words)):
+                if not words or _has_one(row, words):
+                    yield body.entry_of(row)
             yield self._db.execute("SELECT t FROM entry WHERE n >= ? ORDER BY n LIMIT 1", (begin,)).fetchone()[0]
 
     def _of_id(self, id: str) -> Iterator[_Look]:
@@ -141,6 +143,12 @@ class Runs(History):
         n = first_since(self._db, t_us, self._last_n)
         found = self._db.execute(f"{ENTRY} WHERE n >= ? AND n < ? AND t = ?", (n, n + _OF_ONE_TIME, t_us))
         return [change for row in found for change in self._changes(body.entry_of(row))]
+
+
+def _has_one(row: body.Row, words: Sequence[bytes]) -> bool:
+    """Whether the entry in *row* may have one of *words*; also of a broken one, which ``entry_of`` finds out."""
+    stored = row[5]
+    return not isinstance(stored, bytes) or any(word in stored for word in words)
 
 
 class _Pushes:

@@ -7,7 +7,7 @@ that id on, which is included::
     the first entry is that very one ─── append the rest, commit, report              following
     nothing is there yet ─────────────── read what Redis holds                        bootstrapping
     the log goes another way ─────────── ``daemon.recovery`` finds out what happened  lost, refused, bootstrapping
-    a newer zsched led from there on ─── leave the rest to it                         outdated
+    another format from there on ─────── leave the rest to whoever knows it           outdated
 
 A log that contains an entry contains everything before it, so one comparison per pass is enough, and two
 histories that share an id (a rolled-back Redis counts on from where it was) are told apart by the time.
@@ -49,7 +49,7 @@ import structlog
 from zsched.archive import START, Archive
 from zsched.core.clock import Clock
 from zsched.core.held import Held
-from zsched.core.log import FORMAT, Entry, Position, readable
+from zsched.core.log import Entry, Position, is_known, readable
 from zsched.core.recovery import Verdict
 from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
@@ -58,7 +58,7 @@ from zsched.daemon.covering import Covering
 from zsched.daemon.merge import HistoryChanged
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.recovery import PATIENCE_MS, Recovery
-from zsched.errors import NewerFormat
+from zsched.errors import OtherFormat
 from zsched.storage.archivers import ArchiveState
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire
@@ -66,7 +66,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
 from zsched.storage.meta import number
 from zsched.storage.naming import Naming
-from zsched.storage.scripts import newer_format
+from zsched.storage.scripts import unknown_format
 
 log = structlog.get_logger(__name__)
 
@@ -109,7 +109,7 @@ class Follower:
         self._batch, self._pages = Batch(_PAGE, _READ_MS, least=5), Pages(_PAGE, _PAGE_BYTES)
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
         self.came = 0  # entries that the last step brought
-        self.refusal: NewerFormat | None = None  # why it is outdated
+        self.refusal: OtherFormat | None = None  # why it is outdated
 
     def step(self, within_ms: float = float("inf")) -> bool:
         """
@@ -130,7 +130,7 @@ class Follower:
             self._archive.commit()  # what is before it
             self._note_correcting()
             return False
-        except NewerFormat as error:
+        except OtherFormat as error:
             self.state, self.refusal = ArchiveState.OUTDATED, error
             self._recovery.forget()
             return False
@@ -240,7 +240,7 @@ class Follower:
         return entries, len(entries) == size
 
     def _append(self, entries: Sequence[Entry], tail: Position | None) -> None:
-        """Take in *entries*, which follow on *tail*. Raises HistoryChanged, NewerFormat."""
+        """Take in *entries*, which follow on *tail*. Raises HistoryChanged, OtherFormat."""
         self._check_dense(entries, tail)
         known, path, dropped = readable(entries), str(self._archive.path), self._archive.dropped
         self.came += len(known)
@@ -266,10 +266,10 @@ class Follower:
             entries = entries[number:]
 
     def _demand_all(self, known: Sequence[Entry], entries: Sequence[Entry]) -> None:
-        """Raises NewerFormat, with *known* made durable, where that is not all of *entries*."""
+        """Raises OtherFormat, with *known* made durable, where that is not all of *entries*."""
         if len(known) < len(entries):
             self._archive.commit()
-            raise newer_format(entries[len(known)].format)
+            raise unknown_format(self._keys, entries[len(known)].format or 0)
 
     @staticmethod
     def _check_dense(entries: Iterable[Entry], tail: Position | None) -> None:
@@ -309,10 +309,11 @@ class Follower:
         return self._bootstrap(first, merged)
 
     def _demand_known_format(self) -> int:
-        """The format that is noted in Redis. Raises NewerFormat, Garbled."""
-        format = number(self._keys, "format", self._wire.execute("HGET", self._keys.meta(), "format"))
-        if format > FORMAT:
-            raise newer_format(format)
+        """The format that is noted in Redis, 0 if none is. Raises OtherFormat, Garbled."""
+        noted = self._wire.execute("HGET", self._keys.meta(), "format")
+        format = number(self._keys, "format", noted)
+        if noted is not None and not is_known(format):
+            raise unknown_format(self._keys, format)
         return format
 
     def _gen_of(self, position: Position | None) -> str | None:
@@ -390,7 +391,7 @@ class Follower:
         self._archive.commit()
 
     def _copy_all(self, entries: Sequence[Entry]) -> None:
-        """*entries* into the history. Raises NewerFormat."""
+        """*entries* into the history. Raises OtherFormat."""
         known = readable(entries)
         self._demand_all(known, entries)
         for part in self._corrected(known):

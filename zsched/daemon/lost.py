@@ -43,7 +43,7 @@ from zsched.core.foreign import in_a_line
 from zsched.core.log import Position
 from zsched.core.model import OnLost
 from zsched.core.run_id import RunId
-from zsched.core.runs import Job, RunStatus, ms_of, of_job, row_of, whole
+from zsched.core.runs import Job, RunStatus, facts_text, ms_of, of_job, whole
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import Tracker
 from zsched.storage.connection import Wire
@@ -116,14 +116,14 @@ class _Case:
         job, run_id, why = self.job, self.run.run_id, self.why
         mark = job.queued_at if job.status == "queued" else job.heartbeat_at
         if self.goes_on:
-            word, row, packed = "again", f"{run_id} {job.attempt + 1} {why}", ""
+            row, packed = ("again", str(job.attempt + 1), why), ""
         else:
             seen = of_job(run_id, job, self.run.fired_us, self.run.is_uncertain)
             heartbeat_ms = ms_of(job.heartbeat_at)
             lost = replace(seen, status=RunStatus.LOST, ended_ms=now_ms, error=why, heartbeat_ms=heartbeat_ms)
-            word, row = "end", row_of(lost)
+            row = ("end", lost.status.value, facts_text(lost))
             packed = b64encode(zlib.compress(f"AbandonedJobError: {why}".encode())).decode()
-        return Dead(self.run.id, run_id, job.status, mark, " ".join(self.members), word, row, packed)
+        return Dead(self.run.id, run_id, job.status, mark, " ".join(self.members), *row, packed)
 
 
 class LostRuns:

@@ -5,14 +5,14 @@
 --        id              its schedule's
 --        run
 --        seen            what look saw of its job: "<status> <enqueued_at>"
---        row             its line for the log, made of that
+--        facts           what is recorded of its end, made of that (JSON, core/runs.py)
 --        most_waiting    in a queue longer than that it is not looked for: that would keep everybody waiting
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
 -- RETURNS  OK, word, now ms, detail
 --        words: cancelled, stopping (its worker was told), over, UNKNOWN (RQ has no such job), WAITS (it is a
 --        schedule that has not fired), AGAIN (not as seen: look again), TAKEN (on its way out of where it waited: look
 --        again), DEAF (its worker, the detail, does not listen), BROKEN (what a foreign hand changed), WRONGTYPE
--- LOGS   end: rows = the line as given
+-- LOGS   end: rows = run, cancelled, facts
 --
 -- One step, so whoever comes later finds the run either as it was or cancelled. Three may come at the same time:
 -- * A worker. It takes a run out of its list first, and says `started` some ms later; in between nothing can keep it
@@ -26,7 +26,7 @@
 -- and not yet pushed.
 local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
   recurring_key, op_key = unpack(KEYS)
-local run_suffix, id, run, seen, row, most_waiting, keep_op_ms = unpack(ARGV)
+local run_suffix, id, run, seen, facts, most_waiting, keep_op_ms = unpack(ARGV)
 most_waiting, keep_op_ms = tonumber(most_waiting), tonumber(keep_op_ms)
 -- include lib/meta.lua
 -- include lib/op.lua
@@ -77,7 +77,7 @@ if not is_in_place(one, most_waiting) then
 end
 
 one.dependencies = dependencies_of(run)
-append('end', {'rows', row})
+append('end', {'rows', 1, run, 'cancelled', '', facts})
 take_out(one)
 if one.is_far then
   redis.call('PEXPIRE', job_key, REMAINS_MS)

@@ -6,7 +6,7 @@
 --              statuses by spaces (- of one that is gone), the run that is to be released or -, and why
 -- RETURNS  OK, now ms, list of the runs that were released, list of the chains that are not as they were seen
 --          |  STALE  |  SERVER
--- LOGS   unblock: rows = lines "<run id> <why>"
+-- LOGS   unblock: rows = run id, why
 --        end: rows, of runs that were withdrawn, as in advance
 --
 -- A chain is left alone when its text or one of those statuses is another by now. Released is the run behind those that
@@ -91,7 +91,7 @@ local function decide(chain, statuses, run)
   return one
 end
 
-local decided, lines, released, changed = {}, {}, {}, {}
+local decided, rows, released, changed = {}, {}, {}, {}
 for i = 3, #ARGV, 5 do
   local id, chain, seen, run, why = unpack(ARGV, i, i + 4)
   local one = redis.call('HGET', chains_key, id) == chain and decide(chain, words_of(seen), run)
@@ -101,17 +101,14 @@ for i = 3, #ARGV, 5 do
     one.id, one.chain = id, chain
     decided[#decided + 1] = one
     if one.released then
-      lines[#lines + 1], released[#released + 1] = run .. ' ' .. why, run
+      released[#released + 1] = run
+      add_row(rows, run, why)
     end
   end
 end
 
-if #lines > 0 then
-  append('unblock', {'rows', table.concat(lines, '\n')})
-end
-if #ends > 0 then
-  append('end', {'rows', table.concat(ends, '\n')})
-end
+append_rows('unblock', rows)
+append_rows('end', ends)
 for _, one in ipairs(decided) do
   if one.before then
     for _, each in ipairs(cancel(one.before)) do

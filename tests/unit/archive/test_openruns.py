@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.log_rows import row_fields
 from tests.unit.archive.ground import DUE_MS, archived, at, enqueue, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive
 from zsched.archive.openruns import Key, OpenRun, OpenRuns
@@ -55,7 +56,7 @@ def test_a_part_ends_where_enough_was_found(path: Path, limit: int) -> None:
 
 def test_a_run_that_ended_is_open_no_more(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
-        archive.append([entry(13, "end", "rows", f"s0-{DUE_MS} succeeded {{}}\ns2-{DUE_MS} lost {{}}")])
+        archive.append([entry(13, "end", *row_fields("end", f"s0-{DUE_MS} succeeded {{}}", f"s2-{DUE_MS} lost {{}}"))])
         archive.commit()
 
     with OpenRuns(path) as runs:
@@ -114,7 +115,7 @@ def test_the_queue_of_a_run_that_is_open_no_more_is_not_told(tmp_path: Path) -> 
     path = archived(tmp_path / "archive.db", QUEUES)
     open = open_in(path)
     with closing(Archive(path, "default")) as archive:
-        archive.append([entry(6, "end", "rows", "asked-1 succeeded {}")])
+        archive.append([entry(6, "end", "rows", 1, "asked-1", "succeeded", "", "{}")])
         archive.commit()
 
     with OpenRuns(path) as runs:

@@ -18,7 +18,7 @@ RUN = f"a-{DUE_MS}"
 
 def fired(seq: int, id: str, nominal_ms: int, word: str = "fired") -> Entry:
     """A rule pushed a run."""
-    return entry(seq, "advance", "moves", f"{id} {word} {nominal_ms} - - - -")
+    return entry(seq, "advance", "rows", 1, id, f"{word} {nominal_ms} - - -")
 
 
 def original(tmp_path: Path, *entries: Entry, run: str = RUN, **options: Any) -> Original:

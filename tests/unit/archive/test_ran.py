@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+from tests.log_rows import row_fields
 from tests.unit.archive.ground import T_US, archived, at, entry, held, put_recurring
 from zsched.archive import Archive
 from zsched.archive.ran import Part, Ran
@@ -33,8 +34,8 @@ def second(number: int) -> int:
 
 def fired(seq: int, *ids: str, nominal_ms: int | None = None, word: str = "fired") -> Entry:
     """Rules fired for the second of that entry."""
-    lines = (f"{id} {word} {second(seq) if nominal_ms is None else nominal_ms} - - - -" for id in ids)
-    return entry(seq, "advance", "moves", "\n".join(lines))
+    lines = (f"{id} {word} {second(seq) if nominal_ms is None else nominal_ms} - - -" for id in ids)
+    return entry(seq, "advance", *row_fields("advance", *lines))
 
 
 def backfilled(seq: int, id: str, *times: int) -> Entry:

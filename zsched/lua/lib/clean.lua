@@ -5,8 +5,8 @@
 --        line_of(text): 1,000 bytes at most, `?` for control characters
 --        time_of(text), a time of RQ's: 40 bytes at most, `?` for characters that no time has
 --
--- The rows of an entry are split at spaces and newlines, so an unchecked text forges rows. Whoever may write rq:job:*
--- need not have any right on the log.
+-- Whoever may write rq:job:* need not have any right on the log: an unchecked text would forge the words of an entry,
+-- or fill it.
 local function cleaned(text, most, odd)
   return text and (string.gsub(string.sub(text, 1, most), odd, '?'))
 end

@@ -2,17 +2,17 @@
 --
 -- USES   now_ms deadlines_key, and waiting's names
 -- GIVES  plan_cancels(open), of runs as job_of tells them, which only reads; then cancel(open) -> those still open
---        ends: the lines of those that are cancelled before they began, for an `end` entry
+--        ends: the rows of those that are cancelled before they began, for an `end` entry
 -- include lib/tell.lua
 local MOST_WAITING = 2000  -- in a longer queue a run is not looked for: this may happen every second
+local WITHDRAWN = '{"ended":%.0f,"error":"its next occurrence came first (overlap=cancel_previous)"}'
 local ends = {}
 
 local function plan_cancels(open)
   for _, one in ipairs(open) do
     if one.status ~= 'started' and is_in_place(one, MOST_WAITING) then
       one.is_withdrawn, one.dependencies = true, dependencies_of(one.run)
-      ends[#ends + 1] = one.run .. ' cancelled {"ended":' .. string.format('%.0f', now_ms)
-        .. ',"error":"its next occurrence came first (overlap=cancel_previous)"}'
+      add_row(ends, one.run, 'cancelled', string.format(WITHDRAWN, now_ms))
     end
   end
 end
