@@ -1,5 +1,5 @@
 """
-Where contestants meet: options of the run, children in a guard, and a private redis-server per row.
+The ground of a contest: options of the run, children in a guard, and a private redis-server per row.
 
 All contestants of a row use the same server over its loopback port, as in production, emptied before
 each of them. Nothing outlives the run: see ``zsched.embedded.guard``.
@@ -47,7 +47,7 @@ class Arena:
     clock: Clock = field(default_factory=SystemClock)
 
     def size(self, full: int, quick: int) -> int:
-        """How many, by the kind of run."""
+        """Return the size for this kind of run."""
         return quick if self.is_quick else full
 
     @contextmanager
@@ -120,17 +120,17 @@ class Ground:
         self.redis.slowlog_reset()
 
     def waiting(self) -> int:
-        """How many schedules are in zsched's lanes."""
+        """Count the schedules in zsched's lanes."""
         keys = self.keys
         return sum(int(self.redis.zcard(lane)) for lane in (keys.due_high(), keys.due_normal(), keys.due_low()))
 
     def archives(self) -> int:
-        """How many archives follow the log."""
+        """Count the archives that follow the log."""
         with self.wire() as wire:
             return Archivers(wire, self.keys).alive()
 
     def is_archived(self) -> bool:
-        """Whether an archive has all that the log holds now on its disk."""
+        """Return True if an archive has all that the log holds now on its disk."""
         with self.wire() as wire:
             last = Log(wire, self.keys).last()
             if last is None:

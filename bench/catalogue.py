@@ -1,4 +1,4 @@
-"""Which rows there are, in the order of the report."""
+"""The rows, in the order of the report."""
 
 from __future__ import annotations
 

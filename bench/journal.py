@@ -37,7 +37,7 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How late runs were, in ms."""
+    """Lateness of runs, in ms."""
 
     p50: float
     p99: float
@@ -59,7 +59,7 @@ class Lateness:
         return cls(percentile(values, 50), percentile(values, 99), max(values), min(values))
 
     def others(self) -> dict[str, float]:
-        """What is told beside the 99th percentile."""
+        """Return the figures beside the 99th percentile."""
         return {"p50": self.p50, "max": self.max, "min": self.min}
 
 
@@ -74,7 +74,7 @@ def fires(ground: Ground) -> Iterator[Fire]:
 
 
 class Ends:
-    """How long after a run's end the log recorded it, by the worker's clock and the server's; read bit by bit."""
+    """Delays from a run's end to its log entry, by the worker's clock and the server's; read bit by bit."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground, self._after = ground, "-"
@@ -112,7 +112,7 @@ def per_second(fired: Sequence[Fire]) -> float:
 
 
 def lateness_ms(fired: Sequence[Fire], from_ms: int = 0, until_ms: int = 1 << 62) -> list[float]:
-    """How late each run was whose nominal time is in [*from_ms*, *until_ms*)."""
+    """Return the lateness of each run whose nominal time is in [*from_ms*, *until_ms*)."""
     late = []
     for one in fired:
         for run in one.runs:

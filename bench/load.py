@@ -48,7 +48,7 @@ def run_ids(timed: Iterable[Timed]) -> list[str]:
 
 
 def queued(commands: Any, queue_key: str = QUEUE_KEY) -> Iterator[str]:
-    """What stands in an RQ queue, from its head."""
+    """Yield the ids in an RQ queue, from its head."""
     for start in range(0, int(commands.llen(queue_key)), _PAGE):
         for run in commands.lrange(queue_key, start, start + _PAGE - 1):
             yield run.decode()
@@ -71,7 +71,7 @@ def prove_once(expected: Iterable[str], found: Iterable[str]) -> None:
 
 def prove_count(expected: int, found: int, who: str) -> None:
     """
-    As many as were put arrived.
+    Demand that as many arrived as were put.
 
     Raises:
         Broken: they did not.

@@ -16,7 +16,7 @@ _COLUMNS = ("", "with", "median", "", "lowest … highest", "ratio", "")
 
 
 def environment(*, is_quick: bool, repeat: int) -> dict[str, Any]:
-    """What the figures depend on. Absolute ones don't travel between machines, ratios nearly do."""
+    """Describe what the figures depend on. Absolute ones don't travel between machines, ratios nearly do."""
     server = find_server()
     try:
         bullmq: str | None = BullMQ.find().version

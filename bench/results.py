@@ -1,5 +1,5 @@
 """
-What a row measured, and whether its goals are met: plain values and their arithmetic.
+Results of a row and its goals: plain values and their arithmetic.
 
 A *series* is one contestant's figure, once per repetition. Ratios are of medians: repetitions are
 interleaved, so the noise of a shared machine meets all contestants alike.

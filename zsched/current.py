@@ -1,5 +1,5 @@
 """
-What a task may ask and say of the run that it is: ``zsched.current_run()``, inside a worker's job.
+The current run, inside a worker's job: ``zsched.current_run()``. A task asks for its facts, and notes some.
 
 It goes through the job that RQ runs and that job's own connection, so it works with either serializer, in forking and
 simple workers. Beside ``storage.rqjob`` this is the one module that imports RQ.

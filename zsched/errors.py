@@ -15,7 +15,7 @@ _SHOWN = 80  # characters of a bad value that a message repeats; longer ones are
 
 
 class NotGiven(Enum):
-    """What stands in an error for the value of an argument that was not given: None may be one."""
+    """The value in an error of an argument that was not given: None may be a value."""
 
     NOT_GIVEN = "not given"
 
@@ -85,7 +85,7 @@ class RunNotOver(ZschedError):
 
 
 class PayloadGone(ZschedError):
-    """What a run was called with is not known any more."""
+    """The arguments of a run are not known any more."""
 
 
 class NotImportable(InvalidSchedule):
@@ -195,7 +195,7 @@ class ArchiveOfAnother(ArchiveForeign):
 
 
 class ArchiveCorrupt(ArchiveError):
-    """What is in the file is not what was written."""
+    """The file's content is not what was written."""
 
 
 class ArchiveFailed(ArchiveError):

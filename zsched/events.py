@@ -22,7 +22,7 @@ from typing import Final, TextIO
 import structlog
 from structlog.typing import EventDict, Processor
 
-from zsched.core.foreign import truncated
+from zsched.core.untrusted import truncated
 from zsched.errors import ConfigError
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -103,7 +103,7 @@ def _is_terminal(stream: TextIO) -> bool:
 
 class _Sink:
     """
-    Where rendered events go: one line each, whole, whichever thread it comes from.
+    The output of rendered events: one line each, whole, whichever thread it comes from.
 
     What cannot be written (broken pipe, full disk, closed file) is dropped. It is its own logger
     factory, because all loggers of a process share the stream and its lock.

@@ -52,7 +52,7 @@ class BullMQ:
 
     def measure(self, arena: Arena, url: str, task: str, **options: int) -> dict[str, Any]:
         """
-        What ``bullmq.mjs`` answers to *task*.
+        Return the answer of ``bullmq.mjs`` to *task*.
 
         Raises:
             Broken: it failed, or took longer than five minutes.

@@ -50,7 +50,9 @@ def dispatch_s(commands: Any, clock: Clock) -> float:
 
 
 def lateness_ms(commands: Any, timed: Sequence[Timed]) -> list[float]:
-    """How late each of *timed* was, by the ``enqueued_at`` that the scheduler wrote. It floors times to seconds."""
+    """
+    Return the lateness of each of *timed*, by the ``enqueued_at`` that the scheduler wrote. It floors times to seconds.
+    """
     with commands.pipeline(transaction=False) as pipeline:
         for id, _ in timed:
             pipeline.hget(f"rq:job:{id}", "enqueued_at")

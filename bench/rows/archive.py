@@ -1,5 +1,5 @@
 """
-How fast an archive takes in what the log says, and how much disk it takes.
+Speed of an archive that takes in the log, and its size on disk.
 
 The log is written first, by nobody who archives: one-shots with random ids, as ``schedule_many`` puts them, then
 the fire script until none is left, 1,000 at a time. After each of the two a Follower over an Archive, in this
@@ -24,7 +24,7 @@ from bench.results import Broken, Result
 from zsched.archive import Archive
 from zsched.archive.file import connect_to_read
 from zsched.daemon.follower import Follower
-from zsched.storage.dispatch import Dispatch, Fired, Window
+from zsched.storage.dispatch import Dispatch, FireResult, Window
 from zsched.storage.lease import Lease, Term
 from zsched.storage.server import Server
 
@@ -119,7 +119,7 @@ def _fire(arena: Arena, ground: Ground) -> None:
         dispatch = Dispatch(wire, ground.keys)
         while ground.waiting():
             fired = dispatch.fire(term, window, _BATCH)
-            if not isinstance(fired, Fired):
+            if not isinstance(fired, FireResult):
                 raise Broken(f"fire.lua says {fired.word}")
         lease.release(term)
 

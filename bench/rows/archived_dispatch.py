@@ -1,5 +1,5 @@
 """
-What archiving costs the firing: dispatch by a whole daemon, beside one without an archiver.
+The cost of archiving to firing: dispatch by a whole daemon, beside one without an archiver.
 
 Both are processes that run ``zsched.daemon.process`` with default settings; in the second the archiver, which no
 setting turns off, opens no file and starts no thread. The load is that of ``dispatch``: all is put before the

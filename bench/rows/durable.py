@@ -1,5 +1,5 @@
 """
-How long a durable put takes: until an archive has it on its disk.
+Duration of a durable put: until an archive has it on its disk.
 
 One client, one call after the other, one daemon with nothing to fire. The pauses between the calls are random,
 so that they fall into every phase of the archiver's rhythm. The clock starts before the call and stops when it

@@ -1,4 +1,4 @@
-"""What a daemon costs that has nothing to fire."""
+"""The cost of a daemon that has nothing to fire."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-How late runs reach their queue, at three loads, with recurring schedules among them, and beside puts.
+Lateness of runs in their queue, at three loads, with recurring schedules among them, and beside puts.
 
 The daemon is a whole one: its archiver, a thread beside the firing one, archives all of these puts and fires.
 """

@@ -1,4 +1,4 @@
-"""How much Redis memory a pending one-shot takes, its hash and its place in the lane, the log left out."""
+"""Redis memory of a pending one-shot: its hash and its place in the lane, the log left out."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _rows(count: int, late_ms: int) -> Iterable[ScheduleRow]:
 
 
 def _make_late(ground: Ground, late_ms: int) -> None:
-    """As if the daemon had been away for a year: behind the client's back, put never makes one due in the past."""
+    """Pretend that the daemon was away for a year: behind the client's back, as put never makes one due in the past."""
     with ground.redis.pipeline(transaction=False) as pipeline:
         for id, due_ms in ground.redis.zrange(ground.keys.due_normal(), 0, -1, withscores=True):
             nominal_ms = int(due_ms) - (int(due_ms) - late_ms) // 1000 * 1000
@@ -69,6 +69,6 @@ def _make_late(ground: Ground, late_ms: int) -> None:
 
 
 def _late(ground: Ground) -> int:
-    """How many were not advanced yet."""
+    """Count those that were not advanced yet."""
     seconds, _ = ground.redis.time()
     return int(ground.redis.zcount(ground.keys.due_normal(), "-inf", (seconds - 86_400) * 1000))

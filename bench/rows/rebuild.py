@@ -1,5 +1,5 @@
 """
-How long it takes until a Redis that lost everything holds it again, from an archive.
+Time until a Redis that lost everything holds it again, from an archive.
 
 One-shots with random ids, and one recurring schedule for nine of them, are put and archived by nobody who is timed.
 Then FLUSHALL, and the archive merges what it knows, as a daemon's archiver does after it waited for others. What

@@ -1,4 +1,4 @@
-"""How long nothing fires when the leader dies, or leaves, and another daemon stands by."""
+"""Time in which nothing fires when the leader dies, or leaves, and another daemon stands by."""
 
 from __future__ import annotations
 

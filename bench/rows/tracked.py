@@ -1,5 +1,5 @@
 """
-What it costs to find out which runs are over, and how long it takes, while others wait.
+The cost and the delay of finding out which runs are over, while others wait.
 
 A million runs wait in a queue that nobody serves; behind them others were pushed, and another process ends those as
 RQ's worker does, evenly. What is measured is the processor time of the one thread of the daemon that tracks (the

@@ -1,5 +1,5 @@
 """
-How long ``why`` takes: the story of one schedule among millions of history entries.
+Duration of ``why``: the story of one schedule among millions of history entries.
 
 The archive is written by ``Archive.append`` from synthetic entries, each the put of one schedule with a random
 id, in the form of one that put.lua wrote; then comes the log of the row's own Redis, so a daemon opens that file

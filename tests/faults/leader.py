@@ -5,7 +5,7 @@ from __future__ import annotations
 from zsched.core.clock import LAST_MS, SystemClock
 from zsched.daemon.planner import Planner
 from zsched.storage.connection import Link
-from zsched.storage.dispatch import Dispatch, DueRecurring, Fired, Window
+from zsched.storage.dispatch import Dispatch, DueRecurring, FireResult, Window
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease, Term
 from zsched.storage.server import Server
@@ -26,10 +26,10 @@ class Leader:
         self.term = term
         self.dispatch = Dispatch(self._wire, KEYS)
 
-    def fire(self) -> Fired:
+    def fire(self) -> FireResult:
         """One fire that is not held."""
         fired = self.dispatch.fire(self.term, ALWAYS, 100)
-        assert isinstance(fired, Fired)
+        assert isinstance(fired, FireResult)
         return fired
 
     def advance(self, due: list[DueRecurring], now_ms: int) -> list[str]:

@@ -237,7 +237,7 @@ def test_a_redis_that_is_not_there_is_a_failure(zsched: Zsched, tmp_path: Path) 
 def test_a_schedule_that_fails_in_the_middle_is_told_and_the_others_are_done(
     zsched: Zsched, redis_client: redis.Redis
 ) -> None:
-    redis_client.set("zsched:{default}:template:beat", "a foreign hand's")
+    redis_client.set("zsched:{default}:template:beat", "another writer's")
 
     result = zsched.apply(BEAT + DIGEST)
 

@@ -123,7 +123,7 @@ def test_what_a_report_says_cannot_steer_the_terminal(zsched: Zsched, led: redis
         "3-12 1 1 following null",
     ],
 )  # fmt: skip
-def test_a_report_that_a_foreign_hand_wrote_hides_no_other(zsched: Zsched, led: redis.Redis, text: str) -> None:
+def test_a_report_that_another_writer_wrote_hides_no_other(zsched: Zsched, led: redis.Redis, text: str) -> None:
     led.hset(KEYS.archivers(), "foreign", text)
     report(led)
 

@@ -145,7 +145,7 @@ def test_the_limit_holds_for_all_notes_together(run: CurrentRun, redis_client: r
     assert {"a": "x" * 4000} == noted(redis_client)
 
 
-def test_what_a_foreign_hand_noted_counts_for_nothing(run: CurrentRun, redis_client: redis.Redis) -> None:
+def test_what_another_writer_noted_counts_for_nothing(run: CurrentRun, redis_client: redis.Redis) -> None:
     redis_client.hset(KEYS.job(run.id), "zs_note", b"[\xff")
 
     run.note(sent=1)

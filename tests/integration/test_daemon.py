@@ -243,7 +243,7 @@ def test_a_rule_with_an_id_that_none_can_have_stops_no_other(
 
 
 @pytest.mark.parametrize("member", [b"\xff\xfe", b"a b", b"a\nb", b"", b"x" * 100_000])
-def test_a_foreign_member_of_a_lane_stops_nothing(
+def test_a_member_of_a_lane_that_another_writer_added_stops_nothing(
     client: Client, redis_client: redis.Redis, redis_url: str, member: bytes
 ) -> None:
     redis_client.zadd("zsched:{default}:due:normal", {member: 5})
@@ -257,7 +257,7 @@ def test_a_foreign_member_of_a_lane_stops_nothing(
 
 
 @pytest.mark.parametrize("score", ["+inf", "1e300", "-inf", "-5", "1.5"])
-def test_a_foreign_score_does_not_keep_the_leader_busy(
+def test_a_score_of_another_writer_does_not_keep_the_leader_busy(
     client: Client, redis_client: redis.Redis, redis_url: str, score: str
 ) -> None:
     redis_client.zadd("zsched:{default}:due:normal", {"odd": float(score)})

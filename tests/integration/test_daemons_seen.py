@@ -128,7 +128,7 @@ def test_a_report_of_before_there_was_more_to_tell_says_its_host() -> None:
 
 
 @pytest.mark.parametrize("strange", [5, True, [], {}, None, -1, 10**30])
-def test_what_a_foreign_hand_told_is_not_known(strange: Any) -> None:
+def test_what_another_writer_told_is_not_known(strange: Any) -> None:
     names = ("host", "version", "python", "redis_py", "rq", "tzdata")
 
     about = dict.fromkeys((*names, "may_not_lead", "failing"), strange)

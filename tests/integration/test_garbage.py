@@ -1,4 +1,4 @@
-"""What a foreign hand wrote into keys of zsched's own: ``status`` and ``doctor`` say what, and what to do about it."""
+"""What another writer wrote into keys of zsched's own: ``status`` and ``doctor`` say what, and what to do about it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_is_no_number_in_meta_is_named_with_a_remedy(
 
 
 @pytest.mark.parametrize("garbage", ["1e300", "nan", LAST_MS])
-def test_who_adds_by_a_clock_of_a_foreign_hand_is_told_so(
+def test_who_adds_by_a_clock_of_another_writer_is_told_so(
     zsched: Zsched, redis_client: redis.Redis, garbage: str | int
 ) -> None:
     redis_client.hset(META, "offset_ms", garbage)
@@ -87,7 +87,7 @@ def test_a_key_of_a_wrong_type_is_named(zsched: Zsched, redis_client: redis.Redi
         '1-1 1 {now} following {"daemon": "\\ud800", "pid": "x", "started": 1e999, "complete_since": -1}',
     ],
 )
-def test_a_report_of_a_foreign_hand_hides_no_other(
+def test_a_report_of_another_writer_hides_no_other(
     zsched: Zsched, redis_client: redis.Redis, report: str | bytes
 ) -> None:
     seconds, _ = redis_client.time()

@@ -295,7 +295,7 @@ def test_an_answer_that_cannot_be_read_is_as_good_as_none(
     assert problem in source.problem
 
 
-# -- foreign hands and sick archives ------------------------------------------------------------------
+# -- other writers and sick archives ------------------------------------------------------------------
 
 GOOD: dict[str, Any] = {"id": "x", "about": "schedule", "arguments": {"id": "a", "newest": 3}, "seen": None}
 

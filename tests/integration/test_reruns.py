@@ -171,7 +171,7 @@ def test_what_is_no_run_id_of_the_namespace_is_not_found_without_redis(wrong: st
             act(7)  # type: ignore[arg-type]
 
 
-def test_what_a_foreign_hand_changed_is_refused(client: Client, redis_client: redis.Redis) -> None:
+def test_what_another_writer_changed_is_refused(client: Client, redis_client: redis.Redis) -> None:
     redis_client.set(KEYS.job(UNKNOWN), "x")
 
     for act in (client.retry, client.cancel_run):

@@ -36,7 +36,7 @@ from zsched.daemon.replan import Replanner, ReplanningDispatch
 from zsched.daemon.tick import Tick
 from zsched.embedded.guard import Guard
 from zsched.storage.census import Census
-from zsched.storage.dispatch import Fired, Stopped, Window
+from zsched.storage.dispatch import FireResult, Stopped, Window
 from zsched.zone_rules import ZoneRules
 
 pytestmark = pytest.mark.redis
@@ -313,7 +313,7 @@ def test_what_redis_refuses_is_said_once_and_tried_again_later(scene: Scene) -> 
     assert not leading.replanner.is_settled(scene.term)
     members = scene.redis.dump(scene.keys.recurring())
     scene.redis.delete(scene.keys.recurring())
-    scene.redis.set(scene.keys.recurring(), "a foreign hand's")
+    scene.redis.set(scene.keys.recurring(), "another writer's")
 
     with capture_logs() as said:
         for _ in range(3):
@@ -333,7 +333,7 @@ def test_what_is_due_by_other_rules_is_moved_before_it_can_fire(scene: Scene) ->
 
     fired = leading.dispatch.fire(scene.term, ALWAYS, 100)
 
-    assert isinstance(fired, Fired)
+    assert isinstance(fired, FireResult)
     assert [b"every"] == [due.id for due in fired.recurring]
     assert fired.next_ms == fired.now_ms  # what was moved may be due now
     assert should_ms["a"] == where(scene)["a"][0]
@@ -347,7 +347,7 @@ def test_when_all_is_planned_by_its_rules_nothing_is_looked_at_before_it_fires(s
 
     fired = Leading(scene).dispatch.fire(scene.term, ALWAYS, 100)
 
-    assert isinstance(fired, Fired)
+    assert isinstance(fired, FireResult)
     assert [b"a"] == [due.id for due in fired.recurring]
 
 

@@ -120,7 +120,7 @@ def test_a_report_of_another_history_archives_nothing(
         "99999999999999999999-1 1 1 following {}",
     ],
 )  # fmt: skip
-def test_a_report_that_a_foreign_hand_wrote_hides_no_other(ground: Ground, entries: list[Entry], text: str) -> None:
+def test_a_report_that_another_writer_wrote_hides_no_other(ground: Ground, entries: list[Entry], text: str) -> None:
     ground.redis.hset(ground.keys.archivers(), "foreign", text)
     ground.report("archive-1", entries[6])
 

@@ -173,7 +173,7 @@ REFUSED = {
     "of one in quarantine": (_quarantine, "QUARANTINED"),
     "without a template": (lambda ground: ground.redis.delete(ground.keys.template("r")), "QUARANTINED"),
     "into a queue that is none": (lambda ground: ground.redis.set("rq:queue:default", "x"), "WRONGTYPE"),
-    "of what a foreign hand made of it": (
+    "of what another writer made of it": (
         lambda ground: (
             ground.redis.rename(ground.keys.recurring(), ground.keys.schedule("r"))
             and ground.redis.sadd(ground.keys.recurring(), "r")

@@ -195,7 +195,7 @@ def test_an_unknown_run_is_told_of(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"status": "odd"}, {"origin": ""}, {"status": "created"}, {"status": "started"}])
-def test_what_a_foreign_hand_broke_is_left_alone(ground: Ground, fields: dict[str, str]) -> None:
+def test_what_another_writer_broke_is_left_alone(ground: Ground, fields: dict[str, str]) -> None:
     ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": "queued"} | fields)
     before = ground.keyspace()
 

@@ -91,7 +91,7 @@ def test_expiry_counts_before_doubt_and_place(led: Ground, flags: str) -> None:
 
 
 @pytest.mark.parametrize("broken", ["", "soon", "1e400x"])
-def test_a_deadline_that_a_foreign_hand_broke_is_none(led: Ground, broken: str) -> None:
+def test_a_deadline_that_another_writer_broke_is_none(led: Ground, broken: str) -> None:
     [run] = _put(led, HOUR_MS, "a", zs_expires=broken)
 
     fired = led.fire()

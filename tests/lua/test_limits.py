@@ -86,7 +86,7 @@ def test_only_the_leader_of_this_server_sets_limits(still: Ground) -> None:
     assert {} == still.limits()
 
 
-def test_a_row_that_a_foreign_hand_broke_is_no_limit(still: Ground) -> None:
+def test_a_row_that_another_writer_broke_is_no_limit(still: Ground) -> None:
     still.redis.hset(still.keys.limits(), "email", "many")
     put_due(still, "a", "b", "c")
 

@@ -295,7 +295,7 @@ def test_a_delayed_job_is_pushed_without_a_set_of_queues(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("score", ["+inf", "-inf", "1e300", "-5", "1.5"])
-def test_a_score_of_a_foreign_hand_does_no_harm(led: Ground, score: str) -> None:
+def test_a_score_of_another_writer_does_no_harm(led: Ground, score: str) -> None:
     delay(led, "a")
     led.redis.zadd("rq:scheduled:default", {"a": float(score)})
 

@@ -197,7 +197,7 @@ def test_what_rq_holds_counts_more_than_what_the_caller_knows(ground: Ground) ->
     "broken",
     [{"data": ""}, {"origin": ""}, {"timeout": "1h"}, {"result_ttl": "soon"}, {"status": "odd"}, {"zs_retries": "x"}],
 )
-def test_what_a_foreign_hand_broke_is_not_repeated(ground: Ground, broken: dict[str, str]) -> None:
+def test_what_another_writer_broke_is_not_repeated(ground: Ground, broken: dict[str, str]) -> None:
     job(ground, **({"retries_left": "x"} if "zs_retries" in broken else {}) | broken)
 
     assert "BROKEN" == retry(ground)[0]

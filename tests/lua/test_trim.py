@@ -110,7 +110,7 @@ def test_an_archive_that_was_silent_for_just_as_long_is_remembered(still: Ground
     assert [] == still.redis.hkeys(still.keys.archivers())
 
 
-def test_reports_that_a_foreign_hand_wrote_are_forgotten(led: Ground) -> None:
+def test_reports_that_another_writer_wrote_are_forgotten(led: Ground) -> None:
     led.report("alive")
     led.redis.hset(led.keys.archivers(), mapping={"foreign": "nonsense", "empty": "", "no number": "1-1 5 x following"})
 

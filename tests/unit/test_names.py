@@ -1,66 +1,79 @@
 """
 A name says one thing: grep finds the one class, or the one function, that a text talks of.
 
-Public classes, and public functions at the top of a module, are counted over all of ``zsched``. Methods are not: their
-class tells them apart. Nor are the functions behind commands, which have the names that people type.
+Classes and types by another name, private ones too, and public functions at the top of a module are counted over all of
+``zsched``. Methods are not: their class tells them apart. Nor are the functions behind commands, which have the names
+that people type.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "zsched"
-
-# Still names of two things. Take a name out when one of the two has another one; put none in.
-CLASSES_NOT_YET = frozenset("Fired Fold Found Known Line Look Record Recovery Replanned Row Verdict What".split())
-FUNCTIONS_NOT_YET = frozenset(
-    "checksum connect due_of duration_text lines look_at_files reading row_of shown unknown".split()
-)
+CLASS = re.compile(r"_?[A-Z]+[a-z]\w*")
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
     for file in sorted(PACKAGE.rglob("*.py")):
-        name = str(file.relative_to(PACKAGE))
-        if not name.startswith("bench/"):  # measurements, which are no part of what is installed
-            yield name, ast.parse(file.read_text())
+        yield str(file.relative_to(PACKAGE)), ast.parse(file.read_text())
+
+
+def class_names(node: ast.stmt) -> Iterator[str]:
+    """Yield the class, or the types by another name, that *node* defines."""
+    if isinstance(node, ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (each.id for each in targets if isinstance(each, ast.Name) and CLASS.fullmatch(each.id))
+
+
+def function_names(node: ast.stmt) -> Iterator[str]:
+    """Yield the public function that *node* defines, unless it is a command."""
+    if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and not is_command(node):
+        yield node.name
 
 
 def is_command(node: ast.FunctionDef) -> bool:
     return any("command(" in ast.unparse(each) or "group(" in ast.unparse(each) for each in node.decorator_list)
 
 
-def homonyms(classes: bool, trees: Iterator[tuple[str, ast.Module]]) -> dict[str, list[str]]:
-    """Return each public name that more than one module defines, with these modules."""
+def homonyms(
+    names_of: Callable[[ast.stmt], Iterable[str]], trees: Iterable[tuple[str, ast.Module]]
+) -> dict[str, list[str]]:
+    """Return each name that more than one module defines, with these modules."""
     places: dict[str, set[str]] = defaultdict(set)
-    for name, tree in trees:
+    for module, tree in trees:
         for node in tree.body:
-            if (
-                isinstance(node, ast.ClassDef)
-                if classes
-                else isinstance(node, ast.FunctionDef) and not is_command(node)
-            ):
-                places[node.name].add(name)  # type: ignore[attr-defined]  # both have names
-    return {name: sorted(found) for name, found in places.items() if len(found) > 1 and not name.startswith("_")}
+            for name in names_of(node):
+                places[name].add(module)
+    return {name: sorted(found) for name, found in places.items() if len(found) > 1}
 
 
 def test_a_class_name_is_defined_once() -> None:
-    found = homonyms(True, modules())
-
-    assert {} == {name: places for name, places in found.items() if name not in CLASSES_NOT_YET}
+    assert {} == homonyms(class_names, modules())
 
 
 def test_a_public_function_name_is_defined_once() -> None:
-    found = homonyms(False, modules())
-
-    assert {} == {name: places for name, places in found.items() if name not in FUNCTIONS_NOT_YET}
+    assert {} == homonyms(function_names, modules())
 
 
 def test_a_name_in_two_modules_is_seen() -> None:
-    first = ("a.py", ast.parse("class Run: ...\ndef show(): ...\ndef _own(): ..."))
-    second = ("b.py", ast.parse("class Run: ...\n@click.command()\ndef show(): ...\ndef _own(): ..."))
+    functions = "def show(): ...\ndef _own(): ..."
+    first = ("a.py", ast.parse(f"class Run: ...\nclass _Own: ...\nRow = tuple[str, int]\n{functions}"))
+    second = ("b.py", ast.parse(f"class Run: ...\nclass Row: ...\n_Own: TypeAlias = str\n{functions}"))
+    both = ["a.py", "b.py"]
 
-    assert {"Run": ["a.py", "b.py"]} == homonyms(True, iter([first, second]))
-    assert {} == homonyms(False, iter([first, second]))
+    assert {"Run": both, "_Own": both, "Row": both} == homonyms(class_names, [first, second])
+    assert {"show": both} == homonyms(function_names, [first, second])
+
+
+def test_a_function_behind_a_command_may_have_the_name_of_another() -> None:
+    function = ("a.py", ast.parse("def show(): ..."))
+    command = ("b.py", ast.parse("@click.command()\ndef show(): ..."))
+
+    assert {} == homonyms(function_names, [function, command])

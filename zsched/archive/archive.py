@@ -21,8 +21,8 @@ from zlib import crc32
 
 from zsched.archive import body, live
 from zsched.archive.check import SUM, Check, stored_facts, sum_of
-from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect, converted, identity
-from zsched.archive.fold import Fold, touched_ids
+from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, converted, identity
+from zsched.archive.fold import StateWriter, touched_ids
 from zsched.archive.live import Live
 from zsched.archive.recall import Recall
 from zsched.archive.records import Arguments, Record, without_arguments
@@ -59,7 +59,7 @@ class Archive:
         self._check: Check | None = None
         self._lock = Lock(path)
         try:
-            self._db = connect(path, namespace, leaves_traces=keep_args)
+            self._db = connect_to_write(path, namespace, leaves_traces=keep_args)
         except BaseException:
             self._lock.release()
             raise
@@ -164,7 +164,7 @@ class Archive:
 
     @property
     def is_bootstrapping(self) -> bool:
-        """Whether a bootstrap was begun and not ended."""
+        """True if a bootstrap was begun and not ended."""
         return self._boot_n is not None
 
     def begin_bootstrap(self) -> None:
@@ -239,7 +239,7 @@ class Archive:
                 yield found, recall.record(found)
 
     def recall(self) -> Recall:
-        """What the archive knows, for a comparison with Redis; until the next change."""
+        """Return the archive's knowledge, for a comparison with Redis; it holds until the next change."""
         return Recall(self._db, self.path, self.id, self._life, self._known_from, self._suffix)
 
     def leave_behind(self) -> None:
@@ -333,7 +333,7 @@ class Archive:
         if is_known and not self._keeps_args:
             entry, datas = without_arguments(entry)
             self._arguments.keep(n, datas)
-        self._entries.append(body.row_of(n, entry, body.pack(entry.body), is_ours=is_ours))
+        self._entries.append(body.history_row(n, entry, body.pack(entry.body), is_ours=is_ours))
         segment = self._touches >> SEGMENT_BITS
         self._touched += [(segment, crc32(id.encode()), n) for id in touched]
         self._touches += len(touched)
@@ -349,8 +349,8 @@ class Archive:
         self._fold.flush()
 
     def _start_fold(self, life: int) -> None:
-        self._fold = Fold(self._db, life, self._suffix)
-        self._entries: list[body.Row] = []
+        self._fold = StateWriter(self._db, life, self._suffix)
+        self._entries: list[body.HistoryRow] = []
         self._touched: list[tuple[int, int, int]] = []
 
     def _number_of(self, position: Position) -> int | None:

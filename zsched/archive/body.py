@@ -1,6 +1,6 @@
 """
-How an entry's texts stand in one BLOB: their number (32 bits), the bytes of a length (1, 2 or 4), their lengths, the
-texts. Numbers are little-endian.
+The BLOB of an entry's texts: their number (32 bits), the bytes of a length (1, 2 or 4), their lengths, the texts.
+Numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ def unpack(body: bytes) -> list[bytes]:
     return texts
 
 
-def checksum(epoch: int, seq: int | None, t_us: int, kind: str, body: bytes) -> int:
+def entry_checksum(epoch: int, seq: int | None, t_us: int, kind: str, body: bytes) -> int:
     """CRC-32 over all that an entry says."""
     return crc32(body, crc32(f"{epoch} {seq} {t_us} {kind}".encode()))
 
 
-Row = tuple[int, int, int | None, int, str, bytes, int]  # n, epoch, seq, t, kind, body, sum
+HistoryRow = tuple[int, int, int | None, int, str, bytes, int]  # n, epoch, seq, t, kind, body, sum
 COLUMNS = "n, epoch, seq, t, kind, body, sum"
 
 
-def row_of(n: int, entry: Entry, body: bytes, *, is_ours: bool = False) -> Row:
+def history_row(n: int, entry: Entry, body: bytes, *, is_ours: bool = False) -> HistoryRow:
     """The row of *entry*. *is_ours*: it stands for no entry of the log, so has no seq."""
     epoch, seq, t_us = entry.position
     kept = None if is_ours else seq
-    return n, epoch, kept, t_us, entry.kind, body, checksum(epoch, kept, t_us, entry.kind, body)
+    return n, epoch, kept, t_us, entry.kind, body, entry_checksum(epoch, kept, t_us, entry.kind, body)
 
 
-def entry_of(row: Row) -> Entry:
+def entry_of(row: HistoryRow) -> Entry:
     """The entry in a row. Raises ArchiveCorrupt when it is not what was written."""
     n, epoch, seq, t_us, kind, body, sum = row
     try:
-        is_as_written = checksum(epoch, seq, t_us, kind, body) == sum
+        is_as_written = entry_checksum(epoch, seq, t_us, kind, body) == sum
     except TypeError:  # a value has another type
         is_as_written = False
     if not is_as_written:

@@ -1,5 +1,5 @@
 """
-Whether an archive file is what was written, found out a little at a time.
+The check that an archive file is what was written, a little at a time.
 
 A flipped bit on a disk is silent: SQLite has no checksums of its own, and believes a page that looks like one.
 So history entries, rows of the state and arguments that stand apart each carry a CRC-32, and are compared with
@@ -46,7 +46,7 @@ SUM: Final = "sum"  # the name of the fact that is the others' checksum
 
 def stored_facts(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     """
-    What the archive at *path* says of itself.
+    Read the facts of the archive at *path*.
 
     Raises:
         ArchiveCorrupt: it is not what was written. ArchiveForeign: it has entries of a newer format.
@@ -123,7 +123,7 @@ class Check:
                     return
             yield
 
-    def _look_at_entry(self, row: body.Row) -> None:
+    def _look_at_entry(self, row: body.HistoryRow) -> None:
         entry_of(row)
         if row[0] >= self._n:  # the one column without a part in the checksum
             raise ArchiveCorrupt(f"archive {self._path}: history entry {row[0]} is not in its place")

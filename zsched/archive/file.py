@@ -70,7 +70,7 @@ class Lock:
             os.close(fd)
 
 
-def connect(path: Path, namespace: str, *, leaves_traces: bool = True) -> sqlite3.Connection:
+def connect_to_write(path: Path, namespace: str, *, leaves_traces: bool = True) -> sqlite3.Connection:
     """
     The database at *path* for its writer, made if it is not there. Without *leaves_traces*, what is deleted is
     overwritten too.
@@ -136,7 +136,7 @@ def _is_link(path: Path) -> ArchiveError:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """The database at *path* for a reader beside its writer. Raises as ``connect``."""
+    """The database at *path* for a reader beside its writer. Raises as ``connect_to_write``."""
     with converted(path):
         db = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, isolation_level=None)
         db.execute("PRAGMA query_only = ON")
@@ -145,7 +145,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
 
 def check_file(db: sqlite3.Connection, path: Path, namespace: str) -> None:
     """
-    Whether *db* is an archive of *namespace* of this version.
+    Demand that *db* is an archive of *namespace* of this version.
 
     Raises:
         ArchiveForeign, ArchiveCorrupt, ArchiveFailed.
@@ -157,7 +157,7 @@ def check_file(db: sqlite3.Connection, path: Path, namespace: str) -> None:
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Which file is at *path* now: SQLite writes on into one that was deleted or moved away."""
+    """Return the identity of the file at *path*: SQLite writes on into one that was deleted or moved away."""
     found = os.stat(path)
     return found.st_dev, found.st_ino
 

@@ -1,5 +1,5 @@
 """
-Fold: what an entry of the log does to the state, row by row (``core.log.rows``), and quick for random ids.
+Fold: apply the log's entries to the state, row by row (``core.log.rows``), quickly for random ids.
 
 The changes of many entries are gathered in memory, then written sorted, in four statements. What was put
 and fired in between costs one row. Entries say absolute things ("is paused, due then"), so folding some
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from zsched.archive import live
-from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, Stored
+from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, LiveRow
 from zsched.core.log import Entry, Key, Position, milliseconds, parse, reading
 from zsched.core.log.rows import (
     Advanced,
@@ -49,11 +49,11 @@ _DELETE = "DELETE FROM live WHERE life = ? AND id = ? AND run = ?"
 _HAS = "SELECT 1 FROM live WHERE life = ? AND id = ? AND run = ?"
 
 
-class Fold:
-    """Folds entries into the state *life* of *db*. Nothing is written before ``flush``."""
+class StateWriter:
+    """Applies entries to the state *life* of *db*. Nothing is written before ``flush``."""
 
     def __init__(self, db: sqlite3.Connection, life: int, run_suffix: str) -> None:
-        db.create_function("live_sum", 10, live.checksum, deterministic=True)
+        db.create_function("live_sum", 10, live.state_checksum, deterministic=True)
         self._db, self.life, self._suffix = db, life, run_suffix
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
         self.dropped: list[str] = []  # malformed ids of the last entry
@@ -62,7 +62,7 @@ class Fold:
         self._clear()
 
     def _clear(self) -> None:
-        self._rows: dict[Key, Live | Stored] = {}  # as they will be
+        self._rows: dict[Key, Live | LiveRow] = {}  # as they will be
         self._schedules: dict[str, Key] = {}  # of those in _rows: the one that is not open
         self._opened: dict[Key, tuple[str | None, int]] = {}  # rows in the file that become open: note, t
         self._forgotten: set[str] = set()  # schedules in the file that are no more
@@ -173,7 +173,7 @@ class Fold:
             return
         schedule.nominal, schedule.due = row.next_nominal_ms, row.next_due_ms
         schedule.place = ENDED if row.next_due_ms is None else DUE
-        schedule.note = None  # of a pause that a foreign hand ended
+        schedule.note = None  # of a pause that another writer ended
         if row.is_pushed:
             schedule.last = f"{row.id}-{row.run}"
             self._push(schedule, row.run, "uncertain" if row.word == "uncertain" else None)
@@ -272,19 +272,19 @@ def touched_ids(rows: Sequence[Row]) -> Sequence[str]:
     return list(dict.fromkeys(id for row in rows for id in row.ids()))
 
 
-_FOLDS: Final[dict[type[Row], Callable[[Fold, Any], None]]] = {
-    OneShotsPut: Fold._put,
-    Placed: Fold._place,
+_FOLDS: Final[dict[type[Row], Callable[[StateWriter, Any], None]]] = {
+    OneShotsPut: StateWriter._put,
+    Placed: StateWriter._place,
     Forgotten: lambda fold, row: fold._forget(row.id),
-    Paused: Fold._pause,
-    Resumed: Fold._resume,
-    Replanned: Fold._replan,
-    Quarantined: Fold._quarantine,
-    Advanced: Fold._advance,
-    OneShotsFired: Fold._fire,
-    OneShotsLeft: Fold._leave,
-    RunPushed: Fold._push_one,
-    PushedByRule: Fold._push_all,
-    RunsOver: Fold._leave,
+    Paused: StateWriter._pause,
+    Resumed: StateWriter._resume,
+    Replanned: StateWriter._replan,
+    Quarantined: StateWriter._quarantine,
+    Advanced: StateWriter._advance,
+    OneShotsFired: StateWriter._fire,
+    OneShotsLeft: StateWriter._leave,
+    RunPushed: StateWriter._push_one,
+    PushedByRule: StateWriter._push_all,
+    RunsOver: StateWriter._leave,
     Mentioned: lambda fold, row: None,
 }

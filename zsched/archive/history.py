@@ -24,7 +24,7 @@ from zsched.core.changes import Change
 from zsched.core.log import Entry, Position, UnknownEntry, changes, leaders_kinds, narrowed
 from zsched.core.log.lives import TermEntry
 
-_Read = tuple[int, int, list[Change]]  # an entry's number, its t, and what it says
+_ReadEntry = tuple[int, int, list[Change]]  # an entry's number, its t, and what it says
 ENTRY = f"SELECT {body.COLUMNS} FROM entry"
 
 
@@ -128,7 +128,7 @@ class History:
         query = f"SELECT count(*) FROM touch WHERE segment = ? AND key = ? AND {known}"
         return int(self._db.execute(query, (segment, key)).fetchone()[0])
 
-    def _of(self, id: str, key: int, *, is_forwards: bool = False) -> Iterator[_Read]:
+    def _of(self, id: str, key: int, *, is_forwards: bool = False) -> Iterator[_ReadEntry]:
         """Entries that concern *id*, whose CRC-32 is *key*, with what they say of it; the newest first."""
         for n, entry in self._touching(key, is_forwards=is_forwards):
             mine = [change for change in self._changes(entry) if change.id == id]
@@ -151,6 +151,6 @@ class History:
         yield from map(body.entry_of, self._db.execute(query, (n, max(limit, 0))))
 
     def _changes(self, entry: Entry, id: str | None = None) -> Iterator[Change]:
-        """What *entry* says, of schedule *id* at least; of one that cannot be read, nothing."""
+        """Yield the changes of *entry*, at least those of schedule *id*; none if it cannot be read."""
         with suppress(UnknownEntry):
             yield from changes(entry if id is None else narrowed(entry, id), self._suffix)

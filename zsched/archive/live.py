@@ -1,5 +1,5 @@
 """
-What is scheduled, as an archive knows it: a row per schedule with a place, and per run that is not over.
+The state of an archive: a row per schedule with a place, and per open run.
 
 A schedule has one row that is not open: a one-shot's is named by its run (``run`` is what follows the id in
 the run id), a recurring one's by ''. When a one-shot fires its row becomes the open run's; a recurring one's
@@ -16,7 +16,7 @@ from zsched.errors import ArchiveCorrupt
 COLUMNS = "id, run, place, due, nominal, last, note, t, n, row, sum"
 DUE, PAUSED, QUARANTINE, ENDED, OPEN = "due", "paused", "quarantine", "ended", "open"
 
-Stored = tuple[str, str, str, int | None, int | None, str | None, str | None, int, int, int, int]
+LiveRow = tuple[str, str, str, int | None, int | None, str | None, str | None, int, int, int, int]
 
 
 @dataclass(slots=True)
@@ -39,22 +39,22 @@ class Live:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it is found by."""
+        """The key of the row."""
         return self.id, self.run
 
-    def stored(self) -> Stored:
+    def stored(self) -> LiveRow:
         """Its columns, with their checksum."""
         values = (
             self.id, self.run, self.place, self.due, self.nominal, self.last, self.note, self.t, self.n,
             self.row,
         )  # fmt: skip
-        return (*values, checksum(*values))
+        return (*values, state_checksum(*values))
 
     @classmethod
-    def of(cls, row: Stored) -> Live:
+    def of(cls, row: LiveRow) -> Live:
         """The row as stored. Raises ArchiveCorrupt."""
         try:
-            is_as_written = checksum(*row[:-1]) == row[-1]
+            is_as_written = state_checksum(*row[:-1]) == row[-1]
         except (TypeError, AttributeError):  # a value has another type
             is_as_written = False
         if not is_as_written:
@@ -62,7 +62,7 @@ class Live:
         return cls(*row[:-1])
 
 
-def checksum(
+def state_checksum(
     id: str, run: str, place: str, due: int | None, nominal: int | None, last: str | None,
     note: str | None, t: int, n: int, row: int,
 ) -> int:  # fmt: skip
@@ -73,11 +73,11 @@ def checksum(
 def shared_sum(
     place: str, nominal: int | None, last: str | None, note: str | None, t: int, n: int
 ) -> int:  # fmt: skip
-    """What the checksums of the rows of one entry have in common."""
+    """Return the part that the checksums of one entry's rows have in common."""
     return crc32(repr((place, nominal, last, note, t, n)).encode())
 
 
-def waiting(id: str, run: str, due: int, t: int, n: int, row: int, shared: int) -> Stored:
+def waiting(id: str, run: str, due: int, t: int, n: int, row: int, shared: int) -> LiveRow:
     """A one-shot that waits, as stored; *shared* is its ``shared_sum``."""
     sum = crc32(b"%s %s %a %d" % (id.encode(), run.encode(), due, row), shared)
     return id, run, DUE, due, None, None, None, t, n, row, sum

@@ -1,5 +1,5 @@
 """
-Which runs an archive has as open: fired, and not known to be over. Read beside its writer.
+Open runs of an archive: fired, and not known to be over. Read beside its writer.
 
 An index over them would cost a tenth of the archiving speed (measured: every fire puts a row into it, every end
 takes one out). There are two ways without: to ask for runs that are known by name (``among``), and to look through
@@ -20,10 +20,11 @@ from zsched.archive.history import ENTRY, History
 from zsched.archive.live import Live
 from zsched.archive.records import reader
 from zsched.core.changes import What
-from zsched.core.foreign import LONGEST_NAME
 from zsched.core.log import UnknownEntry, text
 from zsched.core.lookback import run_that_ended
+from zsched.core.run_id import RunKey
 from zsched.core.runs import Run
+from zsched.core.untrusted import LONGEST_NAME
 from zsched.errors import ArchiveCorrupt
 
 _RUN: Final = "FROM live WHERE life = ? AND id = ? AND run = ? AND place = 'open'"
@@ -37,8 +38,6 @@ _END_OF_PART: Final = f"SELECT id, run {_PART} 1 OFFSET ?"
 
 _LOOKED_BACK: Final = 200  # entries of a schedule
 
-Key = tuple[str, str]  # schedule id, and what follows it in the run id
-
 
 class OpenRun(NamedTuple):
     """A run that is not known to be over; pushed at *fired_us*."""
@@ -50,12 +49,12 @@ class OpenRun(NamedTuple):
 
     @property
     def run_id(self) -> str:
-        """As RQ knows it."""
+        """The id at RQ."""
         return f"{self.id}-{self.run}"
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether a lost Redis may have pushed it already."""
+        """True if a lost Redis may have pushed it already."""
         return self.note == "uncertain"
 
 
@@ -77,14 +76,16 @@ class OpenRuns(History):
         self.life: int | None = None if "boot_n" in facts else int(facts.get("life", 1))
         return self
 
-    def among(self, keys: Iterable[Key]) -> list[OpenRun]:
-        """Those of *keys* that are open runs."""
+    def among(self, keys: Iterable[RunKey]) -> list[OpenRun]:
+        """Return the open runs among *keys*."""
         with converted(self._path):
             found = ((key, self._db.execute(_IS_OPEN, (self.life, *key)).fetchone()) for key in keys)
             return [OpenRun(*key, *row) for key, row in found if row is not None]
 
-    def last_end(self, key: Key) -> Run | None:
-        """What was recorded last of a run that is over; None when nothing was, or long before its schedule's newest."""
+    def last_end(self, key: RunKey) -> Run | None:
+        """
+        Return the last record of a run that is over; None when there is none, or long before its schedule's newest.
+        """
         id, run_id = key[0], f"{key[0]}-{key[1]}"
         with converted(self._path):
             for _, _, changes in islice(self._of(id, crc32(id.encode())), _LOOKED_BACK):
@@ -125,7 +126,7 @@ class OpenRuns(History):
             found[run_id] = text(fields.get(b"origin", b""))[:LONGEST_NAME]
         return found
 
-    def next(self, after: Key | None, looked_at: int, limit: int) -> tuple[list[OpenRun], Key | None]:
+    def next(self, after: RunKey | None, looked_at: int, limit: int) -> tuple[list[OpenRun], RunKey | None]:
         """
         At most *limit* open runs among the *looked_at* rows of the state behind *after*, by id; and where to go on,
         None when it was looked through.

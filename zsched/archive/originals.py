@@ -1,5 +1,5 @@
 """
-What a run was called with, found in the history: the entry that pushed it, then the record that was in force there.
+Arguments of a run, found in the history: the entry that pushed it, then the record that was in force there.
 
 A run that was over long ago stands in no state, and RQ has forgotten it; this is how it can be run once more. Entries
 are found by the schedule's id through the index; of a schedule with many it is looked from the run's time on.
@@ -39,11 +39,11 @@ class Originals(History):
 
     @classmethod
     def beside(cls, history: History) -> Originals:
-        """Of the same archive."""
+        """Read the same archive as *history*."""
         return cls(history._path)
 
     def of(self, run_id: str) -> Original:
-        """What is known of *run_id*."""
+        """Find run *run_id* and its record."""
         parts = RunId.ours(run_id, self.namespace)
         if parts is None:
             return Original(False)

@@ -1,5 +1,5 @@
 """
-Which occurrences of a schedule ran, found in the history: what a backfill leaves out.
+Occurrences of a schedule that ran, found in the history: a backfill leaves them out.
 
 A run is never pushed before its time, so what was pushed for a stretch of time stands behind the first entry of that
 time; but how far behind nobody can say, for it may have been late, or backfilled. So all entries of the schedule from
@@ -37,7 +37,7 @@ _ENTRIES: Final = (
 
 class Part(NamedTuple):
     """
-    What was found in a part of the history. ``archive``: whose; ``read_to``: the number of the entry behind which more
+    Result of reading a part of the history. ``archive``: whose; ``read_to``: the number of the entry behind which more
     is to be read, None when that was all.
     """
 
@@ -55,7 +55,7 @@ class Ran(History):
 
     @classmethod
     def beside(cls, history: History) -> Ran:
-        """Of the same archive."""
+        """Read the same archive as *history*."""
         return cls(history._path)
 
     def of(self, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> Part:

@@ -1,5 +1,5 @@
 """
-What an archive knows that a Redis may have lost: which entries its own history has, what they touched, and the
+An archive's knowledge that a Redis may have lost: the entries of its own history, what they touched, and the
 state that they add up to, schedule by schedule.
 
 Over the writer's own connection, or beside it (``recalling``). An archive that was left behind by the trimming
@@ -48,7 +48,7 @@ _TOLD: Final = 100  # entries of a schedule in one segment: a clock that was set
 
 
 class Recall:
-    """What the archive at *path* knows by its state *life*; entries up to number *known_from* do not count."""
+    """The knowledge of the archive at *path* by its state *life*; entries up to number *known_from* do not count."""
 
     def __init__(
         self, db: sqlite3.Connection, path: Path, archive: str, life: int, known_from: int, run_suffix: str
@@ -67,7 +67,9 @@ class Recall:
         return found[0] if found else None
 
     def touched_behind(self, n: int, until: int | None = None) -> dict[Key, int]:
-        """What its history touched behind entry number *n*, up to number *until*, and when last, t in µs."""
+        """
+        Return the keys that its history touched behind entry number *n*, up to number *until*, with the last t in µs.
+        """
         touched: dict[Key, int] = {}
         query = f"SELECT {body.COLUMNS} FROM entry WHERE n > ? AND n <= ? AND seq IS NOT NULL ORDER BY n"
         with converted(self._path):
@@ -89,7 +91,7 @@ class Recall:
                 yield id
 
     def has(self, id: str) -> bool:
-        """Whether the state has something of schedule *id*."""
+        """Return True if the state has something of schedule *id*."""
         with converted(self._path):
             return (
                 self._db.execute("SELECT 1 FROM live WHERE life = ? AND id = ?", (self._life, id)).fetchone()
@@ -133,7 +135,7 @@ class Recall:
         which = f"AND (t = {t_us} OR kind = '{RestoreEntry.kind}')"
         return any(touched.get(id) == t_us for _, touched in self._touching(id, which))
 
-    def _touching(self, id: str, which: str = "") -> Iterator[tuple[body.Row, dict[str, int]]]:
+    def _touching(self, id: str, which: str = "") -> Iterator[tuple[body.HistoryRow, dict[str, int]]]:
         """
         The log's entries that may concern schedule *id*, the newest first, each with the schedules that it touched, and
         when, t in µs.
@@ -149,7 +151,7 @@ class Recall:
                     if row is not None:
                         yield row, self._schedules_touched(row)
 
-    def _schedules_touched(self, row: body.Row) -> dict[str, int]:
+    def _schedules_touched(self, row: body.HistoryRow) -> dict[str, int]:
         """Return the schedules that the entry in *row* touched. Cached, since many schedules may ask for one entry."""
         if row[0] not in self._touched:
             if len(self._touched) >= _READERS:
@@ -192,14 +194,14 @@ class Recall:
                             yield change.next_ms
 
     def absent(self, ids: Sequence[str]) -> list[str]:
-        """Those of *ids* that the state has no schedule of."""
+        """Return the *ids* of which the state has no schedule."""
         query = f"SELECT id FROM live WHERE life = ? AND id IN ({','.join('?' * len(ids))}) AND place <> 'open'"
         with converted(self._path):
             here = {id for (id,) in self._db.execute(query, (self._life, *ids))}
         return [id for id in ids if id not in here]
 
     def overdue(self, before_ms: int, limit: int) -> tuple[int, list[str]]:
-        """How many schedules are due before *before_ms*, and the ids of the oldest *limit*. Looks at every row."""
+        """Count the schedules due before *before_ms*, and return the ids of the oldest *limit*. Looks at every row."""
         source = "FROM live WHERE life = ? AND place = 'due' AND due < ?"
         with converted(self._path):
             [count] = self._db.execute(f"SELECT count(*) {source}", (self._life, before_ms)).fetchone()
@@ -221,14 +223,14 @@ class Recall:
             return [(id, (n, row)) for id, n, row in self._db.execute(query, (self._life, *after, limit))]
 
     def count(self) -> int:
-        """How many schedules and open runs the state has."""
+        """Count the schedules and open runs of the state."""
         with converted(self._path):
             return int(self._db.execute("SELECT count(*) FROM live WHERE life = ?", (self._life,)).fetchone()[0])
 
     def known(self, ids: Iterable[str], touched: dict[Key, int] | None = None) -> Iterator[Mine]:
         """
-        What is known of each of *ids*. With *touched*, only of those keys that are in it: a schedule or run that is not
-        in the state any more is then one that is gone.
+        Yield what is known of each of *ids*. With *touched*, only of those keys that are in it: a schedule or run that
+        is not in the state any more is then one that is gone.
         """
         source = iter(ids)
         while page := list(islice(source, _PAGE)):
@@ -242,7 +244,7 @@ class Recall:
                 yield self._mine(id, rows.get(id, []), touched)
 
     def record(self, row: Live) -> Record:
-        """What a row of the state is of."""
+        """Return the record of a row of the state."""
         held = self._held(row)
         return Record(held.lane, *held.split())
 
@@ -270,8 +272,8 @@ class Recall:
             record = with_arguments(record, data)
         return Held(row.id, row.run, row.place, lane, row.due, row.nominal, row.last, row.note, record)
 
-    def _touches(self, row: body.Row | None) -> Iterator[Touch]:
-        """What the log's entry in *row* touched; of one that was kept raw nobody knows."""
+    def _touches(self, row: body.HistoryRow | None) -> Iterator[Touch]:
+        """Yield what the log's entry in *row* touched; of one that was kept raw nobody knows."""
         if row is not None and row[2] is not None:
             with suppress(UnknownEntry):
                 yield from touches(body.entry_of(row), self.run_suffix)
@@ -291,7 +293,7 @@ class Recall:
 @contextmanager
 def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall, dict[str, Any]]]:
     """
-    What the archive at *path* knows, and its facts, read beside its writer; every checksum of it is compared first.
+    Open the knowledge and facts of the archive at *path*, beside its writer; every checksum is compared first.
 
     Raises:
         ArchiveForeign: of another namespace, or no archive. ArchiveCorrupt: not what was written.
@@ -317,9 +319,9 @@ def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall
 @contextmanager
 def recalling_beside(path: Path) -> Iterator[tuple[Recall, Position | None]]:
     """
-    What the archive at *path* knows as of one moment, beside its writer in this process, and up to which entry. None:
-    its state cannot be compared with Redis, since another one is being read from there, or it has entries that this
-    version cannot read. What is read is compared with its checksums, the rest is not.
+    Open the knowledge of the archive at *path* at one moment, beside its writer in this process, and its last entry.
+    None: its state cannot be compared with Redis, since another one is being read from there, or it has entries that
+    this version cannot read. What is read is compared with its checksums, the rest is not.
 
     Raises:
         ArchiveCorrupt, ArchiveFailed.

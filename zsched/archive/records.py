@@ -23,7 +23,7 @@ _SUM: Final = 4  # bytes of the checksum before arguments that stand apart
 @dataclass(frozen=True, slots=True)
 class Record:
     """
-    What a row of the state is of. ``fields``: RQ's job or, of a recurring schedule, the template of its runs;
+    Record of a row of the state. ``fields``: RQ's job or, of a recurring schedule, the template of its runs;
     ``schedule``: a recurring schedule's own.
     """
 
@@ -74,12 +74,12 @@ class Arguments:
         self._db = db
 
     def keep(self, n: int, datas: dict[int, bytes]) -> None:
-        """Those of entry *n*, by row."""
+        """Keep the arguments of entry *n*, by row."""
         rows = [(n, row, _sum_of(n, row, data) + data) for row, data in datas.items()]
         self._db.executemany("INSERT OR REPLACE INTO argument VALUES (?, ?, ?)", rows)
 
     def of(self, n: int, row: int) -> bytes | None:
-        """Those of one row, or None. Raises ArchiveCorrupt."""
+        """Return the arguments of one row, or None. Raises ArchiveCorrupt."""
         found = self._db.execute("SELECT data FROM argument WHERE n = ? AND row = ?", (n, row)).fetchone()
         return arguments_of(n, row, found[0]) if found else None
 

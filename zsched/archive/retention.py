@@ -17,7 +17,7 @@ _AT_ONCE: Final = 1000  # rows in one transaction
 
 
 class Retention:
-    """What is forgotten of one database; a round of it, step by step."""
+    """The forgetting of one database; a round of it, step by step."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db

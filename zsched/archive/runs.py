@@ -58,7 +58,7 @@ class Runs(History):
 
     def look(self, wanted: Wanted) -> tuple[list[Occurrence], int | None]:
         """
-        What is *wanted*, and besides the newest open runs that may have become so by now; see ``core.lookback``. And
+        Find what is *wanted*, and the newest open runs that may have become so by now; see ``core.lookback``. And
         how far back it looked, t in µs, when it gave up before it had so much.
 
         Where nothing but ends of runs is wanted, they are those that ended last, by when they were pushed.
@@ -108,7 +108,7 @@ class Runs(History):
         return lambda entry: lookback.see(list(self._outcomes(entry)))
 
     def _outcomes(self, entry: Entry) -> Iterator[Change]:
-        """What *entry* says of occurrences and runs; of one that cannot be read, nothing."""
+        """Yield the changes of *entry* to occurrences and runs; none if it cannot be read."""
         with suppress(UnknownEntry):
             yield from outcomes(entry, self._suffix)
 
@@ -139,13 +139,13 @@ class Runs(History):
             yield entry if entry.kind in kinds else entry.position.t_us
 
     def _changes_at(self, t_us: int) -> list[Change]:
-        """What the first entries of that very time say."""
+        """Return the changes of the first entries of that very time."""
         n = first_since(self._db, t_us, self._last_n)
         found = self._db.execute(f"{ENTRY} WHERE n >= ? AND n < ? AND t = ?", (n, n + _OF_ONE_TIME, t_us))
         return [change for row in found for change in self._changes(body.entry_of(row))]
 
 
-def _has_one(row: body.Row, words: Sequence[bytes]) -> bool:
+def _has_one(row: body.HistoryRow, words: Sequence[bytes]) -> bool:
     """Whether the entry in *row* may have one of *words*; also of a broken one, which ``entry_of`` finds out."""
     stored = row[5]
     return not isinstance(stored, bytes) or any(word in stored for word in words)

@@ -70,7 +70,7 @@ def backfill(invocation: Invocation, /, id: str, start: datetime, end: datetime,
 
 
 def _stopped(progress: Progress, is_again: bool) -> str:
-    """How far it came, and how to go on."""
+    """Say how far it came, and how to go on."""
     if not progress.total:
         return "stopped before anything was pushed"
     more = f"or up to {BACKFILLED_AT_ONCE} more"
@@ -82,7 +82,7 @@ def _stopped(progress: Progress, is_again: bool) -> str:
 
 
 def _lines(done: Backfill) -> Iterator[str]:
-    """What people are told."""
+    """Yield the result, line by line, for people."""
     number, times = len(done.runs), [local_text(one.nominal_ms, done.tz) for one in done.runs]
     if done.is_dry_run:
         for at, one in zip(times[:_LISTED], done.runs, strict=False):

@@ -1,4 +1,4 @@
-"""What an entry of the log says, in one line: of one schedule in words, of more by counts and the first names."""
+"""One line for an entry of the log: words for one schedule, counts and the first names for several."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ENDS: Final = {
 
 
 def summary(entry: Entry, found: list[Change], tz: str) -> str:
-    """What *entry* says by *found*, its changes; local times in *tz*."""
+    """Summarise *entry* by *found*, its changes; local times in *tz*."""
     if not found:
         return parse(entry).sentence()
     if len({change.id for change in found}) == 1:
@@ -62,7 +62,7 @@ def summary(entry: Entry, found: list[Change], tz: str) -> str:
 
 
 def _told(changes: list[Change], tz: str) -> str:
-    """What happened to the one schedule of *changes*, in words."""
+    """Say what happened to the one schedule of *changes*."""
     return f"{changes[0].id}: " + "; ".join(sentence(change, tz) for change in told_together(changes))
 
 
@@ -82,12 +82,12 @@ def _counted(what: What, end: str, changes: list[Change], tz: str) -> str:
 
 
 def _end_of(change: Change) -> str:
-    """How the run ended of whose end *change* tells."""
+    """Return the status with which the run of *change* ended."""
     return change.why if change.what is What.RUN_ENDED else ""
 
 
-def unknown(entry: Entry) -> str:
-    """What can be said of an entry that this version does not know: not its values, which may be arguments."""
+def unknown_entry_text(entry: Entry) -> str:
+    """Describe an entry that this version does not know, without its values, which may be arguments."""
     names = ", ".join(name.decode(errors="backslashreplace") for name, _ in islice(_pairs(entry), _NAMED))
     size = len(entry.body) // 2
     more = ", …" if size > _NAMED else ""

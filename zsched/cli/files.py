@@ -140,7 +140,7 @@ def _tell(invocation: Invocation, said: ScheduleFile, applied: Applied, is_dry: 
 
 
 def _lines(applied: Applied) -> Iterator[str]:
-    """What became of each that changed."""
+    """Yield a line for each schedule that changed."""
     for step in applied.steps:
         if step.outcome == UNCHANGED:
             continue

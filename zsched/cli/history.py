@@ -17,7 +17,7 @@ from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
 from zsched.core.lookback import Occurrence
 from zsched.core.runs import RunStatus
-from zsched.core.sentences import duration_text, local_text
+from zsched.core.sentences import local_text, rough_duration
 from zsched.core.story import Source
 
 _HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", *CELLS, "WHY")
@@ -103,7 +103,7 @@ def _row(one: Occurrence, tz: str) -> tuple[str, ...]:
         one.id,
         one.what.value,
         _occurrence(one, tz),
-        "" if late_ms is None else duration_text(max(late_ms, 0.0)),
+        "" if late_ms is None else rough_duration(max(late_ms, 0.0)),
         one.run_id or "",
         *cells(one.run),
         "; ".join(dict.fromkeys(text for text in (why, remark(one.run)) if text)),

@@ -1,4 +1,4 @@
-"""What a command gets of its surroundings: the settings in force, a client, and ways to answer and to remark."""
+"""The surroundings of a command: the settings in force, a client, and ways to answer and to remark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Invocation:
 
     @property
     def wants_json(self) -> bool:
-        """Whether results are to be JSON."""
+        """True if results are to be JSON."""
         return bool(self.given.get("json"))
 
     @property

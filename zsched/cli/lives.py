@@ -22,7 +22,7 @@ _GRAVEST = (NOT_FOUND, USAGE, FAILED, DONE)
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What became of one id: a word, and what people should know besides."""
+    """The result for one id: a word, and a remark for people."""
 
     id: str
     word: str

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.entries import summary, unknown
+from zsched.cli.entries import summary, unknown_entry_text
 from zsched.cli.history import echo_source
 from zsched.cli.invocation import Invocation, connect, pass_invocation
 from zsched.cli.program import Subcommand
@@ -90,7 +90,7 @@ def log(
       zsched log --since 2026-12-24T00:00Z --json | jq -r .kind | sort | uniq -c
     """
     settings = invocation.settings()
-    teller = _Teller(Keys(settings.namespace).run_suffix, id and check_id(id), zone_name(tz) or "UTC", invocation)
+    teller = _LogLines(Keys(settings.namespace).run_suffix, id and check_id(id), zone_name(tz) or "UTC", invocation)
     since_at = _instant(since, tz)
     if since_at is None and limit is None:
         limit = _LIMIT
@@ -106,8 +106,8 @@ def log(
             _follow(client, teller, read.last)
 
 
-def _follow(client: Client, teller: _Teller, after: Position) -> None:
-    """What happens behind *after*, without end. That Redis is gone is said once each time."""
+def _follow(client: Client, teller: _LogLines, after: Position) -> None:
+    """Print what happens behind *after*, without end. Say once each time that Redis is gone."""
     is_lost = False
     while True:
         try:
@@ -148,7 +148,7 @@ class _Read:
             yield entry
 
 
-class _Teller:
+class _LogLines:
     """Lines for entries: for people or as JSON, of all schedules or of *id* alone."""
 
     def __init__(self, run_suffix: str, id: str | None, tz: str, invocation: Invocation) -> None:
@@ -157,13 +157,13 @@ class _Teller:
         self._has_begun_anew = False  # since the last line
 
     def lines(self, entry: Entry) -> Iterator[str]:
-        """What *entry* says; nothing when it is not of the schedule that is asked for."""
+        """Yield the lines for *entry*; none when it is not of the schedule that is asked for."""
         self._has_begun_anew |= entry.position.seq <= self._last.seq  # in one history they rise
         self._last = entry.position
         try:
             found, problem = list(changes(entry, self._run_suffix)), ""
         except UnknownEntry:
-            found, problem = [], unknown(entry)
+            found, problem = [], unknown_entry_text(entry)
         if self._id is not None:
             found = [change for change in found if change.id == self._id]
             if not found:
@@ -176,7 +176,7 @@ class _Teller:
             yield from (self._line(entry, sentence(change, self._tz)) for change in told_together(found))
 
     def problem(self, text: str) -> str:
-        """What goes to stderr."""
+        """Return a problem as stderr shows it."""
         return json.dumps({"error": text, "type": "RedisUnavailable"}) if self._wants_json else f"zsched: {text}"
 
     def _line(self, entry: Entry, text: str) -> str:

@@ -148,7 +148,7 @@ def dashboard(invocation: Invocation, listen: str | None) -> int:
 
 
 def _extra() -> tuple[Any, Any]:
-    """What needs the extra. Raises ConfigError: it is not installed."""
+    """Import what the extra brings. Raises ConfigError: it is not installed."""
     try:
         from zsched.dashboard import app, server
     except ModuleNotFoundError as error:

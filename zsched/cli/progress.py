@@ -1,4 +1,4 @@
-"""How far something long has come, told on stderr while it goes on."""
+"""Progress of something long, told on stderr while it goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How runs are shown to people: the cells of a table, here and in ``zsched history``."""
+"""Runs for people: the cells of a table, here and in ``zsched history``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from zsched.cli.tables import lines
 from zsched.core.runs import Run, RunStatus
-from zsched.core.sentences import duration_text, local_text, note_text, shortened
+from zsched.core.sentences import local_text, note_text, rough_duration, shortened
 
 CELLS: Final = ("STATE", "WAITED", "TOOK")
 _HEADER: Final = ("RUN", "FIRED", *CELLS, "WORKER", "ERROR OR NOTE")
@@ -54,4 +54,4 @@ def _fired(run: Run, tz: str) -> str:
 
 
 def _duration(ms: int | None) -> str:
-    return "" if ms is None else duration_text(ms)
+    return "" if ms is None else rough_duration(ms)

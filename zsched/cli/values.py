@@ -1,4 +1,4 @@
-"""What people write on a command line, as the values that the client takes."""
+"""Values of the command line: from what people write to what the client takes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-What services import: schedule, change, list, cancel, and ask what became of it.
+The package that services import: schedule, change, list, cancel, and ask what became of it.
 
 ``client`` puts and reads schedules, ``many`` a great number of them at once; ``lives`` changes what is there, ``past``
 tells what happened; ``calls`` is what every call shares.

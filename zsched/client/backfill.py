@@ -33,7 +33,7 @@ from zsched.core.story import Source
 from zsched.core.triggers import zone
 from zsched.errors import ArchiveError, Contended, InvalidSchedule
 from zsched.storage.inquiry import Inquiry
-from zsched.storage.reader import Found
+from zsched.storage.reader import StoredSchedule
 from zsched.storage.refusals import refusal
 from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store
 
@@ -52,7 +52,7 @@ class _Decision(NamedTuple):
 
 @dataclass(slots=True)
 class _BackfillPlan:
-    """What is to be done with each occurrence of *past*, by *schedule* as it was read."""
+    """The decision for each occurrence of *past*, by *schedule* as it was read."""
 
     schedule: Schedule
     past: PastOccurrences
@@ -62,7 +62,9 @@ class _BackfillPlan:
 class Filling:
     """One backfill of schedule *id*; *is_again*: what ran runs once more. *find* reads a schedule, or raises."""
 
-    def __init__(self, store: Store, inquiry: Inquiry, find: Callable[[str], Found], id: str, is_again: bool) -> None:
+    def __init__(
+        self, store: Store, inquiry: Inquiry, find: Callable[[str], StoredSchedule], id: str, is_again: bool
+    ) -> None:
         self._store, self._inquiry, self._find = store, inquiry, find
         self._id, self._is_again = id, is_again
         self._ran: set[int] = set()
@@ -85,7 +87,7 @@ class Filling:
         return Backfill(self._id, schedule.tz, *times, tuple(runs), ran, plan.past.pending, source, is_dry_run)
 
     def _require(self, source: Source, start_ms: int, tz: str) -> None:
-        """What ran must be known, or it could run twice. Raises ArchiveError."""
+        """Demand that *source* knows what ran, or it could run twice. Raises ArchiveError."""
         since_ms = source.complete_since_ms
         if since_ms is None or since_ms <= start_ms or source.is_untrimmed:
             return
@@ -96,7 +98,7 @@ class Filling:
         )
 
     def _occurrences(self, past: PastOccurrences) -> list[_Decision]:
-        """Those of *past*, by what ran and what RQ has."""
+        """Decide on the occurrences of *past*, by what ran and what RQ has."""
         times, run_id = list(past.times()), self._store.keys.run_id
         looked_at = {run_id(self._id, ms): ms for ms in times if self._is_again or ms not in self._ran}
         is_over = {looked_at[id]: is_over for id, is_over in self._inquiry.held(list(looked_at)).items()}
@@ -108,7 +110,7 @@ class Filling:
         return found
 
     def _foreseen(self, plan: _BackfillPlan) -> list[Filled]:
-        """What would be pushed; the id of an extra run is given when it is."""
+        """Return what would be pushed; an extra run gets its id only when it is pushed."""
         run_id = self._store.keys.run_id
         wanted = (one for one in plan.occurrences if one.is_wanted)
         return [Filled(one.nominal_ms, None if one.is_again else run_id(self._id, one.nominal_ms)) for one in wanted]
@@ -133,7 +135,7 @@ class Filling:
             on_progress(at, len(plan.occurrences))
 
     def _replan(self, plan: _BackfillPlan, at: int, end_ms: int, number: int) -> None:
-        """What comes from occurrence *at* on is planned by the schedule as it is now."""
+        """Plan again from occurrence *at* on, by the schedule as it is now."""
         if number > _REPLANS:
             stays = "what was pushed until then stays, and the same call goes on from there"
             raise Contended(f"schedule {self._id!r} was changed by others at every attempt; {stays}")

@@ -1,4 +1,4 @@
-"""What calls of the client share: typed functions, ids made before the first attempt, what is said of a lost one."""
+"""Shared parts of the client's calls: typed functions, ids made before the first attempt, the error of a lost call."""
 
 from __future__ import annotations
 

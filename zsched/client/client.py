@@ -36,14 +36,14 @@ from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview
 from zsched.storage.queues import StalledQueues
-from zsched.storage.reader import Found, Reader
+from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.reruns import Reruns
 from zsched.storage.rqjob import Encoder
-from zsched.storage.store import Answer, Row, Store
+from zsched.storage.store import Answer, OneShotRow, Store
 
 
 class ClientOptions(TypedDict, total=False):
-    """What a ``Client`` is made with besides its Redis and its namespace."""
+    """Options of a ``Client`` besides its Redis and its namespace."""
 
     serializer: str
     payload_limit: int
@@ -257,8 +257,8 @@ class Client(Lives):
 
     def recent(self) -> Recent:
         """
-        What happened in the last 1, 5 and 30 minutes, and the runs that failed last: counted from the end of the log in
-        Redis, within a quarter of a second. ``is_cut``: that was not enough, and the last stretch is shorter.
+        Count what happened in the last 1, 5 and 30 minutes, and list the runs that failed last: from the end of the log
+        in Redis, within a quarter of a second. ``is_cut``: that was not enough, and the last stretch is shorter.
         """
         return self._reader.recent(self._clock)
 
@@ -281,7 +281,7 @@ class Client(Lives):
         return self._put(replace(definition, durable=False))
 
     def _durably(self, definition: Definition, put: Callable[[], Answer]) -> Answer:
-        """What *put* answers, once it is as durable as *definition* asks for. Raises NotArchived."""
+        """Return the answer of *put*, once it is as durable as *definition* asks for. Raises NotArchived."""
         if not definition.durable:
             return put()
         self._durability.require()
@@ -293,7 +293,7 @@ class Client(Lives):
             self._durability.wait_for_all(what)
         return answer
 
-    def _row(self, definition: Definition) -> Row:
+    def _row(self, definition: Definition) -> OneShotRow:
         return definition.id, time_argument(definition), self._encoder.data(definition.payload)
 
     def _put_recurring(
@@ -317,7 +317,7 @@ class Client(Lives):
                 now_ms = answer.now_ms
         raise RedisUnavailable("the occurrences pass faster than Redis answers; give a longer interval")
 
-    def _revised(self, found: Found, changes: Mapping[str, Any]) -> Definition:
+    def _revised(self, found: StoredSchedule, changes: Mapping[str, Any]) -> Definition:
         """The stored options with *changes* over them; the payload is opened only if a part of it changes."""
         fields = found.fields
         data = bytes(fields.get("data", b""))  # type: ignore[arg-type]  # bytes

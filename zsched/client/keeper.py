@@ -24,7 +24,7 @@ from zsched.core.model import Definition, IfExists, Schedule, Scheduled, Schedul
 from zsched.core.revision import PAYLOAD, options_of
 from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ScheduleExists
-from zsched.storage.reader import Found
+from zsched.storage.reader import StoredSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class ScheduleWithOptions:
 
     @property
     def is_recurring(self) -> bool:
-        """Whether it is no one-shot; its rule may be broken."""
+        """True unless it is a one-shot; its rule may be broken."""
         return self.schedule.kind != "once"
 
 
 class Keeper:
-    """What keeps recurring schedules as they are written down, through *client*."""
+    """Keeps recurring schedules as they are written down, through *client*."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -68,7 +68,7 @@ class Keeper:
         return self._reader.now_ms()
 
     def held(self, ids: Iterable[str]) -> Iterator[ScheduleWithOptions]:
-        """Those of *ids* that Redis holds, one-shots too. Their payloads are opened without running anything."""
+        """Read the schedules of *ids* that Redis holds, one-shots too. Payloads are opened without running anything."""
         self._store.check_serializer()  # before any payload is opened
         return (self._of(found) for found in self._reader.find_many(ids))
 
@@ -94,7 +94,7 @@ class Keeper:
         return definition, replace(wanted, digest=digest)
 
     def is_unchanged(self, held: ScheduleWithOptions, wanted: ScheduleWithOptions) -> bool:
-        """Whether a put of *wanted* would change nothing: what put_recurring.lua decides."""
+        """Return True if a put of *wanted* would change nothing: the decision of put_recurring.lua."""
         return held.digest == wanted.digest and held.schedule.state is not ScheduleState.QUARANTINED
 
     def put(self, definition: Definition, held: ScheduleWithOptions | None) -> Scheduled | None:
@@ -115,7 +115,7 @@ class Keeper:
         except ScheduleExists:
             return None
 
-    def _of(self, found: Found) -> ScheduleWithOptions:
+    def _of(self, found: StoredSchedule) -> ScheduleWithOptions:
         schedule, data, unreadable = found.schedule, bytes(found.fields.get("data", b"")), ""  # type: ignore[arg-type]  # bytes
         stored: dict[str, Any] = {"func": schedule.func}
         try:

@@ -17,7 +17,7 @@ from zsched.core.backfill import Backfill
 from zsched.core.model import Missed, Schedule
 from zsched.errors import RedisUnavailable
 from zsched.storage.inquiry import Inquiry
-from zsched.storage.reader import Found, Reader
+from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.refusals import refusal
 from zsched.storage.reruns import Reruns
 from zsched.storage.store import Answer, Store
@@ -26,7 +26,7 @@ REPLANS = 5  # times that a plan may miss the server's time before the call give
 
 
 class Lives(Past):
-    """What ``Client`` does to schedules and runs that exist."""
+    """The calls of ``Client`` that change existing schedules and runs."""
 
     def __init__(self, store: Store, reader: Reader, inquiry: Inquiry, reruns: Reruns) -> None:
         super().__init__(reader, inquiry)
@@ -160,7 +160,7 @@ class Lives(Past):
             f"schedule {id!r} could not be planned in time for the server; resume it with missed=fire"
         )
 
-    def _find(self, id: str) -> Found:
+    def _find(self, id: str) -> StoredSchedule:
         with naming_lost_call(id):
             found = self._reader.find(id)
         if found is None:

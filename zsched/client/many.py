@@ -23,13 +23,13 @@ from zsched.core.triggers import Fold, Gap, TriggerSpec
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
 from zsched.storage.refusals import refusal
 from zsched.storage.rqjob import function_path
-from zsched.storage.store import Row, Shape, Store
+from zsched.storage.store import OneShotRow, Shape, Store
 
 ROWS_PER_CALL = 200  # 1.5 ms of the server per call; larger ones make others wait (measured)
 BYTES_PER_CALL = 262_144  # of payloads
 
 Define = Callable[[Any, Mapping[str, Any], str], Definition]  # function, options, an id if they have none
-Read = tuple[Shape, Row] | Definition  # a one-shot ready to send, or a recurring schedule
+Read = tuple[Shape, OneShotRow] | Definition  # a one-shot ready to send, or a recurring schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class _Portion:
 
     shape: Shape
     numbers: list[int] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[OneShotRow] = field(default_factory=list)
     size: int = 0
 
-    def add(self, number: int, row: Row) -> bool:
+    def add(self, number: int, row: OneShotRow) -> bool:
         """Take a row; True when the portion is full."""
         self.numbers.append(number)
         self.rows.append(row)
@@ -110,7 +110,7 @@ class _RowReader:
             return definition
         shape = self._store.shape(definition)
         shape = self._shapes.setdefault(shape, shape)  # equal shapes are one object: portions go by identity
-        own: Row = (definition.id, time_argument(definition), self._encoder.data(definition.payload))
+        own: OneShotRow = (definition.id, time_argument(definition), self._encoder.data(definition.payload))
         with suppress(TypeError):  # not hashable: read in full each time
             self._known[_key(rest)] = _ShapeSeen(
                 shape,
@@ -173,7 +173,7 @@ class _Rows:
         self._on_progress(many.done)
         return many
 
-    def _calls(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Shape, list[Row], str | None]]:
+    def _calls(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Shape, list[OneShotRow], str | None]]:
         """Read the rows; hand out each portion when it is full, or must go before a row of the same id."""
         reader, ids = _RowReader(self._store, self._define), self._many.ids
         for number, row in enumerate(rows):
@@ -200,13 +200,13 @@ class _Rows:
                 yield self._close(portion)
         yield from self._close_all()
 
-    def _close(self, portion: _Portion) -> tuple[Shape, list[Row], str | None]:
+    def _close(self, portion: _Portion) -> tuple[Shape, list[OneShotRow], str | None]:
         del self._open[id(portion.shape)]
         self._open_ids.difference_update(row[0] for row in portion.rows)
         self._sent.append(portion)
         return portion.shape, portion.rows, new_id() if portion.needs_op() else None
 
-    def _close_all(self) -> Iterator[tuple[Shape, list[Row], str | None]]:
+    def _close_all(self) -> Iterator[tuple[Shape, list[OneShotRow], str | None]]:
         for portion in list(self._open.values()):
             yield self._close(portion)
 

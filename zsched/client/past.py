@@ -34,7 +34,7 @@ class RunList(list[Run]):
 
 
 class Past:
-    """What ``Client`` knows of the past of its namespace. Raises RedisUnavailable, RedisRefused."""
+    """The calls of ``Client`` that ask for the past of its namespace. Raises RedisUnavailable, RedisRefused."""
 
     def __init__(self, reader: Reader, inquiry: Inquiry) -> None:
         self._reader, self._inquiry = reader, inquiry
@@ -69,7 +69,7 @@ class Past:
         self, id: str | None = None, *, status: str | What | RunStatus | None = None, limit: int = 20
     ) -> tuple[Sequence[Occurrence], Source]:
         """
-        What became of the latest occurrences, the newest first: fired, enqueued, skipped, expired, coalesced,
+        List the latest occurrences with their results, the newest first: fired, enqueued, skipped, expired, coalesced,
         duplicate, cancelled or quarantined, those that were pushed with their ``run``; of schedule *id* alone, or with
         one *status* alone, also of a run (as ``runs``; cancelled: of either). And where that comes from.
         """

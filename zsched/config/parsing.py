@@ -1,5 +1,5 @@
 """
-What a configuration value may be: one parser per kind.
+Parsers of configuration values, one per kind.
 
 A parser takes what TOML gave, or a string from the environment or a flag, and returns the setting's
 value; a ValueError says what is wrong and what to write instead. :func:`setting` binds a default and
@@ -31,7 +31,7 @@ def setting(default: Any, parse: Parser) -> Any:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """What somebody who wrote *name* may have meant, for a message."""
+    """Suggest what somebody who wrote *name* may have meant, for a message."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"there are: {', '.join(names)}"

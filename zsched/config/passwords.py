@@ -1,5 +1,5 @@
 """
-Where passwords come from: files of their own, systemd's credentials (systemd.exec(5), "Credentials"), URLs.
+Sources of passwords: files of their own, systemd's credentials (systemd.exec(5), "Credentials"), URLs.
 
 A unit names a credential once and for all, so a blank one, or none, means that there is no password.
 """
@@ -27,14 +27,14 @@ def credential_file(env: Mapping[str, str], name: str) -> str | None:
 
 
 def gives_password(url: str) -> bool:
-    """Whether *url*, of one Redis, has a password; a user alone is none."""
+    """Return True if *url*, of one Redis, has a password; a user alone is none."""
     parts = urlsplit(url)
     return bool(parts.password) or "password" in parse_qs(parts.query)
 
 
 def read_password_file(file: str, place: str) -> str:
     """
-    What *file* holds, without the end of its line; *place* is where it was named.
+    Read *file*, without the end of its line; *place* is where it was named.
 
     Raises:
         ConfigError: it cannot be read or is empty.

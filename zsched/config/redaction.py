@@ -27,7 +27,7 @@ def redact(url: str) -> str:
 
 
 def has_password(url: str) -> bool:
-    """Whether *url* carries a password, or what may be meant as one; the name of a user alone is none."""
+    """Return True if *url* carries a password, or what may be meant as one; a user's name alone is none."""
     userinfo = _USERINFO.search(url)
     return bool(_QUERY_PASSWORD.search(url) or _HOSTLESS.match(url) or (userinfo and _PASSWORD.search(userinfo[2])))
 

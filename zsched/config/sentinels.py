@@ -1,5 +1,5 @@
 """
-Where a Redis behind Sentinels is: ``redis+sentinel://[user:password@]host[:port][,…]/<master>[/db][?options]``.
+The URL of a Redis behind Sentinels: ``redis+sentinel://[user:password@]host[:port][,…]/<master>[/db][?options]``.
 
 User, password and database are the master's; ``rediss+sentinel`` speaks TLS with it. Options whose names begin
 with ``sentinel_`` hold for the connections to the Sentinels, the others for those to the master.
@@ -65,7 +65,7 @@ class SentinelUrl:
 
 
 def is_sentinel_url(url: str) -> bool:
-    """Whether *url* has the scheme of one, good or bad."""
+    """Return True if *url* has the scheme of a Redis behind Sentinels, good or bad."""
     return url.split("://", 1)[0] in SCHEMES
 
 

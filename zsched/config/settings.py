@@ -68,7 +68,7 @@ def _queues(given: object) -> bool | tuple[str, ...]:
 @dataclass(frozen=True, slots=True)
 class RedisSettings:
     """
-    How Redis is reached. ``timeout_s`` holds for connecting and for each reply.
+    The connection to Redis. ``timeout_s`` holds for connecting and for each reply.
 
     ``load_settings`` makes one URL of ``url``, ``sentinels``, ``master`` and ``sentinel_password_file``: who connects
     needs ``url`` and the password alone.
@@ -83,7 +83,7 @@ class RedisSettings:
 
     def read_password(self) -> str | None:
         """
-        What ``password_file`` holds, without the end of its line; None if no file is configured.
+        Read ``password_file``, without the end of its line; None if no file is configured.
 
         Raises:
             ConfigError: the file cannot be read or is empty.
@@ -118,7 +118,7 @@ class ArchiveSettings:
 
 @dataclass(frozen=True, slots=True)
 class RqSettings:
-    """What is written into RQ's jobs, and what may be."""
+    """Options of RQ's jobs."""
 
     serializer: str = setting("pickle", one_of("pickle", "json"))
     allow_callables: tuple[str, ...] = setting(("*",), words)
@@ -134,7 +134,7 @@ class LimitSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What structlog writes to stderr."""
+    """Options of the events that structlog writes to stderr."""
 
     level: str = setting("info", one_of("debug", "info", "warning", "error"))
     format: str = setting("auto", one_of("auto", "console", "json"))
@@ -142,7 +142,7 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """Where the daemon serves its numbers to Prometheus; None: nowhere, and nothing is counted."""
+    """The address at which the daemon serves metrics to Prometheus; None: nowhere, and nothing is counted."""
 
     listen: str | None = setting(None, listen_address)
 
@@ -155,7 +155,7 @@ class MetricsSettings:
 
 @dataclass(frozen=True, slots=True)
 class DashboardSettings:
-    """Where ``zsched dashboard`` listens, and for whom (``dashboard.login``)."""
+    """The address of ``zsched dashboard``, and its login (``dashboard.login``)."""
 
     listen: str = setting("127.0.0.1:9181", listen_address)
     user: str = setting("zsched", matching(r"[^:\s]{1,64}", "write 1 to 64 characters, none of them a colon or space"))
@@ -185,7 +185,7 @@ class Settings:
         return {name: rate for name, rate in rates.items() if rate is not None}
 
 
-Key = tuple[str, str]  # (section, name); the section of a top-level key is ""
+SettingKey = tuple[str, str]  # (section, name); the section of a top-level key is ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def load_settings(
         ConfigError: a file that cannot be read, an unknown key, a value out of bounds.
     """
     file = file or env.get(FILE_VARIABLE) or None
-    given: dict[Key, _Given] = {}
+    given: dict[SettingKey, _Given] = {}
     tables: dict[str, Any] = {}
     if file is not None:
         read = _read(Path(file))
@@ -242,13 +242,13 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _named_tables(file: Path, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """What becomes of the tables under names of the user's."""
+    """Read the tables whose names the user chose."""
     queues = QUEUES.read(file, tables.get(QUEUES.heading, {}))
     urgencies = URGENCY.read(file, tables.get(URGENCY.heading, {}))
     return {"queues": {name: QueueSettings(**values) for name, values in queues.items()}, "urgencies": urgencies}
 
 
-def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[Key, _Given]]:
+def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[SettingKey, _Given]]:
     for name, value in tables.items():
         if name in _NAMED:
             continue
@@ -264,7 +264,7 @@ def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[Key, _Gi
             yield _known(("", name), f"{file}: {name}"), _Given(f"{file}: {name}", value)
 
 
-def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[Key, _Given]]:
+def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[SettingKey, _Given]]:
     names = {variable_of(key): key for key in _PARSERS}
     for variable, value in env.items():
         if variable in names:
@@ -279,7 +279,7 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[Key, _Given]]:
             raise ConfigError(f"{variable} in the environment is no setting; {hint}")
 
 
-def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[Key, _Given]]:
+def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[SettingKey, _Given]]:
     for dotted, value in flags.items():
         if value is None:
             continue
@@ -292,7 +292,7 @@ def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[Key, _Given]]:
         yield key, flag
 
 
-def _known(key: Key, place: str) -> Key:
+def _known(key: SettingKey, place: str) -> SettingKey:
     if key in _PARSERS:
         return key
     elsewhere = next((section for section, name in _PARSERS if name == key[1]), None)
@@ -303,14 +303,14 @@ def _known(key: Key, place: str) -> Key:
     raise ConfigError(f"{place} is no setting; {suggest(key[1], names)}")
 
 
-def _parse(key: Key, given: _Given) -> Any:
+def _parse(key: SettingKey, given: _Given) -> Any:
     try:
         return _PARSERS[key](given.value)
     except ValueError as error:
         raise given.error(str(error)) from None
 
 
-def _check_together(settings: Settings, given: Mapping[Key, _Given]) -> None:
+def _check_together(settings: Settings, given: Mapping[SettingKey, _Given]) -> None:
     """Rules between two keys; the message names the places of those that were given."""
     daemon, redis = settings.daemon, settings.redis
     if daemon.renew_ms * 2 >= daemon.lease_ms:
@@ -323,7 +323,7 @@ def _check_together(settings: Settings, given: Mapping[Key, _Given]) -> None:
         raise ConfigError(f"{_places(given, 'url', 'password_file')}: two passwords; take the one in the URL away")
 
 
-def _with_sentinels(redis: RedisSettings, given: Mapping[Key, _Given]) -> RedisSettings:
+def _with_sentinels(redis: RedisSettings, given: Mapping[SettingKey, _Given]) -> RedisSettings:
     """*redis* with all that is said of Sentinels in its URL."""
     url = redis.url
     if bool(redis.sentinels) != (redis.master is not None):
@@ -356,12 +356,12 @@ def _of_the_master(url: str) -> str:
     return SentinelUrl.parse(url).plain if is_sentinel_url(url) else url
 
 
-def _places(given: Mapping[Key, _Given], *names: str) -> str:
-    """Where those of the keys *names* of [redis] that were given stand."""
+def _places(given: Mapping[SettingKey, _Given], *names: str) -> str:
+    """Name the places of the keys *names* of [redis] that were given."""
     return ", ".join(given["redis", name].place for name in names if ("redis", name) in given)
 
 
-def variable_of(key: Key) -> str:
+def variable_of(key: SettingKey) -> str:
     """The environment variable of a key: ``("redis", "url")`` is ZSCHED_REDIS_URL."""
     return _PREFIX + "_".join(part for part in key if part).upper()
 

@@ -62,7 +62,7 @@ class Tables:
 
     def read(self, file: Path, given: object) -> dict[str, dict[str, Any]]:
         """
-        What is given in each table of *file*, by its name.
+        Read each table of *file*, by its name.
 
         Raises:
             ConfigError: a name or key that is none, a bad value, or no table at all.

@@ -1,5 +1,6 @@
 """
-What an audit finds: a schedule that is not where its history says, an occurrence of which nobody gives account. Pure.
+The findings of an audit: a schedule that is not where its history says, an occurrence of which nobody gives account.
+Pure.
 
 What should be follows from definitions: the state that the log adds up to, and the rules in it. It is compared with
 what Redis holds, and with what was promised. "Expected to fire, and no record of it" is the alarm that matters most:
@@ -27,7 +28,7 @@ from typing import Final
 from zsched.core.held import Held
 from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
-from zsched.core.recovery import Known, row_of
+from zsched.core.recovery import Known, restored_row
 from zsched.core.run_id import RunId
 from zsched.core.triggers import Trigger, build, spec_of
 
@@ -36,7 +37,7 @@ _WAITS: Final = ("", "scheduled")  # statuses of a job, '' for none, that RQ has
 
 
 class Event(Enum):
-    """What is wrong; the name of the event that says so."""
+    """One kind of finding, by the name of the event that reports it."""
 
     MISSING = "schedule_missing"  # the log has it, Redis does not
     DIFFERENT = "schedule_different"  # Redis has it otherwise than the log: elsewhere, at another time, another content
@@ -60,8 +61,8 @@ class Alarm:
 
 def misplaced(known: Known, there: Held | None, places: Sequence[str], status: str) -> Alarm | None:
     """
-    What is wrong with where a schedule is; None when it is as *known*. *there*: as Redis holds it; *places*: all places
-    that it is in; *status*: RQ's of its waiting run, '' when it has none.
+    Return what is wrong with the place of a schedule; None when it is as *known*. *there*: as Redis holds it; *places*:
+    all places that it is in; *status*: RQ's of its waiting run, '' when it has none.
     """
     held = known.held
     is_scattered = len(places) > 1
@@ -71,21 +72,21 @@ def misplaced(known: Known, there: Held | None, places: Sequence[str], status: s
     found = "in " + " and ".join(places) if is_scattered else "nothing" if there is None else _difference(held, there)
     if held.run and status not in _WAITS:
         found += f"; its run is {status} in RQ"
-    if held.run and held.run.partition("-")[0] != str(held.due_ms):  # it was paused at a time that a foreign hand set
+    if held.run and held.run.partition("-")[0] != str(held.due_ms):  # it was paused at a time that another writer set
         return Alarm(event, held.id, _shown(held), f"{found}; by the log it is not due when its run is")
-    row = None if held.place == "quarantine" else row_of(known)
+    row = None if held.place == "quarantine" else restored_row(known)
     return Alarm(event, held.id, _shown(held), found, row)
 
 
 def _is_as(held: Held, there: Held) -> bool:
-    """Whether both say the same; of a quarantined one the content is no matter: that may be why it is there."""
+    """Return True if both say the same. The content of a quarantined one does not count: it may be why it is there."""
     if held.place != "quarantine":
         return there.is_same(held)
     return (held.place, held.lane, held.due_ms, held.note) == (there.place, there.lane, there.due_ms, there.note)
 
 
 def unknown(id: str, places: Sequence[str]) -> Alarm:
-    """What is in Redis, and the log never had: a foreign hand's. ``fire`` quarantines it when it is due."""
+    """Return the alarm for an id that is in Redis and never was in the log. ``fire`` quarantines it when it is due."""
     return Alarm(Event.UNKNOWN, id, "nothing", "in " + " and ".join(places))
 
 
@@ -97,7 +98,7 @@ def suppressed(id: str, run_id: str, nominal_ms: int | None) -> Alarm:
 
 
 def is_overdue(held: Held, since_ms: int, now_ms: int) -> bool:
-    """Whether *held* should have fired by *now_ms*, where things fire since *since_ms*."""
+    """Return True if *held* should have fired by *now_ms*, where schedules fire since *since_ms*."""
     return held.place == "due" and held.due_ms is not None and max(held.due_ms, since_ms) < now_ms - GRACE_MS
 
 
@@ -151,7 +152,7 @@ def left_out(known: Known, missing_ms: int) -> Alarm:
     held = known.held
     back = Known(replace(held, nominal_ms=missing_ms, due_ms=missing_ms), known.t_us)
     found = f"no record of it: next is {iso(held.nominal_ms)}"
-    return Alarm(Event.SKIPPED, held.id, f"the occurrence of {iso(missing_ms)}", found, row_of(back))
+    return Alarm(Event.SKIPPED, held.id, f"the occurrence of {iso(missing_ms)}", found, restored_row(back))
 
 
 # -- words ----------------------------------------------------------------------------------------
@@ -167,7 +168,7 @@ def _place(held: Held) -> str:
 
 
 def _difference(mine: Held, there: Held) -> str:
-    """What *there* has otherwise than *mine*; of content, the names alone: arguments are nobody's business."""
+    """Name what differs in *there*. Of content, only field names are given: arguments are nobody's business."""
     told: list[str] = []
     if _place(mine) != _place(there):
         told.append(_place(there))

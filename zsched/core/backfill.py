@@ -1,5 +1,5 @@
 """
-What a backfill is about: the occurrences of a schedule in a stretch of the past, and which of them ran. Pure.
+Backfills: the occurrences of a schedule in a stretch of the past, and which of them ran. Pure.
 
 **Occurrences** are those of the rule as it is now. Of a rule without anchor (cron), ``starts`` and ``count`` any time
 is one or none, so also those before the schedule was created. Others are counted from their anchor, and begin there.
@@ -39,7 +39,7 @@ class Filled(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Backfill:
     """
-    What ``client.backfill`` did, or with ``is_dry_run`` would do, in [start_ms, end_ms).
+    Result of ``client.backfill`` in [start_ms, end_ms): done, or with ``is_dry_run`` planned.
 
     ``runs`` were pushed, the oldest first. Left out were ``ran`` occurrences that ran already, or are open, and
     ``pending`` that the schedule fires anyway. ``source`` says who told what ran, and since when that is complete.
@@ -57,11 +57,11 @@ class Backfill:
 
     @property
     def run_ids(self) -> list[str]:
-        """Of what was pushed."""
+        """Ids of the pushed runs."""
         return [one.run_id for one in self.runs if one.run_id is not None]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it; the keys are a promise."""
+        """Return the result for JSON; the keys are a promise."""
         return {
             "schedule_id": self.schedule_id,
             "start": iso(self.start_ms),
@@ -86,7 +86,7 @@ class PastOccurrences:
     @classmethod
     def of(cls, schedule: Schedule, start_ms: int, end_ms: int) -> PastOccurrences:
         """
-        Those of a recurring *schedule* in [start_ms, end_ms).
+        Find the occurrences of a recurring *schedule* in [start_ms, end_ms).
 
         Raises:
             InvalidSchedule, TriggerError: its rule cannot be evaluated here.
@@ -99,7 +99,7 @@ class PastOccurrences:
 
     @property
     def count(self) -> int:
-        """How many; the cost does not grow with their number."""
+        """Count the occurrences; the cost does not grow with their number."""
         return self.trigger.count_between(self.start_ms - 1, self.until_ms - 1)
 
     def times(self) -> Iterator[int]:

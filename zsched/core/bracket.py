@@ -61,7 +61,7 @@ def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
 def after_missed(
     spec: TriggerSpec, anchor_ms: int, nominal_ms: int, now_ms: int, id: str = ""
 ) -> tuple[Range, Bracket]:
-    """What passed from *nominal_ms* until about *now_ms*, and what comes next. Raises TriggerError."""
+    """Return the occurrences from *nominal_ms* until about *now_ms*, and the next plan. Raises TriggerError."""
     trigger = build(spec, anchor_ms)
     last_ms = latest_due(trigger, nominal_ms, now_ms, id)
     next_ms = trigger.next_after(last_ms)

@@ -11,7 +11,7 @@ from zsched.core.model import iso
 
 
 class What(Enum):
-    """What happened to a schedule."""
+    """A kind of change to a schedule."""
 
     PUT = "put"  # created, or changed when it was there
     FOUND = "found"  # an archive began here and read it from Redis
@@ -57,7 +57,7 @@ WAITS_FOR: Final = "waits for "  # why a run that fired is not in its queue: the
 @dataclass(frozen=True, slots=True)
 class Change:
     """
-    What one entry says of one schedule.
+    One change to one schedule, told by one entry.
 
     ``nominal_ms`` is the time that an occurrence had, or that a schedule has from now on; ``next_ms`` what
     comes after a recurring one's. ``first_ms`` to ``last_ms`` are *count* occurrences. ``why``: reason, note or
@@ -87,20 +87,22 @@ class Change:
 
     @property
     def late_ms(self) -> float | None:
-        """How long after it was due it was fired, or found to be too late."""
+        """Milliseconds from the due time until it was fired, or found to be too late."""
         if self.what not in (What.FIRED, What.EXPIRED) or self.due_ms is None:
             return None
         return (self.at_us - self.due_ms * 1000) / 1000  # of whole numbers: exact to the µs
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it; ``of_dict`` is the inverse."""
+        """Return the change for JSON; ``of_dict`` is the inverse."""
         told = {name: value for name, value in asdict(self).items() if value not in (None, "")}
         if not self.jitter_ms:
             del told["jitter_ms"]
         return told | {"what": self.what.value}
 
     def shown(self) -> dict[str, Any]:
-        """As JSON for people says it: instants as ``iso`` writes them, every key always; the keys are a promise."""
+        """
+        Return the change for JSON that people read: instants by ``iso``, every key always; the keys are a promise.
+        """
         late_ms = self.late_ms
         return {
             "id": self.id,
@@ -126,5 +128,5 @@ class Change:
 
 
 def _shown(ms: int | None) -> str | None:
-    """What a foreign hand wrote is brought into the range of time."""
+    """Write an instant; one of another writer is brought into the range of time."""
     return None if ms is None else iso(min(max(ms, 0), LAST_MS))

@@ -22,7 +22,7 @@ UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedOptions:
-    """What a schedule may choose besides what runs and when; the defaults are those of all calls."""
+    """The options of a schedule besides its function and times; the defaults are those of all calls."""
 
     tz: str = "UTC"
     queue: str = "default"

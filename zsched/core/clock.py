@@ -17,7 +17,7 @@ LAST_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last instant that
 
 
 class Clock(Protocol):
-    """What the rest of zsched may know of time."""
+    """The only source of time for the rest of zsched."""
 
     def now_ms(self) -> int:
         """Wall clock, epoch milliseconds: a guess of what the server's TIME says."""

@@ -8,8 +8,8 @@ from typing import Any
 
 def is_same(one: Any, other: Any) -> bool:
     """
-    Whether two values are equal in type and content, all through dicts, lists and tuples. The order of a dict's keys
-    does not count; NaN is the same as NaN, 0.0 is not -0.0.
+    Return True if two values are equal in type and content, all through dicts, lists and tuples. The order of a dict's
+    keys does not count; NaN is the same as NaN, 0.0 is not -0.0.
 
     Values of other types are compared with their own ``==``.
     """

@@ -1,5 +1,5 @@
 """
-What an option consists of: the form of its values, and where Redis keeps it. The options are in ``core.option_table``.
+The parts of an option: the form of its values, and where Redis keeps it. The options are in ``core.option_table``.
 
 A value is given by a caller, checked, kept as a text in a Redis hash and shown in JSON: a form knows these four ways to
 say it. How a command line says it is ``cli.puts``' to know, by the form's class.
@@ -263,7 +263,7 @@ class Json(Form):
 
 
 class Stored(Enum):
-    """Where Redis keeps an option."""
+    """The place in Redis of an option's value."""
 
     NOT = "not"  # nowhere: it belongs to the call
     DATA = "data"  # in the payload

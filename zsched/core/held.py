@@ -1,4 +1,4 @@
-"""What Redis holds, or should hold, of a schedule or run: as a bootstrap reads it, and an archive knows it."""
+"""One schedule or run as Redis holds it, or should: read by a bootstrap, known to an archive."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Held:
         return [each for name, value in pairs if name not in _MOVING for each in (name, value)]
 
     def is_same(self, other: Held) -> bool:
-        """Whether both say the same of a schedule: where it is, when it is due, and what was asked for."""
+        """Return True if both say the same of a schedule: its place, its due time, and what was asked for."""
         mine = self.run, self.place, self.due_ms, self.nominal_ms, self.last, self.note
         theirs = other.run, other.place, other.due_ms, other.nominal_ms, other.last, other.note
         return mine == theirs and self.lane == other.lane and self.asked_for() == other.asked_for()

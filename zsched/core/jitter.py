@@ -15,7 +15,7 @@ from zsched.core.triggers import Trigger
 
 def due_of(trigger: Trigger, id: str, nominal_ms: int) -> int:
     """
-    When the occurrence *nominal_ms* of schedule *id* is due: within its jitter, and before the next occurrence.
+    Return when the occurrence *nominal_ms* of schedule *id* is due: within its jitter, and before the next occurrence.
 
     Raises:
         TriggerError: the trigger cannot produce a time.
@@ -29,7 +29,7 @@ def due_of(trigger: Trigger, id: str, nominal_ms: int) -> int:
 
 
 def delay_of(id: str, most_ms: int) -> int:
-    """How much later a one-shot of jitter *most_ms* is due than it was asked for."""
+    """Return by how much a one-shot of jitter *most_ms* is delayed."""
     return _spread(id, most_ms)
 
 

@@ -79,7 +79,7 @@ class Lateness:
         self._put_us = self._resumed_us = self._replanned_us = 0
 
     def note(self, change: Change) -> None:
-        """What *change* means for those that follow."""
+        """Take in *change*: it may be why later ones were late."""
         if change.what is What.PUT:
             self._put_us = change.at_us
         elif change.what is What.RESUMED:

@@ -1,4 +1,4 @@
-"""Which schedules a listing shows, and in which order: the filters of ``client.list`` and ``zsched ls``."""
+"""Listings: the filters of ``client.list`` and ``zsched ls``, and the order of what they show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LISTED_KINDS = ("once", *RULES)
 
 
 class ScheduleSource(Protocol):
-    """Where schedules are read from, place by place."""
+    """A reader of schedules, place by place."""
 
     def active(
         self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
@@ -34,7 +34,7 @@ class ScheduleSource(Protocol):
         """Sorted ids, in any state."""
 
     def schedules(self, ids: Iterable[str]) -> Iterator[Schedule]:
-        """Those of *ids* that exist."""
+        """Read the schedules of *ids* that exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a listing keeps; None: everything. ``match`` is a glob over ids. Instants in ms, exclusive."""
+    """Conditions of a listing; None: no condition. ``match`` is a glob over ids. Instants in ms, exclusive."""
 
     state: ScheduleState | None = None
     kind: str | None = None

@@ -24,7 +24,7 @@ LOOKED_FOR: Final = (*OUTCOMES, What.RUN_ENDED, What.RUN_AGAIN, What.FOUND)  # o
 
 @dataclass(frozen=True, slots=True)
 class Occurrence(Change):
-    """What became of an occurrence, and the ``run`` that came of it; None of one that was not pushed."""
+    """An occurrence, its result, and its ``run``; None if it was not pushed."""
 
     run: Run | None = None
 
@@ -38,7 +38,7 @@ class Occurrence(Change):
         return replace(self, run=run)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it; ``of_dict`` is the inverse."""
+        """Return it for JSON; ``of_dict`` is the inverse."""
         told = Change.to_dict(self)  # no super(): a dataclass with slots is made anew
         return told if self.run is None else told | {"run": [self.run.id, self.run.status.value, facts_of(self.run)]}
 
@@ -49,14 +49,14 @@ class Occurrence(Change):
         return cls.of(Change.of_dict({name: value for name, value in given.items() if name != "run"}), run)
 
     def shown(self) -> dict[str, Any]:
-        """As JSON for people says it; the keys are a promise."""
+        """Return it for JSON that people read; the keys are a promise."""
         return Change.shown(self) | {"run": None if self.run is None else self.run.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """
-    What is looked for: the newest *limit* occurrences of which one of *whats* became, and runs of which one of
+    A question: the newest *limit* occurrences whose change is one of *whats*, and runs whose status is one of
     *statuses* became, each once; of schedule *id* alone if it is given.
     """
 
@@ -67,23 +67,23 @@ class Wanted:
 
     @property
     def are_ends(self) -> bool:
-        """Whether the ends of runs, of any schedules, are all that has to be looked at."""
+        """True if only the ends of runs, of any schedules, have to be looked at."""
         return not self.whats and self.id is None and bool(self.statuses) and self.statuses <= OVER
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it; ``of_dict`` is the inverse."""
+        """Return it for JSON; ``of_dict`` is the inverse."""
         whats, statuses = ([word.value for word in words] for words in (self.whats, self.statuses))
         return {"whats": sorted(whats), "statuses": sorted(statuses), "limit": self.limit, "id": self.id}
 
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Wanted:
-        """What ``to_dict`` told. Raises KeyError, TypeError, ValueError."""
+        """Read what ``to_dict`` wrote. Raises KeyError, TypeError, ValueError."""
         whats, statuses = frozenset(map(What, given["whats"])), frozenset(map(RunStatus, given["statuses"]))
         return cls(whats, statuses, int(given["limit"]), given["id"])
 
 
 class Lookback:
-    """What is found of *wanted*; it is given the entries' changes, those of the newest entry first."""
+    """A search for *wanted*; it is given the entries' changes, those of the newest entry first."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
@@ -121,7 +121,7 @@ class Lookback:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is wanted."""
+        """True if nothing more is wanted."""
         is_only_open = not self._wanted.whats and not self._wanted.statuses & OVER
         return self._matched >= self._wanted.limit or (is_only_open and self._open >= MOST_OPEN)
 
@@ -133,7 +133,7 @@ class Lookback:
         return self._found + newest_first(before)
 
     def _note(self, change: Change) -> None:
-        """What became of a run whose push lies further back; what was before its newest push counts no more."""
+        """Remember the end of a run whose push lies further back; changes before its newest push do not count."""
         run_id = change.run_id or ""
         if run_id in self._runs:
             return
@@ -162,7 +162,7 @@ class Lookback:
         self._found.append(occurrence)
 
     def _run_of(self, run_id: str, push: Change) -> Run | None:
-        """What is known of the run that *push* pushed; of one that nobody wants, its status alone."""
+        """Return the known facts of the run that *push* pushed; only the status if nobody wants the run."""
         end, attempt = self._ends.pop(run_id, None), self._attempts.pop(run_id, 1)
         if end is None and run_id in self._skipped:
             return None
@@ -176,7 +176,7 @@ class Lookback:
 
 
 def is_push(change: Change) -> bool:
-    """Whether *change* put a run into its queue, or found it to be there, or with a worker."""
+    """Return True if *change* put a run into its queue, or found it there or with a worker."""
     is_one = change.what in PUSHES or (change.what is What.FOUND and change.why == "open")
     return is_one and change.run_id is not None
 
@@ -192,7 +192,7 @@ def newest_first(found: Iterable[Occurrence]) -> list[Occurrence]:
 
 
 def kept(found: Iterable[Occurrence], wanted: Wanted) -> list[Occurrence]:
-    """Of *found*, brought up to date, what is *wanted*."""
+    """Return the occurrences of *found* that are still *wanted*, now that they are up to date."""
     matching = (
         one for one in found if one.what in wanted.whats or (one.run is not None and one.run.status in wanted.statuses)
     )

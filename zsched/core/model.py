@@ -27,7 +27,7 @@ from zsched.core.triggers import TriggerSpec
 
 
 class ScheduleState(StrEnum):
-    """Where a schedule is in its life."""
+    """The state of a schedule."""
 
     ACTIVE = "active"  # in a lane
     PAUSED = "paused"  # out of its lane, keeps its due time
@@ -36,7 +36,7 @@ class ScheduleState(StrEnum):
 
 
 class Missed(Enum):
-    """What ``resume`` does with occurrences that passed during the pause."""
+    """The choice of ``resume`` for occurrences that passed during the pause."""
 
     FIRE = "fire"  # late, as if the daemon had been down: the latest fires, the others are coalesced
     SKIP = "skip"  # recorded as skipped (paused)
@@ -67,7 +67,7 @@ When = At | After | Now | TriggerSpec
 @dataclass(frozen=True, slots=True)
 class Payload:
     """
-    What runs. The RQ options stay as they were given; ``storage.rqjob`` checks and encodes them.
+    The call to run. The RQ options stay as they were given; ``storage.rqjob`` checks and encodes them.
 
     ``data``: the call as it is stored already, for an update that leaves it alone.
     """
@@ -136,7 +136,7 @@ class Schedule(CheckedOptions):
 
     def to_dict(self) -> dict[str, Any]:
         """
-        As JSON can say it: instants as ``iso`` writes them, enums as their values; the keys are a promise. What only
+        Return the schedule for JSON: instants by ``iso``, enums as their values; the keys are a promise. What only
         recurring ones have is None of others.
         """
         options = options_for_json(self)
@@ -178,14 +178,14 @@ class Scheduled:
     run_id: str | None  # one-shots only: a recurring schedule has one per occurrence
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it."""
+        """Return the result for JSON."""
         next_at = None if self.next_at is None else iso(to_ms(self.next_at))
         return {"id": self.id, "outcome": self.outcome, "next_at": next_at, "run_id": self.run_id}
 
 
 @dataclass(slots=True)
 class Many:
-    """What ``client.schedule_many`` did; ``errors`` are (index, error) of the rows that were refused."""
+    """Result of ``client.schedule_many``; ``errors`` are (index, error) of the rows that were refused."""
 
     ids: list[str | None] = field(default_factory=list)  # by row; None where it was refused
     created: int = 0
@@ -197,7 +197,7 @@ class Many:
     done: int = 0  # rows that were answered, good or bad
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it; an error is {index, error, type}."""
+        """Return the result for JSON; an error is {index, error, type}."""
         return {
             "ids": self.ids,
             "created": self.created,

@@ -102,7 +102,7 @@ class RuleOptions(KindOptions, total=False):
 
 
 class _CallOptions(TypedDict, total=False):
-    """What the function is called with."""
+    """The function's arguments."""
 
     args: Annotated[tuple[Any, ...] | list[Any] | None, Option(
         "Positional arguments, a JSON array.", Json(is_array=True), Stored.DATA)]
@@ -110,7 +110,7 @@ class _CallOptions(TypedDict, total=False):
 
 
 class _PlaceOptions(TypedDict, total=False):
-    """Where a run goes, and what becomes of one that may have run."""
+    """The run's queue, and the policies for runs that may have run or were lost."""
 
     queue: Annotated[str, Option(
         'The RQ queue; default "default".', QueueName(), Stored.PLACE, elsewhere="queue_name")]
@@ -125,7 +125,7 @@ class _PlaceOptions(TypedDict, total=False):
 
 
 class _ScheduleOnly(TypedDict, total=False):
-    """What a run at once cannot have."""
+    """Options that a run at once cannot have."""
 
     pause_after_failures: Annotated[int | None, Option(  # scripts count exactly up to far more
         "Pause a rule when so many runs failed in a row.", Whole(most=1_000_000, noun="failures in a row"), Stored.OWN,
@@ -150,7 +150,7 @@ class _ScheduleOnly(TypedDict, total=False):
 
 
 class _RunOptions(TypedDict, total=False):
-    """What a run is told, and what is said of it."""
+    """Options of the run itself, and its labels."""
 
     expires_after: Annotated[Seconds | None, Option(
         "Drop a run that has not started this long after its due time.", Duration(least_ms=1), Stored.JOB,
@@ -183,13 +183,13 @@ class _RunOptions(TypedDict, total=False):
 
 
 class _LateOptions(TypedDict, total=False):
-    """What a time that has passed may do."""
+    """Options for a time that has passed."""
 
     allow_past: Annotated[bool, Option("Accept a time that has passed: it runs at once.", YesNo())]
 
 
 class _IdOptions(TypedDict, total=False):
-    """What an update cannot change."""
+    """Options that an update cannot change."""
 
     id: Annotated[str | None, Option(
         "The schedule's name; the same id is the same schedule.", ScheduleId(), elsewhere="job_id name")]
@@ -201,7 +201,7 @@ class _IdOptions(TypedDict, total=False):
 
 
 class EnqueueOptions(_PlaceOptions, _RunOptions, _IdOptions, total=False):
-    """What ``client.enqueue`` takes besides the call."""
+    """Options of ``client.enqueue``, besides the call."""
 
 
 class _TimedOptions(
@@ -211,7 +211,7 @@ class _TimedOptions(
 
 
 class ScheduleOptions(_TimedOptions, _IdOptions, total=False):
-    """What ``client.schedule`` takes: all options."""
+    """Options of ``client.schedule``: all of them."""
 
 
 class ScheduleRow(ScheduleOptions, total=False):
@@ -221,7 +221,7 @@ class ScheduleRow(ScheduleOptions, total=False):
 
 
 class UpdateOptions(_TimedOptions, total=False):
-    """What ``client.update`` changes."""
+    """Options that ``client.update`` changes."""
 
     func: str | Callable[..., Any]
 

@@ -1,5 +1,5 @@
 """
-What a schedule may choose, an enum each; and what the policies of a recurring one make of it when it is due: the one
+The policies of a schedule, an enum each; and what those of a recurring one make of it when it is due: the one
 pure decision of the tick.
 
 What was not run at its time is *late*: nobody led, the schedule was paused, or Redis was away. Catch-up says what
@@ -35,21 +35,21 @@ class Priority(Enum):
 
 
 class OnUncertain(Enum):
-    """What to do with a run that a lost Redis history may have pushed already."""
+    """The choice for a run that a lost Redis history may have pushed already."""
 
     REFIRE = "refire"  # push it, marked: at least once
     SKIP = "skip"  # record it as skipped: at most once
 
 
 class OnLost(Enum):
-    """What to do with a run whose worker died in the middle of it."""
+    """The choice for a run whose worker died in the middle of it."""
 
     RETRY = "retry"  # put it back into its queue, as often as ``retry`` allows: at least once
     FAIL = "fail"  # record it as lost: at most once
 
 
 class IfExists(Enum):
-    """What a put does when a schedule of its id exists."""
+    """The choice for a put when a schedule of its id exists."""
 
     REPLACE = "replace"  # becomes what the put says
     KEEP = "keep"  # stays as it is
@@ -57,7 +57,7 @@ class IfExists(Enum):
 
 
 class CatchUp(Enum):
-    """What becomes of occurrences that passed while nobody could push them."""
+    """The choice for occurrences that passed while nobody could push them."""
 
     LATEST = "latest"  # the latest fires, those before it are coalesced into it
     ALL = "all"  # each fires, the oldest first
@@ -65,7 +65,7 @@ class CatchUp(Enum):
 
 
 class Overlap(Enum):
-    """What becomes of an occurrence whose predecessor's run is not over."""
+    """The choice for an occurrence whose predecessor's run is not over."""
 
     SKIP = "skip"  # recorded as skipped
     ALLOW = "allow"  # runs beside it
@@ -84,7 +84,7 @@ class Why(Enum):
 @dataclass(frozen=True, slots=True)
 class Policy:
     """
-    How a recurring schedule meets reality.
+    The policies of a recurring schedule.
 
     No later than ``catch_up_window_ms`` after it was due does an occurrence fire, and of ``catch_up="all"`` the
     ``catch_up_limit`` latest; of ``overlap="queue"`` at most ``overlap_limit`` runs wait.
@@ -98,7 +98,7 @@ class Policy:
 
     @property
     def patience_ms(self) -> int:
-        """How long after it was due an occurrence still fires."""
+        """Milliseconds after its due time for which an occurrence still fires."""
         return ON_TIME_MS if self.catch_up is CatchUp.NONE else max(self.catch_up_window_ms, ON_TIME_MS)
 
     def to_text(self) -> str:
@@ -109,7 +109,7 @@ class Policy:
 
     @classmethod
     def from_text(cls, text: str) -> Policy:
-        """The inverse of ``to_text``. Raises ValueError, KeyError or TypeError for foreign text."""
+        """Read what ``to_text`` wrote. Raises ValueError, KeyError or TypeError for any other text."""
         told: dict[str, Any] = json.loads(text) if text else {}
         for name, enum in (("catch_up", CatchUp), ("overlap", Overlap)):
             if name in told:

@@ -1,4 +1,4 @@
-"""What a rule will do: its next occurrences, in its own zone."""
+"""Preview of a rule: its next occurrences, in its own zone."""
 
 from __future__ import annotations
 

@@ -52,11 +52,11 @@ class Stretch:
     is_whole: bool = True
 
     def per_second(self, what: What) -> float:
-        """How often that happened in a second."""
+        """Return the rate of *what*, per second."""
         return self.happened.get(what, 0) * 1000 / self.span_ms
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it, every key always: a promise."""
+        """Return the stretch for JSON, every key always: a promise."""
         return {
             "span_s": self.span_ms / 1000,
             "happened": {what.value: self.happened.get(what, 0) for what in HAPPENED},
@@ -75,7 +75,7 @@ class Failure:
     times: int = 1
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it."""
+        """Return it for JSON."""
         return self.run.to_dict() | {"times": self.times}
 
 
@@ -119,7 +119,7 @@ class Recent:
     ahead: Ahead | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it."""
+        """Return it for JSON."""
         rebuilt = self.rebuilt
         changes = {} if rebuilt is None else {what.value: count for what, count in rebuilt.changes.items() if count}
         return {
@@ -156,12 +156,12 @@ class Counting:
             self._read_ms = max(age_ms, self._read_ms)
             if age_ms < -_AHEAD_MS:
                 self._note_ahead(entry)
-            with suppress(UnknownEntry):  # of a newer version, or a foreign hand's
+            with suppress(UnknownEntry):  # of a newer version, or another writer's
                 self._count(entry)
         return bool(self._windows_ms)
 
     def told(self, *, is_all: bool) -> Recent:
-        """What was counted. *is_all*: nothing was before the entries that were seen."""
+        """Return the counts. *is_all*: nothing was before the entries that were seen."""
         is_cut = bool(self._windows_ms) and not is_all
         for span_ms in [self._read_ms] if is_cut else self._windows_ms:
             self._close(span_ms)

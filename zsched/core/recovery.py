@@ -1,5 +1,5 @@
 """
-What a Redis that lost something lacks: the decision of a merge, row by row. Pure.
+The decision of a merge, row by row: what a Redis that lost something lacks. Pure.
 
 One archive compares what it knows with what Redis holds, and only where the two histories differ: ids that its
 own history touched after the last entry that both have. What the new history touched since then (the *branch*)
@@ -22,7 +22,7 @@ _FOR_GOOD: Final = 1 << 63  # µs: later than all that an archive knows
 
 
 class Verdict(Enum):
-    """What it means that the log does not go on from where an archive is."""
+    """The reason why the log does not go on from where an archive is."""
 
     LOST = "lost"  # Redis lost what this archive has: put it back
     LEFT_BEHIND = "left behind"  # the log was trimmed past it, so what became of its last entries is not known
@@ -64,7 +64,7 @@ class Known:
 @dataclass(frozen=True, slots=True)
 class Mine:
     """
-    What an archive knows of one schedule id. ``schedule`` is None when it is gone: fired, cancelled, taken out; since
+    An archive's knowledge of one schedule id. ``schedule`` is None when it is gone: fired, cancelled, taken out; since
     ``gone_us``, None when that is no matter here. ``runs``: those that were fired and not over.
     """
 
@@ -75,7 +75,7 @@ class Mine:
 
 
 class Branch:
-    """What the log has behind the last entry that an archive knows (rules: BRANCH, LATEST_CHANGE, MERGED_COVERS)."""
+    """The log's entries behind the last one that an archive knows (rules: BRANCH, LATEST_CHANGE, MERGED_COVERS)."""
 
     def __init__(self) -> None:
         self._touched: dict[Key, int] = {}
@@ -100,7 +100,7 @@ class Branch:
         self._taken.update((touch.key, touch.t_us) for row in rows for touch in row.touches())
 
     def forget_taken(self) -> None:
-        """What was taken is compared no more."""
+        """Compare no more with what was taken."""
         self._taken.clear()
 
     def _touch(self, touch: Touch) -> str:
@@ -110,16 +110,16 @@ class Branch:
 
     def is_newer(self, key: Key, t_us: int) -> bool:
         """
-        Whether what the new history has at *key* stands, against a change of *t_us*. An open run stands against any: an
-        archive that began later has a later t of the same push.
+        Return True if the new history's state at *key* stands against a change of *t_us*. An open run stands against
+        any: an archive that began later has a later t of the same push.
         """
         return key in self._open or max(self._touched.get(key, -1), self._taken.get(key, -1)) >= t_us
 
 
 def lacking(mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | None = None) -> Iterator[Restored]:
     """
-    What Redis needs to hold what *mine* says. *there*: the schedule as Redis holds it; *doubt_ms*: what is due until
-    then is marked when it fires, None: all of it.
+    Yield the rows that Redis needs to hold what *mine* says. *there*: the schedule as Redis holds it; *doubt_ms*: what
+    is due until then is marked when it fires, None: all of it.
 
     Whether RQ has a run is no matter here. A worker may write to its job at any moment, so restore.lua looks.
     """
@@ -138,13 +138,13 @@ def lacking(mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | None
 
 
 def _schedule(mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | None) -> Restored | None:
-    """What must become of the schedule; None when nothing must."""
+    """Return the row for the schedule; None when nothing must change."""
     key = (mine.id, "")
     if mine.schedule is not None:
         known = mine.schedule
         if branch.is_newer(key, known.t_us) or (there is not None and there.is_same(known.held)):
             return None
-        return row_of(known)
+        return restored_row(known)
     if there is None or mine.gone_us is None or branch.is_newer(key, mine.gone_us):
         return None
     is_doubtful = doubt_ms is None or (there.due_ms is not None and there.due_ms <= doubt_ms)
@@ -153,11 +153,11 @@ def _schedule(mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | No
     return Restored(mine.id, there.run, "gone", there.lane, there.due_ms, mine.gone_us, None, (), ())
 
 
-def row_of(known: Known) -> Restored:
+def restored_row(known: Known) -> Restored:
     """A schedule as it was, as a row of a restore."""
     held = known.held
     place, note, since_ms = held.place, held.note, known.t_us // 1000
-    if place == "due" and held.due_ms is None:  # a foreign hand's: no lane takes it
+    if place == "due" and held.due_ms is None:  # another writer's: no lane takes it
         place, note = "quarantine", f"{since_ms} its due time is none"
     elif place in ("paused", "quarantine") and not note:
         note = f"{since_ms} "

@@ -41,7 +41,7 @@ class Move(NamedTuple):
 
 def move_of(held: Held) -> Move | None:
     """
-    Where the occurrence of *held* goes; None when it stays.
+    Return the move of the occurrence of *held*; None when it stays.
 
     Raises:
         TriggerError, InvalidSchedule, ValueError, KeyError, TypeError: what is stored of it is broken.
@@ -64,7 +64,7 @@ def move_of(held: Held) -> Move | None:
 
 def moved(trigger: Trigger, nominal_ms: int, fired_ms: int | None) -> int | None:
     """
-    Where *trigger* has the occurrence that waited for *nominal_ms*, when the last that fired was that of *fired_ms*
+    Return where *trigger* has the occurrence that waited for *nominal_ms*, when the last fired one was of *fired_ms*
     (None: not known); None when it stays. Later than *fired_ms*, and of two that are as near the later one.
 
     Raises:

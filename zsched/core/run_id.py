@@ -11,12 +11,13 @@ _RUN_ID = re.compile(
 )
 RunKey = tuple[str, str]  # schedule id, and what follows it in the run id
 _MS_DIGITS = range(11, 14)  # of the time in a run id: others' job ids may look like ours but for that
+_USUAL = re.compile(rf"(?:^|(?<= ))({ID.pattern})-([0-9]{{11,13}})(?= |\Z)")  # <id>-<ms>, one of several by spaces
 
 
 @dataclass(frozen=True, slots=True)
 class RunId:
     """
-    What a run id says: ``<schedule id>-<ms>[-n<namespace>][-r<k>]``, read from the right.
+    The parts of a run id: ``<schedule id>-<ms>[-n<namespace>][-r<k>]``, read from the right.
 
     ``ms`` is a one-shot's due time or a recurring schedule's nominal time. The id alone must tell,
     since rq-dashboard's requeue button can destroy a job's meta.
@@ -59,6 +60,14 @@ def run_key(run_id: str) -> RunKey | None:
         return id, ms
     parts = RunId.parse(run_id)
     return None if parts is None else (parts.schedule_id, run_id[len(parts.schedule_id) + 1 :])
+
+
+def run_keys(run_ids: str) -> list[RunKey | None]:
+    """``run_key`` of each of *run_ids*, which stand by spaces. Quick when all of them have the usual form."""
+    usual: list[RunKey | None] = _USUAL.findall(run_ids)
+    if len(usual) == run_ids.count(" ") + 1:
+        return usual
+    return list(map(run_key, run_ids.split()))
 
 
 def schedule_of(run_id: str) -> str:

@@ -20,13 +20,13 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS, from_ms
-from zsched.core.foreign import LONGEST_NAME
 from zsched.core.model import iso
 from zsched.core.run_id import RunId, schedule_of
+from zsched.core.untrusted import LONGEST_NAME
 
 
 class RunStatus(StrEnum):
-    """Where a run is in its life."""
+    """The state of a run."""
 
     QUEUED = "queued"  # in its queue, or waits for its next attempt
     RUNNING = "running"  # a worker has it
@@ -68,7 +68,7 @@ _strict_dumps: Final = json.JSONEncoder(allow_nan=False).encode
 
 class Job(NamedTuple):
     """
-    What RQ's hash says of a run, in RQ's words; see look.lua. ``error``: the last line of its traceback. Which field of
+    A run's fields in RQ's hash, in RQ's words; see look.lua. ``error``: the last line of its traceback. Which field of
     the hash each one is, ``JOB_FIELDS`` says.
     """
 
@@ -89,12 +89,12 @@ class Job(NamedTuple):
 
     @property
     def seen(self) -> str:
-        """What must still be so when its end is written down; see track.lua."""
+        """The facts that must still hold when its end is written down; see track.lua."""
         return f"{self.status} {self.ended_at}"
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is, from 1."""
+        """The number of this attempt, from 1."""
         if not self.retries_left and not self.returned:
             return 1
         failed = max(whole(self.retries) - whole(self.retries_left), 0) if self.retries_left else 0
@@ -163,12 +163,12 @@ class Run:
 
     @property
     def schedule_id(self) -> str:
-        """Of which schedule it is a run."""
+        """The id of its schedule."""
         return schedule_of(self.id)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more becomes of it."""
+        """True if its status is final."""
         return self.status not in _OPEN
 
     @property
@@ -179,7 +179,7 @@ class Run:
 
     @property
     def lateness_ms(self) -> float | None:
-        """How long after its nominal time it was pushed; None of an extra run, which has no time of its own."""
+        """Milliseconds from its nominal time to its push; None of an extra run, which has no time of its own."""
         parts = RunId.parse(self.id)
         if parts is None or parts.rerun or self.fired_us is None or self.fired_us < parts.nominal_ms * 1000:
             return None
@@ -187,7 +187,7 @@ class Run:
 
     @property
     def queue_wait_ms(self) -> int | None:
-        """How long the last attempt waited in its queue; two clocks take part, so never less than 0 is said."""
+        """Milliseconds that the last attempt waited in its queue; at least 0, as two clocks take part."""
         if self.queued_ms is None or self.started_ms is None:
             return None
         return max(self.started_ms - self.queued_ms, 0)
@@ -195,8 +195,8 @@ class Run:
     @property
     def duration_ms(self) -> int | None:
         """
-        How long the last attempt took; of one that is lost, at least: up to the last heartbeat of its worker, None when
-        that was the one with which it began.
+        Milliseconds that the last attempt took; of a lost one, at least: up to the last heartbeat of its worker, None
+        when that was the one with which it began.
         """
         until_ms = self.heartbeat_ms if self.status is RunStatus.LOST else self.ended_ms
         if self.started_ms is None or until_ms is None:
@@ -205,7 +205,7 @@ class Run:
         return None if self.status is RunStatus.LOST and took_ms == 0 else took_ms
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it: instants as ``iso`` writes them, durations in ms, every key always: a promise."""
+        """Return the run for JSON: instants by ``iso``, durations in ms, every key always: a promise."""
         return {
             "id": self.id,
             "schedule_id": self.schedule_id,
@@ -252,7 +252,7 @@ def of_job(
     elif status is RunStatus.FAILED and _ABANDONED in error:
         status = RunStatus.LOST
     elif job.status not in _STATUSES:
-        error = f"a foreign hand changed its job: status {job.status[:40]!r}"
+        error = f"another writer changed its job: status {job.status[:40]!r}"
     is_begun, is_over = status is not RunStatus.QUEUED, status not in _OPEN
     return Run(
         id=run_id,
@@ -279,7 +279,7 @@ _values: Final = attrgetter(*(one.name for one in _FACTS))
 
 
 def facts_of(run: Run) -> dict[str, Any]:
-    """What is recorded of a run besides its id and status, as JSON can say it; ``of_facts`` is the inverse."""
+    """Return the recorded facts of a run besides its id and status, for JSON; ``of_facts`` is the inverse."""
     named = zip(_NAMES, _values(run), strict=True)
     return {name: value for (name, default), value in named if value != default}
 

@@ -26,8 +26,8 @@ _LONGEST: Final = 200  # characters of an error or of a note's value
 
 def sentence(change: Change, tz: str, context: str = "") -> str:
     """
-    What *change* says; times are local in *tz*. *context*: of a put its verb, for it either creates or changes; of what
-    was late, why.
+    Say what *change* did; times are local in *tz*. *context*: of a put its verb, for it either creates or changes; of
+    what was late, why.
     """
     return _WORDS[change.what](change, tz, context)
 
@@ -44,12 +44,12 @@ def told_together(changes: Iterable[Change]) -> Iterator[Change]:
 
 
 def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
-    """Where *schedule* stands at *now_ms*, and what comes next; times are local in *tz*."""
+    """Say the state of *schedule* at *now_ms*, and what comes next; times are local in *tz*."""
     note = f': "{schedule.note}"' if schedule.note else ""
     since = f" since {_at(schedule.since_ms, tz)}" if schedule.since_ms is not None else ""
     if schedule.state is ScheduleState.ACTIVE and schedule.next_ms is not None:
         ahead_ms = schedule.next_ms - now_ms
-        when = f"in {duration_text(ahead_ms)}" if ahead_ms > 0 else f"overdue by {duration_text(-ahead_ms)}"
+        when = f"in {rough_duration(ahead_ms)}" if ahead_ms > 0 else f"overdue by {rough_duration(-ahead_ms)}"
         waits = "" if ahead_ms > 0 else "; it waits for a daemon that leads: see zsched status"
         return f"active; next {_at(schedule.next_ms, tz)}, {when}{waits}"
     if schedule.state is ScheduleState.PAUSED:
@@ -61,7 +61,7 @@ def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
 
 
 def state_text(run: Run, tz: str) -> str:
-    """What a run does or became: ``is running since … on worker w``, ``succeeded after 1.2 s, …``."""
+    """Say the state of a run: ``is running since … on worker w``, ``succeeded after 1.2 s, …``."""
     if run.status is RunStatus.QUEUED:
         since = "" if run.queued_ms is None else f" since {_at(run.queued_ms, tz)}"
         return f"is queued{since}{_attempt(run)}"
@@ -71,9 +71,9 @@ def state_text(run: Run, tz: str) -> str:
     error = f": {shortened(run.error)}" if run.error else ""
     if run.status is RunStatus.LOST:
         return f"is lost{_attempt(run)}{error}{_noted(run.note)}"
-    took = "" if run.duration_ms is None else f" after {duration_text(run.duration_ms)}"
+    took = "" if run.duration_ms is None else f" after {rough_duration(run.duration_ms)}"
     wait_ms = run.queue_wait_ms
-    waited = "" if wait_ms is None else f", having waited {duration_text(wait_ms)} for a worker"
+    waited = "" if wait_ms is None else f", having waited {rough_duration(wait_ms)} for a worker"
     by = f", by worker {run.worker}" if run.worker and run.started_ms is not None else ""
     at = f" at {_at(run.ended_ms, tz)}" if run.status is RunStatus.EXPIRED and run.ended_ms is not None else ""
     return f"{_ENDS[run.status]}{at}{took}{waited}{_attempt(run)}{by}{error}{_noted(run.note)}"
@@ -81,7 +81,7 @@ def state_text(run: Run, tz: str) -> str:
 
 def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
     """
-    ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*. What a foreign hand wrote is
+    ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*. What another writer wrote is
     brought into the range of time.
     """
     at = from_ms(min(max(ms, 0), LAST_MS))
@@ -90,7 +90,7 @@ def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
     return at.isoformat(sep=" ", timespec="milliseconds" if has_ms or ms % 1000 else "seconds")
 
 
-def duration_text(ms: float) -> str:
+def rough_duration(ms: float) -> str:
     """``0.4 ms`` (``3 ms`` of whole ones), ``3.2 s``, ``12 min 5 s``, ``2 h 3 min``, ``4 d 1 h``."""
     if ms < 1000:
         return f"{ms} ms" if isinstance(ms, int) else f"{ms:.1f} ms"
@@ -105,7 +105,7 @@ def duration_text(ms: float) -> str:
 
 
 def note_text(note: Mapping[str, Any]) -> str:
-    """What a task noted: ``sent=123, city="Seoul"``."""
+    """Write a task's note: ``sent=123, city="Seoul"``."""
     return ", ".join(f"{name}={shortened(json.dumps(value, ensure_ascii=False))}" for name, value in note.items())
 
 
@@ -155,7 +155,7 @@ def _fired(change: Change, tz: str, context: str) -> str:
     if change.jitter_ms:
         for_when += f" (due {_at(change.due_ms, tz)}, by its jitter)"
     reason = f": {context}" if context else ""
-    return f"fired{for_when}, {duration_text(late_ms)} late{reason}; run {change.run_id}{mark}"
+    return f"fired{for_when}, {rough_duration(late_ms)} late{reason}; run {change.run_id}{mark}"
 
 
 def _enqueued(change: Change, tz: str, _: str) -> str:
@@ -167,7 +167,7 @@ def _enqueued(change: Change, tz: str, _: str) -> str:
 
 
 def _expired(change: Change, tz: str, context: str) -> str:
-    late = duration_text(max(change.late_ms or 0.0, 0.0))
+    late = rough_duration(max(change.late_ms or 0.0, 0.0))
     reason = f": {context}" if context else ""
     which = f"the occurrence of {_at(change.nominal_ms, tz)}"
     return f"expired: {which} was {late} late, more than expires_after allows{reason}"

@@ -32,7 +32,7 @@ class Stalled(Enum):
 @dataclass(frozen=True, slots=True)
 class Source:
     """
-    Where an answer comes from. ``archive``: host and path; None: Redis alone, whose log is short. Everything since
+    Source of an answer. ``archive``: host and path; None: Redis alone, whose log is short. Everything since
     ``complete_since_ms`` is in it; None: since the beginning, which only an archive knows, or there is no log.
     ``as_of``: the last log entry that it had. ``is_untrimmed``: it is Redis whose log begins with its first entry: that
     is the beginning, unless Redis lost its data before.
@@ -58,7 +58,7 @@ class Source:
         return f"from Redis alone, {log}" + (f": {self.problem}" if self.problem else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it."""
+        """Return the source for JSON."""
         since = iso(self.complete_since_ms)
         return {"archive": self.archive, "complete_since": since, "as_of": self.as_of, "problem": self.problem or None}
 
@@ -66,7 +66,7 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class Chronicle:
     """
-    What is known of one schedule's past: ``changes`` in order, without the ``left_out`` entries behind the first one
+    The known past of one schedule: ``changes`` in order, without the ``left_out`` entries behind the first one
     when there are many; and who led before what was late: ``terms`` and ``led``, as in ``lateness.LeadersBack``.
     """
 
@@ -79,7 +79,7 @@ class Chronicle:
 
     @property
     def explains_absence(self) -> bool:
-        """Whether a schedule with this past is one that Redis need not hold any more."""
+        """True if Redis need not hold a schedule with this past any more."""
         if not self.changes:
             return True
         teller = _Teller(self, "UTC")
@@ -103,7 +103,7 @@ class Story:
     changes: Sequence[Change]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it: what people read, and the changes as they are."""
+        """Return the story for JSON: the text that people read, and the changes as they are."""
         return {
             "id": self.id,
             "known": self.is_known,
@@ -144,7 +144,7 @@ def tell_of_run(
     runs: Sequence[Run] = (),
     stalled: Mapping[str, Stalled] = {},
 ) -> Story:
-    """As ``tell``, but only what the *chronicle* of its schedule says of run *run_id*; *runs*: that run, if known."""
+    """Tell only what the *chronicle* of its schedule says of run *run_id*; *runs*: that run, if known."""
     tz = tz or (schedule.tz if schedule else "UTC")
     teller = _Teller(chronicle, tz, stalled)
     own = of_run(run_id, chronicle.changes)
@@ -154,7 +154,7 @@ def tell_of_run(
 
 
 def of_run(run_id: str, changes: Iterable[Change]) -> list[Change]:
-    """Those of *changes*, all of its schedule, that name run *run_id* or concern its occurrence."""
+    """Return the *changes*, all of its schedule, that name run *run_id* or concern its occurrence."""
     parts = RunId.parse(run_id)
     nominal_ms = None if parts is None or parts.rerun else parts.nominal_ms
     return [change for change in changes if _names(change, run_id) or _concerns(change, nominal_ms)]
@@ -165,7 +165,7 @@ def _names(change: Change, run_id: str) -> bool:
 
 
 def _concerns(change: Change, nominal_ms: int | None) -> bool:
-    """Whether *change* is of no run, and of the occurrence of *nominal_ms*."""
+    """Return True if *change* is of no run, and of the occurrence of *nominal_ms*."""
     if nominal_ms is None or change.run_id is not None:
         return False
     first_ms, last_ms = change.first_ms, change.last_ms
@@ -201,7 +201,7 @@ class _Teller:
             self._note(change)
 
     def now(self, schedule: Schedule | None, now_ms: int, runs: Sequence[Run]) -> str:
-        """Where it stands, by Redis; and its *runs* that are not known to be over, by RQ."""
+        """Say its state by Redis, and that of its open *runs* by RQ."""
         if schedule is None:
             return f"it is not scheduled any more{_LOST if self.is_there else self._why_gone(runs)}"
         return standing(schedule, now_ms, self._tz) + self._open(runs)
@@ -209,7 +209,7 @@ class _Teller:
     def now_of_run(
         self, run_id: str, own: Sequence[Change], schedule: Schedule | None, now_ms: int, runs: Sequence[Run]
     ) -> str:
-        """What RQ does with a run, or what became of it by *own*, the changes that concern it."""
+        """Say the state of a run by RQ, or its end by *own*, the changes that concern it."""
         id = self._chronicle.id
         if not own:
             told = f"the newest {len(self._chronicle.changes):,} changes" if self._chronicle.left_out else "the changes"
@@ -226,7 +226,7 @@ class _Teller:
         return state_text(run, self._tz) + (f"; {why.value.format(run.queue)}" if why else "")
 
     def _open(self, runs: Sequence[Run]) -> str:
-        """Of the run that was pushed last it is told what RQ does with it."""
+        """Say what RQ does with the run that was pushed last."""
         if not runs:
             return ""
         others = sum(not run.is_over for run in runs[1:])
@@ -234,7 +234,7 @@ class _Teller:
         return f"; its run {runs[0].id} {self._state(runs[0])}{more}"
 
     def _why_gone(self, runs: Sequence[Run]) -> str:
-        """What happened to it last; of one that went with its run, what became of that."""
+        """Say what happened to it last; if it went with its run, the end of that run."""
         changes = self._chronicle.changes
         ends = {change.run_id: run_that_ended(change) for change in changes if change.what is What.RUN_ENDED}
         last = next((change for change in reversed(changes) if change.what not in _OF_RUNS), changes[-1])
@@ -248,7 +248,7 @@ class _Teller:
         return f"{why}, and its run {self._state(run)}"
 
     def _note(self, change: Change) -> None:
-        """What *change* means for those that follow."""
+        """Take in *change*, for the sentences of those that follow."""
         what = change.what
         self._lateness.note(change)
         if what is What.PUT:
@@ -273,7 +273,7 @@ class _Teller:
             self.is_there = True
 
     def _context(self, change: Change) -> str:
-        """What only its past says of *change*: whether a put changed what was there, why something was late."""
+        """Return what only the past says of *change*: whether a put changed what was there, why something was late."""
         if change.what is What.PUT:
             return "changed: now" if self.is_there else "created"
         if change.what is What.DUPLICATE:
@@ -307,7 +307,7 @@ _LAST: Final = {
     What.EXPIRED: ": its occurrence was too late",
 }
 _PUSHES: Final = (What.FIRED, What.FOUND, What.ENQUEUED, What.PUSHED_AGAIN, What.HELD, *_OF_RUNS)  # and it was gone
-_LOST: Final = ": nothing here says why, so Redis lost it, or a foreign hand removed it"
+_LOST: Final = ": nothing here says why, so Redis lost it, or another writer removed it"
 _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)  # of a recurring one, with what comes next
 
 

@@ -1,4 +1,4 @@
-"""How numbers of things, and many things, are named to people."""
+"""Wording of numbers of things, and of lists, for people."""
 
 from __future__ import annotations
 

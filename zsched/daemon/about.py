@@ -1,5 +1,5 @@
 """
-What a daemon says of itself with every report of its archive, leader or standby: who, where, since when, of which
+A daemon's own facts, told with every report of its archive, leader or standby: who, where, since when, of which
 versions. `zsched status` shows it, `zsched doctor` compares it; ``storage.archivers`` reads it back.
 """
 
@@ -31,7 +31,7 @@ def facts(daemon: str, clock: Clock) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """Of what a daemon is made of; None of what cannot be known."""
+    """Return the versions of a daemon's parts; None where one cannot be known."""
     return {
         "version": importlib.import_module("zsched").__version__,  # by name: no layer imports the root
         "python": platform.python_version(),

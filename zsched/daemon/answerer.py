@@ -43,7 +43,7 @@ _ENTRY_BYTES: Final = 4_194_304  # of them, after which the answer ends: one ent
 _WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers have 64 bits
 _NOT_UNDERSTOOD: Final = (TypeError, ValueError, KeyError)  # of wrong arguments
 
-Look = Callable[[Runs], dict[str, Any]]  # a checked question: called with an archive, it returns the answer
+CheckedQuestion = Callable[[Runs], dict[str, Any]]  # a checked question: called with an archive, it returns the answer
 
 
 class Answerer:
@@ -114,7 +114,7 @@ class Answerer:
         return answer
 
     @staticmethod
-    def _looked(path: Path, look: Look) -> dict[str, Any]:
+    def _looked(path: Path, look: CheckedQuestion) -> dict[str, Any]:
         with Runs(path) as history:
             told = look(history)
             position = history.position
@@ -129,28 +129,28 @@ class Answerer:
 # -- questions: each checks its arguments and gives the look that answers it. Raises _NOT_UNDERSTOOD -----------------
 
 
-def _schedule(*, id: object, newest: object) -> Look:
+def _schedule(*, id: object, newest: object) -> CheckedQuestion:
     return partial(_story_of, id=_text(id), newest=_bounded(newest))
 
 
-def _runs(**wanted: Any) -> Look:
+def _runs(**wanted: Any) -> CheckedQuestion:
     asked = Wanted.of_dict(wanted)
     id = None if asked.id is None else _text(asked.id)
     return partial(_newest_runs, wanted=replace(asked, limit=_bounded(asked.limit), id=id))
 
 
-def _entries(*, since_us: object = None, behind: Any = None, limit: object) -> Look:
+def _entries(*, since_us: object = None, behind: Any = None, limit: object) -> CheckedQuestion:
     position = None if behind is None else Position(*map(_whole, behind))
     return partial(
         _log_entries, since_us=None if since_us is None else _whole(since_us), behind=position, limit=_whole(limit)
     )
 
 
-def _record(*, run_id: object) -> Look:
+def _record(*, run_id: object) -> CheckedQuestion:
     return partial(_record_of, run_id=_text(run_id))
 
 
-def _ran(*, id: object, start_ms: object, end_ms: object, read_to: Any) -> Look:
+def _ran(*, id: object, start_ms: object, end_ms: object, read_to: Any) -> CheckedQuestion:
     numbers = {_text(name): _whole(n) for name, n in dict(read_to).items()}
     return partial(_ran_between, id=_text(id), start_ms=_whole(start_ms), end_ms=_whole(end_ms), read_to=numbers)
 
@@ -174,7 +174,7 @@ def _bounded(limit: object) -> int:
     return max(1, min(_whole(limit), _MOST))
 
 
-_TOPICS: Final[dict[str, Callable[..., Look]]] = {
+_TOPICS: Final[dict[str, Callable[..., CheckedQuestion]]] = {
     "schedule": _schedule,
     "runs": _runs,
     "entries": _entries,
@@ -214,7 +214,7 @@ def _log_entries(history: Runs, *, since_us: int | None, behind: Position | None
 
 
 def _record_of(history: Runs, *, run_id: str) -> dict[str, Any]:
-    """Whether a run is known, and what it was called with: a job's texts, to push it once more; None: not known."""
+    """Return whether a run is known, and its record: a job's texts, to push it once more; None: not known."""
     with Originals.beside(history) as originals:
         original = originals.of(run_id)
     record = None if original.record is None else [text.decode("latin-1") for text in original.record]

@@ -98,7 +98,7 @@ class Archiver:
 
     @property
     def position(self) -> Position | None:
-        """What is on disk."""
+        """The last entry on disk."""
         archive = self._own.archive
         return archive.position if archive else None
 
@@ -127,7 +127,7 @@ class Archiver:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the archive follows the log."""
+        """True if the archive follows the log."""
         follower = self._follower
         return self._own.archive is not None and follower is not None and follower.state is ArchiveState.FOLLOWING
 

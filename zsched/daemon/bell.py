@@ -32,7 +32,7 @@ class Bell:
 
     @property
     def is_rung(self) -> bool:
-        """Whether it was rung and nobody hushed it."""
+        """True if it was rung and nobody hushed it."""
         return bool(select.select([self], (), (), 0)[0])
 
     def hush(self) -> None:

@@ -37,7 +37,7 @@ from typing import Final
 import structlog
 
 from zsched.core.clock import Clock
-from zsched.core.foreign import in_a_line
+from zsched.core.untrusted import in_a_line
 from zsched.storage.chains import GONE, Chain, Chains, Seen, Unblocking
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys

@@ -68,7 +68,7 @@ class Elector:
         return self.term.now_ms
 
     def ms_until_renewal(self) -> float:
-        """How long the leader may sleep."""
+        """Milliseconds that the leader may sleep."""
         term = self._leading()
         return max(term.trusted_until_ms - term.lease_ms + self._renew_ms - self._clock.monotonic_ms(), 0.0)
 

@@ -1,5 +1,5 @@
 """
-Which jobs ended since the last look, at a cost that grows with them alone and not with what waits.
+Jobs that ended since the last look, at a cost that grows with them alone and not with what waits.
 
 RQ files a job that ended under the second in which it will forget it: when it ended, plus a lifetime, of which few are
 in use (500 s for what succeeded, a year for what failed, unless somebody says otherwise). So for each lifetime there
@@ -30,7 +30,7 @@ _LEARN_EVERY: Final = 20  # looks, from the first on
 
 
 class Endings:
-    """What ended, look by look."""
+    """Ended jobs, look by look."""
 
     def __init__(self) -> None:
         self._lifetimes: dict[str, dict[int, None]] = {}  # by registry, in the order in which they were learnt

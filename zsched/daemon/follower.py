@@ -172,7 +172,7 @@ class Follower:
 
     @property
     def awaits_people(self) -> bool:
-        """Whether ``zsched recover`` has to be run."""
+        """True if ``zsched recover`` has to be run."""
         return self.state is ArchiveState.LOST and self._recovery.awaits_people
 
     @property

@@ -38,12 +38,12 @@ from typing import Final
 
 import structlog
 
-from zsched.archive.openruns import Key, OpenRun, OpenRuns
-from zsched.core.foreign import in_a_line
+from zsched.archive.openruns import OpenRun, OpenRuns
 from zsched.core.log import Position
 from zsched.core.model import OnLost
-from zsched.core.run_id import RunId
+from zsched.core.run_id import RunId, RunKey
 from zsched.core.runs import Job, RunStatus, facts_text, ms_of, of_job, whole
+from zsched.core.untrusted import in_a_line
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import Tracker
 from zsched.storage.connection import Wire
@@ -170,7 +170,7 @@ class LostRuns:
         self._lose(term, as_of, self._missed(met, now_s), _MISSED_AT_ONCE, now_s)
         return False
 
-    def _ours(self, lapsed: Mapping[str, list[str]]) -> dict[Key, list[str]]:
+    def _ours(self, lapsed: Mapping[str, list[str]]) -> dict[RunKey, list[str]]:
         """The lapsed entries of runs that look like ours."""
         found = {}
         for run_id, members in lapsed.items():

@@ -1,5 +1,5 @@
 """
-What a daemon tells whoever measures it; ``zsched.metrics`` is who does.
+The measurements that a daemon tells; ``zsched.metrics`` takes them.
 
 A meter is called in the middle of firing: it notes and returns, reads no clock, asks nobody, raises nothing.
 """

@@ -58,7 +58,7 @@ class NextLook:
 
 class Native:
     """
-    What the leader's loop asks in each pass. *chosen*: True, all queues that RQ knows; False, none; or their names.
+    The leader's chore in each pass. *chosen*: True, all queues that RQ knows; False, none; or their names.
     """
 
     def __init__(self, jobs: NativeJobs, chosen: bool | tuple[str, ...], clock: Clock) -> None:

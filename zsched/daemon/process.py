@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -50,6 +51,7 @@ def run_daemon(read: Callable[[], Settings]) -> int:
     try:
         settings = read()
         sys.setswitchinterval(_SWITCH_S)
+        gc.freeze()  # what stays for ever, such as modules, is not looked through again: every thread waits meanwhile
         configure(settings.log.level, settings.log.format)
         _run(settings, read, clock, supervisor)
     except ConfigError as error:

@@ -38,7 +38,7 @@ from zsched.daemon.tick import Tick
 from zsched.errors import RedisRefused
 from zsched.storage.census import Census
 from zsched.storage.connection import Wire
-from zsched.storage.dispatch import Dispatch, Fired, Stopped, Window, shown
+from zsched.storage.dispatch import Dispatch, FireResult, Stopped, Window, shown
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.zone_rules import ZoneRules, installed
@@ -71,7 +71,7 @@ class Replanner:
         self._noticed, self._look_ms = rules, clock.monotonic_ms() + _LOOK_MS
 
     def is_settled(self, term: Term) -> bool:
-        """Whether all schedules are planned by our rules. Asks when *term* is new."""
+        """Return True if all schedules are planned by our rules. Asks when *term* is new."""
         if self._term != term.token:
             self._begin(term)
         return self._is_settled
@@ -151,13 +151,13 @@ class Replanner:
                 return
 
     def _is_something_due(self, tick: Tick, now_ms: float) -> bool:
-        """Whether it is, or will be before a page is done."""
+        """Return True if something is due, or will be before a page is done."""
         if tick.has_more or tick.next_ms is None:
             return tick.has_more
         return tick.next_ms - tick.server_offset_ms - now_ms <= self._takes_ms
 
     def _look_if_due(self) -> None:
-        """Whether other data was installed meanwhile; said once for each."""
+        """Look whether other data was installed meanwhile; say it once for each."""
         if self._clock.monotonic_ms() < self._look_ms:
             return
         self._look_ms = self._clock.monotonic_ms() + _LOOK_MS
@@ -175,8 +175,8 @@ class ReplanningDispatch(Dispatch):
         super().__init__(wire, keys)
         self._replanner = replanner
 
-    def fire(self, term: Term, window: Window, limit: int) -> Fired | Stopped:
-        """As ``Dispatch.fire``; recurring ones that were moved are not answered, and looked at again at once."""
+    def fire(self, term: Term, window: Window, limit: int) -> FireResult | Stopped:
+        """Fire as ``Dispatch.fire``; recurring ones that were moved are not answered, and looked at again at once."""
         fired = super().fire(term, window, limit)
         if isinstance(fired, Stopped) or not fired.recurring or self._replanner.is_settled(term):
             return fired

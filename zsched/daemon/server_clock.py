@@ -53,14 +53,14 @@ class ServerClock:
         return now + known if known is not None else 0.0
 
     def window(self) -> Window:
-        """Where TIME must be when a script that is sent now is run."""
+        """Return the window in which TIME must be when a script that is sent now is run."""
         if self._least is None:
             return Window(0, LAST_MS)
         now = self.now_ms()
         return Window(int(now) - JUMP_MS, int(now + self._round_trip_ms) + JUMP_MS)
 
     def steady_in_ms(self) -> float:
-        """How long to wait until TIME may be believed again after a jump; 0 when it may."""
+        """Milliseconds to wait until TIME may be believed again after a jump; 0 when it may."""
         if self._unsteady_since is None:
             return 0.0
         left = self._unsteady_since + STEADY_MS - self._clock.monotonic_ms()

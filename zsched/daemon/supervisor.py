@@ -1,5 +1,5 @@
 """
-What a daemon says to the service manager that started it: it is ready, it lives, what it does, it goes.
+Messages to the service manager that started the daemon: it is ready, it lives, what it does, it goes.
 
 The protocol is sd_notify(3): datagrams of ``NAME=value`` lines to the socket that ``NOTIFY_SOCKET`` names; without that
 variable nobody listens, and nothing is said. Not guaranteed: that it is heard; a socket that is gone or full is no
@@ -40,7 +40,7 @@ class Supervisor:
 
     @classmethod
     def of(cls, env: Mapping[str, str], clock: Clock) -> Supervisor:
-        """As the variables of sd_notify(3) and sd_watchdog_enabled(3) have it; a value that is none is as absent."""
+        """Read the variables of sd_notify(3) and sd_watchdog_enabled(3); an invalid value counts as absent."""
         address, limit_us, pid = env.get("NOTIFY_SOCKET"), env.get("WATCHDOG_USEC", ""), env.get("WATCHDOG_PID")
         is_watched = limit_us.isdecimal() and int(limit_us) > 0 and pid in (None, str(os.getpid()))
         is_address = address is not None and address[:1] in ("/", "@")
@@ -48,12 +48,12 @@ class Supervisor:
 
     @property
     def listens(self) -> bool:
-        """Whether there is one."""
+        """True if there is a service manager."""
         return self._address is not None
 
     @property
     def longest_sleep_ms(self) -> float:
-        """How long the main loop may sleep without a beat."""
+        """Milliseconds that the main loop may sleep without a beat."""
         return float("inf") if self.watchdog_ms is None else self.watchdog_ms / _SLEEPS
 
     def impatience(self, timeout_s: float) -> str | None:
@@ -83,7 +83,7 @@ class Supervisor:
             self._say("WATCHDOG=1")
 
     def status(self, text: str) -> None:
-        """What ``systemctl status`` shows in one line. After ``failed`` nothing more is."""
+        """Set the line that ``systemctl status`` shows. After ``failed`` nothing more is said."""
         with self._speaking:
             if text != self._status and not self._has_failed:
                 self._say_status(text)
@@ -117,7 +117,7 @@ class Supervisor:
         self._owes_ready = not self._say("READY=1")
 
     def _say(self, lines: str) -> bool:
-        """Whether it was taken, by nobody too."""
+        """Send *lines*; return True if they were taken, or nobody listens."""
         if self._address is not None:
             with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:  # as the module says
                 sender.setblocking(False)

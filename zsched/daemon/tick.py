@@ -24,7 +24,7 @@ from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.native import Native
 from zsched.daemon.planner import Planner
 from zsched.daemon.server_clock import ServerClock
-from zsched.storage.dispatch import Dispatch, DueRecurring, Fired, PlannedRun, Stopped, shown
+from zsched.storage.dispatch import Dispatch, DueRecurring, FireResult, PlannedRun, Stopped, shown
 from zsched.storage.lease import Term
 from zsched.storage.meta import moving_away
 
@@ -52,7 +52,7 @@ _ADVANCE_SHARE = 0.5  # of a fire's batch: advancing costs two to three times as
 @dataclass(frozen=True, slots=True)
 class Tick:
     """
-    What to do after a pass: go on at once (``has_more``), wait ``wait_ms``, or sleep until ``next_ms`` of
+    The next step after a pass: go on at once (``has_more``), wait ``wait_ms``, or sleep until ``next_ms`` of
     the server's clock (None: nothing waits), which is the monotonic one plus ``server_offset_ms``.
     """
 
@@ -195,7 +195,7 @@ class Ticker:
                 log.warning(_PASSED[passed.why], schedule_id=shown(one.id), count=passed.range.count)
         log.debug("schedules_advanced", **Counter(words))
 
-    def _tell(self, fired: Fired) -> None:
+    def _tell(self, fired: FireResult) -> None:
         if self._is_held:
             log.info("hold_ended")
             self._is_held = False

@@ -33,9 +33,9 @@ from typing import Final
 
 import structlog
 
-from zsched.archive.openruns import Key, OpenRun, OpenRuns
+from zsched.archive.openruns import OpenRun, OpenRuns
 from zsched.core.log import Position
-from zsched.core.run_id import RunId
+from zsched.core.run_id import RunId, RunKey
 from zsched.core.runs import Job, Run, RunStatus, of_job
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
@@ -66,7 +66,7 @@ _CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
 
 
 class Tracker:
-    """What a leader does about runs that end. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
+    """A leader's chore of runs that end. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
     name: Final = "tracker"
 
@@ -74,9 +74,9 @@ class Tracker:
         self._archiver, self._keys = archiver, keys
         self.every_ms = _EVERY_MS
         self._endings = Endings()
-        self._ended: dict[Key, int] = {}  # not yet written down, with the steps for which they are waited for
-        self._over_before: deque[Key] = deque(maxlen=_WAITING)  # not open: over before, or nobody's
-        self._around: Key | None = None  # where the round goes on: also in another term
+        self._ended: dict[RunKey, int] = {}  # not yet written down, with the steps for which they are waited for
+        self._over_before: deque[RunKey] = deque(maxlen=_WAITING)  # not open: over before, or nobody's
+        self._around: RunKey | None = None  # where the round goes on: also in another term
         self._queued: deque[tuple[OpenRun, Job]] = deque(maxlen=_HANDED_OVER)
         self._told: tuple[str, Position] | None = None  # the last entry of others that says of runs that they are over
         self._forget(None)
@@ -144,7 +144,9 @@ class Tracker:
         self._first_rounds = 1 if self._around is None else 2  # until all of the state was seen once
 
     def _is_late_enough(self, as_of: Position, term: Term) -> bool:
-        """Whether an archive that ends with *as_of* has what was told of runs until now: by earlier terms, by this."""
+        """
+        Return True if an archive that ends with *as_of* has what was told of runs until now: by earlier terms, by this.
+        """
         is_this_term = self._of is not None and self._of[0] == term.token
         written = self._written if is_this_term else None
         told = self._told[1] if self._told is not None and self._told[0] == term.token else None
@@ -189,7 +191,7 @@ class Tracker:
                 log.error("schedule_paused", schedule_id=id, reason="its runs failed one after the other")
 
     def _over_of(self, open: Sequence[OpenRun], path: Path) -> list[Over]:
-        """Those that RQ is done with, in the order in which they ended: so failures in a row are counted."""
+        """Return the runs that RQ is done with, in the order in which they ended: so failures in a row are counted."""
         over: list[tuple[Run, str]] = []
         forgotten: list[OpenRun] = []
         for one, job in zip(open, self._jobs.look([one.run_id for one in open]), strict=True):
@@ -213,7 +215,7 @@ class Tracker:
             return runs.queues(forgotten)
 
     def _requeued(self, before: Sequence[Run]) -> list[Over]:
-        """Those that ended once more than was recorded."""
+        """Return the runs that ended once more than was recorded."""
         over = []
         for known, job in zip(before, self._jobs.look([run.id for run in before]), strict=True):
             run = of_job(known.id, job, known.fired_us, known.is_uncertain)

@@ -116,7 +116,7 @@ def _escaped(text: str) -> str:
 
 
 def _told(where: str, error: Exception) -> Response | HTTPException:
-    """What becomes of an error: a line for who looks, and an event for who looks after the dashboard."""
+    """Answer an error with one line, and log an event for whoever runs the dashboard."""
     if isinstance(error, HTTPException):
         return error
     is_of_job = "job_id" in (request.view_args or {})

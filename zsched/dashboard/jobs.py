@@ -48,7 +48,7 @@ class DashboardJob(rq.job.Job):
         super().__init__(id, connection, Readable)
 
     def restore(self, raw_data: Any) -> Any:
-        """As RQ's, and described; by what is wrong with it, if RQ cannot read it."""
+        """Restore the job as RQ does, and describe it: by what is wrong with it, if RQ cannot read it."""
         try:
             super().restore({name: b"" if name in _NEVER_SHOWN else value for name, value in raw_data.items()})
         except (NoSuchJobError, redis.RedisError):
@@ -59,9 +59,9 @@ class DashboardJob(rq.job.Job):
         self.description = described(self.id, self.description)
 
     def latest_result(self, timeout: int = 0) -> Result | None:
-        """As RQ's; a failure that says so if it cannot be read."""
+        """Return the result as RQ does; a failure that says so if it cannot be read."""
         try:
-            return _Result.fetch_latest(self, Readable, timeout)
+            return _ReadableResult.fetch_latest(self, Readable, timeout)
         except redis.RedisError:
             raise
         except Exception as error:  # as above
@@ -71,11 +71,11 @@ class DashboardJob(rq.job.Job):
             )  # without id: none
 
     def return_value(self, refresh: bool = False) -> Any:
-        """As RQ's, in a form that a page can have."""
+        """Return the value as RQ does, in a form that a page can show."""
         return presentable(super().return_value(refresh))
 
     def get_meta(self, refresh: bool = True) -> Any:
-        """As RQ's, in a form that a page can have."""
+        """Return the value as RQ does, in a form that a page can show."""
         return presentable(super().get_meta(refresh))
 
     def get_call_string(self) -> str | None:
@@ -83,7 +83,7 @@ class DashboardJob(rq.job.Job):
         return self.description
 
 
-class _Result(Result):
+class _ReadableResult(Result):
     @classmethod
     def restore(cls, job_id: str, result_id: str, payload: Any, connection: Any, serializer: Any = None) -> Result:
         packed = payload.get(b"exc_string")
@@ -113,7 +113,7 @@ class DashboardWorker(rq.Worker):
     queue_class = Queue
 
     def get_current_job(self) -> rq.job.Job | None:
-        """As RQ's; None of a job that is gone, where that raises."""
+        """Return the job as RQ does; None if the job is gone, where RQ raises."""
         with suppress(NoSuchJobError):
             return super().get_current_job()
         return None

@@ -26,7 +26,7 @@ class Login:
     was_made: bool = False
 
     def admits(self, user: str | None, password: str | None) -> bool:
-        """Whether these are they; how long the answer takes tells nothing of how much of them is right."""
+        """Return True if both are right; the time of the answer does not tell how much of them is."""
         same = [
             hmac.compare_digest((given or "").encode(), ours.encode())
             for given, ours in ((user, self.user), (password, self.password))
@@ -35,7 +35,7 @@ class Login:
 
 
 def is_private(host: str) -> bool:
-    """Whether only this machine can connect to the address *host*."""
+    """Return True if only this machine can connect to the address *host*."""
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 

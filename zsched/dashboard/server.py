@@ -55,7 +55,7 @@ class DashboardServer:
 
     @property
     def url(self) -> str:
-        """Where a browser finds it on this machine."""
+        """The dashboard's URL for a browser on this machine."""
         host, port = self._socket.getsockname()[:2]
         return f"http://{_host_port(host, port)}/"
 

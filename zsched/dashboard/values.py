@@ -28,7 +28,7 @@ class Readable:
 
     @staticmethod
     def loads(data: bytes) -> Any:
-        """What *data* holds; a text that says why when it cannot be shown. Raises nothing."""
+        """Open *data*; return a text that says why if it cannot be shown. Raises nothing."""
         try:
             return read_shown(data) if data.startswith(_PICKLE) else _json(data)
         except NotPlain as error:

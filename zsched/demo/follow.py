@@ -1,4 +1,4 @@
-"""What fires, learnt from the log that every script appends to."""
+"""Fired runs, read from the log that every script appends to."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LogReader:
 
     def read(self, wait_ms: int) -> list[DecidedOccurrence]:
         """
-        What was decided since the last call; waits up to *wait_ms* (at least 1) if that is nothing.
+        Return what was decided since the last call; wait up to *wait_ms* (at least 1) if that is nothing.
 
         Raises:
             RedisUnavailable: the server is gone.

@@ -42,7 +42,7 @@ class Player:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the workers are done with all that fired, as far as the log was read."""
+        """True if the workers are done with all that fired, as far as the log was read."""
         return not self._pending
 
     def tick(self, wait_ms: int = _TICK_MS) -> bool:

@@ -1,4 +1,4 @@
-"""What workers make of runs, read from RQ's job hashes."""
+"""The state of runs at the workers, read from RQ's job hashes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DemoRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether no worker will do anything more with it."""
+        """True if no worker will do anything more with it."""
         return self.status in _OVER
 
 
@@ -49,7 +49,7 @@ class RunReader:
         return [_run(one, reply) for one, reply in zip(occurrences, replies, strict=True)]
 
     def said(self, run_id: str) -> str | None:
-        """What the task returned, if that is a text, of workers with the JSON serializer; else None."""
+        """Return the task's result if it is a text and workers use the JSON serializer; else None."""
         [entries] = self._ask([("XREVRANGE", f"rq:results:{run_id}", "+", "-", "COUNT", 1)])
         for _, texts in entries:
             returned = dict(zip(texts[::2], texts[1::2], strict=True)).get(b"return_value", b"")

@@ -85,7 +85,7 @@ class Screen:
         self._line(run.queue, run.status, run.occurrence.schedule_id, f"{times}{remark}")
 
     def is_in_burst(self, run: DemoRun) -> bool:
-        """Whether *run* is told of together with others."""
+        """Return True if *run* is told of together with others."""
         return run.occurrence.run_id in self._burst_of
 
     def bursts(self) -> None:

@@ -25,7 +25,7 @@ class Summary:
 
     @property
     def is_good(self) -> bool:
-        """Whether the workers executed all that fired."""
+        """True if the workers executed all that fired."""
         return self.fired == self.executed
 
     def add_fired(self, late_ms: float) -> None:
@@ -42,7 +42,7 @@ class Summary:
             self.waited_ms.append(run.waited_ms)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it; milliseconds, None where nothing fired."""
+        """Return the summary for JSON; in milliseconds, None where nothing fired."""
         figures = zip(("p50", "p99", "max"), _figures(self.late_ms), strict=True)
         late = {name: None if ms is None else round(ms, 3) for name, ms in figures}
         return {"fired": self.fired, "executed": self.executed, "failed": self.failed, "late_ms": late}

@@ -1,4 +1,4 @@
-"""What the demo's workers do: a product's messages, each a few milliseconds of work."""
+"""Tasks of the demo's workers: a product's messages, each a few milliseconds of work."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Which redis-server binary a private server runs.
+The redis-server binary of a private server.
 
 Redis and Valkey are taken alike; what they are asked for (COPY, listpack settings) is in both.
 

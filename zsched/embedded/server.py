@@ -96,12 +96,12 @@ class EmbeddedRedis:
 
     @property
     def pid(self) -> int:
-        """Of the running server."""
+        """The process id of the running server."""
         return self._running().pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there; a suspended one is."""
+        """True if the process is there; a suspended one is."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:

@@ -37,7 +37,7 @@ UNCHANGED: Final = "unchanged"
 @dataclass(frozen=True, slots=True)
 class Step:
     """
-    What is to become of an entry. ``definition`` is what is put if ``writes``; then it is paused (``pauses`` True) or
+    The plan for one entry. ``definition`` is put if ``writes``; then it is paused (``pauses`` True) or
     resumed (False). ``held`` is what was compared with.
     """
 
@@ -51,7 +51,7 @@ class Step:
     next_ms: int | None = None  # once it was put
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it."""
+        """Return the step for JSON."""
         return {
             "id": self.entry.id,
             "line": self.entry.line,
@@ -63,7 +63,7 @@ class Step:
 
 @dataclass(slots=True)
 class Applied:
-    """What was done, or in a dry run would be. ``stale``: ids that the file owns and does not say, not removed."""
+    """Result of applying a file, or of a dry run. ``stale``: ids that the file owns and does not say, not removed."""
 
     steps: list[Step] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Applied:
     errors: list[tuple[str, ZschedError]] = field(default_factory=list)
 
     def count(self, outcome: str) -> int:
-        """How many steps came out so."""
+        """Count the steps with this outcome."""
         return sum(step.outcome == outcome for step in self.steps)
 
 
@@ -141,7 +141,7 @@ class Application:
     # -- how ----------------------------------------------------------------------------------------
 
     def _step(self, entry: FileEntry, held: ScheduleWithOptions | None, now_ms: int) -> Step:
-        """What is to become of *entry*, where Redis holds *held*. Raises InvalidSchedule."""
+        """Plan *entry*, where Redis holds *held*. Raises InvalidSchedule."""
         if held is not None:
             self._refuse_others(held)
         definition, wanted = self._keeper.wanted(entry.definition, held)

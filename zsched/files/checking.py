@@ -1,5 +1,5 @@
 """
-What a file's entries are held against: the client's own checks of options, and the tasks that functions are.
+Checks of a file's entries: the client's own checks of options, and the tasks behind functions.
 
 Not guaranteed: that a function, and what it takes, is as its entry says where its module cannot be imported from here.
 ``unchecked`` has these, and the options of their schedules are those of the file alone.
@@ -28,8 +28,8 @@ def _all(func: str | None, options: Mapping[str, Any]) -> None:
 
 class ClientChecks:
     """
-    Of what *client* would put. *allow* raises InvalidSchedule for functions that may not be named, before they are
-    imported, which is done inside of *importing*.
+    Checks by what *client* would put. *allow* raises InvalidSchedule for functions that may not be named, before they
+    are imported, which is done inside of *importing*.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ClientChecks:
         return self._lookup.absent
 
     def define(self, func: str | None, options: Mapping[str, Any]) -> Definition:
-        """What an entry defines, whatever its function takes. Raises InvalidSchedule."""
+        """Return the definition of an entry, whatever its function takes. Raises InvalidSchedule."""
         self._allow(func, options)
         if func is not None:
             with self._importing():
@@ -55,6 +55,6 @@ class ClientChecks:
         return self._keeper.define(func or _ANY, options)
 
     def mistakes(self, func: str, options: Mapping[str, Any]) -> Iterable[InvalidSchedule]:
-        """What is wrong with the arguments of an entry whose function ``define`` accepted."""
+        """Yield the mistakes in the arguments of an entry whose function ``define`` accepted."""
         with self._importing():
             return list(self._lookup.mistakes(func, options))

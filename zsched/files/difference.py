@@ -34,7 +34,7 @@ class OptionChange:
     new: str | None
 
     def to_dict(self) -> dict[str, str | None]:
-        """As JSON can say it."""
+        """Return the change for JSON."""
         return {"option": self.option, "old": self.old, "new": self.new}
 
     def text(self) -> str:
@@ -56,7 +56,7 @@ def plain_options(held: ScheduleWithOptions) -> dict[str, Any]:
 
 
 def option_changes(old: ScheduleWithOptions, new: ScheduleWithOptions) -> Iterator[OptionChange]:
-    """What a put of *new* changes in *old*."""
+    """Yield what a put of *new* changes in *old*."""
     before, after = plain_options(old), plain_options(new)
     for name in dict.fromkeys((*after, *before)):
         one, other = before.get(name), after.get(name)

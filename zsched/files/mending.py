@@ -34,11 +34,11 @@ _STAND_INS: Final[Mapping[str, Mapping[str, Any]]] = {rule: {"every": _FAR} for 
     "tz": {"tz": "UTC"},
 }
 
-Define = Callable[[str | None, Mapping[str, Any]], Definition]
+DefineEntry = Callable[[str | None, Mapping[str, Any]], Definition]
 
 
 class Mistake(NamedTuple):
-    """What is wrong with option ``field`` of an entry; ``field`` is "" when it is something that the entry lacks."""
+    """A mistake in option ``field`` of an entry; ``field`` is "" when the entry lacks something."""
 
     field: str
     problem: str
@@ -52,7 +52,7 @@ def mend(options: dict[str, Any], *fields: str) -> None:
 
 
 def check_through(
-    define: Define, func: str | None, options: Mapping[str, Any], bad: Iterable[str]
+    define: DefineEntry, func: str | None, options: Mapping[str, Any], bad: Iterable[str]
 ) -> tuple[Definition | None, list[Mistake]]:
     """
     The definition of *func* and *options*, and no mistake; else None, and everything that is wrong with them. *bad*
@@ -86,7 +86,7 @@ def check_through(
 
 
 def may_be_arguments(key: str) -> bool:
-    """Whether *key*, which is bad, may have been meant for the arguments: no other option is nearer."""
+    """Return True if *key*, which is bad, may have been meant for the arguments: no other option is nearer."""
     if key in KEYS:
         return False
     near = difflib.get_close_matches(key, KEYS, 1, 0.6)

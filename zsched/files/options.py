@@ -1,5 +1,5 @@
 """
-What may stand in an entry of a file: the options of ``client.schedule`` less those that make no sense there, and
+Options of an entry of a file: those of ``client.schedule``, less those that make no sense there, and
 ``paused``.
 
 Durations are seconds or texts (``"5m"``). What TOML cannot say of arguments, such as null, is JSON in ``args_json``,

@@ -38,7 +38,7 @@ _TOP: Final = ("owner", "defaults", "schedules")
 
 
 class Checks(Protocol):
-    """What a file's entries are held against."""
+    """Checks of a file's entries."""
 
     def define(self, func: str | None, options: Mapping[str, Any]) -> Definition:
         """
@@ -47,7 +47,7 @@ class Checks(Protocol):
         """
 
     def mistakes(self, func: str, options: Mapping[str, Any]) -> Iterable[InvalidSchedule]:
-        """What is wrong with the arguments in *options* for the function, each with the parameter as ``field``."""
+        """Yield the mistakes in the arguments in *options* for the function, each with the parameter as ``field``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFile:
-    """What a file says, checked; ``name`` is as the caller gave it."""
+    """Content of a file, checked; ``name`` is as the caller gave it."""
 
     name: str
     owner: str
@@ -150,7 +150,7 @@ class _Reading:
             return ""
 
     def _shared(self, bad: set[str]) -> dict[str, Any]:
-        """What the defaults say, as ``_plain``."""
+        """Read the defaults, as ``_plain`` does."""
         table = self._found.get("defaults", {})
         if not isinstance(table, dict):
             self._complain(("defaults",), "defaults is not a table; write [defaults] and options below it")
@@ -238,7 +238,7 @@ class _Reading:
     # -- complaints ---------------------------------------------------------------------------------
 
     def _place(self, path: tuple[str, ...], field: str) -> tuple[str, ...]:
-        """Where option *field* of the entry at *path* is said: there, or among the defaults; else the entry."""
+        """Find option *field* of the entry at *path*: there, or among the defaults; else return the entry's place."""
         for table in (path, ("defaults",)):
             found: Any = self._found
             for part in table:

@@ -115,7 +115,7 @@ class _Writing:
         }
 
     def _usual_of(self, kind: TriggerKind) -> dict[str, Any]:
-        """What a schedule has that says nothing but its function and a rule of *kind*."""
+        """Return the options of a schedule that names nothing but its function and a rule of *kind*."""
         if kind not in self._usual:
             definition = self._keeper.define("module.function", {kind.name: kind.example})
             self._usual[kind] = plain_options(self._keeper.wanted(definition, None)[1])

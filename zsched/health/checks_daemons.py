@@ -8,7 +8,7 @@ from typing import Final
 
 from zsched.core.clock import from_ms
 from zsched.core.durations import duration_text
-from zsched.core.sentences import duration_text as rough_text
+from zsched.core.sentences import rough_duration
 from zsched.core.wording import plural
 from zsched.health.check import Finding, fine, health_check, problem, warning
 from zsched.health.facts import DaemonHealth, RedisUnseen
@@ -87,9 +87,8 @@ def _start(overview: Overview) -> str:
 def check_late(overview: Overview) -> Iterator[Finding]:
     """The oldest due schedule is late."""
     if overview.late_ms <= LATE_MS:
-        yield fine(
-            f"nothing is more than {rough_text(overview.late_ms)} late" if overview.late_ms else "nothing is overdue"
-        )
+        late = f"more than {rough_duration(overview.late_ms)} late" if overview.late_ms else "overdue"
+        yield fine(f"nothing is {late}")
         return
     if overview.leader is None:
         remedy = "it fires when a daemon leads"
@@ -97,7 +96,7 @@ def check_late(overview: Overview) -> Iterator[Finding]:
         remedy = f"nothing fires for {duration_text(overview.held_ms)} more, after a loss or a restart of Redis"
     else:
         remedy = "look for redis_refused and clock_jumped in the leader's log, and how busy it and Redis are"
-    yield problem(f"the oldest due schedule is {rough_text(overview.late_ms)} late", remedy)
+    yield problem(f"the oldest due schedule is {rough_duration(overview.late_ms)} late", remedy)
 
 
 @health_check("doubt_ahead", Overview, "clock")

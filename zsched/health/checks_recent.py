@@ -9,7 +9,7 @@ from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.recent import Recent, Stretch
 from zsched.core.runs import BAD, RunStatus
-from zsched.core.sentences import duration_text as rough_text
+from zsched.core.sentences import rough_duration
 from zsched.core.wording import plural, some
 from zsched.health.check import Finding, fine, health_check, warning
 
@@ -33,7 +33,7 @@ _PUT_BACK: Final = {
 def check_rebuilt(recent: Recent) -> Iterator[Finding]:
     """Redis lost something and was rebuilt."""
     if recent.rebuilt is None:
-        yield fine(f"Redis lost nothing in the last {rough_text(recent.stretches[-1].span_ms)}")
+        yield fine(f"Redis lost nothing in the last {rough_duration(recent.stretches[-1].span_ms)}")
         return
     changes = recent.rebuilt.changes
     parts = [f"{count:,} {_PUT_BACK[what]}" for what in _PUT_BACK if (count := changes.get(what, 0))]
@@ -65,7 +65,8 @@ def check_failing(recent: Recent) -> Iterator[Finding]:
     """A tenth of the latest runs failed or were lost."""
     stretch = _lately(recent)
     ended, bad = sum(stretch.ended.values()), sum(stretch.ended.get(status, 0) for status in BAD)
-    of = f"{bad:,} of {plural(ended, 'run')} that ended in the last {rough_text(stretch.span_ms)} failed or were lost"
+    span = rough_duration(stretch.span_ms)
+    of = f"{bad:,} of {plural(ended, 'run')} that ended in the last {span} failed or were lost"
     if bad >= _FAILING and bad > _FAILING_SHARE * ended:
         yield warning(of, "zsched history --status failed (or lost) lists them, zsched why ID tells of one schedule")
     else:
@@ -82,7 +83,7 @@ def check_too_late(recent: Recent) -> Iterator[Finding]:
         (stretch.missed, "occurrence", "passed and will not fire (paused, or nobody led)"),
     )
     if parts := [f"{plural(count, noun)} {became}" for count, noun, became in counts if count]:
-        text = f"in the last {rough_text(stretch.span_ms)} {', '.join(parts)}"
+        text = f"in the last {rough_duration(stretch.span_ms)} {', '.join(parts)}"
         yield warning(
             text, "zsched history --status expired (or skipped) lists them, zsched why ID tells of one schedule"
         )

@@ -124,7 +124,7 @@ def users_of(source: ImportSource) -> set[str]:
 
 
 def _lines(source: ImportSource, text: str, user: str | None) -> Iterator[_Line]:
-    """Those of *text* that run something; what cannot be read is refused."""
+    """Yield the lines of *text* that run something; refuse what cannot be read."""
     variables: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
         said = line.removesuffix("\r").lstrip(_BLANKS)
@@ -154,7 +154,7 @@ def _value(text: str) -> str:
 
 
 def _line(number: int, said: str, user: str | None, variables: Mapping[str, str]) -> _Line:
-    """What the line *said* runs. Raises ValueError with problem and remedy."""
+    """Parse the line *said*. Raises ValueError with problem and remedy."""
     macro = said.startswith("@")
     times = 1 if macro else 5
     words = re.split(r"[ \t]+", said, maxsplit=times + (user is None))
@@ -191,7 +191,7 @@ def _digest(line: _Line) -> str:
 
 
 def _about_variables(source: ImportSource) -> Iterator[str]:
-    """What people may expect of variables, and what does not happen."""
+    """Yield notes on variables that people may expect to work, and that do not."""
     names = {name for item in source.items for name in item.options["kwargs"]["environment"]}
     if "MAILTO" in names:
         yield f"{source.name}: nobody mails what commands print (MAILTO); the function has it in its environment"

@@ -1,4 +1,4 @@
-"""What was found in a source: schedules to be, and what is refused, each with its place."""
+"""Content of a source: future schedules, and refusals, each with its place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Place = int | str  # the line of a file, or what names the thing elsewhere: a jo
 
 class Origin(NamedTuple):
     """
-    Where a one-shot waits until it is moved: a ZSET of Redis, and its member there, the id of RQ's job. Within
+    The place where a one-shot waits until it is moved: a ZSET of Redis, and its member, the id of RQ's job. Within
     ``margin_ms`` of its time it is not moved any more, as somebody may be taking it; 0: nobody does.
     """
 
@@ -48,7 +48,7 @@ class Refusal:
         return f"{self.source}:{self.place}: {self.problem}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it."""
+        """Return it for JSON."""
         return {"source": self.source, "place": self.place, "what": self.what, "problem": self.problem}
 
 

@@ -88,7 +88,7 @@ class RQJobs:
 
 
 def job_key(id: str) -> str:
-    """Where RQ keeps a job."""
+    """Return the key at which RQ keeps a job."""
     return f"{_PREFIX}{id}"
 
 

@@ -73,7 +73,7 @@ class Moving:
                 yield MovedItem(one.item, outcomes[one.item.id], one.due_ms)
 
     def _far(self, page: Sequence[OneShot]) -> Iterator[OneShot]:
-        """Those of *page* that are not too near to their time."""
+        """Yield the one-shots of *page* that are not too near to their time."""
         now_ms = self._keeper.now_ms()
         for one in page:
             if one.origin.margin_ms and one.due_ms - now_ms < one.origin.margin_ms:
@@ -85,7 +85,7 @@ class Moving:
                 yield one
 
     def _put(self, page: Sequence[OneShot]) -> dict[str, str]:
-        """What a put of each made of it, by id; without those that are refused."""
+        """Put each; return its result by id, without those that are refused."""
         rows = [
             cast(ScheduleRow, {"func": one.item.func, **self._options(one.item), "if_exists": "error"}) for one in page
         ]
@@ -103,7 +103,7 @@ class Moving:
         return outcomes
 
     def _put_again(self, item: Item) -> str:
-        """What a put makes of *item*, whose id exists. Raises InvalidSchedule if it is not the source's."""
+        """Put *item*, whose id exists, again. Raises InvalidSchedule if it is not the source's."""
         held = self._client.get(item.id)
         if held.managed_by != self._source.owner:
             problem = f"a schedule of this id exists and is managed by {held.managed_by or 'nobody'}"
@@ -119,7 +119,7 @@ class Moving:
         self._all([("EXPIREAT", job_key(member), at_s) for member, at_s in until_s])
 
     def _is_imported(self, one: OneShot) -> bool:
-        """Whether an import has taken the job, which was not there; if not, it is cancelled here and refused."""
+        """Return True if an import has taken the missing job; if not, cancel it here and refuse it."""
         status = self._link.execute("HGET", job_key(one.origin.member), "status")
         if status == b"scheduled":
             return True

@@ -28,7 +28,7 @@ from zsched.storage.connection import Link
 
 @dataclass(slots=True)
 class Imported:
-    """What was done with a source, or in a dry run would be; ``definitions`` by id are what was checked."""
+    """Result of importing a source, or of a dry run; ``definitions``: what was checked, by id."""
 
     source: ImportSource
     definitions: dict[str, Definition] = field(default_factory=dict)
@@ -37,11 +37,11 @@ class Imported:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the source is in zsched."""
+        """True if all of the source is in zsched."""
         return not self.source.refusals and not self.applied.errors
 
     def count(self, outcome: str) -> int:
-        """How many schedules came out so."""
+        """Count the schedules with this outcome."""
         return self.applied.count(outcome) + sum(moved.outcome == outcome for moved in self.moved)
 
 
@@ -79,7 +79,7 @@ class Importing:
         self._checks, self._allow, self._takes_over = checks, allow, takes_over
 
     def check(self) -> Imported:
-        """What the source says, every item checked in all that needs no Redis; what is bad is refused."""
+        """Check every item of the source in all that needs no Redis; refuse what is bad."""
         imported, good = Imported(self._source), []
         for item in self._source.items:
             try:
@@ -92,7 +92,7 @@ class Importing:
 
     def compare(self, imported: Imported) -> tuple[Application, list[Step]]:
         """
-        What a put would change of what recurs.
+        Compare the recurring items with Redis: what would a put change?
 
         Raises:
             InvalidFile: an id is another owner's, or a one-shot's; nothing is to be put then.
@@ -132,7 +132,7 @@ class Importing:
     # -- how ----------------------------------------------------------------------------------------
 
     def _defined(self, item: Item) -> Definition:
-        """What *item* defines. Raises ZschedError."""
+        """Return the definition of *item*. Raises ZschedError."""
         options = {**item.options, "id": item.id, "managed_by": self._source.owner}
         if item.origin is None:
             definition = self._checks.define(item.func, options)
@@ -144,7 +144,7 @@ class Importing:
         return definition
 
     def _one_shots(self, imported: Imported) -> list[OneShot]:
-        """What is to be moved."""
+        """Return the one-shots to move."""
         found = ((item, imported.definitions[item.id].when) for item in self._source.items)
         return [
             OneShot(item, item.origin, when.due_ms)

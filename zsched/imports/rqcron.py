@@ -1,5 +1,5 @@
 """
-What a module registers with RQ's own cron (``rq cron MODULE``, ``rq.cron.register``).
+Registrations with RQ's own cron (``rq cron MODULE``, ``rq.cron.register``).
 
 RQ evaluates a cron string with croniter, in UTC, and six fields have the seconds last. Whether a day field restricts
 anything croniter decides otherwise than cron and zsched (``*/2`` does there, ``0-6`` does not): that is rewritten. What
@@ -37,7 +37,7 @@ class _Registered(CronScheduler):
         self.refused: list[tuple[str, Exception]] = []
 
     def register(self, func: Any, queue_name: str, *args: Any, **options: Any) -> CronJob:
-        """As RQ's, which only logs what it cannot take."""
+        """Register as RQ does, and raise what RQ only logs."""
         try:
             return super().register(func, queue_name, *args, **options)
         except Exception as error:
@@ -52,7 +52,7 @@ def owner_of(module: str) -> str:
 
 def read_rq_cron(module: str) -> ImportSource:
     """
-    What *module* (``app.cron_config``, or the path of a file) registers.
+    Read the registrations of *module* (``app.cron_config``, or the path of a file).
 
     Raises:
         InvalidSchedule: it cannot be imported.

@@ -24,12 +24,12 @@ _MARGIN_MS: Final = 5000  # left when a job is moved; even without RQ's second f
 
 
 def waiting_key(queue: str) -> str:
-    """Where RQ keeps the delayed jobs of a queue."""
+    """Return the key at which RQ keeps the delayed jobs of a queue."""
     return f"rq:scheduled:{queue}"
 
 
 def read_rq_scheduled(link: Link, jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -> ImportSource:
-    """What waits in *queues*, or in all that RQ knows, by the server's time *now_ms*."""
+    """Read what waits in *queues*, or in all that RQ knows, by the server's time *now_ms*."""
     source, soon, begun = ImportSource(OWNER, OWNER), 0, 0
     with link.wire() as wire:
         names = sorted(queues) or Registries(wire).queues()
@@ -58,7 +58,7 @@ def read_rq_scheduled(link: Link, jobs: RQJobs, now_ms: int, queues: Collection[
 
 
 def _has_begun(fields: Mapping[str, bytes]) -> bool:
-    """Whether a worker had the job before, or zsched pushed it."""
+    """Return True if a worker had the job before, or zsched pushed it."""
     return "started_at" in fields or any(name.startswith("zs") for name in fields)
 
 

@@ -32,7 +32,7 @@ class Undone:
 
 
 def is_owner(owner: str | None) -> bool:
-    """Whether *owner* is one that imports put as managed_by."""
+    """Return True if *owner* is one that imports put as managed_by."""
     return owner in (rqscheduler.OWNER, rqscheduled.OWNER) or (owner or "").startswith(OWNERS)
 
 

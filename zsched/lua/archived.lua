@@ -15,7 +15,7 @@ local entry, entry_ms, alive_ms = unpack(ARGV)
 alive_ms = tonumber(alive_ms)
 -- include lib/meta.lua
 
--- The t of the entry *id* of this log, or nil; also for an id out of range, which only a foreign hand writes.
+-- The t of the entry *id* of this log, or nil; also for an id out of range, which only another writer leaves.
 local function t_of(id)
   local found = redis.pcall('XRANGE', log_key, id, id)[1]
   return found and found[2][4]

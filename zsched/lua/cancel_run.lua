@@ -11,7 +11,7 @@
 -- RETURNS  OK, word, now ms, detail
 --        words: cancelled, stopping (its worker was told), over, UNKNOWN (RQ has no such job), WAITS (it is a
 --        schedule that has not fired), AGAIN (not as seen: look again), TAKEN (on its way out of where it waited: look
---        again), DEAF (its worker, the detail, does not listen), BROKEN (what a foreign hand changed), WRONGTYPE
+--        again), DEAF (its worker, the detail, does not listen), BROKEN (what another writer changed), WRONGTYPE
 -- LOGS   end: rows = run, cancelled, facts
 --
 -- One step, so whoever comes later finds the run either as it was or cancelled. Three may come at the same time:

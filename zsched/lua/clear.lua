@@ -1,4 +1,4 @@
--- clear: take schedules out of all places but one, where a foreign hand put them into many.
+-- clear: take schedules out of all places but one, where another writer put them into many.
 --
 -- KEYS   lease meta log due_high due_normal due_low paused quarantine recurring
 -- ARGV   token expected_server        this term's

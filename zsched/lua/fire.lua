@@ -51,7 +51,7 @@ if is_doubt_ahead then
   doubt_ms = now_ms
 end
 
-local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of a foreign hand, and no integer
+local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of another writer, and no integer
 
 local runs, job_keys = {}, {}  -- what is pushed, and where its hash is
 local uncertain, skipped, expired, cancelled, quarantined, rows, recurring = {}, {}, {}, {}, {}, {}, {}

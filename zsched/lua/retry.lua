@@ -9,7 +9,7 @@
 --        ...             field/value texts of its job, which count when RQ has forgotten it; none: not known
 -- RETURNS  OK, word, now ms, detail
 --        words: retried (detail: the new run's id), NOTOVER (RQ's status), WAITS (it is a schedule that has not
---        fired), GONE (RQ has forgotten it, and no texts came), BROKEN (what a foreign hand changed), WRONGTYPE
+--        fired), GONE (RQ has forgotten it, and no texts came), BROKEN (what another writer changed), WRONGTYPE
 -- LOGS   enqueue: run, front, fields n, the pairs, of = the run that is retried
 --
 -- The new run's number is that of the entry which tells of it, so that no id comes twice in a history, whatever RQ

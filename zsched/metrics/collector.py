@@ -112,7 +112,7 @@ def _of_redis(seen: Overview) -> Iterator[Metric]:
 
 
 def _of_archives(seen: Overview) -> Iterator[Metric]:
-    """Those that should follow: of daemons that did not stop in order; of each place the latest."""
+    """Yield metrics of archives that should follow: of daemons that did not stop in order; of each place the latest."""
     lately: dict[str, Report] = {}
     for report in remembered(seen.archives, seen.now_ms):
         if not report.is_stopped and len(lately) < MOST:
@@ -160,7 +160,7 @@ def _histograms(name: str, help: str, label: str, by_label: dict[str, Distributi
 
 
 def _samples(name: str, labels: dict[str, str], distribution: Distribution) -> Iterator[Sample]:
-    """What ``HistogramMetricFamily.add_metric`` makes, in half of its time (measured): 100 queues have 3,000."""
+    """Yield what ``HistogramMetricFamily.add_metric`` makes, in half of its time (measured): 100 queues have 3,000."""
     buckets, total = distribution.buckets(), distribution.total
     for bound, number in buckets:
         yield Sample(f"{name}_bucket", labels | {"le": bound}, number)

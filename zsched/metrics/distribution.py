@@ -1,4 +1,4 @@
-"""How often values were how large: a histogram that takes many values at once, which prometheus_client's does not."""
+"""A histogram that takes many values at once, which prometheus_client's does not."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ class Distribution:
         self.total += sum(values)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus has them: each bound with how many values are no larger, ``+Inf`` last."""
+        """Return the buckets for Prometheus: each bound with the number of values that are no larger, ``+Inf`` last."""
         return list(zip(self._names, accumulate(self._counts.copy()), strict=True))

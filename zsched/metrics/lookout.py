@@ -1,5 +1,5 @@
 """
-What Redis holds at the moment, looked at when somebody asks and at most once a second, however many ask.
+The present state of Redis, read when somebody asks and at most once a second, however many ask.
 
 It has connections of its own with a short timeout: Prometheus gives up after ten seconds by default, and that Redis
 does not answer is worth a page too.
@@ -25,7 +25,9 @@ _EVERY_MS: Final = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What was seen; ``overview`` is None when Redis gave no answer, and ``trouble`` says why. ``depths``: by queue."""
+    """
+    One look at Redis; ``overview`` is None when it gave no answer, and ``trouble`` says why. ``depths``: by queue.
+    """
 
     overview: Overview | None = None
     depths: Mapping[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a daemon told while it worked (``daemon.meter``), kept until somebody asks."""
+"""Measurements that a daemon told while it worked (``daemon.meter``), kept until somebody asks."""
 
 from __future__ import annotations
 

@@ -46,14 +46,14 @@ _WAIT_S: Final = 0.5  # for a connection, before looking for requests whose time
 _END_S: Final = 2.0  # for that look to end
 _PAUSE_S: Final = 0.5  # before the next accept without free files: the waiting connection would wake the server at once
 
-Page = Callable[[], tuple[bool, str]]  # whether all is well, and a line that says so
+HealthPage = Callable[[], tuple[bool, str]]  # whether all is well, and a line that says so
 
 
 @contextmanager
 def served(
     settings: MetricsSettings,
     metrics: Callable[[], bytes],
-    pages: Mapping[str, Page],
+    pages: Mapping[str, HealthPage],
     clock: Clock,
     failures: Failures | None = None,
 ) -> Iterator[None]:
@@ -81,7 +81,7 @@ class _Application:
     """The WSGI application. *names*: hosts that a request may name beside addresses; None: any."""
 
     def __init__(
-        self, metrics: Callable[[], bytes], pages: Mapping[str, Page], names: frozenset[str] | None = None
+        self, metrics: Callable[[], bytes], pages: Mapping[str, HealthPage], names: frozenset[str] | None = None
     ) -> None:
         self._metrics, self._pages, self._names = metrics, pages, names
 
@@ -132,7 +132,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.timeout = _WAIT_S
 
     def server_bind(self) -> None:
-        """As HTTPServer does, but for asking DNS for our own name, which can take long."""
+        """Bind as HTTPServer does, without asking DNS for our own name, which can take long."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()

@@ -74,8 +74,8 @@ class LogTally:
 
     def _is_new(self, position: Position) -> bool:
         """
-        Whether *position* is later than all that was counted. Within a history both id and time rise; what another
-        one has at the same ids is later, and what another server's clock has earlier is of a later epoch.
+        Return True if *position* is later than all that was counted. Within a history both id and time rise; what
+        another one has at the same ids is later, and what another server's clock has earlier is of a later epoch.
         """
         last = self._last
         return last is None or position.order > last.order or position.t_us > last.t_us

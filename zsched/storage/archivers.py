@@ -123,7 +123,7 @@ class Report:
 
     @classmethod
     def parse(cls, archive: bytes, text: bytes) -> Report | None:
-        """The report under a field of the hash; None when a foreign hand wrote it."""
+        """The report under a field of the hash; None when another writer wrote it."""
         try:
             entry, entry_t, told, state, about = text.decode().split(" ", 4)
             epoch, _, seq = entry.partition("-")

@@ -21,10 +21,10 @@ from zsched.storage.scripts import Scripts, checked
 
 _IN_FLIGHT = 2  # calls sent and not answered; more only delays other clients of this Redis
 
-Call = tuple[list[Any], dict[str, Any]]  # rows, arguments
+BulkCall = tuple[list[Any], dict[str, Any]]  # rows, arguments
 
 
-def stream(link: Link, keys: Keys, name: str, calls: Iterable[Call]) -> Iterator[list[Any]]:
+def stream(link: Link, keys: Keys, name: str, calls: Iterable[BulkCall]) -> Iterator[list[Any]]:
     """
     The replies of script *name* to each call, in order; as lazy as its consumer, but for the calls in flight.
 
@@ -32,7 +32,7 @@ def stream(link: Link, keys: Keys, name: str, calls: Iterable[Call]) -> Iterator
         RedisUnavailable: the connection broke more often than it is re-sent; what was in flight may
             have been applied.
     """
-    flight: deque[Call] = deque()
+    flight: deque[BulkCall] = deque()
     losses = 0
     with ExitStack() as stack:
         wire, scripts = _connect(link, keys, name, stack)

@@ -91,7 +91,7 @@ class Census:
                     id, note = parts.schedule_id, "uncertain" if b"zs_uncertain" in record[::2] else None
                     run = run_id[len(id) + 1 :]
                     found.append(Held(id, run, "open", "", parts.nominal_ms, None, None, note, record))
-            for run_id, error in odd.items():  # a key of another type, which only a foreign hand writes, is no run
+            for run_id, error in odd.items():  # a key of another type, which only another writer leaves, is no run
                 if self._wire.execute("TYPE", self._keys.job(run_id)) == b"hash":
                     raise error
             yield at, found
@@ -134,7 +134,7 @@ class Census:
         return started
 
     def _is(self, key: bytes, kind: bytes) -> bool:
-        """Whether *key* is what RQ makes of it; another type, which only a foreign hand writes, holds no runs."""
+        """Whether *key* is what RQ makes of it; another type, which only another writer leaves, holds no runs."""
         return bool(self._wire.execute("TYPE", key) == kind)
 
     def _scan(self, command: str, key: str | bytes, width: int) -> Iterator[str]:

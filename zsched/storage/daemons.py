@@ -125,7 +125,7 @@ def _bar(report: Report) -> str | None:
 
 
 def _texts(told: object) -> dict[str, str]:
-    """Return the texts in *told*, a foreign value. Drop everything else."""
+    """Return the texts in *told*, which another writer may have left. Drop everything else."""
     pairs = told.items() if isinstance(told, dict) else ()
     return {part: reason for part, reason in pairs if isinstance(part, str) and isinstance(reason, str)}
 

@@ -29,7 +29,7 @@ class Window:
 class DueRecurring(NamedTuple):
     """
     A recurring schedule that is due: where it stands ("<lane>", or "<lane>:<queue>" if it stood aside) and what its
-    hash says of the rule. Bytes as Redis holds them: a foreign hand may have written anything.
+    hash says of the rule. Bytes as Redis holds them: another writer may have written anything.
     """
 
     id: bytes
@@ -51,9 +51,9 @@ class PlannedRun(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fired:
+class FireResult:
     """
-    What one fire did. ``next_ms``: when to fire again, None when nothing waits. ``looked``: schedules looked
+    Result of one fire. ``next_ms``: when to fire again, None when nothing waits. ``looked``: schedules looked
     at. ``skipped``, ``expired``: run ids; ``quarantined``: ids, each with the reason; ``cancelled``: "<run id>=<RQ
     status>"; ``wrong``: keys of a wrong type that were left alone.
     """
@@ -143,8 +143,8 @@ class Lost(NamedTuple):
     paused: list[str]
 
 
-class Replanned(NamedTuple):
-    """*before*: the version that all was planned by until now, '' if nobody said; *moved*: what was as it was seen."""
+class ReplanResult(NamedTuple):
+    """*before*: the version that all was planned by until now, '' if nobody said; *moved*: the moves that were made."""
 
     before: str
     moved: list[Move]
@@ -161,13 +161,13 @@ class Dispatch:
         rows = [text for queue, rate in per_second.items() for text in (queue, f"{rate:.12g}")]
         self._scripts.call("limits", rows=rows, **_fence(term))
 
-    def fire(self, term: Term, window: Window, limit: int) -> Fired | Stopped:
+    def fire(self, term: Term, window: Window, limit: int) -> FireResult | Stopped:
         """Push the due one-shots among the first *limit* due schedules; answer the recurring ones among them."""
         reply = self._scripts.call("fire", limit=limit, **_guard(term, window))
         if isinstance(reply[0], str):
             return Stopped(reply[0], int(reply[1]), int(reply[2]) if len(reply) > 2 else None)
         now_ms, next_ms, looked, runs, skipped, expired, cancelled, quarantined, uncertain, recurring, wrong = reply
-        return Fired(
+        return FireResult(
             now_ms=now_ms,
             next_ms=int(next_ms) if next_ms != b"" else None,
             looked=looked,
@@ -232,7 +232,7 @@ class Dispatch:
         reply = self._scripts.call("trim", first_kept=first_kept, limit=limit, silent_ms=_SILENT_MS, **_fence(term))
         return int(reply[0])
 
-    def replan(self, term: Term, tzdata: str, moves: Sequence[Move] = (), *, is_done: bool = False) -> Replanned:
+    def replan(self, term: Term, tzdata: str, moves: Sequence[Move] = (), *, is_done: bool = False) -> ReplanResult:
         """
         Move what waits to where the zones' rules of version *tzdata* have it; *is_done*: all schedules are planned by
         these now. Without *moves* it only asks.
@@ -240,7 +240,7 @@ class Dispatch:
         rows = [each for move in moves for each in move]
         reply = self._scripts.call("replan", tzdata=tzdata, is_done=int(is_done), rows=rows, **_fence(term))
         words = zip(moves, reply[2:], strict=True)
-        return Replanned(shown(reply[1]), [move for move, word in words if word == b"moved"])
+        return ReplanResult(shown(reply[1]), [move for move, word in words if word == b"moved"])
 
 
 def _fence(term: Term) -> dict[str, Any]:
@@ -263,7 +263,7 @@ def told(plan: Plan, policy: Policy) -> bytes:
 
 
 def shown(value: bytes) -> str:
-    """Bytes of Redis as text; those that are none, which only a foreign hand writes, are shown escaped."""
+    """Bytes of Redis as text; those that are none, which only another writer leaves, are shown escaped."""
     return value.decode(errors="backslashreplace")
 
 

@@ -8,9 +8,9 @@ from base64 import b64decode
 from collections.abc import Sequence
 from typing import Final
 
-from zsched.core.foreign import LONGEST_NAME
 from zsched.core.log import text
 from zsched.core.runs import JOB_FIELDS, Job
+from zsched.core.untrusted import LONGEST_NAME
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Channel, Scripts
 

@@ -45,7 +45,7 @@ def asides(channel: Channel, keys: Keys) -> list[Aside]:
         words = channel.execute("HGET", keys.meta(), "aside")
     for word in text(words or b"").split(" "):
         lane, _, queue = word.partition(":")
-        with suppress(ValueError):  # a foreign hand's
+        with suppress(ValueError):  # another writer's
             found += [Aside(Priority(lane), queue)] if queue else []
     return found
 

@@ -1,5 +1,5 @@
 """
-Reading ``meta`` and other keys from outside of scripts, and what to say where a foreign hand wrote.
+Reading ``meta`` and other keys from outside of scripts, and what to say where another writer wrote.
 
 Where a number of ``meta`` is none, scripts answer GARBLED (lua/lib/time.lua, which has the same rule) and do nothing: a
 guess at an epoch, a doubt or a format could fire twice.

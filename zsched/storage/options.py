@@ -9,7 +9,7 @@ from redis.connection import ConnectionPool
 from redis.retry import Retry
 
 # Options of redis-py's own client machinery that must not move into a pool of ours.
-_FOREIGN = ("maint_notifications_pool_handler", "maint_notifications_config", "himport_registry", "event_dispatcher")
+_OF_CLIENT = ("maint_notifications_pool_handler", "maint_notifications_config", "himport_registry", "event_dispatcher")
 
 
 def our_options() -> dict[str, Any]:
@@ -25,5 +25,5 @@ def our_options() -> dict[str, Any]:
 
 def adopted_options(theirs: ConnectionPool) -> dict[str, Any]:
     """The options of *theirs*, with ours over them."""
-    kept = {k: v for k, v in theirs.connection_kwargs.items() if k not in _FOREIGN and not k.startswith("orig_")}
+    kept = {k: v for k, v in theirs.connection_kwargs.items() if k not in _OF_CLIENT and not k.startswith("orig_")}
     return kept | our_options()

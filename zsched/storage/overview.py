@@ -17,7 +17,7 @@ from zsched.storage.limits import Aside, HeldBack, asides, held_back
 from zsched.storage.log import Log
 from zsched.storage.meta import NUMBERS, asking, numbers
 from zsched.storage.replies import Command
-from zsched.storage.time import due_of, server_now_ms
+from zsched.storage.time import due_from_score, server_now_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def look(link: Link, keys: Keys) -> Overview:
         meta = numbers(keys, found["meta"])
         began = Log(wire, keys).read(f"{max(meta['epoch'], 0)}-0", 1)  # a term's first entry says that it began
     counts = [(one, found[one.key(keys)]) for one in aside]
-    heads = [due_of(head[1]) for lane in Priority if (head := found[f"head {lane}"])]
+    heads = [due_from_score(head[1]) for lane in Priority if (head := found[f"head {lane}"])]
     lease, last = found["lease"], found["last"]
     return Overview(
         now_ms=now_ms,

@@ -44,7 +44,7 @@ class Question:
 
     @classmethod
     def parse(cls, text: bytes) -> Question | None:
-        """The question in *text*; None when a foreign hand wrote it."""
+        """The question in *text*; None when another writer wrote it."""
         with suppress(*UNREADABLE):
             given = json.loads(text)
             seen = None if given["seen"] is None else Position(*map(int, given["seen"]))

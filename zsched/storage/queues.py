@@ -18,7 +18,7 @@ from zsched.core.log import text
 from zsched.core.model import Priority
 from zsched.core.run_id import RunId
 from zsched.core.runs import ms_of
-from zsched.core.sentences import duration_text
+from zsched.core.sentences import rough_duration
 from zsched.core.wording import plural
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
@@ -96,7 +96,7 @@ def waiting_text(queues: Sequence[StalledQueue]) -> str:
     if oldest_ms is None:
         return told
     unit_ms = 60_000 if oldest_ms >= 60_000 else 1000
-    return f"{told}{', the oldest' if count > 1 else ''} for {duration_text(max(oldest_ms // unit_ms, 1) * unit_ms)}"
+    return f"{told}{', the oldest' if count > 1 else ''} for {rough_duration(max(oldest_ms // unit_ms, 1) * unit_ms)}"
 
 
 def workers_of(wire: Wire) -> list[WorkerSeen]:

@@ -29,8 +29,8 @@ from zsched.storage.queues import StalledQueues, stalled_queues
 from zsched.storage.recent import recent
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
-from zsched.storage.store import Record
-from zsched.storage.time import due_of, server_now_ms
+from zsched.storage.store import RecurringRecord
+from zsched.storage.time import due_from_score, server_now_ms
 
 _PAGE = 200  # schedules read by one script
 # Bounds of `has_fired` in the newest part of the log: entries, bytes, time.
@@ -44,7 +44,7 @@ _PLACES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredSchedule:
     """
     A schedule, with what an update must see unchanged: the waiting job's texts as read. ``digest`` is that of the put
     that made a recurring one.
@@ -72,28 +72,28 @@ class Reader:
         """The server's time, as scripts see it."""
         return server_now_ms(self._link, self._keys)
 
-    def find(self, id: str) -> Found | None:
+    def find(self, id: str) -> StoredSchedule | None:
         """One schedule, or None."""
         return next(iter(self.find_many([id])), None)
 
-    def find_many(self, ids: Iterable[str]) -> Iterator[Found]:
+    def find_many(self, ids: Iterable[str]) -> Iterator[StoredSchedule]:
         """Those of *ids* that exist, in their order, read page by page."""
         source = iter(ids)
         while page := list(islice(source, _PAGE)):
             now_ms, _, _, *rows = self._scripts.call("get", rows=page)
             for id, row in zip(page, rows, strict=True):
                 if row:
-                    yield Found(self._schedule(id, row), row[7], int(now_ms), _decoded(row[6]).get("digest"))
+                    yield StoredSchedule(self._schedule(id, row), row[7], int(now_ms), _decoded(row[6]).get("digest"))
 
     def schedules(self, ids: Iterable[str]) -> Iterator[Schedule]:
         """Those of *ids* that exist, in their order."""
         return (found.schedule for found in self.find_many(ids))
 
-    def expected(self, record: Record, spec: TriggerSpec) -> Found:
+    def expected(self, record: RecurringRecord, spec: TriggerSpec) -> StoredSchedule:
         """What ``find`` would give of *record* once it was put by the rule *spec*: its place and times are empty."""
         own = _bytes({**record.own, "trigger": spec.to_text()})
         row: list[Any] = [b"due", record.lane.value.encode(), b"", b"", b"", 1, own, _bytes(record.template)]
-        return Found(self._schedule(record.id, row), row[7], 0, record.digest(spec))
+        return StoredSchedule(self._schedule(record.id, row), row[7], 0, record.digest(spec))
 
     def active(
         self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
@@ -164,7 +164,7 @@ class Reader:
             command = ("ZRANGEBYSCORE", key, low, high, "WITHSCORES", "LIMIT", offset, _PAGE)
             flat = self._link.execute(*command)
             page = [
-                (due_of(due), id.decode(errors="backslashreplace"))
+                (due_from_score(due), id.decode(errors="backslashreplace"))
                 for id, due in zip(flat[::2], flat[1::2], strict=True)
             ]
             for one in page:
@@ -191,7 +191,7 @@ class Reader:
             options |= {"tz": spec.tz, "jitter_ms": spec.jitter_ms}
         func = labels.get("func") or job.get("description", "")
         args, kwargs = self._arguments(row[7])
-        next_ms = due_of(due_ms) if due_ms not in (b"", b"-") else None
+        next_ms = due_from_score(due_ms) if due_ms not in (b"", b"-") else None
         nominal_ms = _ms(own.get("nominal"))
         if not recurring and next_ms is not None:
             nominal_ms = next_ms - delay_of(id, options.get("jitter_ms", 0))

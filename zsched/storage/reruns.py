@@ -48,7 +48,7 @@ class Reruns:
         Push *run_id*, which is over, once more; the new run's id.
 
         Raises:
-            RunNotFound, RunNotOver, PayloadGone. RedisRefused: a foreign hand changed its job.
+            RunNotFound, RunNotOver, PayloadGone. RedisRefused: another writer changed its job.
         """
         parts = self._parts(run_id)
         word, detail = self._retry(run_id, parts, op, [])
@@ -72,7 +72,7 @@ class Reruns:
 
         Raises:
             RunNotFound. RunNotOver: it waits to fire, its worker does not listen, or it was on its way to a worker for
-            all of 3 s. RedisRefused: a foreign hand changed its job.
+            all of 3 s. RedisRefused: another writer changed its job.
         """
         parts = self._parts(run_id)
         word, detail = self._cancel(run_id, parts, op)

@@ -28,7 +28,7 @@ BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
 
 _WRITTEN = ("created", "updated")  # words of a put that wrote something
 
-Row = tuple[str, str, bytes]  # id, due ms or "+" and ms from the server's now, data
+OneShotRow = tuple[str, str, bytes]  # id, due ms or "+" and ms from the server's now, data
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecurringRecord:
     """A recurring schedule but for its rule: ``own`` fields for zsched, the ``template`` of its runs for RQ."""
 
     id: str
@@ -124,7 +124,7 @@ class Store:
         pairs["zs"] = "1" + definition.letters()
         return Shape(definition.priority, _flat(pairs), definition.if_exists, definition.allow_past)
 
-    def put(self, shape: Shape, row: Row, op: str | None, seen: Sequence[bytes] | None = None) -> Answer:
+    def put(self, shape: Shape, row: OneShotRow, op: str | None, seen: Sequence[bytes] | None = None) -> Answer:
         """Put one row. *op* makes a relative or conditional call repeatable; *seen* makes it an update."""
         self.check_serializer()
         rows, arguments = _put_call(shape, [row], op, seen)
@@ -132,21 +132,23 @@ class Store:
         self._claim_serializer(word)
         return Answer(_text(word), int(now_ms), _detail(due_ms), _entry(word, version))
 
-    def put_many(self, calls: Iterable[tuple[Shape, list[Row], str | None]]) -> Iterator[tuple[int, list[bytes]]]:
+    def put_many(
+        self, calls: Iterable[tuple[Shape, list[OneShotRow], str | None]]
+    ) -> Iterator[tuple[int, list[bytes]]]:
         """Put the rows of each call, ids distinct within one. Yields per call, in order, now and a word per row."""
         for reply in bulk.stream(self._link, self.keys, "put", self._put_calls(calls)):
             words = reply[2::2]
             self._claim_serializer(*words)
             yield int(reply[0]), words
 
-    def _put_calls(self, calls: Iterable[tuple[Shape, list[Row], str | None]]) -> Iterator[bulk.Call]:
+    def _put_calls(self, calls: Iterable[tuple[Shape, list[OneShotRow], str | None]]) -> Iterator[bulk.BulkCall]:
         for call in calls:
             self.check_serializer()
             yield _put_call(*call, None)
 
     # -- recurring ------------------------------------------------------------------------------
 
-    def record(self, definition: Definition) -> Record:
+    def record(self, definition: Definition) -> RecurringRecord:
         """What a recurring schedule stores besides its rule. Raises InvalidSchedule."""
         shared = self.encoder.shared(definition)
         func = str(shared.pop("zs_func", shared["description"]))
@@ -157,10 +159,10 @@ class Store:
         template = shared | {"data": self.encoder.data(definition.payload), "status": "queued"}
         if letters:  # in a run's job too, as in a one-shot's: an archive that begins while it is open reads them there
             template["zs"] = "1" + letters
-        return Record(definition.id, definition.priority, own, template, definition.if_exists)
+        return RecurringRecord(definition.id, definition.priority, own, template, definition.if_exists)
 
     def put_recurring(
-        self, record: Record, spec: TriggerSpec, bracket: Bracket, op: str | None, seen_version: str = ""
+        self, record: RecurringRecord, spec: TriggerSpec, bracket: Bracket, op: str | None, seen_version: str = ""
     ) -> Answer:
         """Put one recurring schedule by a plan; AGAIN when the server's time is outside of its bracket."""
         own, template = _flat(record.own), _flat(record.template)
@@ -259,7 +261,7 @@ class Store:
         return Answer(_text(word), int(now_ms), _detail(due_ms[0]) if due_ms else None)
 
 
-def _put_call(shape: Shape, rows: Iterable[Row], op: str | None, seen: Sequence[bytes] | None) -> bulk.Call:
+def _put_call(shape: Shape, rows: Iterable[OneShotRow], op: str | None, seen: Sequence[bytes] | None) -> bulk.BulkCall:
     """Rows and arguments of put.lua."""
     texts: list[Any] = [*(seen or ()), *shape.pairs]
     for row in rows:

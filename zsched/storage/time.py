@@ -32,6 +32,6 @@ def doubted_until_ms(channel: Channel, keys: Keys) -> int:
     return max(doubt, server_now_ms(channel, keys))
 
 
-def due_of(score: bytes) -> int:
-    """A due time in ms; what a foreign hand wrote (1.5, 1e300, inf) is brought into the range of time."""
+def due_from_score(score: bytes) -> int:
+    """A due time in ms; what another writer wrote (1.5, 1e300, inf) is brought into the range of time."""
     return int(min(max(float(score), 0.0), float(LAST_MS)))

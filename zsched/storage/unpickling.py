@@ -66,7 +66,7 @@ def read_plain(data: bytes) -> Any:
 
 
 def read_shown(data: bytes) -> Any:
-    """What the pickle *data* holds, objects of other classes as a ``Foreign`` each. Raises NotPlain: it is broken."""
+    """What the pickle *data* holds, objects of other classes as a ``Opaque`` each. Raises NotPlain: it is broken."""
     return _load(_Shown, data)
 
 
@@ -97,7 +97,7 @@ def _size(value: Any) -> int:
         return len(value)
     if isinstance(value, int):
         return value.bit_length() // 3
-    return len(repr(value)) if isinstance(value, Decimal | Foreign | type) else 0
+    return len(repr(value)) if isinstance(value, Decimal | Opaque | type) else 0
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -106,7 +106,7 @@ def _parts(value: Any) -> Iterator[Any]:
     return (part for pair in value.items() for part in pair)
 
 
-class Foreign:
+class Opaque:
     """Stands for an object of a class, or for a function, that is not imported; takes whatever a pickle does to it."""
 
     def __new__(cls, *_args: object, **_kwargs: object) -> Self:
@@ -141,7 +141,7 @@ class _Shown(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _PLAIN:
             return super().find_class(module, name)
-        return type(name, (Foreign,), {"__module__": module})
+        return type(name, (Opaque,), {"__module__": module})
 
 
 def _load(unpickler: type[pickle.Unpickler], data: bytes) -> Any:

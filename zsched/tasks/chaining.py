@@ -1,5 +1,5 @@
 """
-What comes after a run: a task that returns a ``Next`` has it scheduled by its worker, once.
+Chaining: a task that returns a ``Next`` has it scheduled by its worker, once.
 
 The worker schedules before it tells RQ that the run is done: what dies in between is run again, and nothing is
 missing. For that not to schedule twice, a Next is known by the run's id and its place in the list:
@@ -60,7 +60,7 @@ _RUNNING: ContextVar[str | None] = ContextVar("zsched_running", default=None)  #
 @dataclass(init=False)
 class Next:
     """
-    What to run after this: returned by a task, alone or in a list, and scheduled when the run succeeded.
+    The step after this run: returned by a task, alone or in a list, and scheduled when the run succeeded.
 
     *func* is a task, a function or its dotted path; without one the same task again, with this run's payload and what
     is *given* over it. Parameters of a task are given by name, like the options of ``client.schedule``. Either *at* or
@@ -234,5 +234,5 @@ def _check_urgency(given: Any) -> None:
 
 
 def is_once(options: Mapping[str, Any]) -> bool:
-    """Whether *options* name one time."""
+    """Return True if *options* name one time."""
     return options.get("at") is not None or options.get("after") is not None

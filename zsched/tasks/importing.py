@@ -73,7 +73,7 @@ def imported(name: str) -> ModuleType | None:
 
 def found_at(path: str) -> Any:
     """
-    What stands under the dotted *path*, in a module or in a class there; else an ``Absent`` or a ``Missing``.
+    Find the object at the dotted *path*, in a module or in a class there; else an ``Absent`` or a ``Missing``.
 
     Raises:
         InvalidTask: a module of it is there, and its import raises.
@@ -98,7 +98,7 @@ def found_at(path: str) -> Any:
 
 
 def named(path: str) -> Any:
-    """What stands under the dotted *path*; None where there is nothing. Raises InvalidTask."""
+    """Return the object at the dotted *path*; None where there is nothing. Raises InvalidTask."""
     found = found_at(path)
     return None if isinstance(found, Absent | Missing) else found
 

@@ -59,7 +59,9 @@ class Lookup:
         return dict(options) if task is None else task.complete_options(options)
 
     def options_beside(self, path: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """As ``options_for``, but whatever the payload is, and without an id that is made of it. Raises as ``find``."""
+        """
+        Complete the options as ``options_for``, but of any payload, and without an id made of it. Raises as ``find``.
+        """
         task = self.find(path)
         return dict(options) if task is None else task.options_beside(options)
 
@@ -96,6 +98,6 @@ def _missing(path: str, missing: Missing) -> NotImportable:
 
 
 def _choice(noun: str, names: list[str]) -> str:
-    """What there is instead; "" for nothing."""
+    """Name what there is instead; "" for nothing."""
     more = ", …" if len(names) > _LISTED else ""
     return f"its {noun} are {', '.join(names[:_LISTED])}{more}" if names else ""

@@ -1,5 +1,5 @@
 """
-What a task's function takes, and whether a payload fits: the function's signature is the payload's type.
+Payloads of tasks: the function's signature is the payload's type.
 
 A payload is checked and never changed: nothing is coerced, and defaults are left to the function. Values are checked
 all the way down (typeguard), so that the hundredth element of a list is as sure as the first.
@@ -121,7 +121,7 @@ class Signature:
         return next(iter(difflib.get_close_matches(str(name), self.parameters, 1, 0.6)), None)
 
     def _mistakes_in(self, payload: Mapping[str, Any]) -> Iterator[InvalidSchedule]:
-        """What is wrong with the arguments that *payload* has."""
+        """Yield the mistakes in the arguments that *payload* has."""
         for name, value in payload.items():
             parameter = self.parameters.get(name)
             if parameter is None:
@@ -188,7 +188,7 @@ def _said(given: inspect.Parameter) -> str:
 
 
 def _misfit(hint: Any, value: object) -> str | None:
-    """How *value* is not of type *hint*: ``wants str, not int``; None when it is. Raises what its own code does."""
+    """Say why *value* is not of type *hint*: ``wants str, not int``; None when it is. Raises what its own code does."""
     if hint is Any:
         return None
     try:
@@ -225,7 +225,7 @@ def _choices(hint: Any) -> list[Any]:
 
 
 def _is_of_outer(hint: Any, value: object) -> bool:
-    """Whether *value* is a list where *hint* says list[int], and the like."""
+    """Return True if *value* is a list where *hint* says list[int], and the like."""
     classes = [dict if typing.is_typeddict(one) else typing.get_origin(one) or one for one in _members(hint)]
     try:
         return any(isinstance(one, type) and isinstance(value, one) for one in classes)

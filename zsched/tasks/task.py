@@ -145,7 +145,7 @@ class Task(Typed, Generic[P, R]):
         return self.options_beside(options, at_once=at_once) | ({} if id is None else {"id": id})
 
     def options_beside(self, options: Mapping[str, Any], *, at_once: bool = False) -> dict[str, Any]:
-        """As ``complete_options``, but whatever the payload is, and without an id that is made of it."""
+        """Complete the options as ``complete_options``, but of any payload, and without an id made of it."""
         left_out = {"id"}
         if at_once:
             left_out |= _OF_A_TIME
@@ -174,7 +174,7 @@ class Task(Typed, Generic[P, R]):
     # -- how ----------------------------------------------------------------------------------------
 
     def _split(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What of *given* is payload, and what options. Raises InvalidSchedule for a name that is neither."""
+        """Split *given* into payload and options. Raises InvalidSchedule for a name that is neither."""
         payload: dict[str, Any] = {}
         options: dict[str, Any] = {}
         for name, value in given.items():
@@ -210,7 +210,7 @@ class Task(Typed, Generic[P, R]):
         return self._followed(turn, found)
 
     def _followed(self, turn: Turn, result: Any) -> Any:
-        """What RQ is told instead of *result*, when that says what comes next."""
+        """Return what RQ is told instead of *result*, when that says what comes next."""
         nexts = nexts_of(result)
         return result if nexts is None else turn.schedule(self._call(turn, one) for one in nexts)
 
@@ -291,7 +291,7 @@ def _check_options(path: str, options: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _is_refused_once(name: str, options: Mapping[str, Any]) -> bool:
-    """Whether a one-shot cannot have the option *name*, which is good in itself."""
+    """Return True if a one-shot cannot have the option *name*, which is good in itself."""
     if name in TRIGGERS:
         return True
     try:

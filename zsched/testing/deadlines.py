@@ -24,7 +24,7 @@ _WAITING: Final = (b"queued", b"deferred")
 
 
 class ManualDeadlines:
-    """Those of one namespace's runs that have not begun."""
+    """Deadlines of one namespace's runs that have not begun."""
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._wire, self._keys = wire, keys

@@ -1,5 +1,5 @@
 """
-Which runs are over, once they were executed here, or expired: written into the log as the leader's tracker does, so
+Ends of runs that were executed here, or expired: written into the log as the leader's tracker does, so
 that ``why`` and ``runs`` tell it, and ``pause_after_failures`` counts it.
 """
 
@@ -15,7 +15,7 @@ from zsched.testing.pushes import Pushes
 
 
 class ManualEndings:
-    """Of one namespace's runs; RQ's own jobs are told, and not written down."""
+    """Ends of one namespace's runs; it is told of RQ's own jobs, and does not write them down."""
 
     def __init__(self, wire: Wire, keys: Keys, pushes: Pushes) -> None:
         self._dispatch, self._jobs, self._pushes = Dispatch(wire, keys), Jobs(wire, keys), pushes

@@ -17,7 +17,7 @@ from zsched.storage.keys import Keys
 
 
 class FrozenClock(ManualClock):
-    """What the leader reads. Wall and monotonic clock move together, as it expects of a healthy server."""
+    """The leader's clock. Wall and monotonic clock move together, as the leader expects of a healthy server."""
 
     def __init__(self, wire: Wire, keys: Keys, owner: str, now_ms: int) -> None:
         super().__init__(wall_ms=now_ms)
@@ -46,7 +46,7 @@ class FrozenClock(ManualClock):
 
 
 class ClientClock:
-    """What clients read: the frozen time of day, and durations that pass, lest a wait never ends."""
+    """The clients' clock: the frozen time of day, and durations that pass, lest a wait never ends."""
 
     def __init__(self, frozen: Clock) -> None:
         self._frozen, self._machine = frozen, SystemClock()

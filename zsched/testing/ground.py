@@ -70,7 +70,7 @@ def demand_empty(link: Link, keys: Keys) -> None:
 
 
 def _copies(link: Link, key: str, copy_key: str) -> bool:
-    """Whether a copy is a value of its own."""
+    """Return True if a copy is a value of its own."""
     link.execute("HSET", key, "field", "1")
     link.execute("COPY", key, copy_key)
     link.execute("HSET", copy_key, "field", "2")

@@ -1,4 +1,4 @@
-"""What was pushed, as the log tells it: the runs that a test is given, and when each was fired."""
+"""Pushed runs, by the log: those that a test is given, and when each was fired."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Pushes:
     fired_us: dict[str, int] = field(default_factory=dict)
 
     def new(self) -> list[Push]:
-        """What was pushed since the last call, in order."""
+        """Return the runs that were pushed since the last call, in order."""
         found = [change for entry in self._entries() for change in changes(entry, self.keys.run_suffix)]
         return [self._push(change) for change in found if change.what in _PUSHES]
 
@@ -81,7 +81,7 @@ class Pushes:
 
 
 def fired(pushes: Sequence[Push], encoder: Encoder) -> list[Fired]:
-    """Those of *pushes* whose time had come."""
+    """Return the runs among *pushes* that fired by their time."""
     return [_fired(push, encoder) for push in pushes if push.change.what is What.FIRED]
 
 

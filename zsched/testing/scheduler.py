@@ -108,7 +108,7 @@ class ManualScheduler:
 
     @property
     def now(self) -> datetime:
-        """What time it is for schedules: aware, in UTC. It stands still between calls."""
+        """The time for schedules: aware, in UTC. It stands still between calls."""
         return from_ms(self._clock.now_ms())
 
     def advance(
@@ -254,7 +254,7 @@ class ManualScheduler:
                 self._chains.step(self._term)
 
     def _look(self) -> list[Push]:
-        """What was pushed since the last look; its deadlines are kept."""
+        """Return the runs that were pushed since the last look; keep their deadlines."""
         pushes = self._pushes.new()
         self._deadlines.note(pushes)
         return pushes
@@ -293,7 +293,7 @@ def _next_ms(tick: Tick, now_ms: int) -> int:
 
 @contextmanager
 def _warnings_only() -> Iterator[None]:
-    """Where nobody set structlog up it prints everything, here every fire: of those, what is wrong is of interest."""
+    """Silence events below a warning where nobody set structlog up: it would print every fire."""
     if structlog.is_configured():
         yield
         return

@@ -120,7 +120,7 @@ def lost(audit: Audit) -> Findings:
     """Everything acknowledged has run, waits, or has a recorded outcome."""
     for id, calls in audit.calls.items():
         if id in audit.witnesses.foreign:
-            audit.tolerated["broken by a foreign hand"] += 1
+            audit.tolerated["broken by another writer"] += 1
             continue
         for number, call in enumerate(calls):
             if call.outcome == "done" and not _is_replaced(call, calls[number + 1 :]):

@@ -1,4 +1,4 @@
-"""Faults in what is scheduled: too much at one moment, what a foreign hand broke, rules that change meanwhile."""
+"""Faults in what is scheduled: too much at one moment, what another writer broke, rules that change meanwhile."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ FAULTS = [
     Fault("archive-disk-full", plain.fill_disk, "neither archive can be written, for 2 s"),
     Fault("log-trimmed", plain.trim_log, "a standby returns and the log was trimmed past its archive's position"),
     Fault("same-millisecond", crowds.same_millisecond, "10,000 one-shots due in the same millisecond"),
-    Fault("malformed", crowds.malformed, "one of 1,000 due one-shots has its hash broken by a foreign hand"),
+    Fault("malformed", crowds.malformed, "one of 1,000 due one-shots has its hash broken by another writer"),
     Fault("queue-wrong-type", crowds.wrong_queue, "an RQ queue's key is a string for a while"),
     Fault("rules-churned", crowds.churn_rules, "rules change between fire and advance, on a slow network"),
     Fault("hostile-jobs", hostile.write_jobs, "a worker's user writes hostile texts into waiting jobs"),

@@ -31,7 +31,7 @@ from zsched.errors import (
 )
 from zsched.storage.census import Census
 from zsched.storage.connection import Link
-from zsched.storage.dispatch import Dispatch, Fired, Window
+from zsched.storage.dispatch import Dispatch, FireResult, Window
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease, Term
 from zsched.storage.log import Log
@@ -92,10 +92,10 @@ class Scene:
         """Move the scripts' clock."""
         self.redis.hincrby(self.keys.meta(), "offset_ms", ms)
 
-    def tick(self, limit: int = 100) -> Fired:
+    def tick(self, limit: int = 100) -> FireResult:
         """One fire, and the advance of what recurs; what cannot be planned is quarantined."""
         fired = self.dispatch.fire(self.term, ALWAYS, limit)
-        assert isinstance(fired, Fired)
+        assert isinstance(fired, FireResult)
         planned = self.planner.plan(fired.recurring, fired.now_ms)
         if planned.good:
             self.dispatch.advance(self.term, ALWAYS, HOUR_MS, planned.good)
@@ -284,6 +284,6 @@ def assert_state_is_redis_own(scene: Scene) -> None:
     held, archived = scene.in_redis(), scene.in_archive()
     assert held.keys() == archived.keys(), held.keys() ^ archived.keys()
     for key, (*place, fields, lane, own) in held.items():
-        is_broken = not fields or own.get("trigger") == NO_RULE  # by a foreign hand: the archive has what was put
+        is_broken = not fields or own.get("trigger") == NO_RULE  # by another writer: the archive has what was put
         record = archived[key][len(place) :] if is_broken else (fields, lane, own)
         assert (*place, *record) == archived[key], (key, (*place, *record), archived[key])

@@ -154,7 +154,7 @@ def assert_is_known(scene: Scene, known: State, before: State, skipped: set[tupl
             status = scene.redis.hget(scene.keys.job("-".join(key)), "status")
             assert key in skipped or status == b"canceled", key
         elif row[0] != "open":
-            assert row == there or before.get(key) == there, key  # an untouched one, broken by a foreign hand
+            assert row == there or before.get(key) == there, key  # an untouched one, broken by another writer
         elif there[0] == "open":
             assert (row[5:], True) == (there[5:], there[4] in (row[4], "uncertain")), key
         else:

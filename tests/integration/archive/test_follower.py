@@ -1,4 +1,4 @@
-"""Following a log over a connection that breaks, and a Redis in which a foreign hand wrote."""
+"""Following a log over a connection that breaks, and a Redis in which another writer wrote."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_redis_that_lost_the_end_of_its_log_gets_it_back_and_is_followed_in_wh
     assert (scene.log()[-1].position, START) == (scene.archive.position, scene.archive.complete_since)
 
 
-def test_what_a_foreign_hand_wrote_does_not_stop_a_bootstrap(scene: Scene) -> None:
+def test_what_another_writer_wrote_does_not_stop_a_bootstrap(scene: Scene) -> None:
     schedule(scene, "a")
     run = f"x-1800000000000{scene.keys.run_suffix}"
     scene.redis.sadd("rq:queues", "rq:queue:default")
@@ -148,7 +148,7 @@ def test_what_a_foreign_hand_wrote_does_not_stop_a_bootstrap(scene: Scene) -> No
     assert "x" not in found
 
 
-def test_a_foreign_schedule_in_a_fire_hides_no_run(scene: Scene) -> None:
+def test_a_malformed_id_in_a_fire_hides_no_run(scene: Scene) -> None:
     now = datetime.now(UTC)
     scene.client.schedule("app.task", id="a", at=now - timedelta(seconds=1), allow_past=True)
     scene.redis.zadd(scene.keys.due_normal(), {"half": "1.5", "two words": 7})

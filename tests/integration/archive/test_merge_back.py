@@ -181,7 +181,7 @@ def test_arguments_are_back_that_are_not_kept_in_the_history(scene: Scene) -> No
         assert expected == scene.in_redis() == scene.in_archive()
 
 
-def test_a_score_that_a_foreign_hand_wrote_does_not_stop_a_merge(scene: Scene) -> None:
+def test_a_score_that_another_writer_wrote_does_not_stop_a_merge(scene: Scene) -> None:
     schedule(scene, "a")
     scene.redis.zadd(scene.keys.due_low(), {"half": "1.5", "infinite": "inf"})
     scene.redis.hset(scene.keys.paused(), "odd", "never so so")

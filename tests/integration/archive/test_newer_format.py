@@ -99,7 +99,7 @@ def test_a_new_archive_does_not_begin_where_a_newer_one_led(scene: Scene, is_not
     append_unread(scene)
     if is_trimmed:
         scene.redis.xtrim(scene.keys.log(), maxlen=2, approximate=False)
-    if not is_noted:  # by a foreign hand: zsched never takes it out
+    if not is_noted:  # by another writer: zsched never takes it out
         scene.redis.hdel(scene.keys.meta(), "format")
 
     assert [False] * 3 == [scene.follower.step() for _ in range(3)]

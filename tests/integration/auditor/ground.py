@@ -1,4 +1,4 @@
-"""An auditor by hand, a schedule in every place, and what foreign hands do to them."""
+"""An auditor by hand, a schedule in every place, and what other writers do to them."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ HANDS: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
 
 
 class Quiet(Storm):
-    """A storm in which no foreign hand does anything but RQ's own."""
+    """A storm in which no other writer does anything but RQ's own."""
 
     def lose_hash(self) -> None:
         self.wait()

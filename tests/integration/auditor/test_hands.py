@@ -1,4 +1,4 @@
-"""What a foreign hand did to a schedule is found, said and put right."""
+"""What another writer did to a schedule is found, said and put right."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zsched.daemon import auditor as module
 
 
 @pytest.mark.parametrize("hand", HANDS)
-def test_what_a_foreign_hand_does_is_said_and_put_right(scene: Scene, auditing: Auditing, hand: str) -> None:
+def test_what_another_writer_does_is_said_and_put_right(scene: Scene, auditing: Auditing, hand: str) -> None:
     id, event, does = HANDS[hand]
     fill(scene)
     assert [] == auditing.run()

@@ -1,4 +1,4 @@
-"""Whatever clients and a leader do, also between two questions of an auditor, is not taken for a foreign hand."""
+"""Whatever clients and a leader do, also between two questions of an auditor, is not taken for another writer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_whatever_clients_and_a_leader_do_is_no_alarm(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_foreign_hands_do_meanwhile_is_put_right_in_the_end(
+def test_what_other_writers_do_meanwhile_is_put_right_in_the_end(
     scene: Scene, auditing: Auditing, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PAGE", 2)
@@ -78,7 +78,7 @@ def test_what_foreign_hands_do_meanwhile_is_put_right_in_the_end(
 
     assert scene.follower.step()
     held, known = schedules(scene.in_redis()), schedules(scene.in_archive())
-    # But for what the log knows nothing of, or was told when a foreign hand had set the time: of these it only speaks.
+    # But for what the log knows nothing of, or was told when another writer had set the time: of these it only speaks.
     mended = {id: value for id, value in known.items() if value[0] == "quarantine" or is_due_as_its_run(value)}
     assert mended == {id: held.get(id) for id in mended}
     assert len(mended) > 1

@@ -22,7 +22,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a flag that is none": ({"again": "yes"}, r"^again='yes': not a yes or no"),
     "a bad id": ({"id": "a b"}, r"^id='a b'"),
     "one in quarantine": ({"id": "broken"}, r"^id='broken': it is quarantined"),
-    "one that a foreign hand broke": ({"id": "foreign"}, r"^id='foreign': its rule or anchor cannot be read"),
+    "one that another writer broke": ({"id": "foreign"}, r"^id='foreign': its rule or anchor cannot be read"),
 }
 
 

@@ -150,7 +150,7 @@ def test_an_entry_that_is_not_known_is_shown_without_its_values(zsched: Zsched, 
     assert ["unknown kind or form"] * 3 == [json.loads(line)["problem"].split(",")[0] for line in told]
 
 
-def test_what_foreign_hands_wrote_cannot_steer_the_terminal(
+def test_what_other_writers_wrote_cannot_steer_the_terminal(
     zsched: Zsched, client: Client, redis_client: redis.Redis
 ) -> None:
     evil = {"kind": "pause", "t": "1795257273824902", "id": "a", "lane": "normal", "due": 10**30, "note": "\x1b[2J"}

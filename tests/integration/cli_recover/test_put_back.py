@@ -104,7 +104,7 @@ def test_a_recovery_brings_back_the_same_schedules_with_the_same_next_times(scen
 def test_a_run_that_cannot_be_pushed_again_is_told_as_such(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     scene.redis.flushall()
-    scene.redis.set("rq:queue:default", "a foreign hand's")
+    scene.redis.set("rq:queue:default", "another writer's")
 
     result = zsched()
 

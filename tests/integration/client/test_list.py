@@ -80,7 +80,7 @@ def test_a_schedule_that_somebody_broke_does_not_hide_the_others(
     json.dumps([schedule.to_dict() for schedule in client.list()])
 
 
-def test_a_score_of_a_foreign_hand_hides_nothing(client: Client, redis_client: redis.Redis) -> None:
+def test_a_score_of_another_writer_hides_nothing(client: Client, redis_client: redis.Redis) -> None:
     client.schedule("app.task", id="good", every=60)
     redis_client.zadd(KEYS.due_normal(), {"odd": 1.5, "far": 1e300})
 

@@ -92,7 +92,7 @@ UNKNOWN = [
     entry(1, "put_recurring", "id", "r", "due", 5),
     entry(1, "enqueue", "run"),
     entry(1, "advance", "rows", 1, "r", "fired 1"),
-    Entry.of(b"1-1", [b"a foreign hand's", b"\xff"]),
+    Entry.of(b"1-1", [b"another writer's", b"\xff"]),
     Entry.of(b"1-1", [b"kind", b"put", b"t", b"9" * 40]),
 ]
 
@@ -111,7 +111,7 @@ def test_an_unknown_entry_is_kept_as_it_is_and_told(path: Path, unknown: Entry, 
         assert {f"a-{DUE_MS}": "due"} == places(archive)
 
 
-def test_one_foreign_schedule_does_not_hide_the_runs_of_its_fire(archive: Archive) -> None:
+def test_a_malformed_schedule_does_not_hide_the_runs_of_its_fire(archive: Archive) -> None:
     bad = ["two words", "low 1.5", "", "its id is none", "b", "low 1900000000000.5", "", "its hash is gone"]
     archive.append([put(1, "a", "b"), fire(2, f"a-{DUE_MS}"), entry(3, "quarantine", "rows", 2, *bad)])
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.archive.ground import at, put
-from zsched.archive.body import entry_of, pack, position_of, row_of, unpack
+from zsched.archive.body import entry_of, history_row, pack, position_of, unpack
 from zsched.core.log import Entry, Position
 from zsched.errors import ArchiveCorrupt
 
@@ -20,18 +20,18 @@ def test_what_was_packed_is_unpacked(texts: list[bytes]) -> None:
 def test_an_entry_is_read_as_it_was_written() -> None:
     entry = put(1, "a", "b")
 
-    assert entry == entry_of(row_of(7, entry, pack(entry.body)))
+    assert entry == entry_of(history_row(7, entry, pack(entry.body)))
 
 
 def test_an_entry_without_a_head_is_read_as_it_was_written() -> None:
-    entry = Entry.of(b"1-1", [b"a foreign hand's", b"\xff\x00"])
+    entry = Entry.of(b"1-1", [b"another writer's", b"\xff\x00"])
 
-    assert entry == entry_of(row_of(7, entry, pack(entry.body)))
+    assert entry == entry_of(history_row(7, entry, pack(entry.body)))
 
 
 def test_every_flipped_bit_of_a_body_is_noticed() -> None:
     entry = put(1, "a")
-    n, epoch, seq, t, kind, body, sum = row_of(7, entry, pack(entry.body))
+    n, epoch, seq, t, kind, body, sum = history_row(7, entry, pack(entry.body))
 
     for bit in range(8 * len(body)):
         flipped = bytearray(body)
@@ -44,7 +44,7 @@ def test_every_flipped_bit_of_a_body_is_noticed() -> None:
 @pytest.mark.parametrize("value", [None, 0, "x", b"x", 1.5])
 def test_every_other_value_in_a_column_is_noticed(column: int, value: object) -> None:
     entry = put(1, "a")
-    row = list(row_of(7, entry, pack(entry.body)))
+    row = list(history_row(7, entry, pack(entry.body)))
     row[column] = value
 
     with pytest.raises(ArchiveCorrupt, match="history entry 7 "):

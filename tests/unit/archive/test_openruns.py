@@ -11,7 +11,8 @@ import pytest
 from tests.log_rows import row_fields
 from tests.unit.archive.ground import DUE_MS, archived, at, enqueue, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive
-from zsched.archive.openruns import Key, OpenRun, OpenRuns
+from zsched.archive.openruns import OpenRun, OpenRuns
+from zsched.core.run_id import RunKey
 from zsched.errors import ArchiveCorrupt
 
 ALL = 100
@@ -26,9 +27,9 @@ def path(tmp_path: Path) -> Path:
     return archived(tmp_path / "archive.db", [*puts, *fires])
 
 
-def around(path: Path, looked_at: int, limit: int = ALL) -> list[list[Key]]:
+def around(path: Path, looked_at: int, limit: int = ALL) -> list[list[RunKey]]:
     """A round through the state, part by part."""
-    after: Key | None = None
+    after: RunKey | None = None
     parts = []
     with OpenRuns(path) as runs:
         while True:

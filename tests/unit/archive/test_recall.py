@@ -15,7 +15,7 @@ from zsched.archive import Archive
 from zsched.archive.recall import recalling
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry, Position
-from zsched.core.recovery import Branch, Mine, lacking, row_of
+from zsched.core.recovery import Branch, Mine, lacking, restored_row
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign
 
 # -- what it knows --------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_what_is_put_back_of_what_was_put_back_is_the_same(archive: Archive) -> 
     given = [one_shot(), rule(), one_shot("paused", "p", "5 why"), rule("ended", "e")]
     take(archive, restore(1, *given))
 
-    again = {mine.id: row_of(mine.schedule) for mine in known(archive) if mine.schedule}
+    again = {mine.id: restored_row(mine.schedule) for mine in known(archive) if mine.schedule}
 
     for one in given:
         found = again[one.id]

@@ -142,7 +142,7 @@ DID_NOT = {
     "expired": change(What.EXPIRED, nominal_ms=MIDNIGHT_MS),
     "waits": change(What.FOUND, run_id=RUN, nominal_ms=MIDNIGHT_MS, why="due"),
     "put": change(What.PUT, run_id=RUN, nominal_ms=MIDNIGHT_MS),
-    "a foreign hand's": change(What.FIRED, run_id="r"),
+    "another writer's": change(What.FIRED, run_id="r"),
 }
 
 

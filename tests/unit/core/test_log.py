@@ -93,7 +93,7 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
             change("d", What.CANCELLED, run_id=f"d-{DUE_MS}", nominal_ms=DUE_MS, why="RQ has it as canceled"),
         ],
     ),
-    "quarantine of a foreign hand's": (
+    "quarantine of another writer's": (
         entry("quarantine", "rows", 3, "two words", "low 1.5", "", "y", "a?b", "low 5", "e", "low 1.5", "", "why not"),
         [change("e", What.QUARANTINED, why="why not")],
     ),
@@ -243,7 +243,7 @@ def test_an_entry_has_its_place_and_its_texts() -> None:
     "texts",
     [
         [b"kind", b"cancel", b"t", b"1800000000123456", b"id", b"a"],
-        [b"a foreign hand's", b"\xff"],
+        [b"another writer's", b"\xff"],
         [b"kind", b"put", b"t", b"9" * 40],
         [b"kind", b"put"],
         [b"kind", b"put", b"t", b"-5"],

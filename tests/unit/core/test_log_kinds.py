@@ -59,10 +59,10 @@ def conjured() -> Iterator[Entry]:
         whats = frozenset({What.FIRED})
 
         def rows(self) -> Iterable[Row]:
-            yield OneShotsFired(self._keys(self._field(b"out_of_a_hat").split()))
+            yield OneShotsFired(self._keys(b"out_of_a_hat"))
 
         def changes(self) -> Iterator[Change]:
-            for key in self._keys(self._field(b"out_of_a_hat").split()):
+            for key in self._keys(b"out_of_a_hat"):
                 yield self._change_of(key, What.FIRED, "by magic")
 
     yield entry("conjure", "out_of_a_hat", f"a-{RUN}", seq=8)

@@ -332,6 +332,6 @@ def test_the_text_of_policies_is_canonical_and_says_only_what_is_unusual() -> No
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "7", '{"catch_up":"some"}', '{"overlap":1}', '{"colour":"red"}'])
-def test_foreign_text_is_an_error_and_no_policy(text: str) -> None:
+def test_a_text_that_zsched_did_not_write_is_no_policy(text: str) -> None:
     with pytest.raises((ValueError, KeyError, TypeError)):
         Policy.from_text(text)

@@ -25,7 +25,7 @@ from tests.unit.core.recovering import (
 from zsched.core.held import Held
 from zsched.core.log import Entry, Position
 from zsched.core.log.recovery import Restored
-from zsched.core.recovery import Branch, Known, Mine, Verdict, is_same_set, judge, lacking, row_of
+from zsched.core.recovery import Branch, Known, Mine, Verdict, is_same_set, judge, lacking, restored_row
 
 
 def opened(run: str = RUN, flags: bytes = b"1") -> Known:
@@ -277,7 +277,7 @@ def test_what_the_new_history_says_stands(
 
 
 def test_a_one_shot_is_put_back_as_it_was_asked_for() -> None:
-    found = row_of(Known(one_shot(record=[*FIELDS, b"status", b"canceled", b"created_at", b"2026"]), 50))
+    found = restored_row(Known(one_shot(record=[*FIELDS, b"status", b"canceled", b"created_at", b"2026"]), 50))
 
     assert Restored("a", RUN, "due", "normal", DUE_MS, 50, None, FIELDS, []) == found
 
@@ -295,7 +295,7 @@ def test_a_rule_is_put_back_with_where_it_was_and_without_its_version() -> None:
         b"6",
     ]
 
-    found = row_of(Known(rule(record=[*FIELDS[:6], *own]), 50))
+    found = restored_row(Known(rule(record=[*FIELDS[:6], *own]), 50))
 
     expected = {
         b"trigger": b"every 60000",
@@ -309,7 +309,7 @@ def test_a_rule_is_put_back_with_where_it_was_and_without_its_version() -> None:
 
 
 def test_a_rule_that_had_ended_says_since_when() -> None:
-    found = row_of(Known(rule(place="ended", due_ms=None, nominal_ms=None, last=None), T_US))
+    found = restored_row(Known(rule(place="ended", due_ms=None, nominal_ms=None, last=None), T_US))
 
     own = dict(zip(found.own[::2], found.own[1::2], strict=True))
     assert (b"%d" % (T_US // 1000), False) == (own[b"ended_at"], b"nominal" in own or b"last" in own)
@@ -317,11 +317,11 @@ def test_a_rule_that_had_ended_says_since_when() -> None:
 
 @pytest.mark.parametrize("place", ["paused", "quarantine"])
 def test_one_without_a_note_has_one_that_says_since_when(place: str) -> None:
-    assert f"{T_US // 1000} " == row_of(Known(one_shot(place), T_US)).note
+    assert f"{T_US // 1000} " == restored_row(Known(one_shot(place), T_US)).note
 
 
 def test_one_that_is_due_at_no_time_is_put_back_where_people_see_it() -> None:
-    found = row_of(Known(one_shot(due_ms=None), T_US))
+    found = restored_row(Known(one_shot(due_ms=None), T_US))
 
     assert ("quarantine", f"{T_US // 1000} its due time is none") == (found.place, found.note)
 

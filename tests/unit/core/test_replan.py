@@ -221,7 +221,7 @@ def test_its_jitter_is_that_of_the_new_time() -> None:
 
 
 @pytest.mark.parametrize("last", [f"r-{NOW_AT_MS - 1}-nshop", f"r-{WAITING_MS + 5 * DAY_MS}-r1", "somebody's", None])
-def test_what_fired_by_hand_or_is_of_a_foreign_hand_keeps_it_from_nothing(last: str | None) -> None:
+def test_what_fired_by_hand_or_is_of_another_writer_keeps_it_from_nothing(last: str | None) -> None:
     move = move_of(held(last=last))
 
     assert move is not None

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from zsched.core.run_id import RunId, schedule_of
+from zsched.core.run_id import RunId, run_key, run_keys, schedule_of
+
+_WORDS = ["a", "report-1", "1700000000000", "170000000000", "nacme", "r2", "x" * 129, "ä", "!", "\n", ""]
+_PARTS = st.sampled_from(_WORDS)
+_RUN_IDS = st.lists(_PARTS, min_size=1, max_size=4).map("-".join)
 
 MS = "1795277135295"
 
@@ -43,3 +49,8 @@ def test_the_schedule_is_what_stands_before_the_time(run_id: str) -> None:
 
     assert parts is not None
     assert ("a-b", "a-b", int(MS)) == (parts.schedule_id, schedule_of(run_id), parts.nominal_ms)
+
+
+@given(st.lists(_RUN_IDS, max_size=4).map(" ".join))
+def test_many_run_ids_are_read_as_each_of_them_alone(run_ids: str) -> None:
+    assert run_keys(run_ids) == list(map(run_key, run_ids.split()))

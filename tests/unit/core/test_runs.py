@@ -73,7 +73,7 @@ def test_every_status_of_rq_has_its_meaning(status: str, expected: RunStatus) ->
 def test_rqs_statuses_are_all_known() -> None:
     rq_job = pytest.importorskip("rq.job")
 
-    assert not [one for one in rq_job.JobStatus if as_seen(PUSHED, job(one.value)).error.startswith("a foreign")]
+    assert not [one for one in rq_job.JobStatus if as_seen(PUSHED, job(one.value)).error.startswith("another writer")]
 
 
 def test_of_what_rq_holds_nothing_the_run_is_lost() -> None:
@@ -261,7 +261,7 @@ def test_a_run_is_read_as_it_was_written(run: Run) -> None:
         '{"note": 7}',
     ],
 )
-def test_facts_that_a_foreign_hand_wrote_are_refused(facts: str) -> None:
+def test_facts_that_another_writer_wrote_are_refused(facts: str) -> None:
     with pytest.raises((ValueError, TypeError)):
         of_facts(RUN, "failed", json.loads(facts))
 

@@ -20,7 +20,7 @@ from tests.unit.core.stories import (
 )
 from zsched.core.changes import Change, What
 from zsched.core.clock import LAST_MS
-from zsched.core.sentences import duration_text, local_text, sentence
+from zsched.core.sentences import local_text, rough_duration, sentence
 from zsched.core.story import Source
 
 # -- a line for every kind ----------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_times_are_local_in_the_zone_asked_for_else_in_the_schedules_own() -> No
     assert "Asia/Seoul" == story(put(0), schedule=seoul).tz
 
 
-def test_a_time_that_a_foreign_hand_wrote_is_brought_into_range() -> None:
+def test_a_time_that_another_writer_wrote_is_brought_into_range() -> None:
     assert "9999-12-31 23:59:59.999+00:00" == local_text(10**30 + 1, "Asia/Seoul")
     assert "1970-01-01 00:00:00.000+00:00" == local_text(-5, "UTC", has_ms=True)
     assert "9999-12-31T23:59:59.999Z" == change(What.PUT, nominal_ms=LAST_MS * 1000).shown()["nominal_at"]
@@ -251,7 +251,7 @@ def test_a_story_in_json_has_readable_instants() -> None:
     ],
 )
 def test_durations_are_told_in_their_two_largest_units(ms: float, expected: str) -> None:
-    assert expected == duration_text(ms)
+    assert expected == rough_duration(ms)
 
 
 # -- a backfill ---------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def test_where_it_stands_is_what_redis_says(schedule: Schedule, expected: str) -
         (change(What.ENQUEUED, run_id=RUN), "it was pushed on request; that its run ended is not recorded yet"),
         (change(What.CANCELLED), "it was cancelled"),
         (change(What.SKIPPED, nominal_ms=DUE_MS, why="uncertain"), "its occurrence was skipped"),
-        (change(What.PAUSED), "nothing here says why, so Redis lost it, or a foreign hand removed it"),
+        (change(What.PAUSED), "nothing here says why, so Redis lost it, or another writer removed it"),
     ],
 )
 def test_what_redis_does_not_hold_any_more_has_a_reason(last: Change, expected: str) -> None:

@@ -13,13 +13,13 @@ from zsched.core.triggers.cron import CRON
 from zsched.daemon.meter import NoMeter
 from zsched.daemon.native import NextLook
 from zsched.daemon.tick import Tick, Ticker
-from zsched.storage.dispatch import DueRecurring, Fired, PlannedRun, Stopped, Window
+from zsched.storage.dispatch import DueRecurring, FireResult, PlannedRun, Stopped, Window
 from zsched.storage.lease import Term
 
 BOOTED_MS = 5_000.0  # of the monotonic clock, when a test begins
 NOW_MS = 1_767_268_800_000  # of the server's clock then: 2026-01-01T12:00Z
 HOUR_MS = 3_600_000
-NOTHING = Fired(NOW_MS, None, 0, 0, 0, [], [], [], [], [])
+NOTHING = FireResult(NOW_MS, None, 0, 0, 0, [], [], [], [], [])
 TERM = Term("token", 1, "server", 2000, BOOTED_MS + 2000, NOW_MS, 0)
 
 
@@ -28,7 +28,7 @@ class Scripts:
     """Answers as it is told to, after ``takes_ms``; remembers what was asked."""
 
     clock: ManualClock
-    answer: Fired | Stopped = NOTHING
+    answer: FireResult | Stopped = NOTHING
     word: str = "fired"
     words: list[str] | None = None  # instead of one for all
     takes_bad: bool = True
@@ -43,7 +43,7 @@ class Scripts:
     def limit(self, term: Term, limits: Mapping[str, float]) -> None:
         self.limits.append(dict(limits))
 
-    def fire(self, term: Term, window: Window, limit: int) -> Fired | Stopped:
+    def fire(self, term: Term, window: Window, limit: int) -> FireResult | Stopped:
         self.fired.append((window, limit))
         self.clock.advance(self.takes_ms)
         return self.answer
@@ -103,7 +103,7 @@ class TickingLeader:
         self.ticker = Ticker(self.scripts, self.rq, chosen, self.clock, {"mail": 5.0}, self.meter)  # type: ignore[arg-type]
         self.ticker.begin(TERM)
 
-    def tick(self, answer: Fired | Stopped = NOTHING) -> Tick:
+    def tick(self, answer: FireResult | Stopped = NOTHING) -> Tick:
         self.scripts.answer = answer
         return self.ticker.tick(TERM)
 

@@ -14,7 +14,7 @@ from tests.unit.daemon.leading import BOOTED_MS, HOUR_MS, NOTHING, NOW_MS, TERM,
 from zsched.daemon.native import NextLook
 from zsched.daemon.server_clock import JUMP_MS, STEADY_MS
 from zsched.daemon.tick import Tick
-from zsched.storage.dispatch import Fired, Stopped
+from zsched.storage.dispatch import FireResult, Stopped
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_sleep_ends_with_the_earlier_of_zscheds_and_rqs_jobs(
     ],
 )
 def test_a_pass_that_leaves_something_due_is_followed_at_once(
-    leader: TickingLeader, fired: Fired, has_more: bool
+    leader: TickingLeader, fired: FireResult, has_more: bool
 ) -> None:
     assert has_more is leader.tick(fired).has_more
     assert [(NOW_MS, has_more)] == leader.rq.asked, "RQ's jobs have patience while zsched's are due"

@@ -227,7 +227,7 @@ def test_another_history_at_the_same_ids_counts_too(tally: LogTally) -> None:
         Entry.of(b"3-1", [b"odd"]),
     ],
 )
-def test_what_a_foreign_hand_wrote_stops_nobody(tally: LogTally, broken: Entry) -> None:
+def test_what_another_writer_wrote_stops_nobody(tally: LogTally, broken: Entry) -> None:
     tally.see([broken, moved(OTHERS[0], "3-2")])
 
     assert 1 == tally.outcomes["enqueued"]

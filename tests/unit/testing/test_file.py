@@ -97,7 +97,7 @@ def test_all_mistakes_of_a_file_are_raised_and_nothing_is_put(scheduler: ManualS
 def test_an_entry_that_redis_refuses_is_raised_and_the_others_are_put(
     scheduler: ManualScheduler, gazette: Path
 ) -> None:
-    scheduler.redis.set(KEYS.template("berlin"), "a foreign hand's")
+    scheduler.redis.set(KEYS.template("berlin"), "another writer's")
 
     with pytest.raises(ZschedError, match="berlin"):
         scheduler.apply(gazette / "schedules.toml")

@@ -128,7 +128,7 @@ def test_the_rule_of_a_stored_text_is_the_one_that_wrote_it(trigger):
 
 
 @pytest.mark.parametrize("foreign", [b"", b"none", b"{}", b"[]", b"7", b"\xff", b'{"kind":"lunar","expr":"1"}'])
-def test_a_stored_text_of_a_foreign_hand_is_refused_each_time(foreign):
+def test_a_stored_text_of_another_writer_is_refused_each_time(foreign):
     for _ in range(2):
         with pytest.raises((ValueError, KeyError, TypeError)):
             spec_of(foreign)

@@ -1,4 +1,4 @@
-"""How ``zsched import`` goes about it, whatever the source: check, compare, put, tell."""
+"""The course of ``zsched import``, the same for every source: check, compare, put, tell."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zsched.storage.rqjob import Encoder
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What an import stands on. Nothing is connected before it is used."""
+    """The surroundings of an import. Nothing is connected before it is used."""
 
     invocation: Invocation
     settings: Settings

@@ -95,7 +95,7 @@ def crontab(
 
 
 def _usual_of(ground: Ground, func: str) -> dict[str, Any]:
-    """What cron does, but for options that FUNC has of its own, being a task."""
+    """Return the options that make zsched act as cron, except those that FUNC, as a task, sets itself."""
     check_allowed(ground.settings, func, {})
     with importing():
         task = Lookup().find(func)

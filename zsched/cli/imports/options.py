@@ -1,4 +1,4 @@
-"""What several commands of ``zsched import`` take, and say, in the same words."""
+"""Options and texts that several commands of ``zsched import`` share."""
 
 from __future__ import annotations
 

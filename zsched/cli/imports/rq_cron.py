@@ -22,9 +22,10 @@ from zsched.storage.rivals import crons
 @pass_invocation
 def rq_cron(invocation: Invocation, /, module: str, prune: bool, dry_run: bool, take_over: bool) -> int:
     """
-    What MODULE registers for RQ's own cron: the argument of `rq cron`, such as app.cron_config. MODULE is imported;
-    nothing in it changes. Ids are the registered names. Cron strings are in UTC, as RQ's are. Stop `rq cron` first:
-    while one of this MODULE runs nothing is imported. Going back: `zsched import undo rq-cron:MODULE`, then start it.
+    Import what MODULE registers for RQ's own cron: the argument of `rq cron`, such as app.cron_config. MODULE is
+    imported; nothing in it changes. Ids are the registered names. Cron strings are in UTC, as RQ's are. Stop `rq cron`
+    first: while one of this MODULE runs nothing is imported. Going back: `zsched import undo rq-cron:MODULE`, then
+    start it.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""What an import tells: what became of each schedule, what is refused, and what else is to be known."""
+"""The report of an import: the result for each schedule, refusals, and notes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def tell_import(
 
 
 def tell_undone(invocation: Invocation, owner: str, undone: Undone) -> None:
-    """What became of each schedule of *owner*."""
+    """Report the result for each schedule of *owner*."""
     kept = [{"id": id, "reason": reason} for id, reason in undone.kept]
     value = {"owner": owner, "cancelled": undone.cancelled, "given_back": undone.given_back, "kept": kept}
     counts = f"{len(undone.cancelled):,} cancelled, {len(undone.given_back):,} given back, {len(kept):,} kept"
@@ -127,7 +127,7 @@ def _next_ms(definition: Definition, now_ms: int) -> int | None:
 
 
 def _table(imported: Sequence[Imported], now_ms: int) -> Iterator[str]:
-    """What is there, with the next time of each."""
+    """Yield a table of the schedules, with the next time of each."""
     rows = [
         (item.id, _rule(one.definitions[item.id]), _due(one.definitions[item.id], now_ms), _from(one, item))
         for one in imported
@@ -151,7 +151,7 @@ def _from(one: Imported, item: Item) -> str:
 
 
 def _lines(one: Imported) -> Iterator[str]:
-    """What became of each that changed."""
+    """Yield the lines of a schedule that changed."""
     for step in one.applied.steps:
         if step.outcome == UNCHANGED:
             continue

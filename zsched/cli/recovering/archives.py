@@ -27,10 +27,10 @@ class NoArchive(ArchiveError):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class OpenedArchive:
     """
-    Facts noted in an archive, and ``recall``, what it knows. ``gens``: names of the data sets that it followed, the
-    newest last. ``address``: the Redis that it was made for.
+    An archive that can be trusted: its facts, and ``recall``, its contents. ``gens``: names of the data sets that it
+    followed, the newest last. ``address``: the Redis that it was made for.
     """
 
     path: Path
@@ -87,10 +87,8 @@ def _one_of(found: Sequence[Path], *, is_only_read: bool, say: Callable[[str], N
 
 
 @contextmanager
-def reading(path: Path, namespace: str, say: Callable[[str], None]) -> Iterator[Known]:
-    """
-    What the archive at *path* knows, after all its checksums were compared. Raises ArchiveError.
-    """
+def opened_archive(path: Path, namespace: str, say: Callable[[str], None]) -> Iterator[OpenedArchive]:
+    """Open the archive at *path* once all its checksums were compared. Raises ArchiveError."""
     size = sum(part.stat().st_size for part in (path, path.with_name(f"{path.name}-wal")) if part.exists())
     if size >= _LARGE_BYTES:
         say(f"reading {path} ({size >> 20:,} MiB) and comparing its checksums")
@@ -100,7 +98,7 @@ def reading(path: Path, namespace: str, say: Callable[[str], None]) -> Iterator[
     except ArchiveCorrupt as error:
         raise ArchiveCorrupt(f"{_named(path, error)}; {_REMEDY}") from error
     except ArchiveForeign as error:
-        raise _foreign(path, namespace, error) from error
+        raise _other_namespace(path, namespace, error) from error
     except (ValueError, KeyError, TypeError) as error:  # a fact that is no fact
         raise ArchiveCorrupt(f"archive {path}: what it says of itself is not what was written; {_REMEDY}") from error
     try:
@@ -111,7 +109,7 @@ def reading(path: Path, namespace: str, say: Callable[[str], None]) -> Iterator[
         opened.__exit__(None, None, None)
 
 
-def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> Known:
+def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> OpenedArchive:
     if "position" not in facts:
         problem = "it has nothing yet of what Redis holds; its daemon is about to read that"
         raise ArchiveError(f"archive {path}: {problem}; give another one with --from FILE")
@@ -120,7 +118,7 @@ def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> Known:
         position = Position.parse(facts["position"])
     except (ValueError, AttributeError) as error:
         raise ArchiveCorrupt(f"archive {path}: its position is {facts['position']!r}, which is none") from error
-    return Known(path, recall, position, since, gens, facts.get("address"))
+    return OpenedArchive(path, recall, position, since, gens, facts.get("address"))
 
 
 def _named(path: Path, error: Exception) -> str:
@@ -128,7 +126,7 @@ def _named(path: Path, error: Exception) -> str:
     return str(error) if str(path) in str(error) else f"archive {path}: {error}"
 
 
-def _foreign(path: Path, namespace: str, error: ArchiveForeign) -> ArchiveError:
+def _other_namespace(path: Path, namespace: str, error: ArchiveForeign) -> ArchiveError:
     """*error*, and what to run where the archive is of another namespace."""
     try:
         with History(path) as history:

@@ -21,8 +21,8 @@ _RUNS_SHOWN: Final = 1000  # runs in doubt, which people have to look after
 _HEADER: Final = ("WHAT", "ID", "DUE", "FUNC", "RUN")
 
 
-class What(Enum):
-    """What becomes of a schedule or a run."""
+class Action(Enum):
+    """The answer to one difference: it is done to a schedule or a run."""
 
     BACK = "put back"
     AGAIN = "push again"  # it was fired, and whether it was executed nobody knows: marked uncertain
@@ -38,15 +38,15 @@ class What(Enum):
 
 
 _WHATS: Final = {
-    "open": What.AGAIN, "skipped": What.SKIPPED, "gone": What.OUT, "held": What.HELD, "refused": What.REFUSED,
+    "open": Action.AGAIN, "skipped": Action.SKIPPED, "gone": Action.OUT, "held": Action.HELD, "refused": Action.REFUSED,
 }  # fmt: skip
-_RUNS: Final = (What.AGAIN, What.SKIPPED, What.HELD, What.REFUSED)
+_RUNS: Final = (Action.AGAIN, Action.SKIPPED, Action.HELD, Action.REFUSED)
 
 
-class Row(NamedTuple):
+class DifferenceRow(NamedTuple):
     """One difference. ``state`` is the place where the schedule was; ``func`` is "" where nobody knows it."""
 
-    what: What
+    what: Action
     id: str
     run_id: str | None
     state: str
@@ -54,9 +54,9 @@ class Row(NamedTuple):
     func: str
 
     @classmethod
-    def of(cls, row: Restored) -> Row:
+    def of(cls, row: Restored) -> DifferenceRow:
         """From a row of a merge."""
-        what = _WHATS.get(row.place, What.BACK)
+        what = _WHATS.get(row.place, Action.BACK)
         run_id = f"{row.id}-{row.run}" if row.run else None
         due_ms = row.due_ms
         if due_ms is None and run_id is not None and (parts := RunId.parse(run_id)):
@@ -67,12 +67,12 @@ class Row(NamedTuple):
         """As JSON can say it."""
         due_at = None if self.due_ms is None else iso(min(self.due_ms, LAST_MS))
         told = {"what": self.what.word, "id": self.id, "due_at": due_at}
-        state = self.state if self.what is What.BACK else None
+        state = self.state if self.what is Action.BACK else None
         return told | {"state": state, "func": self.func or None, "run_id": self.run_id}
 
     def cells(self, tz: str, *, is_done: bool) -> tuple[str, ...]:
         """For a table."""
-        is_elsewhere = self.what is What.BACK and self.state != "due"
+        is_elsewhere = self.what is Action.BACK and self.state != "due"
         what = _WORDS[self.what][is_done] + (f" ({self.state})" if is_elsewhere else "")
         due = "-" if self.due_ms is None else local_text(self.due_ms, tz)
         return what, self.id, due, self.func or "-", self.run_id or ""
@@ -83,15 +83,15 @@ class Difference:
 
     def __init__(self, now_ms: int, *, keeps_all: bool) -> None:
         self._now_ms, self._keeps_all = now_ms, keeps_all
-        self.counts: Counter[What] = Counter()
+        self.counts: Counter[Action] = Counter()
         self.overdue = self.schedules = 0  # schedules that should have fired by now; ids that anything is said of
-        self._rows: dict[What, list[Row]] = {what: [] for what in What}
+        self._rows: dict[Action, list[DifferenceRow]] = {what: [] for what in Action}
         self._last_id: str | None = None
 
     def add(self, rows: Iterable[Restored]) -> None:
         """Take in *rows*; those of one id come one after the other."""
         for restored in rows:
-            row = Row.of(restored)
+            row = DifferenceRow.of(restored)
             self.counts[row.what] += 1
             self.overdue += row.state == "due" and row.due_ms is not None and row.due_ms <= self._now_ms
             self.schedules += row.id != self._last_id
@@ -104,16 +104,16 @@ class Difference:
 
     def to_dict(self, left: int) -> dict[str, Any]:
         """Counts and the rows that were kept; *left*: schedules that are as they should be."""
-        counts = {what.word: self.counts[what] for what in What if what is not What.REFUSED}
-        counts |= {"overdue": self.overdue, "left_as_is": left, "refused": self.counts[What.REFUSED]}
-        return {"counts": counts, "rows": [row.to_dict() for row in self._kept(What)]}
+        counts = {what.word: self.counts[what] for what in Action if what is not Action.REFUSED}
+        counts |= {"overdue": self.overdue, "left_as_is": left, "refused": self.counts[Action.REFUSED]}
+        return {"counts": counts, "rows": [row.to_dict() for row in self._kept(Action)]}
 
     def summary(self, left: int, *, is_done: bool) -> Iterator[str]:
         """The counts, a line each."""
         for what, forms in _WORDS.items():
             if number := self.counts[what]:
                 noun = plural(number, "run" if what in _RUNS else "schedule")
-                overdue = f", {self.overdue:,} of them overdue" if what is What.BACK else ""
+                overdue = f", {self.overdue:,} of them overdue" if what is Action.BACK else ""
                 yield f"{forms[is_done]} {noun}{overdue}{forms[2]}"
         if not self:
             yield "nothing is missing in Redis"
@@ -121,7 +121,7 @@ class Difference:
             it = "it is" if left == 1 else "they are"
             yield f"{'left' if is_done else 'leave'} {plural(left, 'schedule')} as {it}"
 
-    def table(self, whats: Iterable[What], tz: str, *, is_done: bool) -> Iterator[str]:
+    def table(self, whats: Iterable[Action], tz: str, *, is_done: bool) -> Iterator[str]:
         """The rows of *whats*, and how many more there are."""
         whats = list(whats)
         if not any(self.counts[what] for what in whats):
@@ -132,11 +132,11 @@ class Difference:
             if more := self.counts[what] - len(self._shown(what)):
                 yield f"… and {more:,} more to {what.value}; --all lists them"
 
-    def _kept(self, whats: Iterable[What]) -> Iterator[Row]:
+    def _kept(self, whats: Iterable[Action]) -> Iterator[DifferenceRow]:
         """What is listed."""
         return (row for what in whats for row in self._shown(what))
 
-    def _shown(self, what: What) -> list[Row]:
+    def _shown(self, what: Action) -> list[DifferenceRow]:
         """What is listed of one kind: all runs in doubt unless they are very many."""
         is_listed_wholly = self._keeps_all or (what in _RUNS and self.counts[what] <= _RUNS_SHOWN)
         return self._rows[what] if is_listed_wholly else self._rows[what][:SHOWN]
@@ -144,12 +144,12 @@ class Difference:
 
 RUNS: Final = _RUNS
 _WORDS: Final = {
-    What.BACK: ("put back", "put back", ""),
-    What.AGAIN: ("push again", "pushed again", " that may have been executed, marked uncertain"),
-    What.SKIPPED: ("skip", "skipped", " that may have been executed, as its schedule wishes"),
-    What.OUT: ("take out", "took out", ", over by what the archive knows"),
-    What.HELD: ("leave to RQ", "left to RQ", " that may have been executed, and whose job RQ has"),
-    What.REFUSED: ("leave", "could not push again", ": something else has the key of its queue"),
+    Action.BACK: ("put back", "put back", ""),
+    Action.AGAIN: ("push again", "pushed again", " that may have been executed, marked uncertain"),
+    Action.SKIPPED: ("skip", "skipped", " that may have been executed, as its schedule wishes"),
+    Action.OUT: ("take out", "took out", ", over by what the archive knows"),
+    Action.HELD: ("leave to RQ", "left to RQ", " that may have been executed, and whose job RQ has"),
+    Action.REFUSED: ("leave", "could not push again", ": something else has the key of its queue"),
 }
 
 

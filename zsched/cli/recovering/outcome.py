@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zsched.cli.recovering.archives import Known, entry_text
-from zsched.cli.recovering.difference import RUNS, Difference, What
+from zsched.cli.recovering.archives import OpenedArchive, entry_text
+from zsched.cli.recovering.difference import RUNS, Action, Difference
 from zsched.cli.tables import pairs
 from zsched.core.clock import LAST_MS
 from zsched.core.log import Position
 from zsched.core.model import iso
 from zsched.core.recovery import Verdict
-from zsched.core.sentences import duration_text
+from zsched.core.sentences import rough_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Found:
     the archive belongs to another data set, or None.
     """
 
-    known: Known
+    known: OpenedArchive
     verdict: Verdict
     objection: str | None
     is_nothing_lost: bool  # the log goes on from the archive's last entry, or an archive said that it lacks nothing
@@ -93,7 +93,7 @@ class Outcome:
             yield from pairs(self._fields(tz))
             yield ""
         yield from self.difference.summary(self.left, is_done=self.is_done)
-        yield from self.difference.table(RUNS if self.is_done else What, tz, is_done=self.is_done)
+        yield from self.difference.table(RUNS if self.is_done else Action, tz, is_done=self.is_done)
         if self.is_done and self.merged is not None:
             yield f"All that the archive {found.known.path} knows is in Redis; log entry {self.merged.id} says so."
         for warning in self.warnings:
@@ -105,7 +105,7 @@ class Outcome:
         if found.is_known:
             common = "no entry, but another archive put back a part of what this one has"
         if found.common is not None:
-            age = duration_text(self._age_ms or 0)
+            age = rough_duration(self._age_ms or 0)
             common = f"log entry {found.common.id} of {entry_text(found.common, tz)}, {age} ago"
         last = "nothing" if found.last is None else f"entry {found.last.id} of {entry_text(found.last, tz)}"
         yield "archive", found.known.text(tz)

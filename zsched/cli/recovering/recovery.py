@@ -18,7 +18,7 @@ import click
 from zsched.archive.places import Told
 from zsched.cli.invocation import say
 from zsched.cli.progress import Progress
-from zsched.cli.recovering.archives import Known, choose, reading
+from zsched.cli.recovering.archives import OpenedArchive, choose, opened_archive
 from zsched.cli.recovering.difference import Difference
 from zsched.cli.recovering.outcome import Found, Outcome
 from zsched.cli.recovering.stopping import Stopping
@@ -46,7 +46,7 @@ class RecoveryRefused(ZschedError):
     """A recovery must not be begun as things are; the message says what was found, and what to run."""
 
 
-class Recovery:
+class ManualRecovery:
     """
     One run of ``zsched recover``. *file*: the archive that was named; *is_dry*: it will only ``look``; *is_quiet*:
     nothing is said meanwhile.
@@ -130,11 +130,11 @@ class Recovery:
     # -- how ----------------------------------------------------------------------------------------
 
     @contextmanager
-    def _reading(self) -> Iterator[Known]:
-        with reading(self._path, self._settings.namespace, self._say) as known:
+    def _reading(self) -> Iterator[OpenedArchive]:
+        with opened_archive(self._path, self._settings.namespace, self._say) as known:
             yield known
 
-    def _compare(self, known: Known, wire: Wire, now_ms: int) -> tuple[Merge, Found]:
+    def _compare(self, known: OpenedArchive, wire: Wire, now_ms: int) -> tuple[Merge, Found]:
         hold_for_ms = self._settings.daemon.lease_ms
         merge = Merge(known.recall, wire, self._keys, known.position, hold_for_ms=hold_for_ms, gens=known.gens)
         merge.compare()

@@ -21,7 +21,7 @@ from zsched.core.durations import duration_text, relative_text
 from zsched.core.model import Priority, Schedule
 from zsched.core.recent import Failure, Recent, Stretch
 from zsched.core.runs import RunStatus
-from zsched.core.sentences import duration_text as rough_text
+from zsched.core.sentences import rough_duration
 from zsched.core.wording import plural
 from zsched.health.check import Finding
 from zsched.health.checks_archives import audit_text, entries_text
@@ -96,7 +96,7 @@ def _in_short(overview: Overview) -> str:
     alive = (one for one in overview.archives if one.is_alive(overview.now_ms))
     following = sum(one.is_recent(overview.now_ms, SILENT_MS) for one in alive)
     archives = f"{plural(following, 'archive')} follow{'s' if following == 1 else ''}"
-    late = f"nothing is more than {rough_text(overview.late_ms)} late" if overview.late_ms else "nothing is overdue"
+    late = f"nothing is more than {rough_duration(overview.late_ms)} late" if overview.late_ms else "nothing is overdue"
     return f"one daemon leads, {standby}; {late}; {archives}"
 
 
@@ -137,7 +137,7 @@ def _counts(view: StatusView, tz: str) -> Iterator[tuple[str, str]]:
         yield f"{lane.value} lane", f"{overview.waiting[lane]:,} waiting, {overview.overdue[lane]:,} of them due"
     for held in overview.held_back:
         yield "held back", _held_back(held)
-    yield "late", rough_text(overview.late_ms) if overview.late_ms else "nothing is overdue"
+    yield "late", rough_duration(overview.late_ms) if overview.late_ms else "nothing is overdue"
     yield (
         "schedules",
         f"{overview.recurring:,} recurring, {overview.paused:,} paused, {overview.quarantined:,} quarantined",
@@ -150,7 +150,7 @@ def _leader(overview: Overview, tz: str) -> str:
     parts = [next((one.place for one in overview.of_role(DaemonRole.LEADS)), overview.leader)]
     if overview.led_since_ms is not None:
         for_ms = max(overview.now_ms - overview.led_since_ms, 0)
-        parts.append(f"since {local_text(overview.led_since_ms, tz)} ({rough_text(for_ms)})")
+        parts.append(f"since {local_text(overview.led_since_ms, tz)} ({rough_duration(for_ms)})")
     return ", ".join([*parts, f"epoch {overview.epoch}", f"lease for {overview.lease_ms} ms more"])
 
 
@@ -172,7 +172,7 @@ def _stretch(stretch: Stretch) -> tuple[str, ...]:
         _window(stretch),
         f"{happened.get(What.FIRED, 0):,}",
         _rate(stretch.per_second(What.FIRED)),
-        "" if stretch.late_ms is None else rough_text(max(stretch.late_ms, 0.0)),
+        "" if stretch.late_ms is None else rough_duration(max(stretch.late_ms, 0.0)),
         *(f"{count:,}" for count in counts),
     )
 

@@ -9,19 +9,18 @@ Rows stand behind the field ``rows``, whose value is their number. Each is a fie
 of, its value words of zsched's own. A text of somebody else (an error, why, the name of a queue) follows as a field
 without a name. ``rows_of`` reads them all; no text is ever split to find a row.
 
-An entry that cannot be read, because a newer version or a foreign hand wrote it, raises UnknownEntry:
+An entry that cannot be read, because a newer version or another writer wrote it, raises UnknownEntry:
 it is kept as it is, reported, and never guessed at. One of a known kind raises UnreadableEntry, which is
 one too: what it would have said, an archive reads from Redis again (daemon/follower.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from zsched.core.foreign import truncated
+from zsched.core.untrusted import truncated
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]
@@ -52,7 +51,7 @@ class Position(NamedTuple):
 
     @property
     def id(self) -> str:
-        """As Redis writes it: ``<epoch>-<seq>``."""
+        """The id in Redis' stream: ``<epoch>-<seq>``."""
         return f"{self.epoch}-{self.seq}"
 
     def __str__(self) -> str:
@@ -124,19 +123,27 @@ def is_known(format: int | None) -> bool:
 
 
 def readable(entries: Iterable[Entry]) -> list[Entry]:
-    """Those of *entries* that come before the first of an unknown format: behind it this version would misread."""
+    """Return the *entries* before the first one of an unknown format: behind it this version would misread."""
     return list(takewhile(lambda entry: is_known(entry.format), entries))
 
 
-@contextmanager
-def reading(entry: Entry) -> Iterator[None]:
+class reading:
     """Convert errors inside the block, from parsing a malformed *entry*, to UnreadableEntry."""
-    try:
-        yield
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        position = entry.position
-        reason = truncated(repr(error))
-        raise UnreadableEntry(f"log entry {position.id} ({entry.kind}) cannot be read: {reason}") from error
+
+    __slots__ = ("_entry",)
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+
+    def __enter__(self) -> None:
+        """Begin to parse."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raises UnreadableEntry."""
+        if isinstance(error, ValueError | KeyError | IndexError | TypeError):
+            entry, reason = self._entry, truncated(repr(error))
+            message = f"log entry {entry.position.id} ({entry.kind}) cannot be read: {reason}"
+            raise UnreadableEntry(message) from error
 
 
 def rows_of(body: Texts) -> list[StoredRow]:
@@ -176,7 +183,7 @@ def expect(holds: bool) -> None:
 
 
 def text(value: bytes) -> str:
-    """*value* as text; what is none, which only a foreign hand writes, is shown escaped."""
+    """*value* as text; what is none, which only another writer leaves, is shown escaped."""
     return value.decode(errors="backslashreplace")
 
 
@@ -191,7 +198,7 @@ def milliseconds(value: bytes | str | None) -> int | None:
 
 
 def any_milliseconds(value: bytes | str) -> int | None:
-    """A time in ms that a foreign hand may have written; None when it is no whole number of them."""
+    """A time in ms that another writer may have written; None when it is no whole number of them."""
     shown = text(value) if isinstance(value, bytes) else value
     return int(shown) if _is_whole(shown.encode()) else None
 

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
-from functools import cached_property
 from typing import Final, NamedTuple
 
 from zsched.core.changes import BACKFILL, RUN_NOW, WAITS_FOR, Change, What
-from zsched.core.log.entry import Entry, any_milliseconds, milliseconds, rows_of, text
+from zsched.core.log.entry import Entry, any_milliseconds, expect, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry
 from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
+from zsched.core.once import once
 from zsched.core.policy import Passed, Priority, Range, Why
 from zsched.core.run_id import RunKey
 
@@ -43,7 +43,7 @@ _ADVANCED: Final = {
 
 class Fires(NamedTuple):
     """
-    What became of one-shots. ``uncertain``: those of *runs* that a lost history may have pushed. ``cancelled``: each
+    Results of firing one-shots. ``uncertain``: those of *runs* that a lost history may have pushed. ``cancelled``: each
     with its status in RQ.
     """
 
@@ -60,21 +60,23 @@ class FireEntry(ParsedEntry, kind="fire"):
     whats = frozenset({What.FIRED, What.SKIPPED, What.EXPIRED, What.CANCELLED})
     is_leaders = True
 
-    @cached_property
+    @once
     def fires(self) -> Fires:
-        """What became of them."""
-        runs, uncertain, skipped, expired = (
-            self._keys(text(self.fields.get(name, b"")).split())
-            for name in (b"runs", b"uncertain", b"skipped", b"expired")
-        )
+        """Parse the entry's rows."""
         words = (word.partition("=") for word in text(self.fields.get(b"cancelled", b"")).split())
-        cancelled = [(key, status) for run_id, _, status in words if (key := self._key(run_id)) is not None]
-        return Fires(runs, frozenset(uncertain), skipped, expired, cancelled)
+        return Fires(
+            runs=self._keys(b"runs"),
+            uncertain=frozenset(self._keys(b"uncertain")),
+            skipped=self._keys(b"skipped"),
+            expired=self._keys(b"expired"),
+            cancelled=[(key, status) for run_id, _, status in words if (key := self._key(run_id)) is not None],
+        )
 
     def rows(self) -> Iterable[Row]:
         fires = self.fires
         yield OneShotsFired(fires.runs, fires.uncertain)
-        yield OneShotsLeft([*fires.skipped, *fires.expired, *(key for key, _ in fires.cancelled)])
+        if left := [*fires.skipped, *fires.expired, *(key for key, _ in fires.cancelled)]:
+            yield OneShotsLeft(left)
 
     def changes(self) -> Iterator[Change]:
         fires = self.fires
@@ -112,9 +114,9 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
     is_leaders = True
     DUPLICATE: Final = b"duplicate "  # stands in the body where a run was there already
 
-    @cached_property
+    @once
     def moves(self) -> list[Advanced]:
-        """Where they moved, in order."""
+        """Parse the advances, in order."""
         return [self._move(id, words, why) for id, words, why in self._stored() if self._is_id(id)]
 
     def _move(self, id: str, words: str, why: str) -> Advanced:
@@ -207,10 +209,11 @@ class BackfillEntry(ParsedEntry, kind="backfill"):
 
     whats = frozenset({What.ENQUEUED})
 
-    @cached_property
+    @once
     def keys(self) -> list[RunKey]:
-        """Of the runs."""
-        return self._keys(self._field(b"runs").split())
+        """Keys of the runs."""
+        expect(b"runs" in self.fields)
+        return self._keys(b"runs")
 
     def rows(self) -> Iterable[Row]:
         yield PushedByRule(self._field(b"id"), [run for _, run in self.keys], is_last=False)
@@ -233,5 +236,5 @@ def _passed(told: str) -> tuple[Passed, ...]:
 
 
 def _of_passed(one: Passed) -> tuple[What, str]:
-    """What became of occurrences that passed, and why."""
+    """Return the kind of change for occurrences that passed, and why they did not fire."""
     return (What.COALESCED, "") if one.why is Why.COALESCED else (What.SKIPPED, one.why.value)

@@ -1,5 +1,5 @@
 """
-What every reader may ask an entry of the log, and the classes that answer: one for each kind of entry.
+Kinds of log entries: the questions that every reader may ask an entry, and one class per kind that answers them.
 
 A kind is one subclass of ``ParsedEntry`` and nothing else: its name registers it, and it answers all questions. Which
 schedules and runs did it touch, and what is the state then (``rows``)? What happened (``changes``)? What does a counter
@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
 from zsched.core.changes import Change, What
 from zsched.core.log.entry import Entry, Texts, UnknownEntry, milliseconds, reading, rows_of, text
 from zsched.core.log.rows import Key, Row, Touch
-from zsched.core.run_id import ID, RunKey, run_key
+from zsched.core.once import once
+from zsched.core.run_id import ID, RunKey, run_key, run_keys
 from zsched.core.runs import Run, RunStatus
 
 OWN: Final = "schedule:"  # before the names of a recurring schedule's own fields in a record
@@ -31,8 +31,8 @@ Given = tuple[str, Texts]  # lane, '' where there is none (an enqueued run); the
 @dataclass(frozen=True, slots=True)
 class Counts:
     """
-    What a counter adds for an entry. ``happened``: how often what happened, and why where that is counted apart:
-    (FIRED, uncertain), (SKIPPED, missed). ``due_ms``: when that was due which it fired.
+    Numbers that a counter adds for an entry. ``happened``: how often what happened, and why where that is counted
+    apart: (FIRED, uncertain), (SKIPPED, missed). ``due_ms``: when that was due which it fired.
     """
 
     happened: Counter[tuple[What, str]] = field(default_factory=Counter)
@@ -52,7 +52,7 @@ class ParsedEntry:
         """*run_suffix* is the namespace's part of run ids."""
         self.entry, self.run_suffix = entry, run_suffix
         self.at_us = entry.position.t_us
-        self.dropped: list[str] = []  # malformed ids that were left out; nobody but a foreign hand writes one
+        self.dropped: list[str] = []  # malformed ids that were left out; nobody but another writer makes one
 
     def __init_subclass__(cls, *, kind: str) -> None:
         """Register the class as that of *kind*."""
@@ -69,11 +69,11 @@ class ParsedEntry:
     # -- questions --------------------------------------------------------------------------------
 
     def rows(self) -> Iterable[Row]:
-        """What it changed, in order."""
+        """Yield the changes to the state, in order."""
         return ()
 
     def changes(self) -> Iterator[Change]:
-        """What it says, schedule by schedule."""
+        """Yield the changes that people are told of, schedule by schedule."""
         return iter(())
 
     def outcomes(self) -> Iterator[Change]:
@@ -81,11 +81,11 @@ class ParsedEntry:
         return self.changes()
 
     def sentence(self) -> str:
-        """What it says, if it says nothing of any schedule."""
+        """Say what happened, in an entry that concerns no schedule."""
         return "nothing of any schedule"
 
     def counts(self) -> Counts:
-        """What a counter adds. A kind whose entries carry thousands counts without a ``Change`` for each."""
+        """Count what happened. A kind whose entries carry thousands counts without a ``Change`` for each."""
         found = Counts(due_ms=(due_ms := list[int]()))
         for change in self.outcomes():
             found.happened[change.what, change.why if change.what is What.SKIPPED else ""] += change.count
@@ -98,7 +98,7 @@ class ParsedEntry:
         return ()
 
     def end_statuses(self) -> Mapping[RunStatus, int]:
-        """How many runs it says ended how."""
+        """Count the runs that it says ended, by status."""
         return {}
 
     def only_ends(self, statuses: Collection[RunStatus]) -> Entry | None:
@@ -111,7 +111,7 @@ class ParsedEntry:
 
     @property
     def is_by_rule(self) -> bool:
-        """Whether a run that it pushed is one of a recurring schedule, and has its record."""
+        """True if the run that it pushed is of a recurring schedule, and has that one's record."""
         return False
 
     # -- records ----------------------------------------------------------------------------------
@@ -121,16 +121,16 @@ class ParsedEntry:
         raise UnknownEntry(f"entry {self.entry.position.id} ({self.entry.kind}) holds no record")
 
     def owners(self) -> Sequence[Key]:
-        """What the record in each row is of."""
+        """Keys of the schedules or runs whose records stand in the rows."""
         return ()
 
     def payloads(self) -> Mapping[int, int]:
-        """Where in the body the arguments of each row stand; a row without any, broken by a foreign hand, has none."""
+        """Return the place in the body of each row's arguments; a row that another writer broke may have none."""
         return {}
 
     # -- for subclasses ---------------------------------------------------------------------------
 
-    @cached_property
+    @once
     def fields(self) -> dict[bytes, bytes]:
         """The entry's fields before its rows."""
         return self.entry.fields()
@@ -148,7 +148,7 @@ class ParsedEntry:
         for id, words, other in rows_of(self.entry.body):
             yield text(id), text(words), text(other)
 
-    @cached_property
+    @once
     def run_rows(self) -> list[tuple[RunKey, str, str]]:
         """Key, words and text of each row, in an entry with rows of runs; malformed run ids are dropped."""
         keyed = ((self._key(run_id), words, other) for run_id, words, other in self._stored())
@@ -170,9 +170,16 @@ class ParsedEntry:
             self.dropped.append(run_id)
         return key
 
-    def _keys(self, run_ids: Iterable[str]) -> list[RunKey]:
-        """The keys of *run_ids*, but for malformed ones, which are dropped."""
-        return [key for run_id in run_ids if (key := self._key(run_id)) is not None]
+    def _keys(self, name: bytes) -> list[RunKey]:
+        """The keys of the run ids that stand in a field by spaces, but for malformed ones, which are dropped."""
+        value = self.fields.get(name)
+        if not value:
+            return []
+        run_ids = text(value)
+        keys = run_keys(run_ids)
+        if None in keys:
+            self.dropped += (run_id for run_id, key in zip(run_ids.split(), keys, strict=True) if key is None)
+        return [key for key in keys if key is not None]
 
     def _is_id(self, id: str) -> bool:
         is_one = ID.fullmatch(id) is not None
@@ -181,7 +188,7 @@ class ParsedEntry:
         return is_one
 
     def _payloads_in(self, spans: Iterable[tuple[int, int]]) -> dict[int, int]:
-        """Where the value of ``data`` stands in each of *spans*, first and last place of pairs in the body."""
+        """Find the value of ``data`` in each of *spans*, first and last place of pairs in the body."""
         body = self.entry.body
         return {
             row: at + 1
@@ -232,7 +239,7 @@ def leaders_kinds() -> list[str]:
 
 def changes(entry: Entry, run_suffix: str = "") -> Iterator[Change]:
     """
-    What *entry* says, schedule by schedule; nothing for kinds that concern none.
+    Yield the changes that *entry* tells, schedule by schedule; none for kinds that concern no schedule.
 
     Raises:
         UnknownEntry: its kind or form is not known here.
@@ -256,7 +263,7 @@ def narrowed(entry: Entry, id: str) -> Entry:
 
 
 def touches(entry: Entry, run_suffix: str) -> Iterator[Touch]:
-    """Which schedules and runs *entry* changed. Raises as ``changes``."""
+    """Yield the schedules and runs that *entry* changed. Raises as ``changes``."""
     parsed = parse(entry, run_suffix)
     with reading(entry):
         for row in parsed.rows():

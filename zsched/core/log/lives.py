@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 
 from zsched.core.changes import Change, What
 from zsched.core.log.entry import milliseconds, text
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.log.rows import Paused, Replanned, Resumed, Row
+from zsched.core.once import once
 
 
 class PauseEntry(ParsedEntry, kind="pause"):
@@ -54,7 +54,7 @@ class ReplanEntry(ParsedEntry, kind="replan"):
     whats = frozenset({What.REPLANNED})
     is_leaders = True
 
-    @cached_property
+    @once
     def moved(self) -> list[Replanned]:
         """The schedules that were moved."""
         rows = []

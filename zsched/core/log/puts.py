@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Final, NamedTuple
 
 from zsched.core.changes import RETRY_OF, Change, What
 from zsched.core.log.entry import Texts, expect, ids_of, milliseconds, text
 from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
+from zsched.core.once import once
 from zsched.core.run_id import RunId, schedule_of
 
 _ENQUEUED_HEAD: Final = 6  # texts before the pairs of an ``enqueue`` entry
@@ -34,9 +34,9 @@ class PutEntry(ParsedEntry, kind="put"):
     whats = frozenset({What.PUT})
     has_records = True
 
-    @cached_property
+    @once
     def puts(self) -> Puts:
-        """What was put."""
+        """Parse the entry's put."""
         body = self.entry.body
         expect(body[0] == b"lane" and body[2] == b"fields")
         first = 4 + 2 * int(body[3])
@@ -99,9 +99,9 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
     whats = frozenset({What.PUT})
     has_records = True
 
-    @cached_property
+    @once
     def put(self) -> PutRecurring:
-        """What was put."""
+        """Parse the entry's put."""
         body = self.entry.body
         expect(body[0] == b"id" and body[2] == b"due" and body[4] == b"schedule")
         first = 6 + 2 * int(body[5])
@@ -156,9 +156,9 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
     whats = frozenset({What.ENQUEUED})
     has_records = True
 
-    @cached_property
+    @once
     def run(self) -> Enqueued:
-        """What was pushed."""
+        """Parse the entry's run."""
         body = self.entry.body
         last = _ENQUEUED_HEAD + 2 * int(body[5])
         expect(len(body) >= last)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zsched.core.changes import Change, What
 from zsched.core.log.entry import Entry, Position, Texts, any_milliseconds, expect, milliseconds, reading, text
 from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry
 from zsched.core.log.rows import Forgotten, Key, Placed, Row, RunPushed, RunsOver, Touch
+from zsched.core.once import once
 
 if TYPE_CHECKING:
     from zsched.core.held import Held
@@ -46,12 +46,12 @@ class Restored(NamedTuple):
 
     @property
     def is_schedule(self) -> bool:
-        """Whether it says where a schedule is now; else it is of a run."""
+        """True if the row places a schedule; else it is of a run."""
         return self.place not in _RUN_PLACES
 
     @property
     def is_open(self) -> bool:
-        """Whether it is of a run that is not over: it was pushed again, or RQ has it."""
+        """True if the row is of an open run: one that was pushed again, or that RQ has."""
         return self.place in ("open", "held")
 
     def texts(self) -> list[bytes]:
@@ -62,7 +62,7 @@ class Restored(NamedTuple):
         return [*head, (self.note or "").encode(), sizes, *self.job, *self.own]
 
     def change(self, number: int = 0) -> Row:
-        """What it changes in the state; it stands in row *number* of its entry."""
+        """Return the change to the state; *number* is the row's in its entry."""
         id, run, t_us = self.id, self.run, self.t_us
         if self.is_open:
             return RunPushed(id, run, self.due_ms, "uncertain", number, t_us=t_us)
@@ -76,7 +76,7 @@ class Restored(NamedTuple):
         return Placed(id, run, *place, number=number, t_us=t_us)
 
     def touches(self) -> Iterator[Touch]:
-        """What it touches, with the time of the change that it repeats."""
+        """Yield the keys that it touches, with the time of the change that it repeats."""
         return self.change().touches(self.t_us)
 
 
@@ -96,9 +96,9 @@ class RestoreEntry(ParsedEntry, kind="restore"):
         """Whose knowledge it is; '' if another writer broke the entry."""
         return text(self.entry.body[3]) if len(self.entry.body) > 3 else ""
 
-    @cached_property
+    @once
     def restored(self) -> list[tuple[int, Restored]]:
-        """What was put back, and where in the body each row begins."""
+        """Return each row that was put back, and the place in the body where it begins."""
         return list(self._rows())
 
     def _rows(self, places: Container[bytes] | None = None) -> Iterator[tuple[int, Restored]]:
@@ -177,7 +177,7 @@ class Scanned(NamedTuple):
 
 
 class ScanEntry(ParsedEntry, kind="scan"):
-    """What a bootstrap read from Redis. It stands for no entry of the log, so it has no seq."""
+    """Content of Redis, read by a bootstrap. It stands for no entry of the log, so it has no seq."""
 
     whats = frozenset({What.FOUND})
     is_logged = False
@@ -188,9 +188,9 @@ class ScanEntry(ParsedEntry, kind="scan"):
         """The entry of *rows*, read when the log ended with *at*."""
         return Entry(at._replace(seq=0), cls.kind, [each for row in rows for each in _scanned(row)])
 
-    @cached_property
+    @once
     def found(self) -> list[Scanned]:
-        """What was found."""
+        """Return the rows that the bootstrap found."""
         texts, at, rows = self.entry.body, 0, list[Scanned]()
         while at < len(texts):
             id, run, place, lane, due = (text.decode() for text in texts[at : at + _SCANNED_HEAD - 1])
@@ -215,7 +215,7 @@ class ScanEntry(ParsedEntry, kind="scan"):
 
 
 def restored(entry: Entry) -> list[Restored]:
-    """What a ``restore`` entry put back. Raises UnknownEntry."""
+    """Return the rows that a ``restore`` entry put back. Raises UnknownEntry."""
     with reading(entry):
         return [row for _, row in RestoreEntry(entry).restored]
 

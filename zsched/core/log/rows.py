@@ -42,7 +42,7 @@ class Row(ABC):
 
     @abstractmethod
     def keys(self) -> Iterator[Key]:
-        """What it touches."""
+        """Yield the keys that it touches."""
 
     def touches(self, entry_us: int) -> Iterator[Touch]:
         """The same, each with its time; *entry_us* is that of the entry."""
@@ -185,7 +185,7 @@ class Quarantined(OfSchedule):
 @dataclass(slots=True)
 class Advanced(OfOccurrence):
     """
-    What became of a recurring schedule's occurrence, and what comes next; see advance.lua, LOGS. ``nominal_ms`` is None
+    One occurrence of a recurring schedule, its result, and the next one; see advance.lua, LOGS. ``nominal_ms`` is None
     and ``run`` '' where no occurrence fires.
     """
 
@@ -199,7 +199,7 @@ class Advanced(OfOccurrence):
 
     @property
     def is_pushed(self) -> bool:
-        """Whether a run went to its queue, or waits for the one before it to be over."""
+        """True if a run went to its queue, or waits for the run before it."""
         return self.word in ("fired", "deferred", "uncertain")
 
 

@@ -42,7 +42,7 @@ class EndEntry(ParsedEntry, kind="end"):
 
     @staticmethod
     def words(statuses: Iterable[RunStatus]) -> list[bytes]:
-        """Words, one of which an archive's BLOB of an entry has where runs ended in one of *statuses*."""
+        """Return texts, one of which an archive's BLOB of an entry has if a run ended in one of *statuses*."""
         return [f"{status.value}{{".encode() for status in statuses]
 
     def only_ends(self, statuses: Collection[RunStatus]) -> Entry | None:

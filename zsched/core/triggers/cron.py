@@ -28,7 +28,7 @@ from croniter import croniter
 
 from zsched.core.triggers.days import CYCLE_YEARS, Year, shape
 from zsched.core.triggers.projection import Projection
-from zsched.core.triggers.spec import Anchor, Fold, Gap, TriggerKind, TriggerSpec
+from zsched.core.triggers.spec import Anchor, BadRule, Fold, Gap, TriggerKind, TriggerSpec
 from zsched.core.triggers.times import Times
 from zsched.core.triggers.walls import Layer, WallRule
 from zsched.core.triggers.zones import zone
@@ -125,7 +125,7 @@ def parse_cron(text: object, field: str = "cron") -> str:
         raise InvalidSchedule(field, text, "empty", _EXAMPLE)
     try:
         cron_rule(expr)
-    except _Refused as refusal:
+    except BadRule as refusal:
         raise InvalidSchedule(field, text, refusal.problem, refusal.remedy) from refusal.__cause__
     return expr
 
@@ -144,36 +144,28 @@ def cron_rule(expr: str) -> CronRule:
     return CronRule(days, times, minute.startswith("*") or hour.startswith("*"))
 
 
-class _Refused(ValueError):
-    """An expression is not acceptable; ``parse_cron`` adds the option's name and the value."""
-
-    def __init__(self, problem: str, remedy: str) -> None:
-        self.problem, self.remedy = problem, remedy
-        super().__init__(problem)
-
-
 def _split(expr: str) -> list[str]:
     """The five or six fields of *expr*, aliases resolved."""
     if expr.startswith("@"):
         if expr.lower() == "@reboot":
-            raise _Refused("there is no reboot here", "enqueue the job when your process starts")
+            raise BadRule("there is no reboot here", "enqueue the job when your process starts")
         if expr.lower() not in _ALIASES:
-            raise _Refused("not a known alias", f"use one of {', '.join(_ALIASES)}")
+            raise BadRule("not a known alias", f"use one of {', '.join(_ALIASES)}")
         expr = _ALIASES[expr.lower()]
     if expr.upper().startswith(("TZ=", "CRON_TZ=")):
-        raise _Refused("a zone does not belong in the expression", "give it as tz=")
+        raise BadRule("a zone does not belong in the expression", "give it as tz=")
     parts = expr.split(" ")
     if len(parts) == 7:
-        raise _Refused("7 fields, and a year is not one of ours", "leave the year out and use starts= and ends=")
+        raise BadRule("7 fields, and a year is not one of ours", "leave the year out and use starts= and ends=")
     if len(parts) not in (5, 6):
-        raise _Refused(f"{len(parts)} field{'s' * (len(parts) > 1)}, not 5 (or 6, seconds first)", _EXAMPLE)
+        raise BadRule(f"{len(parts)} field{'s' * (len(parts) > 1)}, not 5 (or 6, seconds first)", _EXAMPLE)
     return parts
 
 
 def _month_days(text: str) -> tuple[int, bool]:
     """The day-of-month field: a mask of days, and whether the last day of each month is meant too."""
     if any(_NEAREST.fullmatch(item) for item in text.split(",")):
-        raise _Refused(f"{text!r}: W (nearest working day) is not supported", "use rrule= with BYSETPOS")
+        raise BadRule(f"{text!r}: W (nearest working day) is not supported", "use rrule= with BYSETPOS")
     values, _ = _expand(_DAY, text)
     numbers = range(1, 32) if "*" in values else [value for value in values if isinstance(value, int)]
     return sum(1 << number - 1 for number in numbers), "l" in values
@@ -185,9 +177,9 @@ def _weekdays(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
     for item in items:
         after = _LAST_AFTER.fullmatch(item)
         if after:
-            raise _Refused(f"{item!r} is another day in other crons", f"write L{after[1]} for the last one of a month")
+            raise BadRule(f"{item!r} is another day in other crons", f"write L{after[1]} for the last one of a month")
     if len({"#" in item or item[:1] in "lL" for item in items}) > 1:
-        raise _Refused(f"{text!r} mixes whole weekdays and single ones (# or L)", "use two schedules")
+        raise BadRule(f"{text!r} mixes whole weekdays and single ones (# or L)", "use two schedules")
     values, nth = _expand(_WEEKDAY, text)
     if nth:
         pairs = ((-1 if n == "l" else int(n), (day - 1) % 7) for day, ns in nth.items() for n in ns)
@@ -206,25 +198,25 @@ def _values(place: _Place, text: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def _expand(place: _Place, text: str) -> tuple[tuple[int | str, ...], dict[int, set[int | str]]]:
-    """What croniter makes of one field: its values, and for the day of week which of the month's."""
+    """Expand one field by croniter: its values, and for the day of week which of the month's."""
     for item in text.split(","):
         if _BY_LOT.fullmatch(item):
-            raise _Refused(f"{item!r} would be drawn by lot", f"write a number ({place.allowed}); jitter= spreads load")
+            raise BadRule(f"{item!r} would be drawn by lot", f"write a number ({place.allowed}); jitter= spreads load")
         ends = _RANGE.fullmatch(item)
         if ends and (ends[1].lower() == ends[2].lower() or (place is _WEEKDAY and ends[1] == "7" and ends[2] == "0")):
-            raise _Refused(f"{item!r} is a range of one value, or of all: crons differ", f"write {ends[1]}, or *")
+            raise BadRule(f"{item!r} is a range of one value, or of all: crons differ", f"write {ends[1]}, or *")
         if ends and ends[3] and _wraps(place, ends[1], ends[2]):
-            raise _Refused(f"{item!r} takes steps across the end of its range", "list the values")
+            raise BadRule(f"{item!r} takes steps across the end of its range", "list the values")
     try:
         expanded, nth = croniter.expand(place.question.format(text))
     except ValueError as exc:  # all that croniter raises; a test with arbitrary text looks
-        raise _Refused(f"{text[:40]!r} is not a valid {place.name}", f"allowed are {place.allowed}") from exc
+        raise BadRule(f"{text[:40]!r} is not a valid {place.name}", f"allowed are {place.allowed}") from exc
     position = place.question.split().index("{}")
     return tuple(expanded[position]), {day: set(ns) for day, ns in nth.items()}
 
 
 def _wraps(place: _Place, first: str, last: str) -> bool:
-    """Whether a range runs over the end of its field. One that ends on Sunday does not: that is 7."""
+    """Return True if a range runs over the end of its field. One that ends on Sunday does not: that is 7."""
     (low, *_), _ = _expand(place, first)
     (high, *_), _ = _expand(place, last)
     if not isinstance(low, int) or not isinstance(high, int):

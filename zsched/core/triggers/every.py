@@ -40,11 +40,11 @@ class Every:
         return self.phase_ms + (number - 1) * self.every_ms if number else None
 
     def count_between(self, after_ms: int, until_ms: int) -> int:
-        """How many occurrences lie in (after_ms, until_ms]."""
+        """Count the occurrences in (after_ms, until_ms]."""
         return max(self._number(until_ms) - self._number(after_ms), 0)
 
     def _number(self, until_ms: int) -> int:
-        """How many occurrences are not later than *until_ms*."""
+        """Count the occurrences that are not later than *until_ms*."""
         return max((min(until_ms, HORIZON_S * 1000 - 1) - self.phase_ms) // self.every_ms + 1, 0)
 
 

@@ -15,7 +15,7 @@ WEEKDAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 
 
 class Frequency(Enum):
-    """How often; the value is the largest INTERVAL, about 100 years."""
+    """The unit of repetition; the value is the largest INTERVAL, about 100 years."""
 
     DAILY = 36_525
     WEEKLY = 5_218

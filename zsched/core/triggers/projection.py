@@ -44,7 +44,7 @@ class Plain:
         return wall - self.offset_s if wall is not None and wall - self.offset_s >= self.start_s else None
 
     def count(self, rule: WallRule, start_s: int, end_s: int) -> int:
-        """How many occurrences lie in [start_s, end_s), which is within this piece."""
+        """Count the occurrences in [start_s, end_s), which is within this piece."""
         return rule.count_walls(start_s + self.offset_s, end_s + self.offset_s)
 
 
@@ -93,7 +93,7 @@ class Mended:
         return self.start_s + mask.bit_length() - 1 if mask else None
 
     def count(self, rule: WallRule, start_s: int, end_s: int) -> int:
-        """How many occurrences lie in [start_s, end_s), which is within this piece."""
+        """Count the occurrences in [start_s, end_s), which is within this piece."""
         return (self._mask(rule) >> start_s - self.start_s & (1 << end_s - start_s) - 1).bit_count()
 
     def _mask(self, rule: WallRule) -> int:
@@ -148,7 +148,7 @@ class Projection:
         return None
 
     def count_between(self, after_ms: int, until_ms: int) -> int:
-        """How many occurrences lie in (after_ms, until_ms]. The cost grows with the years between them."""
+        """Count the occurrences in (after_ms, until_ms]. The cost grows with the years between them."""
         at_s = max(after_ms // 1000 + 1, FLOOR_S)
         end_s = min(until_ms // 1000 + 1, HORIZON_S)
         total = 0

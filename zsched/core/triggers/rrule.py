@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 from zsched.core.triggers.parts import LISTS, WEEKDAYS, Frequency, Parts
 from zsched.core.triggers.projection import Projection
 from zsched.core.triggers.recurrence import recurrence
-from zsched.core.triggers.spec import Anchor, TriggerKind, TriggerSpec
+from zsched.core.triggers.spec import Anchor, BadRule, TriggerKind, TriggerSpec
 from zsched.core.triggers.zones import DAY_S, offset_s, zone
 from zsched.errors import InvalidSchedule
 
@@ -67,7 +67,7 @@ def parse_rrule(text: object, field: str = "rrule") -> tuple[str, int | None]:
         raise InvalidSchedule(field, text, "not a text", _EXAMPLE)
     try:
         parts, count = _parse(text)
-    except _Refused as refusal:
+    except BadRule as refusal:
         raise InvalidSchedule(field, text, refusal.problem, refusal.remedy) from None
     return parts.to_text(), count
 
@@ -76,14 +76,6 @@ def parse_rrule(text: object, field: str = "rrule") -> tuple[str, int | None]:
 def rrule_parts(expr: str) -> Parts:
     """The value of a rule that ``parse_rrule`` accepted. Equal texts share one value."""
     return _parse(expr)[0]
-
-
-class _Refused(ValueError):
-    """A rule is not acceptable; ``parse_rrule`` adds the option's name and the value."""
-
-    def __init__(self, problem: str, remedy: str) -> None:
-        self.problem, self.remedy = problem, remedy
-        super().__init__(problem)
 
 
 def _parse(text: str) -> tuple[Parts, int | None]:
@@ -100,37 +92,37 @@ def _parse(text: str) -> tuple[Parts, int | None]:
         **numbers,
     )
     if "WKST" in texts and texts["WKST"] not in WEEKDAYS:
-        raise _Refused(f"WKST={texts['WKST']} is not one weekday", f"one of {', '.join(WEEKDAYS)}")
+        raise BadRule(f"WKST={texts['WKST']} is not one weekday", f"one of {', '.join(WEEKDAYS)}")
     if "COUNT" in texts and "UNTIL" in texts:
-        raise _Refused("COUNT and UNTIL exclude each other", "leave one out (RFC 5545)")
+        raise BadRule("COUNT and UNTIL exclude each other", "leave one out (RFC 5545)")
     for is_wrong, problem, remedy in _COMBINATIONS:
         if is_wrong(parts):
-            raise _Refused(problem, remedy)
+            raise BadRule(problem, remedy)
     return parts, _one(texts, "COUNT", MOST_COUNT)
 
 
 def _split(text: str) -> dict[str, str]:
     """The parts of a rule by name, upper case."""
     if len(text) > LONGEST:
-        raise _Refused(f"longer than {LONGEST} characters", "use a simpler rule, or two schedules")
+        raise BadRule(f"longer than {LONGEST} characters", "use a simpler rule, or two schedules")
     upper = text.strip().upper()
     for name, remedy in _ELSEWHERE.items():
         if re.search(rf"(^|[\s;]){name}[;:=]", upper):
-            raise _Refused(f"{name} does not belong in the rule", remedy)
+            raise BadRule(f"{name} does not belong in the rule", remedy)
     if not upper.isprintable() or not upper.isascii():
-        raise _Refused("more than one line, or characters that no rule has", "give one RRULE value")
+        raise BadRule("more than one line, or characters that no rule has", "give one RRULE value")
     upper = upper.removeprefix("RRULE:")
     if not upper:
-        raise _Refused("empty", _EXAMPLE)
+        raise BadRule("empty", _EXAMPLE)
     texts: dict[str, str] = {}
     for part in upper.removesuffix(";").split(";"):
         key, equals, value = part.partition("=")
         if not equals or not value:
-            raise _Refused(f"{part[:40]!r} is not NAME=VALUE", _EXAMPLE)
+            raise BadRule(f"{part[:40]!r} is not NAME=VALUE", _EXAMPLE)
         if key not in _KNOWN:
-            raise _Refused(f"unknown part {key[:40]!r}", f"known are {', '.join(_KNOWN)}")
+            raise BadRule(f"unknown part {key[:40]!r}", f"known are {', '.join(_KNOWN)}")
         if key in texts:
-            raise _Refused(f"{key} stands there twice", "give each part once")
+            raise BadRule(f"{key} stands there twice", "give each part once")
         texts[key] = value
     return texts
 
@@ -140,12 +132,12 @@ _KNOWN: Final = ("FREQ", "INTERVAL", "COUNT", "UNTIL", "BYDAY", *LISTS, "WKST")
 
 def _frequency(texts: dict[str, str]) -> Frequency:
     if "FREQ" not in texts:
-        raise _Refused("FREQ is missing", _EXAMPLE)
+        raise BadRule("FREQ is missing", _EXAMPLE)
     name = texts["FREQ"]
     if name in ("SECONDLY", "MINUTELY", "HOURLY"):
-        raise _Refused(f"FREQ={name} is ill-defined where a zone changes", "use every= for elapsed time, or cron=")
+        raise BadRule(f"FREQ={name} is ill-defined where a zone changes", "use every= for elapsed time, or cron=")
     if name not in Frequency.__members__:
-        raise _Refused(f"FREQ={name[:40]} is not known", f"one of {', '.join(Frequency.__members__)}")
+        raise BadRule(f"FREQ={name[:40]} is not known", f"one of {', '.join(Frequency.__members__)}")
     return Frequency[name]
 
 
@@ -155,7 +147,7 @@ def _one(texts: dict[str, str], key: str, most: int) -> int | None:
         return None
     text = texts[key]
     if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= most:
-        raise _Refused(f"{key}={text[:40]} is out of range", f"1 to {most}")
+        raise BadRule(f"{key}={text[:40]} is out of range", f"1 to {most}")
     return int(text)
 
 
@@ -165,7 +157,7 @@ def _numbers(key: str, text: str) -> tuple[int, ...]:
     found = set()
     for item in text.split(","):
         if not _NUMBER.fullmatch(item) or not least <= int(item) <= most or (least < 0 and int(item) == 0):
-            raise _Refused(
+            raise BadRule(
                 f"{key}={item[:40]} is out of range",
                 f"{least} to {most}" + (", without 0" if least < 0 else ""),
             )
@@ -179,7 +171,7 @@ def _days(text: str) -> tuple[tuple[int, int], ...]:
     for item in text.split(","):
         match = _BYDAY.fullmatch(item)
         if not match or (match[1] and not 1 <= abs(int(match[1])) <= 53):
-            raise _Refused(f"{item[:40]!r} is not a weekday", "MO to SU, if need be after a number (±1 to ±53)")
+            raise BadRule(f"{item[:40]!r} is not a weekday", "MO to SU, if need be after a number (±1 to ±53)")
         found.add((int(match[1] or 0), WEEKDAYS.index(match[2])))
     return tuple(sorted(found, key=lambda pair: (pair[0] != 0, pair)))
 
@@ -187,11 +179,11 @@ def _days(text: str) -> tuple[tuple[int, int], ...]:
 def _until(text: str) -> int:
     """UNTIL as epoch ms, inclusive."""
     if not _UNTIL.fullmatch(text):
-        raise _Refused(f"UNTIL={text[:40]} is not an instant", "add the time and a Z for UTC (20301231T235959Z)")
+        raise BadRule(f"UNTIL={text[:40]} is not an instant", "add the time and a Z for UTC (20301231T235959Z)")
     try:
         until = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     except ValueError:
-        raise _Refused(f"UNTIL={text} is not a date", "YYYYMMDDTHHMMSSZ") from None
+        raise BadRule(f"UNTIL={text} is not a date", "YYYYMMDDTHHMMSSZ") from None
     return (until - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 

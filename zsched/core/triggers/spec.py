@@ -1,5 +1,5 @@
 """
-What a recurring trigger says, as a frozen value, and what a kind of trigger has to say of itself.
+A recurring trigger as a frozen value, and the base of its kinds.
 
 ``TriggerSpec`` is the text that is stored, and nothing computed. ``TriggerSpec.to_text`` is canonical: equal rules give
 equal text. The engine compares that text to decide whether a re-put changed the rule.
@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 
 
 class Gap(Enum):
-    """What becomes of a local time that a zone skips (spring forward)."""
+    """The choice for a local time that a zone skips (spring forward)."""
 
     FIRST_VALID = "first_valid"  # moved to the first instant after the gap
     SHIFT = "shift"  # moved forward by the gap's length
@@ -26,7 +26,7 @@ class Gap(Enum):
 
 
 class Fold(Enum):
-    """Which pass of a local time that a zone repeats (fall back)."""
+    """The chosen pass of a local time that a zone repeats (fall back)."""
 
     FIRST = "first"
     SECOND = "second"
@@ -34,7 +34,7 @@ class Fold(Enum):
 
 
 class Anchor(Enum):
-    """What the occurrences of a rule without ``starts`` are counted from."""
+    """The origin from which the occurrences of a rule without ``starts`` are counted."""
 
     NOTHING = "nothing"  # the clock says it all: whenever the schedule was created, its occurrences are the same
     DAY = "day"  # midnight of the day of creation, in the rule's zone
@@ -47,6 +47,14 @@ class Rule(Protocol):
     def next_after(self, after_ms: int) -> int | None: ...
     def last_until(self, until_ms: int) -> int | None: ...
     def count_between(self, after_ms: int, until_ms: int) -> int: ...
+
+
+class BadRule(ValueError):
+    """A text that its kind does not accept. The parser adds the option's name and the value."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem, self.remedy = problem, remedy
+        super().__init__(problem)
 
 
 class TriggerKind(ABC):

@@ -21,7 +21,7 @@ class Times:
 
     @property
     def count(self) -> int:
-        """How many times a day has."""
+        """The number of times in a day."""
         return len(self.hours) * len(self.minutes) * len(self.seconds)
 
     @property
@@ -41,7 +41,7 @@ class Times:
         return self.hours[hour] * 3600 + self.minutes[minute] * 60 + self.seconds[second]
 
     def before(self, second_of_day: int) -> int:
-        """How many times are earlier than *second_of_day* (0 to 86,400); thus also the index of the next one."""
+        """Count the times before *second_of_day* (0 to 86,400); thus also the index of the next one."""
         hour, rest = divmod(second_of_day, 3600)
         minute, second = divmod(rest, 60)
         h = bisect_left(self.hours, hour)

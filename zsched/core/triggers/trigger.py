@@ -22,7 +22,7 @@ class Trigger(Protocol):
 
     @property
     def spec(self) -> TriggerSpec:
-        """What the trigger was built from."""
+        """The value that the trigger was built from."""
 
     def next_after(self, after_ms: int) -> int | None:
         """The first occurrence strictly later than *after_ms*; None when there is none any more."""
@@ -31,7 +31,7 @@ class Trigger(Protocol):
         """The last occurrence not later than *until_ms*; None when there is none yet."""
 
     def count_between(self, after_ms: int, until_ms: int) -> int:
-        """How many occurrences lie in (after_ms, until_ms]. The cost does not grow with their number."""
+        """Count the occurrences in (after_ms, until_ms]. The cost does not grow with their number."""
 
 
 @dataclass(frozen=True, slots=True)

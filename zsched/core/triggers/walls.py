@@ -54,7 +54,7 @@ class WallRule(ABC):
         return None
 
     def count_walls(self, start_s: int, end_s: int) -> int:
-        """How many matches there are in [start_s, end_s). The cost grows with the years, not with the matches."""
+        """Count the matches in [start_s, end_s). The cost grows with the years, not with the matches."""
         total = 0
         for number in range(year_of(start_s), year_of(end_s) + 1):
             year = shape(number)
@@ -100,7 +100,7 @@ def _last(mask: int, times: Times, second: int) -> int | None:
 
 
 def _count(mask: int, times: Times, start: int, end: int) -> int:
-    """How many matches lie in [start, end), both counted from the start of the year."""
+    """Count the matches in [start, end), both counted from the start of the year."""
     return _before(mask, times, end) - _before(mask, times, start)
 
 

@@ -2,7 +2,7 @@
 --
 -- USES   meta_key
 -- GIVES  meta, time, epoch seq server hold_ms doubt_ms now_ms t format, FORMAT OLDEST_FORMAT LONGEST_HOLD
---        or the reply GARBLED, field, value: meta holds what is no number, so a foreign hand wrote it
+--        or the reply GARBLED, field, value: meta holds what is no number, so another writer wrote it
 --
 -- TIME is asked once because it is frozen inside a script only since Redis 7.2. `t` is its 16
 -- digits of microseconds as a string: a Lua number of that size does not survive tostring.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zsched.core.foreign import LONGEST_NAME, in_a_line, truncated
+from zsched.core.untrusted import LONGEST_NAME, in_a_line, truncated
 
 
 @pytest.mark.parametrize(
