@@ -162,6 +162,6 @@ def test_what_a_newer_archive_puts_back_into_an_empty_redis_ends_an_older_leader
     restore = next(entry for entry in log_in(server.url) if entry.format == FORMAT + 1)
     stopped = eventually(lambda: outdated(server.url, mine))
     assert ("restore", stopped.position.seq) == (restore.kind, restore.position.seq - 1)
-    assert "in format 2, and this one knows 1" in old.wait_for("redis_refused")["reason"]
+    assert f"in format {FORMAT + 1}, and this one knows {FORMAT}" in old.wait_for("redis_refused")["reason"]
     end(old)
     end(new)
