@@ -142,7 +142,7 @@ def _pages(ground: Ground, after: str) -> Iterator[list[Entry]]:
 
 
 def _advanced(advance: AdvanceEntry) -> Fire:
-    """What an entry of advance.lua says."""
+    """Return the runs that an entry of advance.lua tells of."""
     position, moves = advance.entry.position, advance.moves
     runs = [f"{move.id}-{move.run}" for move in moves if move.word in ("fired", "uncertain")]
     coalesced = sum(one.range.count for move in moves for one in move.passed)

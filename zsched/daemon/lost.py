@@ -38,7 +38,7 @@ from typing import Final
 
 import structlog
 
-from zsched.archive.openruns import OpenRun, OpenRuns
+from zsched.archive.openruns import OpenRun, open_runs
 from zsched.core.log import Position
 from zsched.core.model import OnLost
 from zsched.core.run_id import RunId, RunKey
@@ -157,7 +157,7 @@ class LostRuns:
         queued = self._tracker.take_queued()
         if not lapsed and not queued and not self._missing:
             return False
-        with OpenRuns(path) as runs:
+        with open_runs(path) as runs:
             as_of = runs.position
             if runs.life is None or as_of is None or as_of.epoch != term.epoch:
                 return False

@@ -9,7 +9,7 @@ import redis
 
 from tests.faults.leader import KEYS, Leader
 from zsched.archive import Archive
-from zsched.archive.openruns import OpenRuns
+from zsched.archive.openruns import open_runs
 from zsched.core.changes import Change
 from zsched.core.clock import SystemClock
 from zsched.core.log import Entry, Position, changes
@@ -27,7 +27,7 @@ ALL = 1_000_000
 
 def opened(path: str | Path) -> set[str]:
     """Ids of the schedules whose runs the archive has as open."""
-    with OpenRuns(Path(path)) as runs:
+    with open_runs(Path(path)) as runs:
         return {run.id for run in runs.next(None, ALL, ALL)[0]}
 
 

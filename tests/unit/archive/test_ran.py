@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.log_rows import row_fields
 from tests.unit.archive.ground import T_US, archived, at, entry, held, put_recurring
-from zsched.archive import Archive
+from zsched.archive import Archive, History
 from zsched.archive.ran import Part, Ran
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry
@@ -43,8 +43,8 @@ def backfilled(seq: int, id: str, *times: int) -> Entry:
 
 
 def ran(path: Path, id: str = "r", start_ms: int = START_MS, end_ms: int = END_MS) -> list[int]:
-    with Ran(path) as found:
-        part = found.of(id, start_ms, end_ms, {})
+    with History(path) as history:
+        part = Ran(history).of(id, start_ms, end_ms, {})
     assert part.read_to is None
     return part.times_ms
 
@@ -93,7 +93,8 @@ def test_what_takes_long_is_told_part_by_part(path: Path) -> None:
     archived(path, [put_recurring(1, "r"), *(fired(n, "r") for n in range(2, 12))])
     told: list[Part] = []
 
-    with Ran(path, SlowClock()) as found:
+    with History(path) as history:
+        found = Ran(history, SlowClock())
         while not told or told[-1].read_to is not None:
             read_to = {part.archive: part.read_to for part in told if part.read_to is not None} | {"another": 99}
             told.append(found.of("r", START_MS, END_MS, read_to))

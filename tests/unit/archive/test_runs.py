@@ -9,7 +9,7 @@ import pytest
 
 from tests.log_rows import end_fields
 from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, enqueue, entry, fire, held, put, rows
-from zsched.archive import Archive
+from zsched.archive import Archive, History
 from zsched.archive.runs import Runs
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import ManualClock
@@ -34,8 +34,8 @@ def end(seq: int, status: RunStatus, *ids: str, fired_seq: int = 0) -> Entry:
 
 
 def look(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> tuple[list[Occurrence], int | None]:
-    with Runs(path, clock) as runs:
-        return runs.look(wanted)
+    with History(path) as history:
+        return Runs(history, clock).look(wanted)
 
 
 def told(found: list[Occurrence]) -> list[tuple[str, str, str | None]]:
