@@ -199,7 +199,7 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
         ended_ms=DUE_MS, **_seen(g), **FENCE,
     ),
     "unblock": lambda g: g.call(
-        "unblock", ["chain", f"queue {CHAIN[0]} {CHAIN[1]}", "stopped", CHAIN[1], "why"], **FENCE
+        "unblock", ["chain", "release", CHAIN[1]], **FENCE
     ),
     "native": lambda g: g.call("native", ["default"], owner="zsched:default", lock_s=30, limit=10, **FENCE),
     "restore": lambda g: restoring.restore(

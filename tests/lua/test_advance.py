@@ -11,7 +11,7 @@ from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, TEMPLATE, Ground
 from zsched.core.clock import from_ms
 from zsched.errors import ServerChanged, Stale
 
-_HEARTBEAT_MS = 120_000
+_HEARTBEAT_MS = 62_000
 
 
 def _due(ground: Ground, *ids: str, **put: Any) -> list[list[str]]:

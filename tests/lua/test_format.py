@@ -19,7 +19,7 @@ from zsched.storage.meta import number
 from zsched.storage.scripts import load
 
 LUA = Path(zsched.__file__).parent / "lua"
-WITHOUT = {"note", "release", "report", "survey"}  # of runs, of terms, of archives; and what only reads
+WITHOUT = {"note", "release", "report"}  # of runs, of terms, of archives
 
 
 CALLS = pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from zsched.archive.openruns import OpenRun
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry, Position, changes, parse, touches
 from zsched.core.runs import Job, of_job, rq_time
-from zsched.daemon.chains import USUAL, ChainKeeper
+from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.daemon.lost import _Case
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import ZschedError
@@ -166,7 +166,7 @@ def chains(scene: Scene) -> None:
         keeper = ChainKeeper(led.keys, clock).over(scene.wire)
         for _ in range(6):
             keeper.step(TERM)
-            clock.advance(max(USUAL.wire_ms, USUAL.settled_ms, USUAL.silent_ms))
+            clock.advance(SETTLED_MS)
         assert keeper.every_ms < 60_000
 
 

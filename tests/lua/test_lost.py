@@ -205,6 +205,51 @@ def test_one_run_is_pushed_once_however_often_it_is_named(led: Ground, seen: Ent
     assert ([A], 0) == (led.queue(), led.redis.exists("rq:wip:default"))
 
 
+# -- in a chain -----------------------------------------------------------------------------------
+
+AFTER = "a-1767225660000"
+
+
+def waits(ground: Ground, run: str, before: str) -> None:
+    """*run* waits behind *before* in the chain of its schedule."""
+    job(ground, run, "deferred", dependency_id=before)
+    ground.redis.zadd("rq:deferred:default", {run: 1})
+    ground.redis.sadd(f"rq:job:{before}:dependents", run)
+    ground.redis.sadd(f"rq:job::{run}:dependencies", before)
+    ground.redis.hset(ground.keys.chains(), "a", f"queue {before} {run}")
+
+
+def test_the_end_of_a_lost_run_releases_what_waited_for_it(led: Ground, seen: Entry) -> None:
+    job(led, A)
+    waits(led, AFTER, A)
+
+    reply = lose(led, seen, end(A, execution(led, A)))
+
+    released = led.last
+    assert ["end", "unblock"] == [entry.kind for entry in led.entries()][-2:]
+    assert ([f"{AFTER} the worker w of {A} died"], [A]) == (released.rows, reply[4])
+    assert ([AFTER], f"queue {AFTER}".encode()) == (led.queue(), led.redis.hget(led.keys.chains(), "a"))
+    assert "end" == next(entry for entry in led.entries() if entry.id == reply[1]).kind
+
+
+def test_a_lost_run_that_goes_on_keeps_its_place_before_others(led: Ground, seen: Entry) -> None:
+    job(led, A, retries_left="1")
+    waits(led, AFTER, A)
+
+    lose(led, seen, again(A, execution(led, A)))
+
+    assert ([A], b"deferred") == (led.queue(), led.redis.hget(led.keys.job(AFTER), "status"))
+    assert f"queue {A} {AFTER}".encode() == led.redis.hget(led.keys.chains(), "a")
+    assert {AFTER.encode()} == led.redis.smembers(f"rq:job:{A}:dependents")
+
+
+def test_chains_of_a_wrong_type_hide_no_lost_run(led: Ground, seen: Entry) -> None:
+    job(led, A)
+    led.redis.set(led.keys.chains(), "text")
+
+    assert [A] == lose(led, seen, end(A, execution(led, A)))[4]
+
+
 # -- lost before it began -------------------------------------------------------------------------
 
 

@@ -10,7 +10,6 @@ from rq import Queue
 from rq.job import Job, JobStatus
 
 from tests.lua.ground import HOUR_MS, Ground
-from zsched.core.runs import rq_time
 
 OPEN = ("queued", "started", "deferred", "scheduled")
 OVER = ("finished", "failed", "stopped", "canceled", None)
@@ -447,20 +446,11 @@ def test_with_skip_one_that_seems_dead_or_forgotten_does_not_count(led: Ground, 
     assert ("fired", [why]) == (advance(led, "skip")[0], told(led))
 
 
-def test_with_skip_one_that_beats_counts(led: Ground) -> None:
+def test_with_skip_a_run_of_a_dead_worker_that_goes_back_into_its_queue_counts(led: Ground) -> None:
     [first] = fired(led, "skip")
-    becomes(led, first, "started", last_heartbeat=rq_time(led.now_ms))
-
+    becomes(led, first, "started", last_heartbeat=LONG_AGO, retries_left="1")
     assert ("overlap", [first]) == (advance(led, "skip")[0], told(led))
 
-
-def test_with_skip_one_whose_execution_is_alive_counts_however_long_ago_it_beat(led: Ground) -> None:
-    [first] = fired(led, "skip")
-    becomes(led, first, "started", last_heartbeat=LONG_AGO)  # by a slow clock, or once, as RQ's SimpleWorker does
-    led.redis.zadd(f"rq:executions:{first}", {"one": 1})
-    led.redis.set(f"rq:execution:{first}:one", "")
-    assert ("overlap", [first]) == (advance(led, "skip")[0], told(led))
-
-    led.redis.delete(f"rq:execution:{first}:one")
+    becomes(led, first, "started", last_heartbeat=LONG_AGO, zs_on_lost="fail")
 
     assert ("fired", ["previous_worker_silent"]) == (advance(led, "skip")[0], told(led))

@@ -12,14 +12,17 @@ from rq.job import Job
 
 from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
 from zsched.core.clock import ManualClock
-from zsched.daemon.chains import USUAL, ChainKeeper
+from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage.lease import Term
 
 A, B, C = "r-1767225600000", "r-1767225660000", "r-1767225720000"
 OPEN = ("queued", "started", "scheduled")
 OVER = ("finished", "failed", "stopped", "canceled", "-")
-WHY = f"{A} was stopped"
+RELEASE = ("release", B)
+WITHDRAW = ("withdraw", "-")
+FORGET = ("forget", "-")
+LONG_AGO = "2000-01-01T00:00:00.000000Z"
 
 
 def jobs(ground: Ground, *statuses: str, **more: str) -> None:
@@ -54,8 +57,8 @@ def survey(ground: Ground, cursor: str = "0", count: int = 100) -> tuple[str, li
     return after, [one.split("\0") for one in told]
 
 
-def unblock(ground: Ground, *needed: tuple[str, ...], **over: Any) -> list[Any]:
-    """Of each chain: its text, the statuses seen, the run to release, why."""
+def unblock(ground: Ground, *needed: tuple[str, str], **over: Any) -> list[Any]:
+    """What the chain of ``r`` needs, and the run that is let go on."""
     rows = [text for one in needed for text in ("r", *one)]
     return ground.call("unblock", rows, **({"token": TOKEN, "expected_server": SERVER} | over))[1:]
 
@@ -65,14 +68,57 @@ QUEUE, CANCEL = f"queue {A} {B}", f"cancel_previous {A} {B}"
 
 # -- which need something ---------------------------------------------------------------------------------
 
+WHY = {
+    "finished": f"{A} is over, and RQ did not say so",
+    "failed": f"{A} is over, and RQ did not say so",
+    "stopped": f"{A} was stopped",
+    "canceled": f"{A} was cancelled",
+    "-": f"{A} is gone: it expired, or somebody deleted it",
+}
 
-@pytest.mark.parametrize("status", [*OPEN, *OVER])
-def test_one_that_waits_is_told_with_what_is_before_it(led: Ground, status: str) -> None:
+
+@pytest.mark.parametrize("status", OVER)
+def test_a_run_that_waits_is_released_when_the_one_before_it_is_over(led: Ground, status: str) -> None:
     jobs(led, status, "deferred")
     chain(led, QUEUE)
 
-    worker = "" if status == "-" else "w"
-    assert ("0", [["r", QUEUE, status, worker, "deferred", f"{A} {status}"]]) == survey(led)
+    urgent = "urgent" if status in ("stopped", "canceled") else "-"  # RQ itself releases no run behind these
+    assert ("0", [["r", *RELEASE, urgent, WHY[status]]]) == survey(led)
+
+
+@pytest.mark.parametrize("status", OPEN)
+def test_a_run_waits_while_the_one_before_it_is_open(led: Ground, status: str) -> None:
+    jobs(led, status, "deferred")
+    chain(led, QUEUE)
+
+    assert ("0", []) == survey(led)
+
+
+def dies(ground: Ground, run: str, **more: str) -> None:
+    """The worker of *run* was killed long ago."""
+    ground.redis.hset(ground.keys.job(run), mapping={"status": "started", "last_heartbeat": LONG_AGO} | more)
+
+
+def test_a_run_that_waits_is_released_when_the_worker_before_it_died(led: Ground) -> None:
+    jobs(led, "started", "deferred")
+    dies(led, A)
+    chain(led, QUEUE)
+
+    assert [["r", *RELEASE, "urgent", f"the worker w of {A} died"]] == survey(led)[1]
+
+
+@pytest.mark.parametrize(("more", "waits"), [({"retries_left": "1"}, True), ({"retries_left": "0"}, False),
+                                             ({"retries_left": "1", "zs_on_lost": "fail"}, False)])  # fmt: skip
+def test_a_run_of_a_dead_worker_that_goes_back_into_its_queue_keeps_its_place(
+    led: Ground, more: dict[str, str], waits: bool
+) -> None:
+    jobs(led, "started", "deferred")
+    dies(led, A, **more)
+    chain(led, QUEUE)
+
+    assert waits == (survey(led)[1] == [])
+    assert waits == (unblock(led, RELEASE) == [[], ["r"]])
+    assert waits == ([] == led.queue())
 
 
 @pytest.mark.parametrize("status", OPEN)
@@ -82,21 +128,23 @@ def test_a_chain_in_which_nobody_waits_needs_nothing_until_something_is_over(led
     assert ("0", []) == survey(led)
 
     jobs(led, "finished")
-    assert ("0", [["r", f"queue {A}", "finished", "w"]]) == survey(led)
+    assert ("0", [["r", *FORGET, "-", ""]]) == survey(led)
 
 
 def test_nobody_looks_at_those_that_wait_behind_the_first_one(led: Ground) -> None:
     jobs(led, "stopped", "deferred", "deferred")
     chain(led, f"{QUEUE} {C}")
+    led.redis.config_resetstat()
 
-    assert ["stopped", "w", "deferred", f"{A} stopped"] == survey(led)[1][0][2:]
+    assert [["r", *RELEASE]] == [need[:3] for need in survey(led)[1]]
+    assert 4 == led.redis.info("commandstats")["cmdstat_hmget"]["calls"]  # meta's, A's, B's and again A's: B's before
 
 
 @pytest.mark.parametrize("last", ["queued", "started"])
-def test_of_cancel_previous_all_are_told_unless_the_last_alone_is_open(led: Ground, last: str) -> None:
+def test_cancel_previous_withdraws_unless_the_last_run_alone_is_open(led: Ground, last: str) -> None:
     jobs(led, "started", last)
     chain(led, CANCEL)
-    assert [["r", CANCEL, "started", "w", last, "w"]] == survey(led)[1]
+    assert [["r", *WITHDRAW, "urgent", ""]] == survey(led)[1]
 
     chain(led, f"cancel_previous {B}")
     assert [] == survey(led)[1]
@@ -114,7 +162,7 @@ def test_a_job_of_another_type_is_gone(led: Ground) -> None:
     jobs(led)
     chain(led, f"queue {A}")
 
-    assert [["r", f"queue {A}", "-", ""]] == survey(led)[1]
+    assert [["r", *FORGET, "-", ""]] == survey(led)[1]
 
 
 def test_all_chains_are_seen_page_by_page(led: Ground) -> None:
@@ -141,17 +189,17 @@ def test_no_chains_or_a_key_of_another_type_are_no_trouble(led: Ground) -> None:
 # -- releasing --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [*OVER, "started"])
+@pytest.mark.parametrize("status", OVER)
 def test_the_next_one_is_in_its_queue_and_what_was_before_it_leaves(led: Ground, status: str) -> None:
     jobs(led, status, "deferred")
     chain(led, QUEUE)
     led.redis.rpush("rq:queue:default", "before")
 
-    reply = unblock(led, (QUEUE, status, B, WHY))
+    reply = unblock(led, RELEASE)
 
     entry, job = led.last, led.job(B)
     assert ([B], []) == tuple(reply)
-    assert (f"{EPOCH}-1", "unblock", [f"{B} {WHY}"]) == (entry.id, entry.kind, entry.rows)
+    assert (f"{EPOCH}-1", "unblock", [f"{B} {WHY[status]}"]) == (entry.id, entry.kind, entry.rows)
     assert (["before", B], f"queue {B}") == (led.queue(), chain(led))
     assert ("queued", 27) == (job["status"], len(job["enqueued_at"]))
     assert [] == led.redis.keys("rq:deferred:*") + led.redis.keys("rq:job:*:depend*")
@@ -162,7 +210,7 @@ def test_those_behind_it_stay_in_the_chain_and_wait_for_it(led: Ground) -> None:
     jobs(led, "stopped", "deferred", "deferred")
     chain(led, f"{QUEUE} {C}")
 
-    unblock(led, (f"{QUEUE} {C}", "stopped", B, WHY))
+    unblock(led, RELEASE)
 
     assert ([B], f"queue {B} {C}", {C.encode()}) == (
         led.queue(), chain(led), led.redis.smembers(f"rq:job:{B}:dependents"),
@@ -174,7 +222,7 @@ def test_one_that_expired_in_the_middle_is_passed_over(led: Ground) -> None:
     led.redis.delete(led.keys.job(B))
     chain(led, f"{QUEUE} {C}")
 
-    assert [[C], []] == unblock(led, (f"{QUEUE} {C}", "finished -", C, WHY))
+    assert [[C], []] == unblock(led, ("release", C))
     assert ([C], f"queue {C}") == (led.queue(), chain(led))
     assert [] == led.redis.keys("rq:deferred:*") + led.redis.keys("rq:job:*:depend*")
 
@@ -185,7 +233,7 @@ def test_one_that_waited_for_two_waits_for_none(led: Ground) -> None:
     led.redis.sadd(f"rq:job::{C}:dependencies", A)
     chain(led, f"{QUEUE} {C}")
 
-    unblock(led, (f"{QUEUE} {C}", "stopped stopped", C, WHY))
+    unblock(led, ("release", C))
 
     assert [f"rq:job:{A}:dependents".encode()] == led.redis.keys("rq:job:*:depend*")
     assert {b"other"} == led.redis.smembers(f"rq:job:{A}:dependents")
@@ -196,7 +244,7 @@ def test_one_of_the_front_goes_there(led: Ground) -> None:
     chain(led, QUEUE)
     led.redis.rpush("rq:queue:default", "before")
 
-    unblock(led, (QUEUE, "stopped", B, WHY))
+    unblock(led, RELEASE)
 
     assert [B, "before"] == led.queue()
 
@@ -206,7 +254,7 @@ def test_what_rq_released_meanwhile_is_left_alone(led: Ground) -> None:
     chain(led, QUEUE)
     Queue("default", connection=led.redis).enqueue_dependents(Job.fetch(A, connection=led.redis))
 
-    assert [[], ["r"]] == unblock(led, (QUEUE, "failed", B, WHY))
+    assert [[], ["r"]] == unblock(led, RELEASE)
     assert ([B], [], QUEUE) == (led.queue(), led.entries(), chain(led))
 
 
@@ -221,7 +269,7 @@ def test_what_was_released_here_rq_does_not_release_though_it_had_begun_to(
         """RQ has read who waits and whether it does; its transaction comes after this."""
         found = fetch_many(*args, **kwargs)
         if not released:
-            released.append(unblock(led, (QUEUE, "failed", B, WHY)))
+            released.append(unblock(led, RELEASE))
         return found
 
     monkeypatch.setattr(Job, "fetch_many", and_then_release)
@@ -230,12 +278,12 @@ def test_what_was_released_here_rq_does_not_release_though_it_had_begun_to(
     assert ([[[B], []]], [B]) == (released, led.queue())
 
 
-@pytest.mark.parametrize("change", ["text", "status", "cancelled", "expired", "not the next", "queue", "deferred"])
+@pytest.mark.parametrize("change", ["chain", "status", "cancelled", "expired", "not the next", "queue", "deferred"])
 def test_what_is_not_as_it_was_seen_is_left_alone(led: Ground, change: str) -> None:
     jobs(led, "stopped", "deferred")
     chain(led, QUEUE)
-    if change == "text":
-        chain(led, f"{QUEUE} {C}")
+    if change == "chain":
+        chain(led, CANCEL)
     elif change == "status":
         led.redis.hset(led.keys.job(A), "status", "queued")  # somebody requeued it
     elif change == "cancelled":
@@ -250,7 +298,7 @@ def test_what_is_not_as_it_was_seen_is_left_alone(led: Ground, change: str) -> N
     before = led.keyspace()
 
     run = C if change == "not the next" else B
-    assert [[], ["r"]] == unblock(led, (QUEUE, "stopped", run, WHY))
+    assert [[], ["r"]] == unblock(led, ("release", run))
     assert before == led.keyspace()
 
 
@@ -258,7 +306,8 @@ def test_a_chain_that_changed_does_not_keep_another_from_its_release(led: Ground
     jobs(led, "stopped", "deferred")
     chain(led, QUEUE)
 
-    assert [[B], ["r"]] == unblock(led, ("queue other", "-", "x", WHY), (QUEUE, "stopped", B, WHY))
+    rows = ["s", *RELEASE, "r", *RELEASE]
+    assert [[B], ["s"]] == led.call("unblock", rows, token=TOKEN, expected_server=SERVER)[1:]
 
 
 # -- forgetting -------------------------------------------------------------------------------------------
@@ -267,11 +316,11 @@ def test_a_chain_that_changed_does_not_keep_another_from_its_release(led: Ground
 def test_what_is_over_leaves_and_an_empty_chain_is_no_more(led: Ground) -> None:
     jobs(led, "finished", "started")
     chain(led, QUEUE)
-    unblock(led, (QUEUE, "finished started", "-", ""))
+    unblock(led, FORGET)
     assert f"queue {B}" == chain(led)
 
     jobs(led, "-", "failed")
-    unblock(led, (f"queue {B}", "failed", "-", ""))
+    unblock(led, FORGET)
     assert (None, []) == (chain(led), led.entries())
 
 
@@ -287,7 +336,7 @@ def test_what_waits_by_now_is_withdrawn(led: Ground, status: str) -> None:
     jobs(led, status, "started")
     chain(led, CANCEL)
 
-    unblock(led, (CANCEL, "", "-", ""))
+    unblock(led, WITHDRAW)
 
     [row] = ends(led)
     assert row.startswith(f'{A} cancelled {{"ended":')
@@ -305,7 +354,7 @@ def test_the_worker_of_what_runs_is_told_and_after_a_while_once_more(led: Ground
 
         for passed_ms in (0, 0, 9000, 1001, 0):
             led.pass_time(passed_ms)
-            unblock(led, (CANCEL, "", "-", ""))
+            unblock(led, WITHDRAW)
         led.redis.publish("rq:pubsub:w", "that was all")
 
         heard: list[bytes] = []
@@ -326,7 +375,7 @@ def test_the_last_one_stays_until_all_are_over(led: Ground, statuses: tuple[str,
     jobs(led, *statuses)
     chain(led, CANCEL)
 
-    unblock(led, (CANCEL, "", "-", ""))
+    unblock(led, WITHDRAW)
 
     assert (left, []) == (chain(led), led.entries())
 
@@ -336,7 +385,7 @@ def test_one_that_a_worker_has_just_taken_is_left_to_it_for_now(led: Ground) -> 
     led.redis.delete("rq:queue:default")
     chain(led, CANCEL)
 
-    unblock(led, (CANCEL, "", "-", ""))
+    unblock(led, WITHDRAW)
 
     assert (CANCEL, "queued", []) == (chain(led), led.job(A)["status"], led.entries())
 
@@ -346,9 +395,9 @@ def test_a_chain_without_runs_is_forgotten_and_the_others_are_looked_after(led: 
     jobs(led, "stopped", "deferred")
     chain(led, QUEUE)
     chain(led, text, "s")
-    assert ["s", text] in survey(led)[1]
+    assert ["s", *WITHDRAW, "urgent", ""] in survey(led)[1]
 
-    rows = ["s", text, "", "-", "", "r", QUEUE, "stopped", B, WHY]
+    rows = ["s", *WITHDRAW, "r", *RELEASE]
     assert [[B], []] == led.call("unblock", rows, token=TOKEN, expected_server=SERVER)[1:]
     assert (None, f"queue {B}") == (chain(led, id="s"), chain(led))
 
@@ -363,7 +412,7 @@ def test_nobody_but_the_leader_does_it(led: Ground, over: dict[str, str], error:
     before = led.keyspace()
 
     with pytest.raises(error):
-        unblock(led, (QUEUE, "stopped", B, WHY), **over)
+        unblock(led, RELEASE, **over)
     assert before == led.keyspace()
 
 
@@ -371,7 +420,7 @@ def test_chains_of_another_type_are_refused_before_anything_is_written(led: Grou
     led.redis.set(led.keys.chains(), "text")
 
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
-        unblock(led, (QUEUE, "stopped", B, WHY))
+        unblock(led, RELEASE)
     assert [] == led.entries()
 
 
@@ -387,7 +436,7 @@ def test_why_is_one_line_whatever_rqs_hash_has_as_the_run_it_waits_for(led: Grou
         keeper = ChainKeeper(led.keys, clock).over(wire)
         for _ in range(2):
             keeper.step(Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0))
-            clock.advance(USUAL.settled_ms)
+            clock.advance(SETTLED_MS)
 
     seen = f"gone?{B}?{'x' * 300}"[:200]
     assert [f"{B} {seen} is gone: it expired, or somebody deleted it"] == led.last.rows

@@ -15,19 +15,12 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 from zsched.core.arguments import check_id, check_queue, check_tags, check_text, choice, flag, seconds_to_ms, zone_name
-from zsched.core.policy import CatchUp, IfExists, OnLost, OnUncertain, Overlap, Priority
 from zsched.core.triggers import Fold, Gap
 from zsched.errors import InvalidSchedule
 
 _DIGITS: Final = 18  # longest number that is read from a field
 
 Seconds: TypeAlias = float | timedelta
-PriorityWord: TypeAlias = Priority | Literal["high", "normal", "low"]
-OnUncertainWord: TypeAlias = OnUncertain | Literal["refire", "skip"]
-OnLostWord: TypeAlias = OnLost | Literal["retry", "fail"]
-IfExistsWord: TypeAlias = IfExists | Literal["replace", "keep", "error"]
-OverlapWord: TypeAlias = Overlap | Literal["skip", "allow", "queue", "cancel_previous"]
-CatchUpWord: TypeAlias = CatchUp | Literal["latest", "all", "none"]
 GapWord: TypeAlias = Gap | Literal["first_valid", "shift", "skip"]
 FoldWord: TypeAlias = Fold | Literal["first", "second", "both"]
 

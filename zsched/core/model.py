@@ -18,10 +18,10 @@ from typing import Any
 
 from zsched.core.checked_options import POLICIES, CheckedOptions, options_for_json
 from zsched.core.clock import from_ms, to_ms
+from zsched.core.policy import WAITING
 from zsched.core.policy import IfExists as IfExists
 from zsched.core.policy import OnLost as OnLost
 from zsched.core.policy import OnUncertain as OnUncertain
-from zsched.core.policy import Overlap
 from zsched.core.policy import Priority as Priority
 from zsched.core.triggers import TriggerSpec
 
@@ -142,7 +142,7 @@ class Schedule(CheckedOptions):
         options = options_for_json(self)
         if self.kind == "once":
             options |= dict.fromkeys(POLICIES)
-        elif self.policy.overlap is not Overlap.QUEUE:
+        elif self.policy.overlap not in WAITING:
             options["overlap_limit"] = None
         return {
             "id": self.id,

@@ -38,21 +38,15 @@ from zoneinfo import ZoneInfo
 
 from zsched.core.forms import (
     CallbackValue,
-    CatchUpWord,
     Duration,
     FoldWord,
     Form,
     GapWord,
-    IfExistsWord,
     Instant,
     Interval,
     Json,
     Number,
-    OnLostWord,
-    OnUncertainWord,
     Option,
-    OverlapWord,
-    PriorityWord,
     QueueName,
     RetryValue,
     RqSeconds,
@@ -66,7 +60,20 @@ from zsched.core.forms import (
     YesNo,
     ZoneName,
 )
-from zsched.core.policy import CatchUp, IfExists, OnLost, OnUncertain, Overlap, Priority
+from zsched.core.policy import (
+    CatchUp,
+    CatchUpWord,
+    IfExists,
+    IfExistsWord,
+    OnLost,
+    OnLostWord,
+    OnUncertain,
+    OnUncertainWord,
+    Overlap,
+    OverlapWord,
+    Priority,
+    PriorityWord,
+)
 from zsched.core.triggers import Fold, Gap, KindOptions, TriggerKind, kind_named
 
 # An entry is two or three lines: its type, its help, and the rest.
@@ -134,7 +141,7 @@ class _ScheduleOnly(TypedDict, total=False):
         "When a rule's run before is not over; default skip.", Words(enum=Overlap), Stored.POLICY, "overlap",
         elsewhere="max_instances")]
     overlap_limit: Annotated[int | None, Option(  # the script that adds one may have to look at all of them
-        "How many runs of --overlap queue wait; default 100.", Whole(most=1000, noun="runs"), Stored.POLICY,
+        "How many runs wait, as with --overlap queue; default 100.", Whole(most=1000, noun="runs"), Stored.POLICY,
         "overlap_limit")]
     catch_up: Annotated[CatchUpWord | None, Option(
         "For a rule's times that were missed; default latest.", Words(enum=CatchUp), Stored.POLICY, "catch_up",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from zsched.core.jitter import due_of
 from zsched.core.triggers import Trigger, nth_after
@@ -34,6 +34,9 @@ class Priority(Enum):
         return next((lane for lane in cls if lane.value == text), cls.NORMAL)
 
 
+PriorityWord: TypeAlias = Priority | Literal["high", "normal", "low"]
+
+
 class OnUncertain(Enum):
     """The choice for a run that a lost Redis history may have pushed already."""
 
@@ -41,11 +44,17 @@ class OnUncertain(Enum):
     SKIP = "skip"  # record it as skipped: at most once
 
 
+OnUncertainWord: TypeAlias = OnUncertain | Literal["refire", "skip"]
+
+
 class OnLost(Enum):
     """The choice for a run whose worker died in the middle of it."""
 
     RETRY = "retry"  # put it back into its queue, as often as ``retry`` allows: at least once
     FAIL = "fail"  # record it as lost: at most once
+
+
+OnLostWord: TypeAlias = OnLost | Literal["retry", "fail"]
 
 
 class IfExists(Enum):
@@ -56,12 +65,18 @@ class IfExists(Enum):
     ERROR = "error"  # ScheduleExists
 
 
+IfExistsWord: TypeAlias = IfExists | Literal["replace", "keep", "error"]
+
+
 class CatchUp(Enum):
     """The choice for occurrences that passed while nobody could push them."""
 
     LATEST = "latest"  # the latest fires, those before it are coalesced into it
     ALL = "all"  # each fires, the oldest first
     NONE = "none"  # they are recorded as missed
+
+
+CatchUpWord: TypeAlias = CatchUp | Literal["latest", "all", "none"]
 
 
 class Overlap(Enum):
@@ -71,6 +86,35 @@ class Overlap(Enum):
     ALLOW = "allow"  # runs beside it
     QUEUE = "queue"  # waits until it is over
     CANCEL_PREVIOUS = "cancel_previous"  # the predecessor is cancelled, or stopped
+
+
+OverlapWord: TypeAlias = Overlap | Literal["skip", "allow", "queue", "cancel_previous"]
+WAITING: Final = (Overlap.QUEUE,)  # with these a limited number of runs wait
+EACH_RUNS: Final = (Overlap.QUEUE, Overlap.ALLOW)  # with these no occurrence keeps another one from running
+
+
+class Contradiction(NamedTuple):
+    """
+    An option that makes sense only while option ``beside`` has one of the values ``allowed``. ``only`` are its own
+    values of which that is so, if not of all but its default; ``instead`` is what else a caller may give then.
+    """
+
+    option: str
+    beside: str
+    allowed: tuple[Enum, ...]
+    problem: str
+    only: tuple[Enum, ...] = ()
+    instead: str = ""
+
+
+CONTRADICTIONS: Final = (
+    Contradiction(
+        "catch_up", "overlap", EACH_RUNS, "one of them runs and the others do not", (CatchUp.ALL,), 'catch_up="latest"'
+    ),
+    Contradiction("overlap_limit", "overlap", WAITING, "nothing waits"),
+    Contradiction("catch_up_limit", "catch_up", (CatchUp.ALL,), "no more than one is caught up"),
+    Contradiction("catch_up_window", "catch_up", (CatchUp.LATEST, CatchUp.ALL), "nothing is caught up"),
+)
 
 
 class Why(Enum):

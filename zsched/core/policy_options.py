@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from zsched.core.forms import Stored
 from zsched.core.option_table import OPTIONS
-from zsched.core.policy import USUAL, CatchUp, Overlap, Policy
+from zsched.core.policy import CONTRADICTIONS, USUAL, Policy
 from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, build
 from zsched.errors import InvalidSchedule
 
@@ -53,18 +53,20 @@ def least_gap_ms(spec: TriggerSpec) -> int | None:
     return min(gaps, default=None)
 
 
+def made_void(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield options that say nothing beside the policies in *options*, and would contradict them."""
+    for one in CONTRADICTIONS:
+        beside = options.get(one.beside) or getattr(USUAL, one.beside)
+        if not one.only and getattr(beside, "value", beside) not in [each.value for each in one.allowed]:
+            yield one.option
+
+
 def _refuse_contradictions(policy: Policy, given: Mapping[str, Any]) -> None:
-    if policy.catch_up is CatchUp.ALL and policy.overlap not in (Overlap.ALLOW, Overlap.QUEUE):
-        problem = f"with overlap={policy.overlap.value!r} one of them runs and the others do not"
-        raise InvalidSchedule("catch_up", "all", problem, 'give overlap="queue" or "allow", or catch_up="latest"')
-    if policy.overlap_limit != USUAL.overlap_limit and policy.overlap is not Overlap.QUEUE:
-        problem = f"with overlap={policy.overlap.value!r} nothing waits"
-        raise InvalidSchedule("overlap_limit", given["overlap_limit"], problem, 'leave it out, or give overlap="queue"')
-    if policy.catch_up_limit != USUAL.catch_up_limit and policy.catch_up is not CatchUp.ALL:
-        problem = f"with catch_up={policy.catch_up.value!r} no more than one is caught up"
-        remedy = 'leave it out, or give catch_up="all"'
-        raise InvalidSchedule("catch_up_limit", given["catch_up_limit"], problem, remedy)
-    if policy.catch_up_window_ms != USUAL.catch_up_window_ms and policy.catch_up is CatchUp.NONE:
-        problem = "with catch_up='none' nothing is caught up"
-        remedy = "leave it out, or give another catch_up"
-        raise InvalidSchedule("catch_up_window", given["catch_up_window"], problem, remedy)
+    for one in CONTRADICTIONS:
+        value, beside = getattr(policy, _POLICIES[one.option].field), getattr(policy, one.beside)
+        is_said = value in one.only if one.only else value != getattr(USUAL, _POLICIES[one.option].field)
+        if is_said and beside not in one.allowed:
+            problem = f"with {one.beside}={beside.value!r} {one.problem}"
+            words = f"{one.beside}=" + " or ".join(f'"{each.value}"' for each in one.allowed)
+            remedy = f"give {words}, or {one.instead}" if one.instead else f"leave it out, or give {words}"
+            raise InvalidSchedule(one.option, getattr(value, "value", given[one.option]), problem, remedy)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from zsched.core.clock import from_ms
 from zsched.core.model import Definition, Schedule
 from zsched.core.options import SCHEDULE_OPTIONS, TRIGGERS, define
-from zsched.core.policy import CatchUp, Overlap
+from zsched.core.policy_options import made_void
 from zsched.core.triggers import RULES
 from zsched.core.urgency import PRESETS, Presets, blaming, expanded
 from zsched.errors import InvalidSchedule
@@ -37,7 +37,7 @@ def revise(
             raise InvalidSchedule(name, changes[name], problem, f"schedule it again with id={old.id!r}")
     asked, changes = changes, expanded(changes, presets, SCHEDULE_OPTIONS)
     options = {**options_of(old, stored, with_trigger=not kinds), **changes}
-    for name in _made_void(options):
+    for name in made_void(options):
         if name not in changes:
             options[name] = None
     with blaming(asked):
@@ -45,17 +45,6 @@ def revise(
     if not any(name in changes for name in PAYLOAD):
         definition = replace(definition, payload=replace(definition.payload, data=data))
     return definition
-
-
-def _made_void(options: Mapping[str, Any]) -> Iterator[str]:
-    """Options that say nothing any more beside the policies in *options*, and would contradict them."""
-    overlap, catch_up = (getattr(options.get(name), "value", options.get(name)) for name in ("overlap", "catch_up"))
-    if overlap != Overlap.QUEUE.value:
-        yield "overlap_limit"
-    if catch_up != CatchUp.ALL.value:
-        yield "catch_up_limit"
-    if catch_up == CatchUp.NONE.value:
-        yield "catch_up_window"
 
 
 def options_of(old: Schedule, stored: Mapping[str, Any], with_trigger: bool = True) -> dict[str, Any]:

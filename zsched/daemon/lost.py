@@ -4,8 +4,8 @@ Lost runs: the leader finds runs whose worker died, and puts them back into thei
 Two ways a run is lost, and what tells of it:
 
 - A worker died in the middle of it. RQ's job says ``started`` for ever, and its entry in ``rq:wip`` lapses: RQ's
-  workers beat for it every 30 s, for 60 to 90 s ahead. Lost it is when the entry lapsed two seconds ago, nothing beat
-  meanwhile, and RQ's key of the execution is gone. A look costs what lapsed and nothing else.
+  workers beat for it every 30 s, for 60 to 90 s ahead. So the runs whose entries lapsed are proposed to lost.lua,
+  which judges whether the worker is dead (lua/lib/liveness.lua). A look costs what lapsed and nothing else.
 - A worker died between taking it from its queue and beginning with it. The job says ``queued``, and it is in no list.
   The tracker's rounds meet such runs. Lost it is when it was pushed a minute ago, is not in its queue, nobody is on
   the way to begin it, and all of that is so still a few seconds later.
@@ -15,8 +15,8 @@ in its queue again, at once and one retry less (an ``again`` entry); otherwise i
 One without ``retry`` allowance is never run again. RQ's own cleanup does much the same when a worker
 does its maintenance, every ten minutes; who comes first has done it.
 
-Clocks: the entry in ``rq:wip`` lapses by the worker's clock, the key of its execution by the server's. Both have to.
-So a worker whose clock is behind is not taken for dead, and one whose clock is ahead is found as much later.
+Clocks: the entry in ``rq:wip`` lapses by the worker's clock, the key of its execution by the server's. So a worker
+whose clock is behind is not taken for dead, and one whose clock is ahead is found as much later.
 
 Not guaranteed: that a run which is lost did not happen. A worker that was only paused, or cut off from Redis, for
 longer than its heartbeat goes on when it comes back: at least once. So does one of RQ's SimpleWorker without a timeout
@@ -68,11 +68,10 @@ _LEFT: Final = "it left its queue and no worker has it"
 @dataclass(frozen=True, slots=True)
 class LostDelays:
     """
-    How long nothing is said, in seconds of the server: ``grace_s`` after a heartbeat lapsed; of a run in no list,
-    ``queued_s`` after it was pushed and ``missing_s`` after it was missed first.
+    How long nothing is said of a run in no list, in seconds of the server: ``queued_s`` after it was pushed and
+    ``missing_s`` after it was missed first.
     """
 
-    grace_s: int = 2
     queued_s: int = 60
     missing_s: int = 5
 
@@ -93,18 +92,13 @@ class _Case:
         """One line."""
         if self.job.status == "queued":
             return _LEFT
-        told = f"its worker {self.job.worker} died: no heartbeat since {self.job.heartbeat_at or 'it began'}"
+        told = f"its worker {self.job.worker} died: no heartbeat since {self.job.heartbeat_at}"
         return in_a_line(told, _LONGEST_WHY)
 
     @property
     def queued_ms(self) -> float:
         """When it was pushed last."""
         return ms_of(self.job.queued_at) or float("inf")
-
-    @property
-    def heartbeat_ms(self) -> float:
-        """When its worker beat last, by the worker's clock."""
-        return ms_of(self.job.heartbeat_at) or 0
 
     @property
     def goes_on(self) -> bool:
@@ -153,7 +147,7 @@ class LostRuns:
         if path is None:
             return False
         now_s = self._registries.now_s()
-        lapsed = self._ours(self._registries.lapsed(now_s - self._patience.grace_s))
+        lapsed = self._ours(self._registries.lapsed(now_s))
         queued = self._tracker.take_queued()
         if not lapsed and not queued and not self._missing:
             return False
@@ -163,8 +157,7 @@ class LostRuns:
                 return False
             open = runs.among(lapsed)
         cases = self._seen((run, lapsed[run.id, run.run]) for run in open)
-        until_ms = (now_s - self._patience.grace_s) * 1000
-        silent = [one for one in cases if one.job.status == "started" and one.heartbeat_ms <= until_ms]
+        silent = [one for one in cases if one.job.status == "started"]
         met = [_Case(run, job) for run, job in queued] + [one for one in cases if one.job.status == "queued"]
         self._lose(term, as_of, silent, _SILENT_AT_ONCE, now_s)
         self._lose(term, as_of, self._missed(met, now_s), _MISSED_AT_ONCE, now_s)

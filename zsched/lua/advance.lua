@@ -12,7 +12,7 @@
 --          changed quarantined
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   advance: rows = id, "<word> <nominal[+<jitter>]|-> <next nominal|-> <next due|-> <passed|->", why or nothing
---        end: rows, of runs that overlap=cancel_previous cancelled before they began
+--        end: rows, of runs that later ones took the place of before they began
 --
 -- A schedule whose version or due time is not what was planned is left alone (changed): the score alone
 -- would let a plan of the old rule through when only the rule changed. An exhausted one is marked ended. A
@@ -30,11 +30,6 @@ clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(c
 -- include lib/deadline.lua
 -- include lib/launch.lua
 -- include lib/lanes.lua
-
-local HEARTBEAT_MS = 120000  -- RQ workers beat at least every 90 s; a killed one leaves `started` for ever
-local silent_before, waits_before = iso(now_ms - HEARTBEAT_MS), iso(now_ms - patience_ms)
--- include lib/chain.lua
--- include lib/withdraw.lua
 -- include lib/overlap.lua
 -- include lib/pushed.lua
 
@@ -52,13 +47,13 @@ local function decide(one, template, schedule)
   if is_doubtful and string.find(flags, 's', 1, true) then
     return 'skipped'
   end
-  local verdict, why, before = overlapping(one, schedule[2])
+  local verdict, why = overlapping(one, schedule[2])
   if verdict == 'overlap' then
     return 'overlap', why
   elseif verdict == 'broken' then
     return 'quarantined', why
   end
-  return is_doubtful and 'uncertain' or verdict == 'free' and 'fired' or 'deferred', why, deadline_ms, before
+  return is_doubtful and 'uncertain' or verdict == 'free' and 'fired' or 'deferred', why, deadline_ms
 end
 
 local reply, moves, rows, bad = {'OK', now_ms}, {}, {}, {}
@@ -85,7 +80,7 @@ for i = 9, #ARGV do
     one.word = 'duplicate'
   else
     one.queue, one.at_front = queue, schedule[3] and string.find(schedule[3], 'f', 1, true)
-    one.word, one.why, one.deadline_ms, one.before = decide(one, template, schedule)
+    one.word, one.why, one.deadline_ms = decide(one, template, schedule)
     one.is_uncertain = one.word == 'uncertain'
   end
   if one.word == 'quarantined' and not is_a(quarantine_key, 'hash') then
@@ -111,16 +106,11 @@ end
 append_rows('advance', rows)
 
 local function start(one)
-  if one.open then
-    chains[one.id] = text_of(cancel(one.open))
-  end
-  if chains[one.id] then  -- first: this may sweep what an earlier history left of the same run
-    follow(one.id, one.mode, one.run, one.queue)
-  end
+  join(one)
   one.template = template_prefix .. one.id
   launch(one.run, one.queue, one)
   if one.before then
-    defer(one.run, one.queue, one.before, one.at_front)
+    defer(one)
   end
 end
 

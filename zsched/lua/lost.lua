@@ -1,6 +1,6 @@
 -- lost: put runs whose worker died back into their queues, or record that they are lost.
 --
--- KEYS   lease meta log due_high due_normal due_low paused quarantine recurring wake rq_queues
+-- KEYS   lease meta log due_high due_normal due_low paused quarantine recurring wake rq_queues chains deadlines
 -- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
 --        token expected_server        this term's
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
@@ -14,12 +14,13 @@
 -- LOGS   again: rows = run id, attempt, why
 --        end: rows = run id, status, JSON
 --        pause: as in pause.lua, of a schedule with pause_after failures in a row
+--        unblock: as in unblock.lua, of the runs that waited for those that ended
 --
--- LOST as in track. A run is left alone when its job is not as it was seen any more, when one of its executions is
--- alive (RQ's key of it lapses by this server's clock, so that a worker's clock does not matter), when it is in its
--- queue after all, or when a key of RQ's is of a wrong type.
+-- LOST as in track. A run is left alone when its job is not as it was seen any more, when its worker is not dead
+-- (lib/liveness.lua), when it is in its queue after all, or when a key of RQ's is of a wrong type. A run that goes on
+-- keeps its place in its chain.
 local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, rq_queues_key = unpack(KEYS)
+  recurring_key, wake_key, rq_queues_key, chains_key, deadlines_key = unpack(KEYS)
 local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen_entry, seen_t,
   ended_ms = unpack(ARGV, 1, 8)
 -- include lib/meta.lua
@@ -30,8 +31,8 @@ local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen
 -- include lib/queues.lua
 -- include lib/launch.lua
 -- include lib/streaks.lua
--- include lib/executions.lua
--- include lib/clean.lua
+-- include lib/overlap.lua
+-- include lib/mend.lua
 
 local MOST = 10000  -- runs of a queue that are looked through
 local FAILURE_TTL = '31536000'  -- RQ's own, in seconds
@@ -90,10 +91,8 @@ local function look(run, status, mark, members)
   for _, execution in ipairs(executions_of(run)) do
     one.members[#one.members + 1] = execution
   end
-  if is_alive(one.members) or status == 'queued' and not is_taken(one) then
-    return nil
-  end
-  return one
+  local is_nobodys = status == 'queued' and not is_alive(one.members) and is_taken(one)
+  return (is_nobodys or is_dead(job_of(run))) and one or nil
 end
 
 -- What its dead worker left behind; RQ would take it for an abandoned job, and push it a second time.
@@ -138,6 +137,7 @@ for i = 9, #ARGV, 9 do
     one.packed, one.goes_on = packed, word == 'again'
     if not one.goes_on then
       count(id, run, '!')
+      plan_urgent(id)
     end
     local kind = one.goes_on and again or ended
     kind.runs[#kind.runs + 1] = run
@@ -154,6 +154,7 @@ local entry
 for _, what in ipairs({again, ended}) do
   entry = append_rows(what.kind, what.rows) or entry
 end
+log_plans()
 for _, one in ipairs(lost) do
   clear(one)
   if one.goes_on then
@@ -162,5 +163,6 @@ for _, one in ipairs(lost) do
     fail(one)
   end
 end
+mend_planned()
 push_all()
 return {'OK', now_ms, entry, t, again.runs, ended.runs, pause_failing()}

@@ -1,62 +1,31 @@
--- survey: which chains of runs somebody has to look after. Writes nothing.
+-- survey: what chains of runs need that somebody looks after. Writes nothing.
 --
--- KEYS   chains
+-- KEYS   meta log chains rq_queues deadlines
 -- ARGV   cursor          0, then what the last call answered
 --        count           chains to look at, about
--- RETURNS  OK, cursor (0: that was all), then per chain that may need something, joined by \0: its schedule's id, its
---          text, and of its first runs, of `queue` up to the first that is deferred, of `cancel_previous` of all: RQ's
---          status or - of one that is gone, and its worker; of the deferred one "<run> <status>" of the run that RQ has
---          it wait for
+-- RETURNS  OK, cursor (0: that was all), then per chain that needs something, joined by \0: its schedule's id, what it
+--          needs in a word, the run that is let go on or -, urgent or - (then RQ may still do it itself), and why
 -- LOGS   nothing
 --
--- Nothing is needed while the only runs that are open are the first of a `queue` and nobody waits for them, or the last
--- of a `cancel_previous`. A text per chain, as look.lua answers.
-local chains_key = unpack(KEYS)
+-- A text per chain, as look.lua answers.
+local meta_key, log_key, chains_key, rq_queues_key, deadlines_key = unpack(KEYS)
 local cursor, count = unpack(ARGV)
--- include lib/status.lua
-
-local MODES = {queue = true, cancel_previous = true}
+-- include lib/meta.lua
+-- include lib/iso.lua
+-- include lib/queues.lua
+-- include lib/overlap.lua
 
 if redis.call('TYPE', chains_key).ok ~= 'hash' then
   return {'OK', '0'}
 end
 
--- Its answer, or nil when it needs nothing.
-local function look(id, chain)
-  local mode, runs = string.match(chain, '^(%S+) (.*)$')
-  if not MODES[mode] then
-    return nil
-  end
-  local told, open, over, waits = {id, chain}, 0, 0, false
-  for run in string.gmatch(runs, '%S+') do
-    local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'worker_name', 'dependency_id')
-    if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
-      return job  -- not allowed to look, say: that tells nothing of the job
-    end
-    told[#told + 1] = word_of(job[1]) or '-'
-    told[#told + 1] = line_of(job[2]) or ''
-    if mode == 'queue' and job[1] == 'deferred' then
-      waits = true
-      told[#told] = job[3] and name_of(job[3]) .. ' ' .. status_of(job[3]) or ''
-      break
-    end
-    if is_open(job[1]) then
-      open = open + 1
-    else
-      over = over + 1
-    end
-  end
-  local is_well = over == 0 and not waits and (mode == 'queue' or open == 1)
-  return not is_well and table.concat(told, '\0') or nil
-end
-
 local page = redis.call('HSCAN', chains_key, cursor, 'COUNT', count)
 local reply = {'OK', page[1]}
 for i = 1, #page[2], 2 do
-  local told = look(page[2][i], page[2][i + 1])
-  if type(told) == 'table' then
-    return told
+  local need = need_of(page[2][i], page[2][i + 1])
+  if need then
+    local texts = {need.id, need.what, need.run or '-', need.is_urgent and 'urgent' or '-', need.why or ''}
+    reply[#reply + 1] = table.concat(texts, '\0')
   end
-  reply[#reply + 1] = told
 end
 return reply

@@ -76,7 +76,7 @@ _COMMANDS: Final[Mapping[Role, str]] = {
     ),
     Role.DAEMON: (
         "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hscan info lindex llen lpop lpush lrange "
-        "memory|usage pexpire pttl pubsub|numsub rpush scard script|load smembers sscan subscribe time type xlen "
+        "memory|usage pexpire pttl rpush scard script|load smembers sscan subscribe time type xlen "
         "xrange xread xrevrange zcard zcount zrandmember zrange zrangebyscore zremrangebyscore zscan"
     ),
     # RQ's own, read from its sources, 2.8 to 2.12; without CLIENT LIST, which it can do without.

@@ -32,7 +32,7 @@ from zsched.config import DaemonSettings
 from zsched.core.arguments import instant_ms
 from zsched.core.clock import LAST_MS, ManualClock, from_ms
 from zsched.core.runs import Run
-from zsched.daemon.chains import ChainDelays, ChainKeeper
+from zsched.daemon.chains import ChainKeeper
 from zsched.daemon.native import Native
 from zsched.daemon.tick import Tick, Ticker
 from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError
@@ -53,7 +53,6 @@ from zsched.testing.worker import InlineWorker
 
 _LEASE_MS: Final = 86_400_000  # it lapses by the machine's clock: longer than anybody looks at a breakpoint
 _HEARD_EVERY_MS: Final = 1_800_000  # a leader that hears nothing of TIME for over an hour takes it for a jump
-_CHAINS: Final = ChainDelays(settled_ms=0.0, silent_ms=math.inf)  # RQ is not at work meanwhile, and no worker dies
 _MOST_PASSES: Final = 10_000  # at one instant; more is a task that schedules itself for now
 
 
@@ -66,8 +65,8 @@ class ManualScheduler:
 
     *overlap_patience_s*: for how long a run that nobody executes keeps the next one back with ``overlap="skip"``. 0:
     not at all, so that ``advance`` without ``work`` fires everything; the daemon's is 3600, for a test of what *skip*
-    does. The other policies know no patience: without ``work`` *queue* leaves out what ``overlap_limit`` has no room
-    for, and *cancel_previous* withdraws each run when it fires the next.
+    does. The other policies know no patience: without ``work`` runs wait until ``overlap_limit`` has no room for more,
+    or are withdrawn when the next one fires.
 
     Raises:
         ConfigError: the Redis is in use, or fakeredis is missing. InvalidSchedule: *start* is naive.
@@ -94,7 +93,7 @@ class ManualScheduler:
         self._delayed = Delayed(wire, self._keys)
         settings = DaemonSettings(overlap_patience_s=overlap_patience_s)
         self._ticker = Ticker(Dispatch(wire, self._keys), never, settings, self._clock)
-        self._chains = ChainKeeper(self._keys, self._clock, _CHAINS).over(wire)
+        self._chains = ChainKeeper(self._keys, self._clock, settled_ms=0.0).over(wire)
         self._pushes, self._deadlines = Pushes(wire, self._keys), ManualDeadlines(wire, self._keys)
         self._endings = ManualEndings(wire, self._keys, self._pushes)
         self._worker = InlineWorker(ground.plain_client(self.redis), self._clock, serializer)

@@ -29,7 +29,7 @@ def tracking(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest
 def losing(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Losing]:
     """At once, whatever seems lost is."""
     monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 0.0)
-    with closing(Losing(redis_url, tmp_path / "archive.db", LostDelays(2, 0, 0))) as losing:
+    with closing(Losing(redis_url, tmp_path / "archive.db", LostDelays(0, 0))) as losing:
         losing.follow()
         yield losing
 

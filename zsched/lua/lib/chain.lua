@@ -3,14 +3,13 @@
 -- USES   chains_key
 -- GIVES  what lib/status.lua and lib/waiting.lua give
 --        open_chain(id, last) -> its runs that are open, as job_of tells them
---        open_queue(id, last, limit, queue), of `queue` -> before: its open runs from the last that is deferred on, or
---        all; waiting: how many wait, at least *limit* only if that many do; text: of all that stay
+--        open_queue(id, last, limit, queue), of runs that wait for each other -> before: its open runs from the last
+--        that is deferred on, or all; waiting: how many wait, at least *limit* only if that many do; text: of all that
+--        stay
 --        chains, by id: the text of what stays of a chain; text_of(runs); follow(id, mode, run, queue), which writes it
 --
--- A chain is "<policy> <run> <run> …", of `queue` and of `cancel_previous`. A run of `queue` waits as RQ's deferred
--- job, a dependent of those before it, which RQ's worker releases; where RQ never does (the one before was cancelled,
--- stopped, expired, deleted, or its worker died) the leader does (daemon/chains.py). Whose worker seems dead stays in
--- its chain: that is the leader's to judge too, which knows more of workers than a heartbeat says.
+-- A chain is "<policy> <run> <run> …"; lib/overlap.lua says what a policy makes of it. A run whose worker seems dead
+-- stays in its chain until the leader looks it over.
 -- include lib/status.lua
 -- include lib/waiting.lua
 local AT_ONCE = 1000  -- arguments of a call, of which Lua cannot unpack more than 8,000
@@ -135,8 +134,9 @@ local function between(id, text, limit, queue)
   return text_of(open), count_waiting(open)
 end
 
--- A chain of `queue` is looked at from both ends, each up to a run that is deferred: what lies between waits too, but
--- for one that was cancelled or expired out of turn. That matters when it is full, and then it is looked for.
+-- A chain whose runs wait for each other is looked at from both ends, each up to a run that is deferred. What lies
+-- between waits too, but for a run that was cancelled or expired out of turn. That matters when the chain is full, and
+-- then it is looked for.
 local function open_queue(id, last, limit, queue)
   local text, after = held(id, last), {}
   stale[id] = {}

@@ -1,27 +1,61 @@
--- overlap: what a new run of a schedule does when runs before it are not over.
+-- overlap: what becomes of runs that wait for each other, or take each other's place. A policy is a row of POLICIES.
 --
--- USES   meta's, chain's and withdraw's names, and as RQ writes times: silent_before, of heartbeats; waits_before, of
---        pushes
--- GIVES  overlapping(one, last), of a run with its id, mode, limit, run and queue -> 'overlap', run | 'deferred', run,
---        the runs that it waits for | 'free', why the one before does not count | 'broken', what is in the way
---        and to write: defer(run, queue, before, at_front)
+-- USES   now_ms iso() chains_key and what lib/queues.lua gives; to decide patience_ms; to mend lib/launch.lua's requeue
+-- GIVES  for an occurrence that is due, with its id, mode, limit, run and queue:
+--        overlapping(one, last) -> 'overlap', run | 'deferred', run | 'free', why the one before does not count |
+--        'broken', what is in the way. It only reads. Then join(one) before the run is launched; and defer(one) after,
+--        if one.before has runs that it waits for
+--        for a look over the chains of runs (lib/chain.lua): need_of(id, text) -> what a chain needs, or nil
+--
+-- A row may have these functions:
+-- at_due(one, last)   decides, as overlapping does
+-- join(one)           changes runs that are open, and sets chains[one.id] to the text of those that stay
+-- need(runs, mode)    what a chain of these runs needs: `what`, a word; `run` and `why`, of a run that it lets go on;
+--                     is_urgent: nobody else will do it. The leader asks for the rest once more after RQ had its time
+-- plan(need)          adds lines to the entry `end`
+-- mend(need)          does it, and answers the runs that stay; plan and mend are called by lib/mend.lua
+-- include lib/chain.lua
+-- include lib/liveness.lua
+-- include lib/withdraw.lua
+local POLICIES = {allow = {}, skip = {}, queue = {}, cancel_previous = {}}
 
--- include lib/executions.lua
--- The one judgement of `skip`, which has no leader that looks after it: second value, why a run no longer counts.
--- A heartbeat is by its worker's clock, and RQ's SimpleWorker beats once: its key of the execution tells it is alive.
-local function still_counts(run)
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'last_heartbeat', 'enqueued_at')
-  local status = job[1]
-  if not is_open(status) then
-    return false
-  elseif status == 'started' and job[2] and job[2] ~= '' and job[2] < silent_before
-    and not is_alive(executions_of(run)) then
-    return false, 'previous_worker_silent'
-  elseif status ~= 'started' and job[3] and job[3] ~= '' and job[3] < waits_before then
-    return false, 'previous_waits_too_long'
-  end
-  return true
+-- Runs behind it wait for it, or are left out.
+local function is_in_the_way(job)
+  return is_open(job.status) and not is_dead_for_good(job)
 end
+
+function POLICIES.allow.at_due()
+  return 'free'
+end
+
+-- skip: the last run alone counts, if it did not wait in its queue for too long.
+local waits_before
+
+function POLICIES.skip.at_due(_, last)
+  if not last then
+    return 'free'
+  end
+  local job = redis.pcall('HMGET', 'rq:job:' .. last, 'status', 'enqueued_at')
+  local status, queued_at = job[1], job[2]
+  if not is_open(status) then
+    return 'free'
+  elseif status == 'started' then
+    if not is_in_the_way(job_of(last)) then
+      return 'free', 'previous_worker_silent'
+    end
+  elseif queued_at and queued_at ~= '' then
+    waits_before = waits_before or iso(now_ms - patience_ms)
+    if queued_at < waits_before then
+      return 'free', 'previous_waits_too_long'
+    end
+  end
+  return 'overlap', last
+end
+
+-- queue: a run waits as RQ's deferred job, a dependent of those before it, and RQ's worker releases it. RQ never does
+-- when one before it was cancelled, stopped or deleted, expired in its queue, or when its worker died.
+local IS_OVER = {canceled = 'was cancelled', stopped = 'was stopped'}
+local IS_GONE = 'is gone: it expired, or somebody deleted it'
 
 local function problem_of(one, before)
   local types = {{'rq:deferred:' .. one.queue, 'zset'}, {'rq:job::' .. one.run .. ':dependencies', 'set'}}
@@ -35,50 +69,180 @@ local function problem_of(one, before)
   end
 end
 
-local function overlapping(one, last)
-  if one.mode == 'allow' then
-    return 'free'
-  elseif one.mode == 'skip' then
-    local counts, why = false, nil
-    if last then
-      counts, why = still_counts(last)
-    end
-    return counts and 'overlap' or 'free', counts and last or why
-  elseif not is_a(chains_key, 'hash') then
-    return 'broken', 'wrong type at ' .. chains_key
-  end
-  if one.mode == 'cancel_previous' then
-    one.open = open_chain(one.id, last)
-    plan_cancels(one.open)
-    return 'free'
-  end
-  local chain, before = open_queue(one.id, last, one.limit, one.queue), {}
-  chains[one.id] = chain.text
+-- Let it wait at the end of *chain*, as open_queue answers it.
+local function wait_behind(one, chain)
+  local before = {}
   for n, each in ipairs(chain.before) do
     before[n] = each.run
   end
+  chains[one.id] = chain.text
   if #before == 0 then
     return 'free'
   end
-  local latest, problem = before[#before], problem_of(one, before)
-  if chain.waiting >= one.limit then
-    return 'overlap', latest
-  elseif problem then
+  local problem = problem_of(one, before)
+  if problem then
     return 'broken', problem
   end
-  return 'deferred', latest, before
+  one.before = before
+  return 'deferred', before[#before]
+end
+
+function POLICIES.queue.at_due(one, last)
+  local chain = open_queue(one.id, last, one.limit, one.queue)
+  if chain.waiting >= one.limit then
+    return 'overlap', chain.before[#chain.before].run
+  end
+  return wait_behind(one, chain)
+end
+
+-- The release of the run that waits, or nil. Before it in its chain nothing is in the way; of *dead* the worker died.
+local function release_of(waiting, dead)
+  local before = waiting.waits_for and job_of(waiting.waits_for)
+  if before and is_in_the_way(before) or waiting.queue == '' or not queue_accepts(waiting.queue)
+    or not is_a('rq:deferred:' .. waiting.queue, 'zset') then
+    return nil
+  end
+  local why = 'nobody knows what it waits for'
+  if dead then
+    why = 'the worker ' .. name_of(dead.worker) .. ' of ' .. dead.run .. ' died'
+  elseif before then
+    why = name_of(before.run) .. ' '
+      .. (IS_OVER[before.status] or before.status and 'is over, and RQ did not say so' or IS_GONE)
+  end
+  return {what = 'release', run = waiting.run, why = why, queue = waiting.queue,
+    is_urgent = dead or before and IS_OVER[before.status]}
+end
+
+function POLICIES.queue.need(runs)
+  local open, left, stale, is_blocked, dead, need = {}, {}, {}, false, nil, nil
+  for n, run in ipairs(runs) do
+    local job = job_of(run)
+    if job.status == 'deferred' then
+      need = not is_blocked and release_of(job, dead)
+      if need then
+        for behind = n, #runs do
+          left[#left + 1] = runs[behind]
+        end
+        need.left, need.stale = left, stale
+      end
+      return need or nil
+    elseif is_in_the_way(job) then
+      is_blocked = true
+    elseif is_open(job.status) then
+      dead = job
+    elseif not job.status or job.status == 'canceled' then
+      stale[#stale + 1] = run
+    end
+    if is_open(job.status) then
+      open[#open + 1] = run
+    end
+  end
+  return #open < #runs and {what = 'forget', left = open, stale = stale} or nil  -- nobody waits
+end
+
+function POLICIES.queue.mend(need)
+  if need.run then
+    local at_front = redis.call('HGET', 'rq:job:' .. need.run, 'enqueue_at_front') == '1'
+    requeue(need.run, need.queue, at_front)
+    redis.call('ZREM', 'rq:deferred:' .. need.queue, need.run)
+    depend_no_more(need.run, dependencies_of(need.run))
+  end
+  sweep(need.stale, need.queue)
+  return need.left
+end
+
+-- cancel_previous: all runs but the last are withdrawn while they wait; the workers of those that run are told to stop
+-- them, again after a while (lib/tell.lua): when this is due a worker may just have taken one.
+function POLICIES.cancel_previous.at_due(one, last)
+  one.open = open_chain(one.id, last)
+  plan_cancels(one.open, one.mode)
+  return 'free'
+end
+
+function POLICIES.cancel_previous.join(one)
+  chains[one.id] = text_of(cancel(one.open))
+end
+
+function POLICIES.cancel_previous.need(runs, mode)
+  local open = {}
+  for _, run in ipairs(runs) do
+    local job = job_of(run)
+    open[#open + 1] = is_open(job.status) and job or nil
+  end
+  local last = runs[#runs]
+  local is_last_open = #open > 0 and open[#open].run == last
+  if #runs == 1 and is_last_open then
+    return nil
+  end
+  if is_last_open then
+    open[#open] = nil
+  end
+  return {what = 'withdraw', is_urgent = true, open = open, last = last, is_last_open = is_last_open, mode = mode}
+end
+
+function POLICIES.cancel_previous.plan(need)
+  plan_cancels(need.open, need.mode)
+end
+
+-- The last one stays until all are over: one that was told to stop may be tried again.
+function POLICIES.cancel_previous.mend(need)
+  local left = {}
+  for n, one in ipairs(cancel(need.open)) do
+    left[n] = one.run
+  end
+  if #left > 0 or need.is_last_open then
+    left[#left + 1] = need.last
+  end
+  return left
+end
+
+-- What follows is the same for all of them.
+
+local function overlapping(one, last)
+  local policy = POLICIES[one.mode]
+  if policy.need and not is_a(chains_key, 'hash') then
+    return 'broken', 'wrong type at ' .. chains_key
+  end
+  return policy.at_due(one, last)
+end
+
+local function join(one)
+  local policy = POLICIES[one.mode]
+  if policy.join then
+    policy.join(one)
+  end
+  if chains[one.id] then  -- before the launch: this may sweep what an earlier history left of the same run
+    follow(one.id, one.mode, one.run, one.queue)
+  end
 end
 
 -- Make the run, whose hash is there, wait for those before it.
-local function defer(run, queue, before, at_front)
-  redis.call('HSET', 'rq:job:' .. run, 'status', 'deferred', 'dependency_id', before[1],
+local function defer(one)
+  local job_key, before = 'rq:job:' .. one.run, one.before
+  redis.call('HSET', job_key, 'status', 'deferred', 'dependency_id', before[1],
     'dependency_ids', '["' .. table.concat(before, '", "') .. '"]', 'allow_dependency_failures', '1')
-  if at_front then
-    redis.call('HSET', 'rq:job:' .. run, 'enqueue_at_front', '1')
+  if one.at_front then
+    redis.call('HSET', job_key, 'enqueue_at_front', '1')
   end
   for _, each in ipairs(before) do
-    redis.call('SADD', 'rq:job:' .. each .. ':dependents', run)
+    redis.call('SADD', 'rq:job:' .. each .. ':dependents', one.run)
   end
-  redis.call('SADD', 'rq:job::' .. run .. ':dependencies', unpack(before))  -- two colons: RQ's own
-  redis.call('ZADD', 'rq:deferred:' .. queue, string.format('%.0f', math.floor(now_ms / 1000)), run)
+  redis.call('SADD', 'rq:job::' .. one.run .. ':dependencies', unpack(before))  -- two colons: RQ's own
+  redis.call('ZADD', 'rq:deferred:' .. one.queue, string.format('%.0f', math.floor(now_ms / 1000)), one.run)
+end
+
+local function need_of(id, text)
+  local mode, rest = string.match(text or '', '^(%S+) (.*)$')
+  local policy, runs = POLICIES[mode or ''], {}
+  if not (policy and policy.need) then
+    return nil
+  end
+  for run in string.gmatch(rest, '%S+') do
+    runs[#runs + 1] = run
+  end
+  local need = policy.need(runs, mode)
+  if need then
+    need.id, need.mode, need.text = id, mode, text
+  end
+  return need
 end

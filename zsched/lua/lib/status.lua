@@ -1,21 +1,22 @@
 -- status: how far RQ is with a run.
 --
--- GIVES  is_open(status); status_of(run), - of one whose job is gone
+-- GIVES  is_open(status)
 --        what lib/clean.lua gives
---        job_of(run) -> {run, status, queue, worker, told_ms}, as lib/withdraw.lua takes it; without a status if gone
+--        job_of(run) -> {run, status, queue, worker, told_ms, heartbeat, on_lost, retries_left, waits_for}; without a
+--        status if its job is gone, or of another type
 -- include lib/clean.lua
-local IS_OPEN = {queued = true, started = true, deferred = true, scheduled = true}  -- as daemon/chains.py has it
+local IS_OPEN = {queued = true, started = true, deferred = true, scheduled = true}
 
 local function is_open(status)
   return IS_OPEN[status] or false
 end
 
-local function status_of(run)
-  local status = redis.pcall('HGET', 'rq:job:' .. run, 'status')
-  return type(status) == 'string' and word_of(status) or '-'
-end
-
 local function job_of(run)
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'origin', 'worker_name', 'zs_stop')
-  return {run = run, status = job[1], queue = job[2] or '', worker = job[3] or '', told_ms = tonumber(job[4] or '')}
+  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'origin', 'worker_name', 'zs_stop', 'last_heartbeat',
+    'zs_on_lost', 'retries_left', 'dependency_id')
+  if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
+    redis.call('HGET', 'rq:job:' .. run, 'status')  -- not allowed to look, say: it ends the script
+  end
+  return {run = run, status = job[1], queue = job[2] or '', worker = job[3] or '', told_ms = tonumber(job[4] or ''),
+    heartbeat = job[5] or '', on_lost = job[6], retries_left = job[7], waits_for = job[8] ~= '' and job[8] or nil}
 end

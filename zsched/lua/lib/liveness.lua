@@ -1,0 +1,43 @@
+-- liveness: judge whether the worker of a run is dead. Nothing else in zsched judges that.
+--
+-- USES   now_ms iso() is_a (lib/types.lua), whole_of
+-- GIVES  executions_of(run) -> list of '<run>:<execution>', as they stand in rq:wip
+--        is_alive(executions): a worker has one of them in hand
+--        is_dead(job) and is_dead_for_good(job), which does not come back into its queue; of jobs as job_of tells them
+--
+-- RQ's worker renews the key of its execution every 30 s, for 60 to 90 s ahead. The key lapses by this server's clock:
+-- 60 to 90 s after the worker was killed. RQ's SimpleWorker sets it once, for as long as its job may take and a minute
+-- more. A worker that is paused or without a connection for less than a minute is alive by this rule.
+-- The heartbeat is by the worker's clock. It has to be older than the least life of a key: a worker whose keys were
+-- lost with Redis' memory writes them again within 30 s. docs/policies.md tells the delay.
+local SILENT_MS = 62000  -- a minute, and 2 s for a late heartbeat
+local silent_before
+
+local function executions_of(run)
+  local key, found = 'rq:executions:' .. run, {}
+  for n, execution in ipairs(is_a(key, 'zset') and redis.call('ZRANGE', key, 0, -1) or {}) do
+    found[n] = run .. ':' .. execution
+  end
+  return found
+end
+
+local function is_alive(executions)
+  for _, execution in ipairs(executions) do
+    if redis.call('EXISTS', 'rq:execution:' .. execution) == 1 then
+      return true
+    end
+  end
+  return false
+end
+
+local function is_dead(job)
+  silent_before = silent_before or iso(now_ms - SILENT_MS)
+  return job.status == 'started' and job.heartbeat ~= '' and job.heartbeat < silent_before
+    and not is_alive(executions_of(job.run))
+end
+
+-- With on_lost=retry and a retry left, lost.lua puts the run back into its queue: it keeps its place before others.
+local function is_dead_for_good(job)
+  local comes_back = job.on_lost ~= 'fail' and (whole_of(job.retries_left) or 0) > 0
+  return not comes_back and is_dead(job)
+end

@@ -1,0 +1,43 @@
+-- mend: do what chains of runs need.
+--
+-- USES   meta's and overlap's names, chains_key, and what lib/launch.lua gives
+-- GIVES  plan(need), as need_of answers it; plan_urgent(id), of what nobody else does. These only read.
+--        Then log_plans(), mend_planned() and push_all(). released: the runs that are let go on
+local planned, released, releases, is_looked_at = {}, {}, {}, {}
+
+local function plan(need)
+  local policy = POLICIES[need.mode]
+  if policy.plan then
+    policy.plan(need)
+  end
+  planned[#planned + 1] = need
+  if need.run then
+    released[#released + 1] = need.run
+    add_row(releases, need.run, need.why)
+  end
+end
+
+local function plan_urgent(id)
+  local need = not is_looked_at[id] and is_a(chains_key, 'hash') and need_of(id, redis.call('HGET', chains_key, id))
+  is_looked_at[id] = true
+  if need and need.is_urgent then
+    plan(need)
+  end
+end
+
+local function log_plans()
+  append_rows('unblock', releases)
+  append_rows('end', ends)
+end
+
+local function mend_planned()
+  for _, need in ipairs(planned) do
+    local left = POLICIES[need.mode].mend(need)
+    local text = need.mode .. ' ' .. table.concat(left, ' ')
+    if #left == 0 then
+      redis.call('HDEL', chains_key, need.id)
+    elseif text ~= need.text then
+      redis.call('HSET', chains_key, need.id, text)
+    end
+  end
+end
