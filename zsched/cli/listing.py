@@ -23,13 +23,13 @@ from zsched.client import Client
 from zsched.core.arguments import instant_ms
 from zsched.core.checked_options import POLICIES
 from zsched.core.clock import SystemClock, from_ms, to_ms
-from zsched.core.durations import duration_text, relative_text
 from zsched.core.forms import Duration
 from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.option_table import OPTIONS
 from zsched.core.policy import USUAL
 from zsched.core.sentences import shortened
+from zsched.core.wording import duration_text, relative_text
 from zsched.errors import ScheduleNotFound
 
 _FEW: Final = 5  # next times, and last runs, that are shown of a schedule

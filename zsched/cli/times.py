@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.durations import relative_text
 from zsched.core.sentences import local_text as local_text
+from zsched.core.wording import relative_text
 
 
 def due_text(ms: int, tz: str, clock: Clock | None = None) -> str:

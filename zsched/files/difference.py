@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Any, Final
 
 from zsched.client.keeper import ScheduleWithOptions
-from zsched.core.durations import duration_text
 from zsched.core.exact import is_same
 from zsched.core.triggers import RULES, zone
+from zsched.core.wording import duration_text
 from zsched.files.options import DURATIONS
 from zsched.files.toml import toml_text
 from zsched.storage.rqjob import plain

@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from zsched.core.durations import parse_duration
 from zsched.core.forms import Instant, Json, Stored
 from zsched.core.option_table import OPTIONS
 from zsched.core.options import TRIGGERS
 from zsched.core.triggers import RULES
+from zsched.core.wording import parse_duration
 
 DURATIONS: Final = frozenset(name for name, option in OPTIONS.items() if option.form.is_duration)
 _TIMES: Final = tuple(name for name, option in OPTIONS.items() if isinstance(option.form, Instant))

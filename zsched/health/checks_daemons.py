@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from zsched.core.clock import from_ms
-from zsched.core.durations import duration_text
 from zsched.core.sentences import rough_duration
-from zsched.core.wording import plural
+from zsched.core.wording import duration_text, plural
 from zsched.health.check import Finding, fine, health_check, problem, warning
 from zsched.health.facts import DaemonHealth, RedisUnseen
 from zsched.storage.daemons import SILENT_MS, DaemonRole, DaemonSeen

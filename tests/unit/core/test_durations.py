@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zsched.core.durations import duration_text, parse_duration
+from zsched.core.wording import duration_text, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,11 @@ from zsched.cli.tables import pairs
 from zsched.cli.texts import printable
 from zsched.cli.times import local_text
 from zsched.core.changes import What
-from zsched.core.durations import duration_text, relative_text
 from zsched.core.model import Priority, Schedule
 from zsched.core.recent import Failure, Recent, Stretch
 from zsched.core.runs import RunStatus
 from zsched.core.sentences import rough_duration
-from zsched.core.wording import plural
+from zsched.core.wording import duration_text, plural, relative_text
 from zsched.health.check import Finding
 from zsched.health.checks_archives import audit_text, entries_text
 from zsched.storage.archivers import Report
