@@ -22,7 +22,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """Who is measured, with what (``size``, in words), in which unit, and how, on an empty server."""
+    """A measured contestant, with its ``size`` in words, its unit, and its function on an empty server."""
 
     who: str
     size: str

@@ -97,7 +97,7 @@ def _prove(ground: Ground, count: int, due_ms: int) -> None:
 
 
 def _ends(ground: Ground) -> tuple[int, int]:
-    """When the first and the last script began, in µs."""
+    """Return the beginnings of the first and the last script, in µs."""
     first_us = next(journal.fires(ground)).t_us
     last = ground.redis.xrevrange(ground.keys.log(), count=10)
     return first_us, max(int(fields[b"t"]) for _, fields in last if fields[b"kind"] == b"fire")

@@ -19,10 +19,10 @@ from zsched.archive.body import COLUMNS, entry_of
 from zsched.archive.file import connect_to_read
 from zsched.core.log import Entry, Position
 from zsched.storage.archivers import Archivers, ArchiveState, Report
-from zsched.storage.census import Census
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
+from zsched.storage.scanner import Scanner
 
 KEYS = Keys("default")
 # What changes in Redis as a run or schedule goes its way, and is told by other columns of the state than its record.
@@ -87,10 +87,10 @@ def held_in(url: str) -> State:
     """What Redis holds, as a bootstrap reads it, in the words of ``state_of``."""
     held: State = {}
     with wire_to(url) as wire:
-        census = Census(wire, KEYS)
-        for _, rows in census.schedules(dict.fromkeys(census.ids())):
+        scanner = Scanner(wire, KEYS)
+        for _, rows in scanner.schedules(dict.fromkeys(scanner.ids())):
             held |= {(row.id, row.run): told(row) for row in rows}
-        for _, rows in census.runs(dict.fromkeys(census.run_ids()), None):
+        for _, rows in scanner.runs(dict.fromkeys(scanner.run_ids()), None):
             held |= {(row.id, row.run): told(row) for row in rows}
     return held
 

@@ -151,7 +151,7 @@ class Stage:
 
     def status(self, run_id: str) -> str:
         """RQ's; '' of a run that is gone."""
-        return (self.redis.hget(KEYS.job(run_id), "status") or b"").decode()
+        return (self.redis.hget(KEYS.rq.job(run_id), "status") or b"").decode()
 
     def pid(self, run_id: str) -> int:
         """Of the process that runs *run_id*."""

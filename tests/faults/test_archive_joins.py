@@ -105,7 +105,7 @@ def test_the_leader_trims_by_age_and_an_archive_that_joins_then_reads_what_redis
     }
 
 
-def test_it_joins_as_well_while_clients_write_and_another_daemon_fires(
+def test_an_archive_joins_while_clients_write_and_another_daemon_fires(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     know(redis_client)

@@ -17,7 +17,7 @@ def proxy(redis_server: EmbeddedRedis, redis_client: redis.Redis) -> Iterator[Pr
         yield proxy
 
 
-def test_it_forwards(proxy: Proxy) -> None:
+def test_a_proxy_forwards_requests_and_replies(proxy: Proxy) -> None:
     with connect(proxy.url) as client:
         client.set("a", b"x" * 1_000_000)
 

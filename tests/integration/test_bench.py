@@ -76,7 +76,7 @@ def test_a_ratio_is_of_medians() -> None:
     assert 2.0 == result.ratio("raw", "zsched")
 
 
-def test_what_was_not_measured_has_no_ratio_and_no_goal() -> None:
+def test_a_missing_measurement_has_no_ratio_and_no_goal() -> None:
     result = measured()
 
     result.at_least("1 × BullMQ", result.ratio("zsched", "BullMQ"), 1.0)

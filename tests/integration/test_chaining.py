@@ -122,7 +122,7 @@ def test_positional_arguments_of_a_run_are_its_payload_too(stage: Stage) -> None
     stage.work()
 
     [found] = stage.client.list()
-    assert {"number": 2, "last": 9} == payload(stage.redis, KEYS.job(f"{found.id}-{found.next_ms}"))[3]
+    assert {"number": 2, "last": 9} == payload(stage.redis, KEYS.rq.job(f"{found.id}-{found.next_ms}"))[3]
 
 
 def test_nexts_may_be_tasks_paths_and_functions(each: Stage) -> None:
@@ -320,7 +320,7 @@ def test_a_list_that_was_refused_in_the_middle_goes_on_there(stage: Stage) -> No
     [first] = set(stage.waiting()) - {"taken"}
     assert {"next": [first, "taken"]} == stage.job(run).return_value()
     assert 3 == len(stage.puts())  # taken, first, taken again
-    mark = stage.redis.hget(KEYS.job(run or ""), "zs_next")
+    mark = stage.redis.hget(KEYS.rq.job(run or ""), "zs_next")
     assert f"{run} all {first} taken".encode() == mark
 
 
@@ -365,13 +365,13 @@ def test_a_marker_that_is_none_of_this_run_counts_for_nothing(stage: Stage, mark
 
 
 def test_of_two_executions_at_a_time_the_marker_of_the_further_one_stays(stage: Stage) -> None:
-    stage.redis.hset(KEYS.job("poll-1700000000000"), "data", pickle.dumps(1))
+    stage.redis.hset(KEYS.rq.job("poll-1700000000000"), "data", pickle.dumps(1))
     turn = _turn(Job.create(reminders.untyped, connection=stage.redis, id="poll-1700000000000"))
 
     turn._mark(["a", "b"], is_all=True)
     turn._mark(["a"], is_all=False)
 
-    assert b"poll-1700000000000 all a b" == stage.redis.hget(KEYS.job("poll-1700000000000"), "zs_next")
+    assert b"poll-1700000000000 all a b" == stage.redis.hget(KEYS.rq.job("poll-1700000000000"), "zs_next")
 
 
 def test_the_time_of_a_next_is_its_own(stage: Stage) -> None:

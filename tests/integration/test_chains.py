@@ -14,6 +14,7 @@ from zsched.core.clock import ManualClock
 from zsched.core.runs import rq_time
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.errors import ServerChanged, Stale
+from zsched.storage.chains import Chain, Chains
 from zsched.storage.connection import Link
 
 pytestmark = pytest.mark.redis
@@ -44,12 +45,12 @@ class Keeping:
 
     def job(self, run_id: str, status: str | None, before: str = "", silent_s: int = 0) -> None:
         """RQ's job *run_id*, which waits for that *before* it; None: it is gone. Its worker beat so long ago."""
-        self.redis.delete(KEYS.job(run_id))
+        self.redis.delete(KEYS.rq.job(run_id))
         if status is not None:
             beat = rq_time((self.redis.time()[0] - silent_s) * 1000)
             fields = {"status": status, "origin": "default", "worker_name": "w", "last_heartbeat": beat}
             fields |= {"dependency_id": before}
-            self.redis.hset(KEYS.job(run_id), mapping={name: value for name, value in fields.items() if value})
+            self.redis.hset(KEYS.rq.job(run_id), mapping={name: value for name, value in fields.items() if value})
         if status == "deferred":
             self.redis.zadd("rq:deferred:default", {run_id: 1})
 
@@ -158,7 +159,8 @@ def test_behind_a_killed_worker_the_next_is_released_when_the_worker_is_dead_by_
     keeping.look(0)
 
     assert ([B], {"r": f"queue {B}"}) == (keeping.queue, keeping.chains)
-    assert b"started" == keeping.redis.hget(KEYS.job(A), "status")  # daemon/lost finds it, and says what became of it
+    # daemon/lost finds it, and says what became of it.
+    assert b"started" == keeping.redis.hget(KEYS.rq.job(A), "status")
 
 
 def test_a_worker_to_whom_nobody_listens_is_alive_until_its_heartbeat_lapses(keeping: Keeping) -> None:
@@ -205,7 +207,7 @@ def test_of_cancel_previous_what_waits_is_withdrawn_at_once(keeping: Keeping) ->
     keeping.look(0)
 
     assert ([B], {"r": f"cancel_previous {B}"}) == (keeping.queue, keeping.chains)
-    assert b"canceled" == keeping.redis.hget(KEYS.job(A), "status")
+    assert b"canceled" == keeping.redis.hget(KEYS.rq.job(A), "status")
 
 
 def test_a_term_that_is_over_ends_it(keeping: Keeping) -> None:
@@ -234,6 +236,24 @@ def test_without_chains_a_step_asks_redis_once(keeping: Keeping) -> None:
     assert asked <= 6  # the script, its TIME, HMGET of meta and two of TYPE, and this INFO
 
 
+def test_a_long_round_is_followed_by_a_rest_of_ten_times_its_length(
+    keeping: Keeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Chains.page
+
+    def slow(self: Chains, cursor: str) -> tuple[str, list[Chain]]:
+        keeping.clock.advance(100)
+        return page(self, cursor)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Chains, "page", slow)
+        keeping.look(0)
+    assert 1000 == keeping.keeper.every_ms
+
+    keeping.look(1000)
+    assert 500 == keeping.keeper.every_ms
+
+
 def calls(client: redis.Redis) -> tuple[int, int]:
     """How many scripts, and how many commands in all, Redis was asked for."""
     asked = {name.removeprefix("cmdstat_"): row["calls"] for name, row in client.info("commandstats").items()}
@@ -247,7 +267,7 @@ def test_ten_thousand_chains_cost_redis_a_script_per_hundred_and_all_are_looked_
             first = "finished" if number < AT_ONCE else "queued"
             for run_id, status, before in zip(runs, (first, "deferred", "deferred"), ("", *runs), strict=False):
                 fields = {"status": status, "origin": "default", "dependency_id": before}
-                pipe.hset(KEYS.job(run_id), mapping=fields)
+                pipe.hset(KEYS.rq.job(run_id), mapping=fields)
             pipe.hset(KEYS.chains(), f"s{number}", " ".join(("queue", *runs)))
         pipe.execute()
 

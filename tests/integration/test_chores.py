@@ -190,7 +190,7 @@ def test_a_lost_connection_is_opened_anew_and_the_main_loop_says_so(thread: Obse
 
 
 @pytest.mark.parametrize("error", [ArchiveFailed("disk full"), KeyError("a bug")])
-def test_what_goes_wrong_is_said_once_and_when_it_is_well_again(
+def test_a_failing_chore_is_logged_once_and_again_when_it_is_back(
     thread: Observed, chore: Chore, term: Term, error: Exception
 ) -> None:
     chore.raises = [error] * 3

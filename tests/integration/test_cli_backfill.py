@@ -117,7 +117,7 @@ def test_json_has_every_run_and_where_it_knows_from(zsched: Zsched) -> None:
 
 def test_again_runs_what_is_over_once_more(zsched: Zsched, redis_client: redis.Redis) -> None:
     zsched("backfill", "r", *stretch(2, 1))
-    redis_client.hset(KEYS.job(run(2)), "status", "finished")
+    redis_client.hset(KEYS.rq.job(run(2)), "status", "finished")
 
     foreseen = zsched("backfill", "r", *stretch(2, 1), "--again", "--dry-run").stdout
     zsched("backfill", "r", *stretch(2, 1), "--again")

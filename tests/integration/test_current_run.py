@@ -21,9 +21,8 @@ from zsched import Client, Contended, CurrentRun, InvalidSchedule, current_run
 from zsched.core.clock import from_ms
 from zsched.core.run_id import RunId
 from zsched.storage.connection import Link
-from zsched.storage.jobs import Jobs
+from zsched.storage.jobs import Jobs, Notes
 from zsched.storage.keys import Keys
-from zsched.storage.notes import Notes
 
 pytestmark = pytest.mark.redis
 ROOT = Path(__file__).parents[2]
@@ -54,7 +53,7 @@ def test_a_task_knows_its_run_and_its_notes_outlast_an_attempt(
 
     work(redis_url, kind, serializer)
 
-    assert b"finished" == redis_client.hget(KEYS.job(run), "status")
+    assert b"finished" == redis_client.hget(KEYS.rq.job(run), "status")
     [job] = Jobs(Link.from_url(redis_url, 5), KEYS).look([run])
     assert job is not None
     noted = json.loads(job.note)
@@ -92,13 +91,13 @@ def test_outside_of_a_job_there_is_none() -> None:
 def run(redis_client: redis.Redis) -> CurrentRun:
     """A run as a task has it."""
     id = "a-1700000000000"
-    redis_client.hset(KEYS.job(id), mapping={"data": "call", "status": "started"})
+    redis_client.hset(KEYS.rq.job(id), mapping={"data": "call", "status": "started"})
     at = from_ms(1_700_000_000_000)
     return CurrentRun(id, "a", at, 1, at - at, Notes(redis_client, KEYS, id))
 
 
 def noted(redis_client: redis.Redis) -> object:
-    return json.loads(redis_client.hget(KEYS.job("a-1700000000000"), "zs_note") or b"null")
+    return json.loads(redis_client.hget(KEYS.rq.job("a-1700000000000"), "zs_note") or b"null")
 
 
 def test_notes_add_up_by_name(run: CurrentRun, redis_client: redis.Redis) -> None:
@@ -116,7 +115,7 @@ def test_a_note_that_others_forestall_at_every_attempt_is_contended(
     def forestalled(self: Notes, *command: Any) -> Any:
         reply = execute(self, *command)
         if command[0] == "HGET":
-            redis_client.hset(KEYS.job("a-1700000000000"), "zs_note", json.dumps({"other": next(numbers)}))
+            redis_client.hset(KEYS.rq.job("a-1700000000000"), "zs_note", json.dumps({"other": next(numbers)}))
         return reply
 
     monkeypatch.setattr(Notes, "execute", forestalled)
@@ -146,7 +145,7 @@ def test_the_limit_holds_for_all_notes_together(run: CurrentRun, redis_client: r
 
 
 def test_what_another_writer_noted_counts_for_nothing(run: CurrentRun, redis_client: redis.Redis) -> None:
-    redis_client.hset(KEYS.job(run.id), "zs_note", b"[\xff")
+    redis_client.hset(KEYS.rq.job(run.id), "zs_note", b"[\xff")
 
     run.note(sent=1)
 

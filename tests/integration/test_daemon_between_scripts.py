@@ -98,7 +98,9 @@ OTHERS: dict[str, Callable[[Client], object]] = {
 
 
 @pytest.mark.parametrize("what", OTHERS)
-def test_what_others_did_meanwhile_stands(client: Client, leader: Leader, redis_client: redis.Redis, what: str) -> None:
+def test_an_advance_does_not_undo_what_others_did_meanwhile(
+    client: Client, leader: Leader, redis_client: redis.Redis, what: str
+) -> None:
     due_at(client, redis_client)
     due, now_ms = fire_when_due(leader)
     OTHERS[what](client)

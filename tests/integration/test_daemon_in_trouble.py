@@ -114,7 +114,7 @@ def look_again(watch: redis.Redis) -> None:
     eventually(lambda: watch.info("stats")["total_connections_received"] > before)
 
 
-def test_it_does_not_lead_where_keys_may_be_evicted_until_that_is_mended(own_redis: EmbeddedRedis) -> None:
+def test_a_daemon_does_not_lead_while_keys_may_be_evicted(own_redis: EmbeddedRedis) -> None:
     client = Client.from_url(own_redis.url)
     with connect(own_redis.url) as watch:
         client.schedule(FUNC, id="one", after=0)
@@ -135,7 +135,7 @@ def test_it_does_not_lead_where_keys_may_be_evicted_until_that_is_mended(own_red
     assert [] == daemon.of("redis_lost")
 
 
-def test_it_leads_where_keys_may_be_evicted_if_that_is_allowed(own_redis: EmbeddedRedis) -> None:
+def test_a_daemon_leads_where_keys_may_be_evicted_if_that_is_allowed(own_redis: EmbeddedRedis) -> None:
     with connect(own_redis.url) as watch:
         watch.config_set("maxmemory", "1gb")
         watch.config_set("maxmemory-policy", "allkeys-lru")

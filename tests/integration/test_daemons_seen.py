@@ -16,7 +16,7 @@ from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import REPORT_EVERY_MS, ArchiveState, Report
-from zsched.storage.daemons import SILENT_MS, DaemonRole, DaemonSeen, daemons_of
+from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, daemons_of
 from zsched.zone_rules import installed
 
 NOW_MS = 1_800_000_000_000
@@ -68,7 +68,7 @@ def test_daemons_tell_who_they_are_and_when_they_stop(redis_url: str, redis_clie
     assert [(leads.id, DaemonRole.LEADS), (stands_by.id, DaemonRole.STOPPED)] == [(one.id, one.role) for one in after]
 
 
-def test_who_leads_comes_first_then_who_stands_by() -> None:
+def test_the_leader_is_listed_first_then_standbys() -> None:
     told = [report("b", host="y"), report("c", host="x"), report("gone", state="stopped"), report("a", ago_ms=60_000)]
 
     found = daemons_of(told, "b", NOW_MS)
@@ -82,7 +82,7 @@ def test_who_leads_comes_first_then_who_stands_by() -> None:
     assert expected == [(one.id, one.role) for one in found]
 
 
-def test_one_that_may_not_lead_runs_and_does_not_stand_by() -> None:
+def test_a_daemon_that_may_not_lead_runs_and_does_not_stand_by() -> None:
     told = [
         report("b", state="outdated", trouble="a newer zsched keeps it"),
         report("a", may_not_lead="Redis may evict"),
@@ -99,13 +99,13 @@ def test_one_that_may_not_lead_runs_and_does_not_stand_by() -> None:
     assert {"gone": DaemonRole.SILENT} == {one.id: one.role for one in found if not one.is_running}
 
 
-def test_who_holds_the_lease_leads_whatever_it_told_before() -> None:
+def test_the_holder_of_the_lease_leads_whatever_it_told_before() -> None:
     [found] = daemons_of([report("a", may_not_lead="Redis may evict")], "a", NOW_MS)
 
     assert (DaemonRole.LEADS, None) == (found.role, found.may_not_lead)
 
 
-def test_one_that_reported_lately_stands_by_and_one_that_did_not_is_silent() -> None:
+def test_a_daemon_is_silent_when_its_last_report_is_too_old() -> None:
     told = report("a", ago_ms=10_000), report("b", ago_ms=10_001), report("c", ago_ms=-10_001)
 
     assert {"a": DaemonRole.STANDS_BY, "b": DaemonRole.SILENT, "c": DaemonRole.SILENT} == roles(*told)
@@ -128,7 +128,7 @@ def test_a_report_of_before_there_was_more_to_tell_says_its_host() -> None:
 
 
 @pytest.mark.parametrize("strange", [5, True, [], {}, None, -1, 10**30])
-def test_what_another_writer_told_is_not_known(strange: Any) -> None:
+def test_facts_that_another_writer_reported_are_unknown(strange: Any) -> None:
     names = ("host", "version", "python", "redis_py", "rq", "tzdata")
 
     about = dict.fromkeys((*names, "may_not_lead", "failing"), strange)

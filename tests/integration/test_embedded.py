@@ -31,7 +31,7 @@ def script(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_it_runs_inside_the_block_and_is_gone_after_it() -> None:
+def test_an_embedded_server_runs_inside_the_block_and_is_gone_after_it() -> None:
     with EmbeddedRedis(tcp=True) as server:
         folder, pid = server.folder, os.pidfd_open(server.pid)
         answers = ask(server.url, "ECHO", "socket"), ask(server.tcp_url, "ECHO", "port")
@@ -44,7 +44,7 @@ def test_it_runs_inside_the_block_and_is_gone_after_it() -> None:
     assert not folder.exists()
 
 
-def test_it_is_gone_after_an_exception() -> None:
+def test_an_embedded_server_is_gone_after_an_exception() -> None:
     server = EmbeddedRedis()
 
     with pytest.raises(ZeroDivisionError), server:
@@ -125,7 +125,7 @@ def test_a_stopped_server_has_no_pid() -> None:
             _ = server.pid
 
 
-def test_it_takes_another_port_when_someone_was_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_embedded_server_takes_another_port_when_someone_was_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     free_port = embedded._free_port
     with socket.create_server(("127.0.0.1", free_port())) as faster:
         taken = faster.getsockname()[1]
@@ -232,7 +232,7 @@ def test_valkey_on_path_is_as_good(tmp_path: Path) -> None:
     assert ServerBinary(valkey, "8.1.0", "PATH") == find_server({"PATH": str(tmp_path)})
 
 
-def test_one_on_path_that_is_too_old_is_passed_over_for_the_packaged_one(tmp_path: Path) -> None:
+def test_a_too_old_server_on_path_is_passed_over_for_the_packaged_one(tmp_path: Path) -> None:
     script(tmp_path, "redis-server", "echo 'Redis server v=6.0.16 sha=0'")
 
     found = find_server({"PATH": str(tmp_path)})

@@ -16,7 +16,7 @@ from tests.integration.service_manager import Manager
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-from zsched.storage.daemons import DaemonRole, DaemonSeen
+from zsched.storage.overview import DaemonRole, DaemonSeen
 
 pytestmark = pytest.mark.once
 META = "zsched:{default}:meta"

@@ -112,7 +112,7 @@ def test_all_entries_come_once_whatever_the_page(log: Log, page: int) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 7, 8, 37, 99])
-def test_it_contains_an_entry_of_that_id_and_that_time_alone(log: Log, n: int) -> None:
+def test_the_log_contains_an_entry_only_by_its_id_and_time(log: Log, n: int) -> None:
     there = POSITIONS[n]
 
     assert log.contains(there)
@@ -120,7 +120,7 @@ def test_it_contains_an_entry_of_that_id_and_that_time_alone(log: Log, n: int) -
     assert not log.contains(there._replace(epoch=there.epoch + 1))
 
 
-def test_what_was_trimmed_is_not_contained(log: Log, redis_client: redis.Redis) -> None:
+def test_the_log_does_not_contain_a_trimmed_entry(log: Log, redis_client: redis.Redis) -> None:
     forget_before(redis_client, POSITIONS[50])
 
     assert [False, True] == [log.contains(POSITIONS[49]), log.contains(POSITIONS[50])]
@@ -171,7 +171,7 @@ def test_a_time_between_two_entries_gives_the_later_one(log: Log) -> None:
     assert POSITIONS[1:] == found
 
 
-def test_of_entries_of_one_time_the_first_is_found(link: Link, redis_client: redis.Redis) -> None:
+def test_a_search_finds_the_first_entry_of_several_at_one_time(link: Link, redis_client: redis.Redis) -> None:
     positions = [Position(1, n + 1, START_US + n // 10) for n in range(100)]
     write(redis_client, positions)
 

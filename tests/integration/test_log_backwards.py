@@ -16,9 +16,8 @@ from zsched.storage import log as module
 from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
-from zsched.storage.log import Log
+from zsched.storage.log import Log, recent
 from zsched.storage.reader import Reader
-from zsched.storage.recent import recent
 from zsched.storage.rqjob import Encoder
 
 pytestmark = pytest.mark.redis

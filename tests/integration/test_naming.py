@@ -14,10 +14,8 @@ from zsched.core.log import Position
 from zsched.daemon.naming import Namer
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Lease, Term
-from zsched.storage.naming import Knowledge
-from zsched.storage.questions import Question
-from zsched.storage.server import Server
+from zsched.storage.lease import Lease, Server, Term
+from zsched.storage.questions import Knowledge, Question
 
 pytestmark = pytest.mark.redis
 KEYS = Keys("default")
@@ -76,7 +74,7 @@ def naming(link: Link, redis_client: redis.Redis) -> Iterator[Naming]:
 
 
 @pytest.mark.parametrize("first_is_newer", [True, False])
-def test_of_two_names_the_one_whose_archive_goes_further_is_given(naming: Naming, first_is_newer: bool) -> None:
+def test_the_name_of_the_archive_that_goes_further_is_given(naming: Naming, first_is_newer: bool) -> None:
     told = [("new", NEWER), ("old", OLDER)]
 
     for gen, position in told if first_is_newer else reversed(told):

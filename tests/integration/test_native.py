@@ -294,7 +294,7 @@ def test_a_steady_stream_of_our_own_does_not_starve_rqs(redis_client: redis.Redi
         eventually(lambda: redis_client.llen("rq:queue:default") == ours, within_s=60)
 
 
-def test_what_redis_refuses_of_rqs_jobs_does_not_keep_ours_from_firing(
+def test_a_refusal_about_rqs_jobs_does_not_keep_schedules_from_firing(
     start_daemon: Start, redis_client: redis.Redis, redis_url: str
 ) -> None:
     delay(redis_client, "a")

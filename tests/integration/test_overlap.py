@@ -216,7 +216,7 @@ def goes_on_after_a_kill(stage: Stage, workers: Sequence[subprocess.Popen[bytes]
 
 def kill_the_worker_of(stage: Stage, run_id: str, workers: Sequence[subprocess.Popen[bytes]]) -> str:
     """Kill it with its work horse; its name."""
-    horse, [worker] = stage.pid(run_id), stage.redis.hmget(KEYS.job(run_id), "worker_name")
+    horse, [worker] = stage.pid(run_id), stage.redis.hmget(KEYS.rq.job(run_id), "worker_name")
     workers[int(worker[1:])].kill()  # the worker first: it would notice that its work horse died
     workers[int(worker[1:])].wait(10)
     os.kill(horse, signal.SIGKILL)
@@ -254,7 +254,7 @@ def test_rqs_workers_keep_a_key_of_their_execution_alive(
 
     [execution] = stage.redis.zrange(f"rq:executions:{run_id}", 0, -1)
     assert least_s - 10 < stage.redis.ttl(b"rq:execution:%b:%b" % (run_id.encode(), execution)) <= most_s
-    assert stage.redis.hget(KEYS.job(run_id), "last_heartbeat")
+    assert stage.redis.hget(KEYS.rq.job(run_id), "last_heartbeat")
 
     stage.redis.rpush("over", "")
     eventually(lambda: stage.status(run_id) == "finished")

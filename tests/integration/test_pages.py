@@ -29,7 +29,7 @@ def test_a_daemon_whose_loop_is_stuck_is_not_alive() -> None:
         assert 200 == ask(where, "/healthz").status
 
 
-def test_what_is_no_page_says_which_there_are() -> None:
+def test_an_unknown_path_answers_404_with_the_known_paths() -> None:
     with pages("unix:///nowhere") as where:
         assert Answer(404, "there are /metrics, /healthz, /readyz\n") == ask(where, "/elsewhere")
         assert 405 == ask(where, "/healthz", "POST").status

@@ -161,7 +161,7 @@ def test_why_tells_what_was_missed_and_what_expired(client: Client, redis_client
 # -- expiry ---------------------------------------------------------------------------------------
 
 
-def test_what_is_later_than_its_deadline_is_recorded_and_not_run(
+def test_a_run_later_than_its_deadline_is_recorded_and_not_run(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     with set_back(redis_client, HOUR_MS):

@@ -29,8 +29,7 @@ from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.naming import Knowledge, Naming
-from zsched.storage.questions import Inbox, Question, Questions
+from zsched.storage.questions import Inbox, Knowledge, Naming, Question, Questions
 
 pytestmark = pytest.mark.redis
 KEYS = Keys("default")
@@ -98,7 +97,7 @@ def test_an_answer_says_from_where_it_is_and_how_far_it_goes(client: Client, red
     assert (None, last.id, "") == (source.complete_since_ms, source.as_of, source.problem)
 
 
-def test_what_redis_forgot_is_still_known(
+def test_history_knows_entries_that_redis_forgot(
     client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis
 ) -> None:
     client.enqueue(FUNC, id="old")
@@ -148,7 +147,7 @@ def test_the_log_is_read_from_the_archive_whole_and_in_order(
     assert expected[-150:] == [entry.position for entry in newest]
 
 
-def test_where_no_archive_answers_the_log_is_what_redis_holds_of_it(
+def test_log_without_an_answering_archive_is_redis_own(
     impatient: Client, redis_client: redis.Redis, link: Link
 ) -> None:
     client = impatient
@@ -328,7 +327,7 @@ NOT_UNDERSTOOD: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_what_is_no_question_is_passed_over(daemon: DaemonThread, client: Client, redis_client: redis.Redis) -> None:
+def test_a_malformed_question_is_passed_over(daemon: DaemonThread, client: Client, redis_client: redis.Redis) -> None:
     for text in NO_QUESTIONS:
         redis_client.rpush(KEYS.ask(), text)
     client.enqueue(FUNC, id="a")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.once
 QUEUE = "rq:queue:email"
 
 
-def test_what_the_readme_schedules_a_worker_runs(tmp_path: Path, redis_url: str, redis_client: redis.Redis) -> None:
+def test_a_worker_runs_the_schedule_of_the_readme(tmp_path: Path, redis_url: str, redis_client: redis.Redis) -> None:
     files = programs("README.md")
     assert "timedelta(seconds=20)" in files["service.py"]
     files["service.py"] = files["service.py"].replace("timedelta(seconds=20)", "timedelta(seconds=2)")

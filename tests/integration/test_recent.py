@@ -10,8 +10,7 @@ from zsched.core.clock import ManualClock, SystemClock
 from zsched.core.recent import Recent
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.log import Log
-from zsched.storage.recent import recent
+from zsched.storage.log import Log, recent
 
 pytestmark = pytest.mark.redis
 KEYS = Keys("default")
@@ -81,7 +80,7 @@ def test_a_log_that_ends_with_a_page_and_was_not_trimmed_is_whole(
     assert ((1_800_000, number), False) == (fired(found)[-1], found.is_cut)
 
 
-def test_it_reads_no_further_than_is_asked_for(redis_url: str, redis_client: redis.Redis) -> None:
+def test_recent_reads_no_further_than_is_asked_for(redis_url: str, redis_client: redis.Redis) -> None:
     write(redis_client, 10_000, over_ms=36_000_000)  # ten hours: 500 of them count
     log = SlowLog(Link.from_url(redis_url, 5), ManualClock(), 0.0)
 

@@ -80,7 +80,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def status(redis_client: redis.Redis, run_id: str) -> str:
-    return (redis_client.hget(KEYS.job(run_id), "status") or b"").decode()
+    return (redis_client.hget(KEYS.rq.job(run_id), "status") or b"").decode()
 
 
 def queue(redis_client: redis.Redis) -> list[str]:
@@ -130,7 +130,7 @@ def test_a_run_that_is_not_over_is_refused_by_its_status(client: Client, redis_c
 
     with pytest.raises(RunNotOver, match=f"'{run}' is queued, .* cancel_run"):
         client.retry(run)
-    redis_client.hset(KEYS.job(run), "status", "started")
+    redis_client.hset(KEYS.rq.job(run), "status", "started")
     with pytest.raises(RunNotOver, match="is running"):
         client.retry(run)
     assert [run] == queue(redis_client)
@@ -172,7 +172,7 @@ def test_what_is_no_run_id_of_the_namespace_is_not_found_without_redis(wrong: st
 
 
 def test_what_another_writer_changed_is_refused(client: Client, redis_client: redis.Redis) -> None:
-    redis_client.set(KEYS.job(UNKNOWN), "x")
+    redis_client.set(KEYS.rq.job(UNKNOWN), "x")
 
     for act in (client.retry, client.cancel_run):
         with pytest.raises(RedisRefused, match="somebody changed it; see redis-cli"):
@@ -212,17 +212,17 @@ def test_what_rq_forgot_comes_from_the_archive(
         client.update("a", args=(2,))
     elif pushed == "by a rule":
         client.cancel("a")
-    asked = redis_client.hmget(KEYS.job(first), "timeout", "meta", "retries_left", "origin")
+    asked = redis_client.hmget(KEYS.rq.job(first), "timeout", "meta", "retries_left", "origin")
     if pushed == "retried":
-        redis_client.hset(KEYS.job(first), "status", "failed")
+        redis_client.hset(KEYS.rq.job(first), "status", "failed")
         first = client.retry(first)
-    redis_client.delete(KEYS.job(first), "rq:queue:default")
+    redis_client.delete(KEYS.rq.job(first), "rq:queue:default")
 
     again = client.retry(first)
 
     assert first.partition("-r")[0] == again.partition("-r")[0]
     assert again in queue(redis_client)
-    assert asked == redis_client.hmget(KEYS.job(again), "timeout", "meta", "retries_left", "origin")
+    assert asked == redis_client.hmget(KEYS.rq.job(again), "timeout", "meta", "retries_left", "origin")
     client.cancel("a")
     assert f"{again} (1,) [('k', 'v')]" in work()
     change = eventually(lambda: [one for one in client.why("a").changes if one.run_id == again])[0]
@@ -235,7 +235,7 @@ def test_arguments_that_were_not_kept_are_missed(client: Client, redis_url: str,
         eventually(lambda: Archivers(link, KEYS).alive())
         run = client.enqueue(f"{TASKS}.done", id="a").run_id
         assert run is not None
-        redis_client.delete(KEYS.job(run))
+        redis_client.delete(KEYS.rq.job(run))
         archived(link)
         forget(Path(archive.path or ""))
 
@@ -257,7 +257,7 @@ def test_a_retried_run_that_redis_lost_comes_back_and_its_rule_stays(
         eventually(lambda: Archivers(link, KEYS).alive())
         client.schedule(f"{TASKS}.done", id="r", every=3600)
         run = client.run_now("r")
-        redis_client.hset(KEYS.job(run), "status", "failed")
+        redis_client.hset(KEYS.rq.job(run), "status", "failed")
         again = client.retry(run)
         redis_client.lrem("rq:queue:default", 0, run)
         archived(link)
@@ -267,7 +267,7 @@ def test_a_retried_run_that_redis_lost_comes_back_and_its_rule_stays(
         redis_client.flushall()
 
         eventually(lambda: again in queue(redis_client))
-        assert (b"1", b"queued") == tuple(redis_client.hmget(KEYS.job(again), "zs_uncertain", "status"))
+        assert (b"1", b"queued") == tuple(redis_client.hmget(KEYS.rq.job(again), "zs_uncertain", "status"))
         eventually(lambda: [schedule.id for schedule in client.list()] == ["r"])
         assert [again] == queue(redis_client)
 
@@ -345,7 +345,7 @@ def test_a_running_run_is_stopped(
 def test_a_worker_that_died_cannot_be_told(client: Client, redis_client: redis.Redis) -> None:
     run = client.enqueue(f"{TASKS}.done", id="a").run_id
     assert run is not None
-    redis_client.hset(KEYS.job(run), mapping={"status": "started", "worker_name": "dead"})
+    redis_client.hset(KEYS.rq.job(run), mapping={"status": "started", "worker_name": "dead"})
 
     with pytest.raises(RunNotOver, match="its worker 'dead' does not listen"):
         client.cancel_run(run)
@@ -437,7 +437,7 @@ def test_the_command_line_tells_what_could_not_be_cancelled_yet(
 def test_a_retry_is_found_in_the_log_as_one(client: Client, link: Link, redis_client: redis.Redis) -> None:
     run = client.enqueue(f"{TASKS}.done", id="a").run_id
     assert run is not None
-    redis_client.hset(KEYS.job(run), "status", "finished")
+    redis_client.hset(KEYS.rq.job(run), "status", "finished")
     client.retry(run)
 
     entries: list[Entry] = list(Log(link, KEYS).entries())
@@ -450,7 +450,7 @@ def test_a_leader_fires_beside_a_retry_of_the_same_occurrence(client: Client, re
         client.schedule(f"{TASKS}.done", id="a", after=0)
         eventually(lambda: leader.fire().runs)
         [run] = queue(redis_client)
-        redis_client.hset(KEYS.job(run), "status", "failed")
+        redis_client.hset(KEYS.rq.job(run), "status", "failed")
         client.schedule(f"{TASKS}.done", id="a", after=0)
 
         again = client.retry(run)

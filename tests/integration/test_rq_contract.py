@@ -251,4 +251,4 @@ def test_an_uncertain_run_is_an_ordinary_job_to_rq(bench: Bench, redis_client: r
     [(what, run, args, _)] = bench.work()
 
     assert ("ran", "a", (1,)) == (what, RunId.parse(run).schedule_id, args)  # type: ignore[union-attr]
-    assert b"1" == redis_client.hget(keys.job(run), "zs_uncertain")
+    assert b"1" == redis_client.hget(keys.rq.job(run), "zs_uncertain")

@@ -88,7 +88,7 @@ class Scene:
             ("gone", "tasks.run", "nobody"),
         ):
             client.enqueue(func, id=id, queue=queue)
-        redis_client.delete(KEYS.job(only(client.runs("gone")).id))
+        redis_client.delete(KEYS.rq.job(only(client.runs("gone")).id))
         worker(guard, url, folder, "slow")
         work(guard, url, folder)
         eventually(lambda: RunStatus.RUNNING is only(client.runs("runs")).status)
@@ -211,7 +211,7 @@ def test_history_of_what_was_cancelled_is_of_occurrences_and_runs(
     client.schedule("tasks.run", id="never", after=3600)
     client.cancel("never")
     run = client.enqueue("tasks.run", id="stopped").run_id
-    redis_client.hset(KEYS.job(run), "status", "canceled")
+    redis_client.hset(KEYS.rq.job(run), "status", "canceled")
 
     told = answer(redis_url, "history", "--status", "cancelled")["occurrences"]
 

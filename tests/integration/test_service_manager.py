@@ -236,7 +236,7 @@ def test_a_limit_is_gone_when_the_file_has_it_no_more(
     eventually(lambda: redis_client.llen("rq:queue:email") == 500)
 
 
-def test_what_cannot_be_reloaded_says_so_and_a_broken_file_changes_nothing(
+def test_a_reload_names_what_needs_a_restart_and_a_broken_file_changes_nothing(
     configured: Configured, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     know(redis_client)

@@ -13,12 +13,12 @@ from zsched import Client, RedisRefused, RedisUnavailable
 from zsched.core.clock import to_ms
 from zsched.core.run_id import RunId
 from zsched.embedded import EmbeddedRedis
-from zsched.storage import bulk
+from zsched.storage import scripts
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
+from zsched.storage.lease import Server
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
-from zsched.storage.server import Server
 
 KEYS = Keys("default")
 FIELDS = ["description", "app.task", "origin", "default", "timeout", "180", "zs", "1"]
@@ -31,7 +31,7 @@ def link(redis_url: str) -> Iterator[Link]:
     link.pool.disconnect()
 
 
-def _calls(count: int) -> Iterator[bulk.Call]:
+def _calls(count: int) -> Iterator[scripts.Call]:
     """One put of one row each, an hour from now."""
     due_ms = to_ms(datetime.now(UTC) + timedelta(hours=1))
     arguments = {
@@ -50,7 +50,7 @@ def _words(replies: Iterator[list[Any]]) -> list[bytes]:
 
 
 def test_replies_of_a_stream_come_in_order(link: Link, redis_client: redis.Redis) -> None:
-    assert [b"created"] * 50 == _words(bulk.stream(link, KEYS, "put", _calls(50)))
+    assert [b"created"] * 50 == _words(scripts.stream(link, KEYS, "put", _calls(50)))
 
     entries = redis_client.xrange(KEYS.log())
     assert [f"i-{n:03}".encode() in str(fields).encode() for n, (_, fields) in enumerate(entries)] == [True] * 50
@@ -59,12 +59,12 @@ def test_replies_of_a_stream_come_in_order(link: Link, redis_client: redis.Redis
 def test_a_stream_reads_only_a_little_ahead(link: Link) -> None:
     read: list[int] = []
 
-    def source() -> Iterator[bulk.Call]:
+    def source() -> Iterator[scripts.Call]:
         for n, call in enumerate(_calls(50)):
             read.append(n)
             yield call
 
-    replies = bulk.stream(link, KEYS, "put", source())
+    replies = scripts.stream(link, KEYS, "put", source())
     for _ in range(3):
         next(replies)
 
@@ -74,7 +74,7 @@ def test_a_stream_reads_only_a_little_ahead(link: Link) -> None:
 
 
 def test_a_stream_goes_on_when_the_server_forgets_its_scripts(link: Link, redis_client: redis.Redis) -> None:
-    replies = bulk.stream(link, KEYS, "put", _calls(30))
+    replies = scripts.stream(link, KEYS, "put", _calls(30))
     words = [next(replies)[2] for _ in range(10)]
     redis_client.script_flush()
 
@@ -87,7 +87,7 @@ def test_a_stream_goes_on_when_the_server_forgets_its_scripts(link: Link, redis_
 def test_a_stream_whose_connection_is_killed_sends_again_what_was_not_answered(
     link: Link, redis_client: redis.Redis
 ) -> None:
-    replies = bulk.stream(link, KEYS, "put", _calls(30))
+    replies = scripts.stream(link, KEYS, "put", _calls(30))
     words = [next(replies)[2] for _ in range(10)]
     redis_client.client_kill_filter(_type="normal", skipme=True)
 
@@ -99,7 +99,7 @@ def test_a_stream_whose_connection_is_killed_sends_again_what_was_not_answered(
 def test_a_stream_that_loses_its_server_says_that_it_may_have_been_applied() -> None:
     with EmbeddedRedis() as server:
         link = Link.from_url(server.url, 5.0)
-        replies = bulk.stream(link, KEYS, "put", _calls(30))
+        replies = scripts.stream(link, KEYS, "put", _calls(30))
         next(replies)
         server.kill()
 
@@ -113,7 +113,7 @@ def test_a_stream_that_finds_no_server_was_not_applied() -> None:
     link = Link.from_url("redis://127.0.0.1:1/0", 0.5)
 
     with pytest.raises(RedisUnavailable) as caught:
-        list(bulk.stream(link, KEYS, "put", _calls(1)))
+        list(scripts.stream(link, KEYS, "put", _calls(1)))
     assert not caught.value.may_have_been_applied
 
 

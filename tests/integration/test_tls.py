@@ -130,7 +130,7 @@ def test_client_daemon_and_worker_speak_tls(tls: TlsRedis, guard: Guard, tmp_pat
     ],
     ids=["no CA named", "another CA", "another name"],
 )
-def test_who_cannot_trust_the_server_does_not_connect_and_is_told_what_to_do(
+def test_an_untrusted_certificate_is_refused_with_what_to_do(
     tls: TlsRedis, guard: Guard, host: str, query: dict[str, str], problem: str
 ) -> None:
     told = rf"certificate that is not trusted here \(.*({problem}).*\); name who signed it .*ssl_ca_certs="

@@ -84,7 +84,7 @@ def a_mebibyte(redis_url: str, redis_client: redis.Redis, clock: ManualClock) ->
 # -- what stays ---------------------------------------------------------------------------------------
 
 
-def test_what_is_older_than_an_hour_goes_and_all_the_rest_stays(an_hour: Trimming) -> None:
+def test_entries_older_than_an_hour_are_trimmed_and_all_others_stay(an_hour: Trimming) -> None:
     an_hour.write(range(1, 1001))
 
     an_hour.trim(at_s=3600 + 700)
@@ -112,7 +112,7 @@ def test_nothing_goes_while_nothing_is_too_old_or_too_much(an_hour: Trimming) ->
     assert list(range(1, 1001)) == an_hour.seqs()
 
 
-def test_what_is_beyond_the_size_goes_oldest_first(a_mebibyte: Trimming) -> None:
+def test_entries_beyond_the_size_are_trimmed_oldest_first(a_mebibyte: Trimming) -> None:
     a_mebibyte.write(range(1, 401), b"x" * 10_000)  # about 4 MiB
 
     a_mebibyte.trim(at_s=401)
@@ -151,7 +151,7 @@ def test_an_empty_log_is_left_alone(an_hour: Trimming) -> None:
 # -- when ---------------------------------------------------------------------------------------------
 
 
-def test_it_looks_again_only_after_its_time(an_hour: Trimming, clock: ManualClock) -> None:
+def test_the_trimmer_looks_again_only_after_its_time(an_hour: Trimming, clock: ManualClock) -> None:
     an_hour.write(range(1, 1001))
     an_hour.trim(at_s=0)
 
@@ -176,7 +176,7 @@ def test_a_large_backlog_goes_in_portions_without_a_pause(an_hour: Trimming) -> 
     assert [7000, 2000, True, True] == [*lengths[:2], *(length <= NODE for length in lengths[2:])]
 
 
-def test_one_who_leads_no_more_trims_nothing_and_learns_it(an_hour: Trimming) -> None:
+def test_a_deposed_leader_trims_nothing_and_learns_it(an_hour: Trimming) -> None:
     an_hour.write(range(1, 1001))
     an_hour.redis.set(Keys("default").lease(), "somebody-else")
 
@@ -208,7 +208,7 @@ def refusals(client: redis.Redis) -> int:
 
 
 @pytest.mark.parametrize(("right", "kept"), [("xtrim", 1000), ("memory", 1)])  # without memory: by age alone
-def test_what_redis_refuses_is_said_once_and_the_leader_goes_on(
+def test_a_refused_trim_is_logged_once_and_the_leader_goes_on(
     without_right: str, redis_client: redis.Redis, clock: ManualClock, right: str, kept: int
 ) -> None:
     allow_all_but(redis_client, right)
@@ -223,7 +223,7 @@ def test_what_redis_refuses_is_said_once_and_the_leader_goes_on(
     assert ["log_not_trimmed"] == [event["event"] for event in told]
 
 
-def test_it_trims_once_it_may(without_right: str, redis_client: redis.Redis, clock: ManualClock) -> None:
+def test_the_trimmer_trims_once_it_may(without_right: str, redis_client: redis.Redis, clock: ManualClock) -> None:
     with closing(Trimming(without_right, redis_client, clock)) as trimming:
         trimming.write(range(1, 1001))
         trimming.trim(at_s=100 * 3600)

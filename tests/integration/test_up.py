@@ -106,7 +106,7 @@ def test_nothing_outlives_it_however_it_ends(temporary: Path, end: str) -> None:
         up.close()
 
 
-def test_it_ends_by_itself_after_its_time(temporary: Path) -> None:
+def test_up_ends_by_itself_after_its_time(temporary: Path) -> None:
     up = Up("--for", "1")
     try:
         told, _ = up.process.communicate(timeout=DEADLINE_S)
@@ -136,7 +136,7 @@ def test_archives_of_the_user_are_left_alone(temporary: Path, tmp_path: Path, mo
         up.close()
 
 
-def test_it_does_not_go_on_without_one_of_its_processes(temporary: Path) -> None:
+def test_up_ends_when_one_of_its_processes_ends(temporary: Path) -> None:
     up = Up("--json")
     try:
         up.first_line()

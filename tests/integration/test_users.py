@@ -384,7 +384,7 @@ def test_what_users_wrote_is_there_after_a_restart(tmp_path: Path, guard: Guard)
     with restarted.connect("operator") as operator:
         before = sorted(operator.keys("*"))
 
-    restarted.server.restart()
+    restarted.restart()
 
     with restarted.connect("operator") as operator:
         assert before == sorted(operator.keys("*"))

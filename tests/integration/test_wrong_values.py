@@ -21,10 +21,10 @@ from zsched.core.clock import SystemClock, from_ms
 from zsched.daemon.native import Native
 from zsched.daemon.tick import Ticker
 from zsched.errors import InvalidSchedule, ZschedError
-from zsched.storage.census import Census
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.lease import Term
 from zsched.storage.native import NativeJobs
+from zsched.storage.scanner import Scanner
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def test_a_value_of_another_program_hides_no_schedule_from_a_client_or_a_bootstr
         write(ground)
         listed = {one.id: one for one in client.list()}
         with ground.link.wire() as wire:
-            census = Census(wire, ground.keys)
-            held = {one.id for _, page in census.schedules(census.ids()) for one in page}
+            scanner = Scanner(wire, ground.keys)
+            held = {one.id for _, page in scanner.schedules(scanner.ids()) for one in page}
 
         assert json.dumps([one.to_dict() for one in listed.values()])
         is_listed = "score" not in name  # one below 0 is not listed: fire takes it at once
@@ -101,7 +101,7 @@ def test_a_job_that_zsched_pushed_is_told_apart_from_a_schedule_that_waits(groun
     client, at = Client(ground.redis), from_ms(DUE_MS * 2)
     first = client.schedule("app.task", id="invoice", at=at)
     ground.redis.zrem(ground.keys.due_normal(), "invoice")
-    ground.redis.hset(ground.keys.job(str(first.run_id)), mapping={"status": "finished", "enqueued_at": "then"})
+    ground.redis.hset(ground.keys.rq.job(str(first.run_id)), mapping={"status": "finished", "enqueued_at": "then"})
 
     again = client.schedule("app.task", id="invoice", at=at)
     many = client.schedule_many([{"func": "app.task", "id": "invoice", "at": at}])
@@ -115,7 +115,7 @@ def test_a_put_sent_again_after_a_loss_is_not_blamed_on_another_program(ground: 
     run = str(client.schedule("app.task", id="invoice", at=at).run_id)
     ground.redis.flushall()
     ground.redis.hset(
-        ground.keys.job(run), mapping={"status": "finished", "ended_at": "then", "last_heartbeat": "then"}
+        ground.keys.rq.job(run), mapping={"status": "finished", "ended_at": "then", "last_heartbeat": "then"}
     )
 
     again = client.schedule("app.task", id="invoice", at=at)
@@ -126,12 +126,12 @@ def test_a_put_sent_again_after_a_loss_is_not_blamed_on_another_program(ground: 
 def test_a_job_of_another_program_is_not_taken_for_a_schedule(ground: Ground) -> None:
     client, at = Client(ground.redis), from_ms(DUE_MS * 2)
     run = ground.keys.run_id("invoice", round(at.timestamp() * 1000))
-    ground.redis.hset(ground.keys.job(run), mapping={"status": "finished", "data": "theirs"})
+    ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "finished", "data": "theirs"})
 
     with pytest.raises(InvalidSchedule, match="zsched did not make it"):
         client.schedule("app.task", id="invoice", at=at)
-    ground.redis.delete(ground.keys.job(run))
-    ground.redis.hset(ground.keys.job(run), "x", "1")
+    ground.redis.delete(ground.keys.rq.job(run))
+    ground.redis.hset(ground.keys.rq.job(run), "x", "1")
 
     assert "created" == client.schedule("app.task", id="invoice", at=at).outcome
 

@@ -35,8 +35,8 @@ from zsched.daemon import replan as module
 from zsched.daemon.replan import Replanner, ReplanningDispatch
 from zsched.daemon.tick import Tick
 from zsched.embedded.guard import Guard
-from zsched.storage.census import Census
 from zsched.storage.dispatch import FireResult, Stopped, Window
+from zsched.storage.scanner import Scanner
 from zsched.zone_rules import ZoneRules
 
 pytestmark = pytest.mark.redis
@@ -228,8 +228,8 @@ def plan_otherwise(scene: Scene, id: str, ms: int) -> None:
 
 
 def where(scene: Scene) -> dict[str, tuple[int | None, int | None]]:
-    census = Census(scene.wire, scene.keys)
-    return {row.id: (row.due_ms, row.nominal_ms) for _, rows in census.schedules(census.ids()) for row in rows}
+    scanner = Scanner(scene.wire, scene.keys)
+    return {row.id: (row.due_ms, row.nominal_ms) for _, rows in scanner.schedules(scanner.ids()) for row in rows}
 
 
 def test_every_schedule_is_moved_page_by_page_and_the_version_noted_then(scene: Scene) -> None:
@@ -432,7 +432,7 @@ def test_the_auditor_does_not_miss_what_the_new_rules_have_before_the_new_time(
     scene: Scene,
 ) -> None:
     should_ms = put(scene, "a", off_ms=0)["a"]
-    [now] = [row for _, rows in Census(scene.wire, scene.keys).schedules(["a"]) for row in rows]
+    [now] = [row for _, rows in Scanner(scene.wire, scene.keys).schedules(["a"]) for row in rows]
     version = now.split()[1]["version"].decode()
     later_ms = day_later(should_ms, TZ, TZ)
     auditing = Auditing(scene)

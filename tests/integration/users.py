@@ -12,6 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.faults.processes import eventually
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
@@ -36,6 +37,18 @@ class GuardedRedis:
         config = {"aclfile": str(fill_in_passwords(folder))}
         self.server = EmbeddedRedis(tcp=True, appendonly=appendonly, guard=guard, config=config)
         self.server.start()
+
+    def restart(self) -> None:
+        """Start it again with what its files hold. Redis asks for a password before it says that it is loading."""
+        self.server.restart()
+        eventually(self._serves)
+
+    def _serves(self) -> bool:
+        try:
+            with self.connect("operator") as operator:
+                return bool(operator.ping())
+        except redis.exceptions.BusyLoadingError:
+            return False
 
     def password(self, user: str) -> str:
         return (self._folder / f"{user}.password").read_text().strip()

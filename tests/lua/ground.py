@@ -12,6 +12,7 @@ from zsched.core.clock import LAST_MS
 from zsched.core.model import Priority
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.rqkeys import RQ_PREFIX
 from zsched.storage.scripts import Scripts
 
 SERVER = "server-1"
@@ -65,8 +66,8 @@ class Fire:
 class Ground:
     """A namespace, its keys, and its scripts. ``redis`` is a plain client that gives bytes."""
 
-    def __init__(self, client: redis.Redis, url: str, namespace: str = "default") -> None:
-        self.redis, self.keys = client, Keys(namespace)
+    def __init__(self, client: redis.Redis, url: str, namespace: str = "default", rq_prefix: str = RQ_PREFIX) -> None:
+        self.redis, self.keys = client, Keys(namespace, rq_prefix)
         self.link = Link.from_url(url, 5.0)
         self.scripts = Scripts(self.link, self.keys)
         self.trimmed = 0  # entries of the log, by ``trim``
@@ -119,7 +120,7 @@ class Ground:
         return _texts(self.redis.hgetall(self.keys.limits()))
 
     def job(self, run: str) -> dict[str, str]:
-        return _texts(self.redis.hgetall(self.keys.job(run)))
+        return _texts(self.redis.hgetall(self.keys.rq.job(run)))
 
     def schedule(self, id: str) -> dict[str, str]:
         return _texts(self.redis.hgetall(self.keys.schedule(id)))
@@ -129,7 +130,7 @@ class Ground:
 
     def queue(self, name: str = "default") -> list[str]:
         """Run ids in the order in which workers take them."""
-        return [run.decode() for run in self.redis.lrange(f"rq:queue:{name}", 0, -1)]
+        return [run.decode() for run in self.redis.lrange(self.keys.rq.queue(name), 0, -1)]
 
     def run(self, id: str, ms: int | str) -> str:
         return self.keys.run_id(id, ms)

@@ -30,7 +30,7 @@ def furnish(ground: Ground) -> None:
     ground.put(("missed", DUE_MS), ("due", DUE_MS), ("bad", DUE_MS + 1), allow_past=1)
     ground.put(("expiring", DUE_MS), fields=FIELDS | {"zs": "1e", "zs_expires": EXPIRES}, allow_past=1)
     ground.put(("mail-1", DUE_MS), ("mail-2", DUE_MS), fields=EMAIL, allow_past=1)
-    client.delete(keys.job(f"bad-{DUE_MS + 1}"))
+    client.delete(keys.rq.job(f"bad-{DUE_MS + 1}"))
     ground.put_recurring("rule", template={"zs_expires": EXPIRES})
     for id in RULES[1:]:
         ground.put_recurring(id, DUE_MS, template={"zs_expires": EXPIRES})
@@ -41,10 +41,10 @@ def furnish(ground: Ground) -> None:
     for run in WORKED:
         job(ground, run)
         execution(ground, run)
-    client.hset(keys.job(WORKED[0]), mapping={"status": "finished", "ended_at": "then", "zs_expires": EXPIRES})
-    client.hset(keys.job(WORKED[1]), "retries_left", "1")
+    client.hset(keys.rq.job(WORKED[0]), mapping={"status": "finished", "ended_at": "then", "zs_expires": EXPIRES})
+    client.hset(keys.rq.job(WORKED[1]), "retries_left", "1")
     _chain(ground)
-    client.hset(keys.job("delayed"), mapping={"status": "scheduled", "origin": "default", "timeout": "180"})
+    client.hset(keys.rq.job("delayed"), mapping={"status": "scheduled", "origin": "default", "timeout": "180"})
     client.zadd("rq:scheduled:default", {"delayed": 1_700_000_000})
     ground.report()
 
@@ -52,12 +52,12 @@ def furnish(ground: Ground) -> None:
 def _chain(ground: Ground) -> None:
     client, keys = ground.redis, ground.keys
     first, second = CHAIN
-    client.hset(keys.job(first), mapping={"status": "stopped", "origin": "default"})
-    client.hset(keys.job(second), mapping={"status": "deferred", "origin": "default", "dependency_id": first})
+    client.hset(keys.rq.job(first), mapping={"status": "stopped", "origin": "default"})
+    client.hset(keys.rq.job(second), mapping={"status": "deferred", "origin": "default", "dependency_id": first})
     client.sadd(f"rq:job:{first}:dependents", second)
     client.sadd(f"rq:job::{second}:dependencies", first)
     client.zadd("rq:deferred:default", {second: 1})
-    client.hset(keys.job(GONE), mapping={"status": "queued", "origin": "default", "enqueued_at": "then"})
+    client.hset(keys.rq.job(GONE), mapping={"status": "queued", "origin": "default", "enqueued_at": "then"})
     client.rpush("rq:queue:default", GONE)
     client.hset(keys.chains(), mapping={"chain": f"queue {first} {second}", "withdrawn": f"cancel_previous {GONE}"})
     client.zadd(keys.deadlines(), {GONE: DUE_MS * 2, WORKED[0]: DUE_MS})
@@ -87,10 +87,9 @@ def contents(ground: Ground) -> dict[str, Any]:
             pipeline.execute_command(*_READ[kind.decode()](key))
         for key, kind, held in zip(keys, types, pipeline.execute(), strict=True):
             name = key.decode()
-            found[name] = [
-                kind,
-                [one[1] for one in held] if name.startswith("rq:results:") and kind == b"stream" else held,
-            ]
+            if kind == b"set" or (kind == b"stream" and "rq:results:" in name):
+                held = sorted(held) if kind == b"set" else [one[1] for one in held]
+            found[name] = [kind, held]
     return found
 
 
@@ -206,7 +205,6 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
         g, restoring.one_shot("paused", "later"), restoring.rule("due", "rule"), restoring.one_shot("quarantine", "x"),
         restoring.rule("due", "y"), restoring.one_shot("due", "z"), restoring.run(id="w"), **_seen(g),
     ),
-    "clear": lambda g: g.call("clear", ["later", "paused", "paused", "high"], **_seen(g), **FENCE),
     "report": lambda g: g.report(hold_for_ms=1000),
     "trim": lambda g: g.call("trim", first_kept="7-2", limit=100, silent_ms=-1, **FENCE),
     "archived": lambda g: g.call("archived", entry="7-1", entry_ms=1, alive_ms=1000),

@@ -42,7 +42,7 @@ def test_an_entry_is_archived_when_it_or_a_later_one_was_reported(
     assert ["waiting"] * asked + ["archived"] * (12 - asked) == words
 
 
-def test_one_archive_of_several_is_enough(ground: Ground, entries: list[Entry]) -> None:
+def test_an_entry_is_archived_when_one_of_several_archives_has_it(ground: Ground, entries: list[Entry]) -> None:
     ground.report("behind", entries[2])
     ground.report("ahead", entries[6])
     ground.report("empty", None)
@@ -62,7 +62,7 @@ def test_only_who_follows_and_reported_lately_is_alive(ground: Ground, entries: 
     assert ("waiting", 2) == _archived(ground, None, alive_ms=2 * ALIVE_MS)
 
 
-def test_who_reported_before_the_clock_was_set_back_is_alive_once_it_reports_again(ground: Ground) -> None:
+def test_an_archive_is_alive_again_once_it_reports_after_the_clock_was_set_back(ground: Ground) -> None:
     ground.report("archive-1")
     ground.pass_time(-60_000)
 
@@ -71,9 +71,7 @@ def test_who_reported_before_the_clock_was_set_back_is_alive_once_it_reports_aga
     assert 1 == _archived(ground, None)[1]
 
 
-def test_what_is_on_a_disk_stays_archived_when_its_archive_is_silent_or_failed(
-    ground: Ground, entries: list[Entry]
-) -> None:
+def test_an_entry_stays_archived_when_its_archive_is_silent_or_failed(ground: Ground, entries: list[Entry]) -> None:
     ground.report("archive-1", entries[3], state="failed")
     ground.pass_time(10 * ALIVE_MS)
 

@@ -145,20 +145,23 @@ def test_it_is_read_as_due_in_its_lane(late: Ground) -> None:
     assert ["due", "normal", due_ms] == row[:3]
 
 
-def test_an_audit_tells_where_it_is_and_clears_it_from_there(late: Ground) -> None:
-    fence = {"token": TOKEN, "expected_server": SERVER}
+def test_an_audit_tells_all_places_of_a_throttled_schedule(late: Ground) -> None:
     due_ms = int(late.places()["b"].split()[-1])
     late.redis.zadd(late.keys.due_high(), {"b": due_ms})
 
-    reply = late.call("audit", ["b", f"{due_ms}", "r", ""], **fence)
-    late.call("clear", ["b", "high"], seen_entry=late.last.id, seen_t=late.last.t, **fence)
+    reply = late.call("audit", ["b", f"{due_ms}", "r", ""], token=TOKEN, expected_server=SERVER)
 
     assert ["high normal:email", "scheduled", "normal:email", ""] == reply[4:]
-    assert f"high {due_ms}" == late.places()["b"]
 
 
-def test_a_restore_puts_it_back_into_its_lane_and_nowhere_else(late: Ground) -> None:
+@pytest.mark.parametrize("is_scattered", [False, True])
+def test_a_restore_puts_it_back_into_its_lane_and_nowhere_else(late: Ground, is_scattered: bool) -> None:
     due_ms = late.places()["b"].split()[-1]
+    if is_scattered:
+        late.redis.zadd(late.keys.due_high(), {"b": 5})
+        late.redis.zadd(late.keys.due_low(), {"b": 5})
+        late.redis.hset(late.keys.paused(), "b", "low 5 5 by hand")
+        late.redis.hset(late.keys.quarantine(), "b", "low 5 5 by hand")
     job = [text for pair in late.job(f"b-{due_ms}").items() if pair[0] not in ("status", "created_at") for text in pair]
     row = ["b", due_ms, "due", "normal", due_ms, late.last.t, "", f"{len(job)} 0", *job]
 

@@ -65,7 +65,7 @@ def test_the_schedule_stays_as_it_is(rule: Ground) -> None:
     assert before == (rule.schedule("r"), rule.places())
 
 
-def test_one_that_runs_at_the_front_is_backfilled_at_the_back(led: Ground) -> None:
+def test_a_schedule_at_the_front_is_backfilled_at_the_back(led: Ground) -> None:
     led.put_recurring("r", own={"flags": "f"})
     led.redis.rpush("rq:queue:default", "others")
 
@@ -107,7 +107,7 @@ def test_again_is_an_extra_run_that_no_entry_had_before(rule: Ground, status: st
 
 
 @pytest.mark.parametrize("status", ["created", "queued", "deferred", "scheduled", "started"])
-def test_what_is_open_does_not_run_again(rule: Ground, status: str) -> None:
+def test_an_open_run_is_not_backfilled_again(rule: Ground, status: str) -> None:
     rule.redis.hset(f"rq:job:r-{AT}", "status", status)
 
     assert ["backfilled", "-"] == backfill(rule, AT, how="again")

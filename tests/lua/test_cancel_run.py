@@ -30,7 +30,7 @@ def cancel_run(ground: Ground, status: str = "queued", run: str = RUN, **over: A
 
 
 def queued(ground: Ground, *before: str, status: str = "queued") -> None:
-    ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": status})
+    ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": status})
     if status == "queued":
         ground.redis.rpush("rq:queue:mail", *before, RUN, "behind")
     elif status in REGISTRIES:
@@ -66,7 +66,7 @@ def test_of_a_long_queue_the_list_is_left_alone_and_the_job_loses_its_data_and_s
     job = ground.job(RUN)
     assert ("canceled", "1", False) == (job["status"], job["zs_gone"], "data" in job)
     assert 50_002 == ground.redis.llen("rq:queue:mail")
-    assert 590_000 < ground.redis.pttl(ground.keys.job(RUN)) <= 600_000
+    assert 590_000 < ground.redis.pttl(ground.keys.rq.job(RUN)) <= 600_000
     assert ("end", 0) == (ground.last.kind, ground.redis.exists("rq:canceled:mail"))
 
 
@@ -88,7 +88,7 @@ def test_a_call_sent_again_with_its_operation_id_is_answered_the_same(ground: Gr
 
 def test_a_started_run_is_stopped_by_its_worker(ground: Ground) -> None:
     job = JOB | {"status": "started", "worker_name": "w1"}
-    ground.redis.hset(ground.keys.job(RUN), mapping=job)
+    ground.redis.hset(ground.keys.rq.job(RUN), mapping=job)
     with ground.redis.pubsub(ignore_subscribe_messages=True) as listening:
         listening.subscribe("rq:pubsub:w1")
         listening.get_message(timeout=5)
@@ -103,7 +103,7 @@ def test_a_started_run_is_stopped_by_its_worker(ground: Ground) -> None:
 
 
 def test_a_worker_is_not_told_twice_within_ten_seconds_as_that_may_kill_it(ground: Ground) -> None:
-    ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
+    ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
     told = []
     with ground.redis.pubsub(ignore_subscribe_messages=True) as listening:
         listening.subscribe("rq:pubsub:w1")
@@ -140,7 +140,7 @@ def test_of_a_run_that_rq_released_nothing_is_left_that_waited(ground: Ground) -
 
 
 def test_a_worker_that_does_not_listen_is_told_of(ground: Ground) -> None:
-    ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
+    ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
 
     assert ["DEAF", "w1"] == cancel_run(ground)[::2]
     assert [] == ground.entries()
@@ -166,7 +166,7 @@ def test_what_is_not_as_it_was_seen_is_looked_at_again(ground: Ground) -> None:
 
 @pytest.mark.parametrize("status", ["queued", *REGISTRIES])
 def test_what_a_worker_or_scheduler_has_just_taken_is_left_to_it(ground: Ground, status: str) -> None:
-    ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": status})
+    ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": status})
     before = ground.keyspace()
 
     assert ["TAKEN", status] == cancel_run(ground, status)[::2]
@@ -196,7 +196,7 @@ def test_an_unknown_run_is_told_of(ground: Ground) -> None:
 
 @pytest.mark.parametrize("fields", [{"status": "odd"}, {"origin": ""}, {"status": "created"}, {"status": "started"}])
 def test_what_another_writer_broke_is_left_alone(ground: Ground, fields: dict[str, str]) -> None:
-    ground.redis.hset(ground.keys.job(RUN), mapping=JOB | {"status": "queued"} | fields)
+    ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": "queued"} | fields)
     before = ground.keyspace()
 
     assert "BROKEN" == cancel_run(ground)[0]
@@ -204,10 +204,10 @@ def test_what_another_writer_broke_is_left_alone(ground: Ground, fields: dict[st
 
 
 def test_keys_of_another_type_are_reported_before_anything_is_written(ground: Ground) -> None:
-    ground.redis.set(ground.keys.job(RUN), "x")
+    ground.redis.set(ground.keys.rq.job(RUN), "x")
     assert "BROKEN" == cancel_run(ground)[0]
 
-    ground.redis.delete(ground.keys.job(RUN))
+    ground.redis.delete(ground.keys.rq.job(RUN))
     queued(ground)
     ground.redis.set("rq:canceled:mail", "x")
     assert "WRONGTYPE" == cancel_run(ground)[0]

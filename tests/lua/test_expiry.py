@@ -9,8 +9,7 @@ import pytest
 from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
 from tests.lua.restoring import WHOSE
 from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED, RunStatus, of_job
-from zsched.storage.deadlines import Deadlines
-from zsched.storage.jobs import Jobs
+from zsched.storage.jobs import Deadlines, Jobs
 
 MINUTE_MS = 60_000
 EXPIRES = {"zs_expires": str(MINUTE_MS)}
@@ -34,7 +33,11 @@ def _due_rule(ground: Ground, late_ms: int = 1000, template: dict[str, str] | No
 
 def _has_deadline_at(ground: Ground, run: str, deadline_ms: int) -> bool:
     """Whether a run has that deadline, and Redis forgets it then: what it was given to live, less what passed since."""
-    left_ms, now_ms, pushed_ms = int(ground.redis.pttl(ground.keys.job(run))), ground.now_ms, int(ground.last.t) // 1000
+    left_ms, now_ms, pushed_ms = (
+        int(ground.redis.pttl(ground.keys.rq.job(run))),
+        ground.now_ms,
+        int(ground.last.t) // 1000,
+    )
     is_told = str(deadline_ms) == ground.job(run)["zs_deadline"]
     return is_told and deadline_ms - now_ms - 1 <= left_ms <= deadline_ms - pushed_ms  # whole ms, so one less
 
@@ -72,7 +75,7 @@ def test_of_a_batch_only_what_is_too_late_expires(led: Ground) -> None:
     assert {"plain", "e"} == {run.rpartition("-")[0] for run in led.queue()}
     assert " ".join(late) == led.last.fields["expired"]
     assert early[0] in led.last.fields["runs"]
-    assert -1 == led.redis.pttl(led.keys.job(next(run for run in led.queue() if run.startswith("plain"))))
+    assert -1 == led.redis.pttl(led.keys.rq.job(next(run for run in led.queue() if run.startswith("plain"))))
 
 
 @pytest.mark.parametrize("flags", ["1e", "1fe", "1se", "1fse"])
@@ -97,7 +100,7 @@ def test_a_deadline_that_another_writer_broke_is_none(led: Ground, broken: str) 
     fired = led.fire()
 
     assert (1, [run]) == (fired.runs, led.queue())
-    assert -1 == led.redis.pttl(led.keys.job(run))
+    assert -1 == led.redis.pttl(led.keys.rq.job(run))
 
 
 # -- advance --------------------------------------------------------------------------------------
@@ -147,7 +150,7 @@ def test_a_deadline_counts_from_when_it_was_due_not_from_its_nominal_time(led: G
 def test_an_occurrence_that_expired_does_not_look_at_the_run_before(led: Ground) -> None:
     row = _due_rule(led, HOUR_MS)
     led.redis.hset(led.keys.schedule("r"), "last", "r-1")
-    led.redis.hset(led.keys.job("r-1"), mapping={"status": "queued", "enqueued_at": "2999-01-01T00:00:00.000000Z"})
+    led.redis.hset(led.keys.rq.job("r-1"), mapping={"status": "queued", "enqueued_at": "2999-01-01T00:00:00.000000Z"})
 
     assert ["expired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
 
@@ -194,7 +197,7 @@ def _run_one_shot(ground: Ground, **fields: str) -> str:
 def _retry(ground: Ground, **fields: str) -> str:
     """Of a run that had a deadline of its own, which is over."""
     of_it = {"status": "failed", "zs_deadline": "5"} if fields else {"status": "failed"}
-    ground.redis.hset(ground.keys.job("a-1700000000000"), mapping=TEMPLATE | of_it | fields)
+    ground.redis.hset(ground.keys.rq.job("a-1700000000000"), mapping=TEMPLATE | of_it | fields)
     named = {"id": "a", "run": "a-1700000000000", "nominal_ms": 1_700_000_000_000}
     return str(ground.call("retry", **named, **CALL)[-1])
 
@@ -221,7 +224,7 @@ def test_the_deadline_of_a_run_on_request_counts_from_the_request(led: Ground, p
 def test_a_run_on_request_of_what_never_expires_has_none(led: Ground, push: Callable[..., str]) -> None:
     run = push(led)
 
-    assert ([run], False, -1) == (led.queue(), "zs_deadline" in led.job(run), led.redis.pttl(led.keys.job(run)))
+    assert ([run], False, -1) == (led.queue(), "zs_deadline" in led.job(run), led.redis.pttl(led.keys.rq.job(run)))
 
 
 def test_a_clock_that_a_test_moved_does_not_make_a_run_vanish(led: Ground) -> None:
@@ -256,7 +259,7 @@ def test_that_a_run_had_not_begun_is_said_only_where_its_end_would_have_been_see
     ground: Ground, watched_since_ms: int | None, expected: str
 ) -> None:
     pushed_ms, run = ground.now_ms, _enqueue(ground, **EXPIRES)
-    ground.redis.delete(ground.keys.job(run))
+    ground.redis.delete(ground.keys.rq.job(run))
     ground.pass_time(MINUTE_MS + 500)
     since_ms = None if watched_since_ms is None else pushed_ms + watched_since_ms
 
@@ -268,14 +271,14 @@ def test_that_a_run_had_not_begun_is_said_only_where_its_end_would_have_been_see
 
 def test_a_run_that_is_gone_before_its_deadline_did_not_expire(ground: Ground) -> None:
     run = _enqueue(ground, **EXPIRES)
-    ground.redis.delete(ground.keys.job(run))
+    ground.redis.delete(ground.keys.rq.job(run))
 
     assert [None] == Jobs(ground.link, ground.keys).look([run])
 
 
 def test_a_run_that_a_worker_has_in_hand_is_running_and_not_expired(ground: Ground) -> None:
     run = _enqueue(ground, **EXPIRES)
-    ground.redis.delete(ground.keys.job(run))
+    ground.redis.delete(ground.keys.rq.job(run))
     ground.redis.zadd(f"rq:executions:{run}", {"one": 1})
     ground.pass_time(2 * MINUTE_MS)
 

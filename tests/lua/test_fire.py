@@ -7,6 +7,7 @@ import redis
 from rq.job import Job
 
 from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
+from tests.lua.limited import now_ms as frozen_ms
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.clock import from_ms
 from zsched.errors import ServerChanged, Stale
@@ -319,6 +320,12 @@ def test_nothing_fires_when_time_is_not_where_it_was(led: Ground, away_ms: int) 
     assert "JUMPED" == word
     assert abs(now_ms - led.now_ms) < 2000
     assert before == led.keyspace()
+
+
+def test_time_at_both_ends_of_its_window_is_where_it_must_be(still: Ground) -> None:
+    _put_due(still, "a")
+
+    assert 1 == still.fire(clock_from_ms=frozen_ms(still), clock_until_ms=frozen_ms(still)).runs
 
 
 def test_runs_due_before_the_doubt_are_marked(led: Ground) -> None:

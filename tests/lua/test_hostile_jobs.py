@@ -20,12 +20,12 @@ from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.daemon.lost import _Case
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import ZschedError
-from zsched.storage.audit import Audit
 from zsched.storage.dispatch import Dispatch, Over
 from zsched.storage.jobs import Jobs
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
 from zsched.storage.native import NativeJobs
+from zsched.storage.scanner import Scanner
 from zsched.storage.scripts import load
 
 HOSTILE: dict[str, bytes] = {
@@ -49,7 +49,7 @@ MOST = 12_000  # bytes of an entry of a handful of runs, whatever their jobs say
 TERM = Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0)
 PASSED = rq_time(1_700_000_000_000)
 READ = re.compile(
-    r"call\('(?:HM?GET|HGETALL)',\s*(?:'rq:job:'[^,)]*|job_key|run_key\([^)]*\)|run|source)\s*([,)][^)]*)"
+    r"call\('(?:HM?GET|HGETALL)',\s*(?:RQ_JOB[^,)]*|(?:rq_)?job_key|run_key\([^)]*\)|run|source)\s*([,)][^)]*)"
 )
 # What reads a job to compare its status with `scheduled`, and nothing else; or for archives and people, as it is.
 COMPARE = {"cancel", "enqueue", "note", "pause", "put_recurring", "resume", "restore"}
@@ -80,13 +80,13 @@ class Scene:
         for number, field in enumerate(fields_read()):
             run = f"bait{number}-{at_ms}"
             job = {"status": status, "origin": "default", "enqueued_at": PASSED, "data": "call", **more}
-            self.led.redis.hset(self.led.keys.job(run), mapping={**job, field: self.text})
+            self.led.redis.hset(self.led.keys.rq.job(run), mapping={**job, field: self.text})
             yield run
 
     def spoil(self, runs: list[str]) -> None:
         """Make another field hostile in each of *runs*."""
         for run, field in zip(runs, fields_read(), strict=True):
-            self.led.redis.hset(self.led.keys.job(run), field, self.text)
+            self.led.redis.hset(self.led.keys.rq.job(run), field, self.text)
 
     def one_shots(self, due_ms: int) -> list[str]:
         """Put a waiting one-shot for each field."""
@@ -119,7 +119,7 @@ def advance(scene: Scene) -> None:
             for _ in range(2):
                 [row] = [row for row in led.fire().recurring if row[0] == id]
                 led.advance((row, int(row[2]), int(row[2]) + 1), overlap=mode)
-                led.redis.hset(led.keys.job(led.run(id, row[2])), field, scene.text)
+                led.redis.hset(led.keys.rq.job(led.run(id, row[2])), field, scene.text)
 
 
 def look_and_track(scene: Scene) -> None:
@@ -157,12 +157,12 @@ def chains(scene: Scene) -> None:
             id = run.rpartition("-")[0]
             after = f"{id}-1800000060000"
             waits = {"status": "deferred", "origin": "default", "dependency_id": run}
-            led.redis.hset(led.keys.job(after), mapping=waits)
+            led.redis.hset(led.keys.rq.job(after), mapping=waits)
             led.redis.zadd("rq:deferred:default", {after: 1})
             led.redis.hset(led.keys.chains(), id, f"{mode} {run} {after}")
             led.redis.rpush("rq:queue:default", run)
         for field, number in zip(fields_read(), range(1000), strict=False):  # and of the one that waits
-            led.redis.hset(led.keys.job(f"bait{number}-1800000060000"), field, scene.text)
+            led.redis.hset(led.keys.rq.job(f"bait{number}-1800000060000"), field, scene.text)
         keeper = ChainKeeper(led.keys, clock).over(scene.wire)
         for _ in range(6):
             keeper.step(TERM)
@@ -197,7 +197,8 @@ def client_calls(scene: Scene) -> None:
         with suppress(ZschedError):
             client.schedule("app.task", id=f"bait{number}", at=datetime.fromtimestamp(due_ms / 1000, UTC))
     scene.spoil(scene.one_shots(due_ms + 1))
-    Audit(scene.wire, scene.led.keys).look(TERM, [(f"bait{n}", f"{due_ms + 1}") for n, _ in enumerate(fields_read())])
+    baits = [(f"bait{n}", f"{due_ms + 1}") for n, _ in enumerate(fields_read())]
+    Scanner(scene.wire, scene.led.keys).places(TERM, baits)
     for number, _ in enumerate(fields_read()):
         with suppress(ZschedError):
             client.run_now(f"bait{number}")
@@ -205,7 +206,7 @@ def client_calls(scene: Scene) -> None:
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     for number, field in enumerate(fields_read()):
         at_ms = int((now - timedelta(minutes=number + 1)).timestamp() * 1000)
-        scene.led.redis.hset(scene.led.keys.job(scene.led.run("baits", at_ms)), field, scene.text)
+        scene.led.redis.hset(scene.led.keys.rq.job(scene.led.run("baits", at_ms)), field, scene.text)
     with suppress(ZschedError):
         client.backfill("baits", now - timedelta(minutes=50), now)
 

@@ -42,7 +42,7 @@ def test_a_higher_limit_counts_from_the_next_look_on(still: Ground) -> None:
     assert 5 == still.fire().runs
 
 
-def test_what_stands_aside_for_a_limit_that_is_gone_goes_as_it_is_due(still: Ground) -> None:
+def test_throttled_runs_fire_by_their_due_times_once_the_limit_is_gone(still: Ground) -> None:
     still.limit(email=1)
     put_many(still, "s", 150)
     still.fire(limit=1000)

@@ -33,7 +33,7 @@ def seen(led: Ground) -> Entry:
 def job(ground: Ground, run: str, status: str = "started", **more: str) -> None:
     fields = {"data": DATA, "created_at": ENQUEUED, "enqueued_at": ENQUEUED, "started_at": BEAT, "origin": "default"}
     ground.redis.hset(
-        ground.keys.job(run),
+        ground.keys.rq.job(run),
         mapping=fields | {"last_heartbeat": BEAT, "worker_name": "w", "timeout": "180", "status": status} | more,
     )
 
@@ -75,7 +75,7 @@ def test_a_run_that_may_be_tried_again_is_in_its_queue_at_once(led: Ground, seen
     reply = lose(led, seen, again(A, member))
 
     entry = led.last
-    status, retries_left, enqueued_at = led.redis.hmget(led.keys.job(A), "status", "retries_left", "enqueued_at")
+    status, retries_left, enqueued_at = led.redis.hmget(led.keys.rq.job(A), "status", "retries_left", "enqueued_at")
     assert [entry.id, entry.t, [A], [], []] == reply[1:]
     assert (f"{EPOCH}-2", "again", [f"{A} 2 {WHY}"]) == (entry.id, entry.kind, entry.rows)
     assert ["before", A] == led.queue()
@@ -117,7 +117,7 @@ def test_a_run_that_ends_is_recorded_and_filed_where_rq_shows_it(led: Ground, se
     assert WHY == filed.latest_result().exc_string  # type: ignore[union-attr]  # there is one
     [(member_of, until_s)] = led.redis.zrange("rq:failed:default", 0, -1, withscores=True)
     assert (A.encode(), True) == (member_of, abs(until_s - led.now_ms / 1000 - YEAR_S) < 60)
-    assert YEAR_S - 60 < led.redis.ttl(led.keys.job(A)) <= YEAR_S
+    assert YEAR_S - 60 < led.redis.ttl(led.keys.rq.job(A)) <= YEAR_S
     assert [A] == FailedJobRegistry(connection=led.redis).get_job_ids()
     assert [] == StartedJobRegistry(connection=led.redis).get_job_ids()
     assert [] == led.queue()
@@ -138,12 +138,12 @@ def test_of_a_run_that_is_lost_the_last_ten_results_are_kept_as_rq_does(led: Gro
 def test_it_is_kept_as_long_as_its_own_failure_ttl_says(led: Ground, seen: Entry, ttl: str, lives_s: int) -> None:
     job(led, A, failure_ttl=ttl)
     led.redis.xadd(f"rq:results:{A}", {"type": "2"})  # of an attempt before
-    for key in (led.keys.job(A), f"rq:results:{A}"):
+    for key in (led.keys.rq.job(A), f"rq:results:{A}"):
         led.redis.expire(key, 7)
 
     assert [A] == lose(led, seen, end(A, execution(led, A)))[4]
 
-    assert lives_s == led.redis.ttl(led.keys.job(A)) == led.redis.ttl(f"rq:results:{A}")
+    assert lives_s == led.redis.ttl(led.keys.rq.job(A)) == led.redis.ttl(f"rq:results:{A}")
     assert ("0" != ttl) == (led.redis.zscore("rq:failed:default", A) is not None)
 
 
@@ -163,7 +163,7 @@ def test_those_that_go_on_and_those_that_end_are_two_entries(led: Ground, seen: 
 def test_a_run_that_is_not_as_it_was_seen_is_left_alone(led: Ground, seen: Entry, changed: dict[str, str]) -> None:
     job(led, A, retries_left="1")
     member = execution(led, A)
-    led.redis.hset(led.keys.job(A), mapping=changed)
+    led.redis.hset(led.keys.rq.job(A), mapping=changed)
     before = led.keyspace()
 
     assert NOTHING == lose(led, seen, again(A, member), end(A, member))[1:]
@@ -238,7 +238,7 @@ def test_a_lost_run_that_goes_on_keeps_its_place_before_others(led: Ground, seen
 
     lose(led, seen, again(A, execution(led, A)))
 
-    assert ([A], b"deferred") == (led.queue(), led.redis.hget(led.keys.job(AFTER), "status"))
+    assert ([A], b"deferred") == (led.queue(), led.redis.hget(led.keys.rq.job(AFTER), "status"))
     assert f"queue {A} {AFTER}".encode() == led.redis.hget(led.keys.chains(), "a")
     assert {AFTER.encode()} == led.redis.smembers(f"rq:job:{A}:dependents")
 
@@ -274,7 +274,7 @@ def test_a_run_that_is_somewhere_is_left_alone(led: Ground, seen: Entry, where: 
     elif where == "begun":
         execution(led, A)
     else:
-        led.redis.hset(led.keys.job(A), "enqueued_at", BEAT)
+        led.redis.hset(led.keys.rq.job(A), "enqueued_at", BEAT)
 
     assert NOTHING == lose(led, seen, again(A, status="queued"))[1:]
 
@@ -290,6 +290,15 @@ def test_a_worker_that_died_between_taking_a_run_and_beginning_with_it_is_cleare
 
     assert [A] == led.queue()
     assert not led.redis.exists("rq:queue:default:intermediate", "rq:wip:default", f"rq:executions:{A}")
+
+
+def test_a_run_that_two_workers_were_about_to_begin_is_cleared_away_once(led: Ground, seen: Entry) -> None:
+    job(led, A)
+    led.redis.rpush("rq:queue:default:intermediate", A, A)
+
+    assert [A] == lose(led, seen, end(A, execution(led, A)))[4]
+
+    assert [A.encode()] == led.redis.lrange("rq:queue:default:intermediate", 0, -1)
 
 
 # -- failures in a row ----------------------------------------------------------------------------

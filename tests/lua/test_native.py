@@ -55,7 +55,7 @@ def test_a_job_that_is_due_in_two_registries_is_pushed_once(led: Ground) -> None
     assert ([], []) == (waiting(led), waiting(led, "mail"))
 
 
-def test_what_rqs_scheduler_writes_is_written_field_by_field(led: Ground) -> None:
+def test_a_moved_job_has_the_fields_that_rqs_scheduler_writes(led: Ground) -> None:
     for id in ("ours", "rqs"):
         delay(led, id, queue=id, timeout=None, ttl=500, retry=Retry(max=3, interval=60), meta={"a": 1})
         led.redis.hdel(f"rq:job:{id}", "timeout")

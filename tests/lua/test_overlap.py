@@ -46,9 +46,9 @@ def becomes(led: Ground, run: str, status: str | None, **more: str) -> None:
     led.redis.lrem("rq:queue:default", 0, run)
     led.redis.zrem("rq:deferred:default", run)
     if status is None:
-        led.redis.delete(led.keys.job(run))
+        led.redis.delete(led.keys.rq.job(run))
         return
-    led.redis.hset(led.keys.job(run), mapping={"status": status} | more)
+    led.redis.hset(led.keys.rq.job(run), mapping={"status": status} | more)
     if status == "queued":
         led.redis.rpush("rq:queue:default", run)
     elif status in ("deferred", "scheduled"):
@@ -110,7 +110,7 @@ def test_rq_releases_it_when_the_one_before_it_is_over(led: Ground) -> None:
 
     Queue("default", connection=led.redis).enqueue_dependents(Job.fetch(first, connection=led.redis))
 
-    status = led.redis.hget(led.keys.job(second), "status")
+    status = led.redis.hget(led.keys.rq.job(second), "status")
     assert ([second], b"queued", set()) == (led.queue(), status, dependents(led, first))
 
 
@@ -139,7 +139,7 @@ def test_one_that_is_in_its_queue_waits_too(led: Ground) -> None:
 def test_a_run_that_somebody_asked_for_is_waited_for_too(led: Ground) -> None:
     first, second = fired(led, "queue", 2)
     becomes(led, first, "started")
-    led.redis.hset(led.keys.job("r-extra"), mapping={"status": "started", "origin": "default"})
+    led.redis.hset(led.keys.rq.job("r-extra"), mapping={"status": "started", "origin": "default"})
     led.redis.hset(led.keys.schedule("r"), "last", "r-extra")
 
     _, third = advance(led, "queue")
@@ -152,7 +152,7 @@ def test_a_run_that_somebody_asked_for_is_waited_for_too(led: Ground) -> None:
 def test_with_two_before_it_rq_releases_it_when_the_second_is_over_too(led: Ground) -> None:
     [first] = fired(led, "queue")
     becomes(led, first, "started")
-    led.redis.hset(led.keys.job("r-extra"), mapping={"status": "finished", "origin": "default", "data": ""})
+    led.redis.hset(led.keys.rq.job("r-extra"), mapping={"status": "finished", "origin": "default", "data": ""})
     becomes(led, "r-extra", "started")
     led.redis.hset(led.keys.schedule("r"), "last", "r-extra")
     _, waits = advance(led, "queue")
@@ -201,9 +201,9 @@ def test_what_is_over_leaves_the_chain_when_another_one_comes(led: Ground) -> No
 def test_of_one_that_waited_and_will_not_run_rq_keeps_nothing(led: Ground, status: str | None) -> None:
     first, second = fired(led, "queue", 2)
     if status is None:
-        led.redis.delete(led.keys.job(second))
+        led.redis.delete(led.keys.rq.job(second))
     else:
-        led.redis.hset(led.keys.job(second), "status", status)
+        led.redis.hset(led.keys.rq.job(second), "status", status)
 
     _, third = advance(led, "queue")
 
@@ -220,7 +220,7 @@ def test_in_a_full_chain_one_in_the_middle_that_waits_no_more_makes_room(led: Gr
     if what == "cancelled":
         Job.fetch(third, connection=led.redis).cancel()
     elif what == "expired":
-        led.redis.delete(led.keys.job(third))
+        led.redis.delete(led.keys.rq.job(third))
     else:
         becomes(led, third, "started")
 
@@ -251,13 +251,13 @@ def test_more_than_lua_can_unpack_are_counted(led: Ground) -> None:
     runs = [f"r-{number}" for number in range(9000)]
     with led.redis.pipeline(transaction=False) as pipeline:
         for run in runs:
-            pipeline.hset(led.keys.job(run), "status", "deferred")
+            pipeline.hset(led.keys.rq.job(run), "status", "deferred")
         pipeline.execute()
     led.redis.zadd("rq:deferred:default", dict.fromkeys(runs, 1))
     led.redis.hset(led.keys.chains(), "r", "queue " + " ".join(runs))
     assert ("overlap", 9000) == (advance(led, "queue", limit=9000)[0], led.redis.zcard("rq:deferred:default"))
 
-    led.redis.delete(led.keys.job(runs[4500]))
+    led.redis.delete(led.keys.rq.job(runs[4500]))
     assert ("deferred", "overlap") == (advance(led, "queue", limit=9000)[0], advance(led, "queue", limit=9000)[0])
 
 
@@ -287,8 +287,8 @@ def test_a_deadline_counts_while_it_waits(led: Ground) -> None:
     put(led, template={"zs_expires": "120000"})
     first, second = fired(led, "queue", 2)
 
-    assert 0 < led.redis.pttl(led.keys.job(second)) <= 60_001
-    assert 0 < led.redis.pttl(led.keys.job(first)) <= 60_000
+    assert 0 < led.redis.pttl(led.keys.rq.job(second)) <= 60_001
+    assert 0 < led.redis.pttl(led.keys.rq.job(first)) <= 60_000
 
 
 def test_an_uncertain_one_waits_too(led: Ground) -> None:
@@ -321,7 +321,7 @@ def test_a_key_of_another_type_puts_it_into_quarantine_and_the_rest_go_on(led: G
     assert ["quarantined"] == led.advance(*rows, overlap="queue")
     assert ["fired"] == led.advance((other, int(other[2]), led.now_ms + HOUR_MS), overlap="allow")
     assert (f"wrong type at {key}", b"text") == (told_of(led, "r"), led.redis.get(key))
-    assert 0 == led.redis.exists(led.keys.job(led.run("r", row[2])))
+    assert 0 == led.redis.exists(led.keys.rq.job(led.run("r", row[2])))
 
 
 def told_of(led: Ground, id: str) -> str:
@@ -361,7 +361,7 @@ def test_one_that_waits_is_withdrawn_and_its_end_recorded(led: Ground, status: s
         led.redis.zrange("rq:deferred:default", 0, -1),
         led.redis.zrange("rq:scheduled:default", 0, -1),
     )
-    assert 0 < led.redis.ttl(led.keys.job(first)) <= 600
+    assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
 def test_one_that_waited_for_another_is_not_released_by_rq_any_more(led: Ground) -> None:
@@ -408,7 +408,7 @@ def test_in_a_long_queue_it_is_not_looked_for_and_loses_its_data(led: Ground) ->
     job = led.job(first)
     assert ("canceled", "1", None) == (job["status"], job["zs_gone"], job.get("data"))
     assert (first, 1) == (led.queue()[0], len(ends(led)))
-    assert 0 < led.redis.ttl(led.keys.job(first)) <= 600
+    assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
 def test_its_deadline_is_no_ones_any_more(led: Ground) -> None:
@@ -418,7 +418,7 @@ def test_its_deadline_is_no_ones_any_more(led: Ground) -> None:
     _, second = advance(led, "cancel_previous")
 
     assert [second.encode()] == led.redis.zrange(led.keys.deadlines(), 0, -1)
-    assert 0 < led.redis.ttl(led.keys.job(first)) <= 600
+    assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
 def test_a_chain_of_queue_works_off_when_its_schedule_allows_overlap(led: Ground) -> None:

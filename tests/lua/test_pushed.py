@@ -107,7 +107,7 @@ def test_the_run_itself_replaces_a_hash_in_the_shape_of_a_one_shot(led: Ground) 
     assert {"r": f"normal {due_ms + HOUR_MS}"} == led.places()
 
 
-def test_one_shots_beside_rules_are_pushed_as_ever(led: Ground) -> None:
+def test_one_shots_beside_rules_are_pushed(led: Ground) -> None:
     due_ms = led.now_ms - 1000
     led.put_recurring("r", due_ms)
     led.put(("a", due_ms), ("z", due_ms), allow_past=1)

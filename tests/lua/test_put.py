@@ -416,7 +416,7 @@ def test_an_entry_of_new_ones_alone_says_nothing_beside_its_rows(ground: Ground)
     assert [] == _beside_rows(ground)
 
 
-def test_what_was_not_written_is_not_said_to_be_replaced_or_paused(ground: Ground) -> None:
+def test_the_log_names_only_written_rows_as_replaced_or_paused(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("same", due_ms), ("paused", due_ms))
     ground.call("pause", id="paused", note="")

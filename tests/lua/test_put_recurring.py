@@ -178,7 +178,7 @@ def test_keep_and_error_leave_an_existing_schedule_alone(ground: Ground, if_exis
     assert before == ground.keyspace()
 
 
-def test_it_replaces_a_one_shot_and_its_waiting_run(ground: Ground) -> None:
+def test_a_recurring_put_replaces_a_one_shot_and_its_waiting_run(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("r", due_ms), lane="high")
 

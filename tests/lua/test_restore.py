@@ -110,7 +110,7 @@ def test_a_plan_of_the_lost_history_does_not_pass(led: Ground) -> None:
 
 @pytest.mark.parametrize("back", [one_shot(), one_shot("paused", note="5 why"), rule(id="a"), rule("ended", id="a")])
 @pytest.mark.parametrize("there", ["other lane", "paused", "quarantined", "rule", "ended"])
-def test_what_is_put_back_replaces_what_is_there(led: Ground, there: str, back: Restored) -> None:
+def test_a_restore_replaces_the_schedule_that_is_there(led: Ground, there: str, back: Restored) -> None:
     if there in ("rule", "ended"):
         led.put_recurring("a")
         if there == "ended":
@@ -140,7 +140,7 @@ def test_what_is_put_back_replaces_what_is_there(led: Ground, there: str, back: 
     assert different <= moving
 
 
-def test_what_is_put_back_over_the_same_time_has_no_fields_of_the_other(led: Ground) -> None:
+def test_a_restore_over_the_same_time_keeps_no_fields_of_the_old_job(led: Ground) -> None:
     led.put(("a", DUE_MS), fields=FIELDS | {"zs_created_by": "ann"})
 
     restore(led, one_shot())
@@ -149,7 +149,7 @@ def test_what_is_put_back_over_the_same_time_has_no_fields_of_the_other(led: Gro
 
 
 @pytest.mark.parametrize("there", ["one-shot", "paused", "rule", "nothing"])
-def test_what_was_over_is_taken_out(led: Ground, there: str) -> None:
+def test_a_restore_takes_out_a_schedule_that_is_over(led: Ground, there: str) -> None:
     if there == "rule":
         led.put_recurring("a")
     elif there != "nothing":
@@ -327,7 +327,7 @@ def test_an_empty_redis_takes_what_is_put_back(ground: Ground) -> None:
     assert {b"seq", b"hold", b"doubt", b"format"} == ground.redis.hgetall(ground.keys.meta()).keys()
 
 
-def test_as_many_rows_and_texts_as_go_into_one_script(led: Ground) -> None:
+def test_portions_of_rows_fit_into_one_script(led: Ground) -> None:
     fields = {f"field-{number}": "x" for number in range(9)}
     rows = [one_shot(id=f"id-{number}", **fields) for number in range(ROWS)]  # type: ignore[arg-type]  # all fields
     rows += [rule(id=f"rule-{number}") for number in range(ROWS)]
@@ -404,7 +404,7 @@ def test_an_archive_puts_something_only_into_a_data_set_that_it_followed(led: Gr
     assert NAMES[names] == bool(led.places())
 
 
-def test_what_people_put_into_another_data_set_casts_doubt_until_now(led: Ground) -> None:
+def test_a_forced_restore_into_another_data_set_casts_doubt_until_now(led: Ground) -> None:
     led.redis.hset(led.keys.meta(), mapping={"gen": "here", "doubt": 5})
 
     restore(led, one_shot(), names="elsewhere", is_forced=1)

@@ -26,7 +26,7 @@ def retry(ground: Ground, run: str = RUN, id: str = "a", pairs: dict[str, str] |
 
 
 def job(ground: Ground, run: str = RUN, **fields: str) -> None:
-    ground.redis.hset(ground.keys.job(run), mapping=JOB | {"status": "finished"} | fields)
+    ground.redis.hset(ground.keys.rq.job(run), mapping=JOB | {"status": "finished"} | fields)
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "stopped", "canceled"])
@@ -65,17 +65,17 @@ def test_only_what_was_asked_for_is_repeated(ground: Ground) -> None:
 def test_the_payload_is_copied_byte_by_byte(ground: Ground) -> None:
     data = (bytes(range(128)) + "é☃".encode()) * 40
     job(ground)
-    ground.redis.hset(ground.keys.job(RUN), "data", data)
+    ground.redis.hset(ground.keys.rq.job(RUN), "data", data)
 
     again = retry(ground)[2]
 
-    assert data == ground.redis.hget(ground.keys.job(again), "data")
+    assert data == ground.redis.hget(ground.keys.rq.job(again), "data")
 
 
 def test_a_retry_of_a_retry_is_of_the_same_occurrence(ground: Ground) -> None:
     job(ground)
     first = retry(ground)[2]
-    ground.redis.hset(ground.keys.job(first), "status", "failed")
+    ground.redis.hset(ground.keys.rq.job(first), "status", "failed")
 
     second = retry(ground, first, op="op-2")[2]
 
@@ -88,7 +88,7 @@ def test_no_id_comes_twice_though_rq_forgot_the_first(ground: Ground) -> None:
     runs = []
     for number in range(3):
         runs.append(retry(ground, op=f"op-{number}")[2])
-        ground.redis.delete(ground.keys.job(runs[-1]), "rq:queue:mail")
+        ground.redis.delete(ground.keys.rq.job(runs[-1]), "rq:queue:mail")
 
     assert [f"{RUN}-r{number}" for number in (1, 2, 3)] == runs
 
@@ -176,7 +176,7 @@ def test_what_rq_forgot_is_queued_by_what_the_caller_knows(ground: Ground) -> No
 
 def test_what_was_cancelled_in_a_long_queue_is_as_good_as_forgotten(ground: Ground) -> None:
     job(ground, status="canceled", zs_gone="1")
-    ground.redis.hdel(ground.keys.job(RUN), "data")
+    ground.redis.hdel(ground.keys.rq.job(RUN), "data")
 
     assert "GONE" == retry(ground)[0]
     again = retry(ground, pairs=TEMPLATE)[2]
@@ -228,11 +228,11 @@ def test_a_long_payload_is_repeated_whole(ground: Ground) -> None:
 
 
 def test_a_job_of_another_type_or_without_data_is_not_repeated(ground: Ground) -> None:
-    ground.redis.set(ground.keys.job(RUN), "x")
+    ground.redis.set(ground.keys.rq.job(RUN), "x")
     assert "BROKEN" == retry(ground)[0]
 
-    ground.redis.delete(ground.keys.job(RUN))
-    ground.redis.hset(ground.keys.job(RUN), "status", "finished")
+    ground.redis.delete(ground.keys.rq.job(RUN))
+    ground.redis.hset(ground.keys.rq.job(RUN), "status", "finished")
     assert "BROKEN" == retry(ground, pairs=TEMPLATE)[0]
     assert [] == ground.entries()
 

@@ -27,7 +27,7 @@ def drained(ground: Ground, until_ms: int) -> Iterator[int]:
 # -- how many go, and when ----------------------------------------------------------------------------
 
 
-def test_as_many_go_as_have_room_and_the_rest_stands_aside(still: Ground) -> None:
+def test_a_limit_lets_its_burst_go_and_throttles_the_rest(still: Ground) -> None:
     still.limit(email=100)
     put_due(still, *"abcdefg")
 
@@ -53,7 +53,7 @@ def test_standing_aside_is_not_logged(still: Ground) -> None:
     assert {"b", "c"} == still.places().keys()
 
 
-def test_who_stands_aside_goes_when_the_answer_said_so_and_not_before(still: Ground) -> None:
+def test_a_throttled_run_goes_at_the_answered_time_and_not_before(still: Ground) -> None:
     still.limit(email=2)
     put_due(still, "a", "b")
     first = still.fire()
@@ -149,7 +149,7 @@ def test_high_goes_before_normal_before_low_and_each_by_due_time(still: Ground) 
     assert ["h1", "h2", "n1", "h3", "n2", "n3", "l1", "l2"] == ids(still.queue("email"))
 
 
-def test_what_came_later_does_not_overtake_what_stands_aside(still: Ground) -> None:
+def test_a_later_run_does_not_overtake_throttled_ones(still: Ground) -> None:
     still.limit(email=1)
     put_due(still, "a", "b", "c")
     still.fire()
@@ -182,7 +182,7 @@ def test_many_more_than_one_command_takes_step_aside(still: Ground) -> None:
     assert 0 == still.redis.zcard(still.keys.due_normal())
 
 
-def test_what_does_not_run_takes_no_room(still: Ground) -> None:
+def test_an_expired_cancelled_or_broken_run_takes_no_room(still: Ground) -> None:
     still.limit(email=1)
     due_ms = now_ms(still) - 1000
     still.put(("late", due_ms), ("later", due_ms + 1), allow_past=1, fields=EMAIL | {"zs": "1e", "zs_expires": "5"})

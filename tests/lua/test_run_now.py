@@ -87,7 +87,7 @@ def test_a_paused_one_shot_runs_now_and_is_gone(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("kind", ["one-shot", "recurring"])
-def test_it_goes_to_the_front_if_the_schedule_says_so(ground: Ground, kind: str) -> None:
+def test_run_now_goes_to_the_front_if_the_schedule_says_so(ground: Ground, kind: str) -> None:
     ground.redis.rpush("rq:queue:default", "waiting")
     if kind == "recurring":
         ground.put_recurring("a", own={"flags": "fs"})

@@ -41,7 +41,7 @@ def _due_rules(ground: Ground, number: int) -> None:
 
 
 @pytest.mark.parametrize("put", [_stuck_one_shots, _due_rules])
-def test_what_cannot_go_into_quarantine_keeps_nothing_behind_it_from_firing(
+def test_a_schedule_that_cannot_be_quarantined_does_not_block_those_behind_it(
     led: Ground, put: Callable[[Ground, int], None]
 ) -> None:
     put(led, 9)
@@ -57,7 +57,7 @@ def test_what_cannot_go_into_quarantine_keeps_nothing_behind_it_from_firing(
 
 
 @pytest.mark.parametrize("number", [1, 3, 100])
-def test_what_cannot_go_into_quarantine_is_looked_at_once_in_a_second(led: Ground, number: int) -> None:
+def test_a_schedule_that_cannot_be_quarantined_is_looked_at_once_a_second(led: Ground, number: int) -> None:
     _stuck_one_shots(led, number)
     _spoil_quarantine(led)
 

@@ -27,7 +27,7 @@ def seen(led: Ground) -> Entry:
 
 def job(ground: Ground, run: str, status: str | None, **more: str) -> None:
     fields = {"origin": "default"} | ({"status": status} if status else {})
-    ground.redis.hset(ground.keys.job(run), mapping=fields | more)
+    ground.redis.hset(ground.keys.rq.job(run), mapping=fields | more)
 
 
 def over(run: str, seen: str = f"finished {ENDED}", counts: str = "-") -> list[str]:
@@ -58,7 +58,7 @@ def test_all_that_rq_says_of_a_run_is_told(led: Ground) -> None:
         "zs_on_lost": "fail",
         "timeout": "180",
     }
-    led.redis.hset(led.keys.job(A), mapping=texts | {"zs_note": '{"sent":\0 1}'})
+    led.redis.hset(led.keys.rq.job(A), mapping=texts | {"zs_note": '{"sent":\0 1}'})
 
     [told] = Jobs(led.link, led.keys).look([A])
 
@@ -94,7 +94,7 @@ def test_of_a_run_that_rq_holds_nothing_of_nothing_is_told(led: Ground, broken: 
     if broken == "no status":
         job(led, A, None)
     elif broken == "another type":
-        led.redis.set(led.keys.job(A), "?")
+        led.redis.set(led.keys.rq.job(A), "?")
 
     assert [None] == Jobs(led.link, led.keys).look([A])
 
@@ -157,7 +157,7 @@ def test_a_run_that_is_gone_is_recorded(led: Ground, seen: Entry, broken: str) -
     if broken == "no status":
         job(led, A, None)
     elif broken == "another type":
-        led.redis.set(led.keys.job(A), "?")
+        led.redis.set(led.keys.rq.job(A), "?")
 
     assert 1 == track(led, seen, over(A, "gone"))[3]
 

@@ -16,7 +16,7 @@ def _fill(ground: Ground, number: int) -> None:
         ground.put((f"id-{n}", "+60000"))
 
 
-def test_what_is_older_goes_and_the_named_entry_stays_with_all_after_it(led: Ground) -> None:
+def test_trimming_keeps_the_named_entry_and_all_after_it(led: Ground) -> None:
     _fill(led, 350)
     all_ids = [entry.id for entry in led.entries()]
 
@@ -27,7 +27,7 @@ def test_what_is_older_goes_and_the_named_entry_stays_with_all_after_it(led: Gro
     assert all_ids[forgotten:] == left
 
 
-def test_one_call_forgets_no_more_than_its_limit_and_the_next_goes_on(led: Ground) -> None:
+def test_a_trim_forgets_no_more_than_its_limit_and_the_next_goes_on(led: Ground) -> None:
     _fill(led, 650)
 
     forgotten = [led.trim("7-600", limit=200) for _ in range(4)]

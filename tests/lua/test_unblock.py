@@ -29,10 +29,10 @@ def jobs(ground: Ground, *statuses: str, **more: str) -> None:
     """RQ's jobs of A, B and C; - of one that is gone. Each that is deferred waits for the one before it."""
     before = ""
     for run, status in zip((A, B, C), statuses, strict=False):
-        ground.redis.delete(ground.keys.job(run))
+        ground.redis.delete(ground.keys.rq.job(run))
         if status != "-":
             fields = {"status": status, "origin": "default", "created_at": "2026-01-01T00:00:00.000000Z"}
-            ground.redis.hset(ground.keys.job(run), mapping=fields | {"worker_name": "w"} | more)
+            ground.redis.hset(ground.keys.rq.job(run), mapping=fields | {"worker_name": "w"} | more)
         if status == "queued":
             ground.redis.rpush("rq:queue:default", run)
         elif status in ("deferred", "scheduled"):
@@ -40,7 +40,9 @@ def jobs(ground: Ground, *statuses: str, **more: str) -> None:
         if status == "deferred" and before:
             ground.redis.sadd(f"rq:job:{before}:dependents", run)
             ground.redis.sadd(f"rq:job::{run}:dependencies", before)
-            ground.redis.hset(ground.keys.job(run), mapping={"dependency_id": before, "allow_dependency_failures": "1"})
+            ground.redis.hset(
+                ground.keys.rq.job(run), mapping={"dependency_id": before, "allow_dependency_failures": "1"}
+            )
         before = run
 
 
@@ -96,7 +98,7 @@ def test_a_run_waits_while_the_one_before_it_is_open(led: Ground, status: str) -
 
 def dies(ground: Ground, run: str, **more: str) -> None:
     """The worker of *run* was killed long ago."""
-    ground.redis.hset(ground.keys.job(run), mapping={"status": "started", "last_heartbeat": LONG_AGO} | more)
+    ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "started", "last_heartbeat": LONG_AGO} | more)
 
 
 def test_a_run_that_waits_is_released_when_the_worker_before_it_died(led: Ground) -> None:
@@ -158,7 +160,7 @@ def test_a_text_that_is_no_chain_is_passed_over(led: Ground, text: str) -> None:
 
 
 def test_a_job_of_another_type_is_gone(led: Ground) -> None:
-    led.redis.set(led.keys.job(A), "text")
+    led.redis.set(led.keys.rq.job(A), "text")
     jobs(led)
     chain(led, f"queue {A}")
 
@@ -219,7 +221,7 @@ def test_those_behind_it_stay_in_the_chain_and_wait_for_it(led: Ground) -> None:
 
 def test_one_that_expired_in_the_middle_is_passed_over(led: Ground) -> None:
     jobs(led, "finished", "deferred", "deferred")
-    led.redis.delete(led.keys.job(B))
+    led.redis.delete(led.keys.rq.job(B))
     chain(led, f"{QUEUE} {C}")
 
     assert [[C], []] == unblock(led, ("release", C))
@@ -285,11 +287,11 @@ def test_what_is_not_as_it_was_seen_is_left_alone(led: Ground, change: str) -> N
     if change == "chain":
         chain(led, CANCEL)
     elif change == "status":
-        led.redis.hset(led.keys.job(A), "status", "queued")  # somebody requeued it
+        led.redis.hset(led.keys.rq.job(A), "status", "queued")  # somebody requeued it
     elif change == "cancelled":
-        led.redis.hset(led.keys.job(B), "status", "canceled")
+        led.redis.hset(led.keys.rq.job(B), "status", "canceled")
     elif change == "expired":
-        led.redis.delete(led.keys.job(B))
+        led.redis.delete(led.keys.rq.job(B))
     elif change == "queue":
         led.redis.set("rq:queue:default", "text")
     elif change == "deferred":
@@ -429,7 +431,7 @@ def test_chains_of_another_type_are_refused_before_anything_is_written(led: Grou
 
 def test_why_is_one_line_whatever_rqs_hash_has_as_the_run_it_waits_for(led: Ground) -> None:
     jobs(led, "stopped", "deferred")
-    led.redis.hset(led.keys.job(B), "dependency_id", f"gone\n{B} {'x' * 300}")
+    led.redis.hset(led.keys.rq.job(B), "dependency_id", f"gone\n{B} {'x' * 300}")
     chain(led, QUEUE)
     clock = ManualClock()
     with closing(led.link.open()) as wire:

@@ -33,11 +33,11 @@ def _keys(ground: Ground, script: str) -> Iterator[str]:
     """Every key that *script* is given, or makes of what it is given."""
     for name in load(script).keys:
         if name in ("schedule", "template"):
-            yield from (getattr(ground.keys, name)(id) for id in IDS)
+            yield from (ground.keys.named(name)(id) for id in IDS)
         elif name == "op":
             yield ground.keys.op("op")
         elif name != "wake":
-            yield getattr(ground.keys, name)()
+            yield ground.keys.named(name)()
     yield f"{ground.keys.due_normal()}:email"
     yield from (ground.keys.schedule(id) for id in IDS)
     yield from (ground.keys.template(id) for id in IDS)
@@ -77,7 +77,7 @@ def _assert_sound(ground: Ground, told: int, placed: set[str]) -> None:
     lists = [f"rq:queue:{name}" for name in ("default", "email")]
     waiting = [run for key in lists if ground.redis.type(key) == b"list" for run in ground.redis.lrange(key, 0, -1)]
     for run in (run for entry in new for run in _pushed(entry)):
-        status = ground.redis.hget(ground.keys.job(run), "status")
+        status = ground.redis.hget(ground.keys.rq.job(run), "status")
         assert status == b"deferred" or (status == b"queued" and run.encode() in waiting), run
     words = {word for entry in new for text in entry.texts for word in text.replace("=", " ").split()}
     for id in placed - _places(ground):

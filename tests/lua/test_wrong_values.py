@@ -45,7 +45,7 @@ def _spoils() -> Iterator[tuple[str, str, Spoil]]:
         for field in ("anchor", "nominal", "created_at", "failures", "pause_after"):
             yield f"{field} {n}", "rule", _hash(lambda g: g.keys.schedule("rule"), field, value)
         yield f"expiry {n}", "rule", _hash(lambda g: g.keys.template("rule"), "zs_expires", value)
-        yield f"job's expiry {n}", "expiring", _hash(lambda g: g.keys.job(f"expiring-{DUE_MS}"), "zs_expires", value)
+        yield f"job's expiry {n}", "expiring", _hash(lambda g: g.keys.rq.job(f"expiring-{DUE_MS}"), "zs_expires", value)
         yield f"limit {n}", "later", _hash(lambda g: g.keys.limits(), "email", value)
         yield f"limit at {n}", "later", _hash(lambda g: g.keys.limits(), "email", b"5 " + _bytes(value))
         yield f"limit of {n}", "later", _hash(lambda g: g.keys.limits(), "email", _bytes(value) + b" 0")
@@ -55,7 +55,7 @@ def _spoils() -> Iterator[tuple[str, str, Spoil]]:
         for field in ("origin", "data", "description"):
             yield f"template's {field} {n}", "rule", _hash(lambda g: g.keys.template("rule"), field, value)
         for field in ("origin", "zs", "status", "data"):
-            yield f"job's {field} {n}", "later", _hash(lambda g: g.keys.job(f"later-{DUE_MS * 2}"), field, value)
+            yield f"job's {field} {n}", "later", _hash(lambda g: g.keys.rq.job(f"later-{DUE_MS * 2}"), field, value)
         yield f"chain {n}", "chain", _hash(lambda g: g.keys.chains(), "chain", value)
         yield f"op {n}", "later", lambda g, value=value: g.redis.set(g.keys.op("op"), value)
     for n, value in enumerate([*TEXTS, "normal", "normal:", ":email", "normal.x:email", "urgent:email", "low:default"]):

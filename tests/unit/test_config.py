@@ -244,7 +244,7 @@ def test_a_mistake_in_a_flag_names_the_flag() -> None:
         load_settings(env={}, flags={"daemon.idle_ms": "soon"})
 
 
-def test_what_kubernetes_puts_into_the_environment_is_no_mistake() -> None:
+def test_variables_that_kubernetes_sets_are_no_mistake() -> None:
     env = {
         "ZSCHED_SERVICE_HOST": "10.0.0.1",
         "ZSCHED_REDIS_SERVICE_PORT": "6379",
@@ -271,7 +271,7 @@ def test_other_variables_of_zsched_are_no_settings() -> None:
     "listen",
     ["", "host", ":9464", "*:80", "a..b:80", ".a:80", f"{'x' * 64}:80", "localhost:99999", "localhost:-1", "::1:80"],
 )
-def test_what_is_no_address_to_listen_at_is_refused(listen: str) -> None:
+def test_an_invalid_address_to_listen_at_is_refused(listen: str) -> None:
     with pytest.raises(ConfigError, match=r"^ZSCHED_METRICS_LISTEN=.+: write host:port, 127\.0\.0\.1:8080 or \[::1\]"):
         load_settings(env={"ZSCHED_METRICS_LISTEN": listen})
 

@@ -60,7 +60,7 @@ def test_a_blank_credential_means_a_redis_without_a_password(env: dict[str, str]
 
 
 @pytest.mark.parametrize("folder", ["", "/nowhere", "/dev/null"])
-def test_where_there_are_no_credentials_there_is_no_password(folder: str) -> None:
+def test_without_credentials_there_is_no_password(folder: str) -> None:
     assert load_settings(env={"CREDENTIALS_DIRECTORY": folder}).redis.read_password() is None
 
 

@@ -129,7 +129,7 @@ def test_the_environment_names_sentinels_with_commas_and_takes_them_away_with_no
         ("url = 'redis+sentinel://:p@h/m'\npassword_file = '/f'", "two passwords; take the one in the URL away"),
     ],
 )
-def test_what_contradicts_itself_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_contradicting_sentinel_settings_are_refused(tmp_path: Path, text: str, message: str) -> None:
     file = write(tmp_path, f"[redis]\n{text}\n")
 
     with pytest.raises(ConfigError) as caught:

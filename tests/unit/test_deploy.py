@@ -81,7 +81,7 @@ def test_the_wheel_has_every_file_of_zsched_that_is_no_python() -> None:
 # -- make install -------------------------------------------------------------------------------------
 
 
-def test_what_is_installed_is_below_destdir_and_names_it_nowhere(tmp_path: Path) -> None:
+def test_make_install_writes_below_destdir_and_names_it_nowhere(tmp_path: Path) -> None:
     stage = tmp_path / "stage"
 
     make(tmp_path, "install", f"DESTDIR={stage}")

@@ -8,17 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-RIDDLE = re.compile(r"(What|Whether|Where|Those|Which|As|Of|How)\b")
+RIDDLE = re.compile(r"(What|Whether|Where|Those|Which|As|Of|How|When|Why|Who|Whose|That)\b")
 
 # Still to be written anew. Take a file out when it is done; put none in.
-NOT_YET = (
-    "zsched/cli/recovering/",
-    "zsched/daemon/auditor.py",
-    "zsched/daemon/chains.py",
-    "zsched/daemon/lost.py",
-    "zsched/daemon/merge.py",
-    "zsched/storage/",
-)
+NOT_YET = ("zsched/storage/",)
 
 
 def riddles(tree: ast.Module) -> Iterator[str]:

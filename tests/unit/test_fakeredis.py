@@ -72,7 +72,7 @@ def test_an_unknown_schedule_is_not_found_on_fakeredis_either(client: Client) ->
 
 
 @pytest.mark.parametrize("given", ["redis://:secret@localhost", None, redis.asyncio.Redis()])
-def test_what_is_not_a_redis_client_is_refused_without_its_secrets(given: Any) -> None:
+def test_an_object_that_is_no_redis_client_is_refused_without_its_secrets(given: Any) -> None:
     with pytest.raises(ConfigError, match=r"^redis=.*not a redis\.Redis; give one, or use Client\.from_url") as caught:
         Client(given)
     assert "secret" not in str(caught.value)

@@ -29,42 +29,25 @@ def test_redis_cli_goes_where_the_settings_go(url: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "serializer", "said"),
+    ("url", "options", "said"),
     [
-        ("redis://localhost:6379/0", "pickle", "rq worker email"),
+        ("redis://localhost:6379/0", {}, "rq worker email"),
         (
             "redis://localhost:6379/1",
-            "json",
+            {"serializer": "json"},
             "RQ_REDIS_URL=redis://localhost:6379/1 rq worker --serializer json email",
         ),
-        ("redis://:secret@db/0", "pickle", "RQ_REDIS_URL=redis://:PASSWORD@db/0 rq worker email"),
-        ("redis://me:secret@db/0", "pickle", "RQ_REDIS_URL=redis://USER:PASSWORD@db/0 rq worker email"),
-        (
-            "redis://:secret@localhost:6379/0",
-            "pickle",
-            "RQ_REDIS_URL=redis://:PASSWORD@localhost:6379/0 rq worker email",
-        ),
-        ("rediss://localhost:6379/0", "pickle", "RQ_REDIS_URL=rediss://localhost:6379/0 rq worker email"),
-        (
-            "rediss://db?ssl_ca_certs=/a&db=1",
-            "pickle",
-            "RQ_REDIS_URL='rediss://db?ssl_ca_certs=/a&db=1' rq worker email",
-        ),
-        ("unix:///run/redis.sock?db=1", "pickle", "RQ_REDIS_URL='unix:///run/redis.sock?db=1' rq worker email"),
-        ("unix://:secret@/run/redis.sock", "pickle", "RQ_REDIS_URL=unix://:PASSWORD@/run/redis.sock rq worker email"),
-        ("redis+sentinel://a:26379/main/0", "pickle", "rq worker email"),
+        ("redis://:secret@db/0", {}, "RQ_REDIS_URL=redis://:PASSWORD@db/0 rq worker email"),
+        ("redis://me:secret@db/0", {}, "RQ_REDIS_URL=redis://USER:PASSWORD@db/0 rq worker email"),
+        ("redis://:secret@localhost:6379/0", {}, "RQ_REDIS_URL=redis://:PASSWORD@localhost:6379/0 rq worker email"),
+        ("redis://db/0", {"password": "secret"}, "RQ_REDIS_URL=redis://:PASSWORD@db/0 rq worker email"),
+        ("redis://me@db/0", {"password": "secret"}, "RQ_REDIS_URL=redis://USER:PASSWORD@db/0 rq worker email"),
+        ("rediss://localhost:6379/0", {}, "RQ_REDIS_URL=rediss://localhost:6379/0 rq worker email"),
+        ("rediss://db?ssl_ca_certs=/a&db=1", {}, "RQ_REDIS_URL='rediss://db?ssl_ca_certs=/a&db=1' rq worker email"),
+        ("unix:///run/redis.sock?db=1", {}, "RQ_REDIS_URL='unix:///run/redis.sock?db=1' rq worker email"),
+        ("unix://:secret@/run/redis.sock", {}, "RQ_REDIS_URL=unix://:PASSWORD@/run/redis.sock rq worker email"),
+        ("redis+sentinel://a:26379/main/0", {}, "rq worker email"),
     ],
 )
-def test_a_worker_is_started_where_the_settings_go(url: str, serializer: str, said: str) -> None:
-    assert said == shell(url, serializer).written(["rq", "worker", "email"])
-
-
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("redis://db/0", "RQ_REDIS_URL=redis://:PASSWORD@db/0 rq worker email"),
-        ("redis://me@db/0", "RQ_REDIS_URL=redis://USER:PASSWORD@db/0 rq worker email"),
-    ],
-)
-def test_a_password_from_a_file_stands_in_its_place_too(url: str, said: str) -> None:
-    assert said == shell(url, password="secret").written(["rq", "worker", "email"])
+def test_a_worker_is_started_where_the_settings_go(url: str, options: dict[str, str], said: str) -> None:
+    assert said == shell(url, **options).written(["rq", "worker", "email"])

@@ -54,10 +54,24 @@ def test_no_key_of_rqs_is_overlooked() -> None:
     for file in LUA.rglob("*.lua"):
         code = re.sub(r"--.*", "", file.read_text())
 
-        assert len(re.findall(r"'rq:(?!queues\b)", code)) == len(re.findall(r"'rq:[a-z-]+:+'", code)), file
+        keys = re.findall(r"rq[:}]|':(?:dependents|dependencies|intermediate)'", code)
+        assert bool(keys) == (file == LUA / "lib" / "rq.lua"), f"{file}: take the key from lib/rq.lua"
 
-    assert {"rq:job:*", "rq:queue:*", "rq:wip:*", "rq:failed:*", "rq:executions:*"} <= rq_keys_of("lost")
-    assert not any("pubsub" in key for key in rq_keys_of("cancel_run"))
+    rq = Keys("default").rq
+    assert {"rq:job:*", "rq:queue:*", "rq:wip:*", "rq:failed:*", "rq:executions:*"} <= rq_keys_of("lost", rq)
+    assert {"rq:job:*"} == rq_keys_of("run_now", rq) - {"rq:queue:*"}
+    assert set() == rq_keys_of("quarantine", rq)
+    assert not any("pubsub" in key for key in rq_keys_of("cancel_run", rq))
+
+
+def test_rights_follow_the_prefix_of_rqs_keys() -> None:
+    keys = Keys("default", rq_prefix="{app}:rq")
+
+    for roles in USERS.values():
+        usual, other = rights_of(roles, Keys("default")), rights_of(roles, keys)
+        assert usual.commands == other.commands
+        for patterns, moved in ((usual.keys, other.keys), (usual.channels, other.channels)):
+            assert sorted(re.sub("^rq:", "{app}:rq:", pattern) for pattern in patterns) == list(moved)
 
 
 def sent(tree: ast.AST) -> Iterator[str]:
@@ -102,7 +116,7 @@ def test_a_worker_has_none_of_zscheds_keys_and_a_dashboard_no_command_that_write
     )
 
 
-def test_who_is_two_things_may_do_what_both_may() -> None:
+def test_a_user_of_two_roles_may_do_what_both_may() -> None:
     keys = Keys("default")
     both, worker, client = (
         rights_of(roles, keys) for roles in ([Role.WORKER, Role.CLIENT], [Role.WORKER], [Role.CLIENT])

@@ -18,12 +18,6 @@ NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
 FILES = sorted(LUA.rglob("*.lua"))
 
 
-def _bound(table: str, text: str) -> list[list[str]]:
-    """The names of each ``local … = unpack(<table> …)``."""
-    found = re.findall(rf"^local ([\w,\s]+?) = unpack\({table}(?:, 1, \d+)?\)$", text, re.MULTILINE)
-    return [re.split(r",\s*", names) for names in found]
-
-
 def _code(text: str) -> str:
     return re.sub(r"--.*", "", text)
 
@@ -33,28 +27,19 @@ def test_a_header_says_purpose_keys_arguments_replies_and_entries(name: str) -> 
     header = (LUA / f"{name}.lua").read_text().split("\nlocal ", 1)[0]
 
     assert re.match(rf"-- {name}: \w.*\.\n--\n-- KEYS   ", header)
-    assert re.search(r"^-- ARGV   [\w.]", header, re.MULTILINE)
+    assert re.search(r"^-- ARGV   [@\w.]", header, re.MULTILINE)
     assert re.search(r"^-- RETURNS  OK", header, re.MULTILINE)
     assert re.search(r"^-- LOGS   \w", header, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_header_names_the_keys_and_arguments_that_the_script_binds(name: str) -> None:
-    script, source = load(name), (LUA / f"{name}.lua").read_text()
+def test_a_script_uses_every_key_and_argument_that_its_header_names(name: str) -> None:
+    script = load(name)
 
-    assert [[f"{key}_key" for key in script.keys]] == _bound("KEYS", source)
-    assert ([list(script.argv)] if script.argv else []) == _bound("ARGV", source)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_arguments_before_rows_are_as_many_as_are_unpacked(name: str) -> None:
-    script, source = load(name), (LUA / f"{name}.lua").read_text()
-    limit = re.search(r"unpack\(ARGV, 1, (\d+)\)$", source, re.MULTILINE)
-
-    has_rows = re.search(r"^--        \.\.\.  ", source, re.MULTILINE) is not None
-    assert has_rows == (limit is not None)
-    if limit:
-        assert len(script.argv) == int(limit[1])
+    bindings = [line for line in script.text.splitlines() if re.search(r" = unpack\((KEYS|ARGV, 1, \d+)\)$", line)]
+    code = _code(script.text.replace(bindings[0], "", 1).replace(bindings[-1], "", 1))
+    used = [*(f"{key}_key" for key in script.keys), *script.argv]
+    assert [] == [word for word in used if not re.search(rf"\b{word}\b", code)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,15 +47,15 @@ def test_no_position_stands_below_the_bindings(name: str) -> None:
     code = _code(load(name).text)
 
     assert [] == re.findall(r"KEYS\[", code)
-    assert [] == re.findall(r"ARGV\[\d+\]", code)
-    assert 1 == code.count("unpack(KEYS)")
+    assert [] == re.findall(r"ARGV\[\d+\]|unpack\(ARGV, \d+\)|= \d+, #ARGV", code)
+    assert [1, 1 if load(name).argv else 0] == [code.count("unpack(KEYS)"), code.count("unpack(ARGV, 1, ")]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_key_is_one_that_keys_py_knows(name: str) -> None:
     keys = Keys("default")
 
-    assert [] == [key for key in load(name).keys if not callable(getattr(keys, key, None))]
+    assert all(callable(keys.named(key)) for key in load(name).keys)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -142,26 +127,52 @@ def test_every_include_is_resolved_once(name: str) -> None:
 
 
 def _with_files(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
-    monkeypatch.setattr(scripts, "_read", files.__getitem__)
+    monkeypatch.setattr(scripts, "source", files.__getitem__)
 
 
-def test_a_piece_included_twice_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    _with_files(monkeypatch, {"a.lua": "-- include lib/x.lua\n-- include lib/x.lua\n", "lib/x.lua": "local x\n"})
+VERB = "-- a: does.\n--\n-- KEYS   meta\n"
 
-    with pytest.raises(ZschedError, match=r"a\.lua includes lib/x\.lua a second time"):
-        load.__wrapped__("a")
+
+def test_a_piece_that_several_pieces_include_stands_once_where_it_is_needed_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = {
+        "a.lua": f"{VERB}-- include lib/x.lua\n-- include lib/y.lua\nlocal a\n",
+        "lib/x.lua": "-- include lib/z.lua\nlocal x\n",
+        "lib/y.lua": "-- include lib/z.lua\nlocal y\n",
+        "lib/z.lua": "local z\n",
+    }
+    _with_files(monkeypatch, files)
+
+    assert f"{VERB}local meta_key = unpack(KEYS)\nlocal z\nlocal x\nlocal y\nlocal a\n" == load.__wrapped__("a").text
 
 
 def test_a_circular_include_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {
-        "a.lua": "-- include lib/x.lua\n",
+        "a.lua": f"{VERB}-- include lib/x.lua\n",
         "lib/x.lua": "-- include lib/y.lua\n",
         "lib/y.lua": "-- include lib/x.lua\n",
     }
     _with_files(monkeypatch, files)
 
-    with pytest.raises(ZschedError, match=r"lib/y\.lua includes lib/x\.lua a second time"):
+    with pytest.raises(ZschedError, match=r"a\.lua includes .*y\.lua includes lib/x\.lua: a circle"):
         load.__wrapped__("a")
+
+
+def test_a_header_gives_names_to_keys_and_arguments_and_a_place_to_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    header = (
+        "-- a: does.\n--\n-- KEYS   lease @lanes\n-- ARGV   @term\n--        id  a schedule's\n--        ...  rows\n"
+    )
+    _with_files(monkeypatch, {"a.lua": f"{header}return ROWS\n"})
+
+    script = load.__wrapped__("a")
+
+    keys = ("lease", "due_high", "due_normal", "due_low")
+    assert (keys, ("token", "expected_server", "id")) == (script.keys, script.argv)
+    assert script.text == (
+        f"{header}local lease_key, due_high_key, due_normal_key, due_low_key = unpack(KEYS)\n"
+        "local token, expected_server, id = unpack(ARGV, 1, 3)\nlocal ROWS = 4\nreturn ROWS\n"
+    )
 
 
 class _Channel:

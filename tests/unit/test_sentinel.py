@@ -232,7 +232,7 @@ def test_connections_to_a_former_master_break_before_the_next_command_but_not_in
     assert ["GET", "GET", "disconnect"] == connection.did
 
 
-def test_what_redis_py_makes_of_readonly_is_known_not_to_have_been_applied() -> None:
+def test_a_readonly_error_of_redis_py_is_known_not_to_have_been_applied() -> None:
     hidden = redis.ConnectionError("The previous master is now a slave")
     hidden.__context__ = redis.ReadOnlyError("You can't write against a read only replica.")
     wire = Wire(FakeConnection(role=hidden), "x")

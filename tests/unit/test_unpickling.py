@@ -60,7 +60,7 @@ def test_an_object_of_another_class_is_refused_by_its_name(value: object, name: 
         read_plain(pickle.dumps(value))
 
 
-def test_what_a_pickle_would_run_is_not_run(tmp_path: Path) -> None:
+def test_code_in_a_pickle_is_not_run(tmp_path: Path) -> None:
     made, encoder = tmp_path / "made", Encoder()
     evil = Running(f"touch {made}")
     data, meta = pickle.dumps(("app.f", None, (evil,), {})), pickle.dumps({"a": evil})
@@ -89,7 +89,7 @@ def test_what_a_pickle_would_run_is_not_run(tmp_path: Path) -> None:
     ],
     ids=["nothing", "garbage", "binary put", "text put", "bytearray", "frame", "deep", "many"],
 )
-def test_what_is_broken_or_too_big_is_refused(data: bytes) -> None:
+def test_a_broken_or_too_big_pickle_is_refused(data: bytes) -> None:
     with pytest.raises(NotPlain):
         read_plain(data)
 
@@ -105,7 +105,7 @@ def test_a_payload_that_inflates_to_more_than_there_may_be_is_not_inflated(seria
 
 
 @pytest.mark.parametrize("data", [b"", b"as it is", zlib.compress(b"cut short")[:-3]])
-def test_what_was_not_deflated_is_taken_as_it_is(data: bytes) -> None:
+def test_data_that_was_not_deflated_is_taken_as_it_is(data: bytes) -> None:
     assert data == inflated(data)
     assert b"x" * 1_000 == inflated(zlib.compress(b"x" * 1_000))
 

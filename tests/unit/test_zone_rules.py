@@ -89,7 +89,7 @@ def test_a_machine_without_zones_has_them_nowhere(monkeypatch: pytest.MonkeyPatc
     assert ZoneRules(None, "nowhere") == installed([])
 
 
-def test_it_looks_where_zoneinfo_looks(tmp_path: Path) -> None:
+def test_zone_rules_are_found_where_zoneinfo_looks(tmp_path: Path) -> None:
     before = zoneinfo.TZPATH
     try:
         zoneinfo.reset_tzpath([folder(tmp_path / "zones", zi="# version 1999z")])
@@ -98,6 +98,6 @@ def test_it_looks_where_zoneinfo_looks(tmp_path: Path) -> None:
         zoneinfo.reset_tzpath(before)
 
 
-def test_it_says_version_and_place() -> None:
+def test_the_text_of_zone_rules_has_version_and_place() -> None:
     assert "2025b, from /zones" == str(ZoneRules("2025b", "/zones"))
     assert "of an unknown version, from /zones" == str(ZoneRules(None, "/zones"))

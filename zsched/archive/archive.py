@@ -29,7 +29,7 @@ from zsched.archive.records import Arguments, Record, without_arguments
 from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS
 from zsched.core.clock import Clock
-from zsched.core.held import Held
+from zsched.core.difference import Held
 from zsched.core.log import FORMAT, Entry, Key, Position, UnknownEntry, UnreadableEntry, parse, reading
 from zsched.core.log.recovery import ScanEntry
 from zsched.errors import ArchiveCorrupt, ArchiveFailed

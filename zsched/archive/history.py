@@ -98,8 +98,8 @@ class History:
 
     def term_between(self, since_us: int, t_us: int) -> tuple[int, int | None] | None:
         """
-        When the last term began that began in [since_us, t_us), and when a leader before it wrote last, None: never;
-        in µs. None when no term began then.
+        Return when the last term began that began in [since_us, t_us), and when a leader before it wrote last, None:
+        never; in µs. None when no term began then.
         """
         with converted(self.path):
             first, end = (first_since(self.db, t, self.last_n) for t in (since_us, t_us))
@@ -115,7 +115,9 @@ class History:
     # -- how --------------------------------------------------------------------------------------
 
     def _led_before(self, n: int) -> int | None:
-        """When a leader wrote last before the entry number *n*; it goes back entry by entry, at most to a term."""
+        """
+        Return when a leader wrote last before the entry number *n*; it goes back entry by entry, at most to a term.
+        """
         query = f"{ENTRY} WHERE {body.of_kinds(leaders_kinds())} AND n < ? ORDER BY n DESC LIMIT 1"
         row = self.db.execute(query, (n,)).fetchone()
         return body.entry_of(row).position.t_us if row else None

@@ -24,7 +24,7 @@ from zsched.archive.live import OPEN, Live
 from zsched.archive.records import Arguments, Record, reader, with_arguments
 from zsched.core.changes import OF_RUNS, What
 from zsched.core.clock import Clock
-from zsched.core.held import Held
+from zsched.core.difference import Held, Recalled
 from zsched.core.log import (
     Entry,
     Key,
@@ -38,7 +38,6 @@ from zsched.core.log import (
 )
 from zsched.core.log.kinds import Given
 from zsched.core.log.recovery import RestoreEntry
-from zsched.core.recovery import Known, Mine
 from zsched.errors import ArchiveCorrupt, ArchiveError
 
 _PAGE: Final = 200  # schedules, or entries, at a time
@@ -99,7 +98,7 @@ class Recall:
             )
 
     def last_touch(self, id: str) -> int | None:
-        """When its history last touched schedule *id*, t in µs; None when it never did."""
+        """Return when its history last touched schedule *id*, t in µs; None when it never did."""
         return next((touched[id] for _, touched in self._touching(id) if id in touched), None)
 
     def better(self, rows: Sequence[tuple[str, int]]) -> dict[str, int]:
@@ -227,7 +226,7 @@ class Recall:
         with converted(self._path):
             return int(self._db.execute("SELECT count(*) FROM live WHERE life = ?", (self._life,)).fetchone()[0])
 
-    def known(self, ids: Iterable[str], touched: dict[Key, int] | None = None) -> Iterator[Mine]:
+    def known(self, ids: Iterable[str], touched: dict[Key, int] | None = None) -> Iterator[Recalled]:
         """
         Yield what is known of each of *ids*. With *touched*, only of those keys that are in it: a schedule or run that
         is not in the state any more is then one that is gone.
@@ -241,27 +240,27 @@ class Recall:
                     row = Live.of(stored)
                     rows.setdefault(row.id, []).append(row)
             for id in page:
-                yield self._mine(id, rows.get(id, []), touched)
+                yield self._recalled(id, rows.get(id, []), touched)
 
     def record(self, row: Live) -> Record:
         """Return the record of a row of the state."""
         held = self._held(row)
         return Record(held.lane, *held.split())
 
-    def _mine(self, id: str, rows: list[Live], touched: dict[Key, int] | None) -> Mine:
+    def _recalled(self, id: str, rows: list[Live], touched: dict[Key, int] | None) -> Recalled:
         schedule, gone_us, runs = None, None, []
         for row in rows:
             if row.place == OPEN:
                 is_touched = touched is None or row.key in touched
-                if touched is None or is_touched or (id, "") in touched:  # it may wait there: see ``lacking``
-                    runs.append(Known(self._held(row), row.t, is_touched))
+                if touched is None or is_touched or (id, "") in touched:  # it may wait in Redis: see ``lacking``
+                    runs.append(self._held(row, is_touched=is_touched))
             elif touched is None or (id, "") in touched:
-                schedule = Known(self._held(row), row.t)
+                schedule = self._held(row)
         if touched is not None and schedule is None:
             gone_us = touched.get((id, ""))
-        return Mine(id, schedule, gone_us, tuple(runs))
+        return Recalled(id, schedule, gone_us, tuple(runs))
 
-    def _held(self, row: Live) -> Held:
+    def _held(self, row: Live, *, is_touched: bool = True) -> Held:
         give = self._readers.get(row.n)
         if give is None:
             if len(self._readers) >= _READERS:
@@ -270,7 +269,8 @@ class Recall:
         lane, record = give(row.row)
         if b"" in record and (data := self._argument(row)) is not None:
             record = with_arguments(record, data)
-        return Held(row.id, row.run, row.place, lane, row.due, row.nominal, row.last, row.note, record)
+        times = row.due, row.nominal, row.last
+        return Held(row.id, row.run, row.place, lane, *times, row.note, record, row.t, is_touched)
 
     def _touches(self, row: body.HistoryRow | None) -> Iterator[Touch]:
         """Yield what the log's entry in *row* touched; of one that was kept raw nobody knows."""

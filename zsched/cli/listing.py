@@ -119,7 +119,7 @@ def show(invocation: Invocation, /, id: str) -> None:
 
 
 def _next_times(client: Client, schedule: Schedule) -> Sequence[datetime]:
-    """When it will fire, in its zone: what is overdue too, and nothing while it is paused, quarantined or ended."""
+    """Return the next times, in its zone: overdue ones too, and none while it is paused, quarantined or ended."""
     first_ms = schedule.next_ms if schedule.nominal_ms is None else schedule.nominal_ms
     if schedule.state is not ScheduleState.ACTIVE or first_ms is None:
         return []

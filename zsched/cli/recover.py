@@ -46,13 +46,13 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
       zsched recover --from /var/lib/zsched/default-redis-6379-0/1.db
     """
     from zsched.cli.recovering.archives import NoArchive  # SQLite, which costs the other commands 15 ms
-    from zsched.cli.recovering.recovery import ManualRecovery
+    from zsched.cli.recovering.command import ManualRecovery
 
     zone_name(tz)
     try:
         settings, is_quiet = invocation.settings(), invocation.wants_json
-        recovery = ManualRecovery(settings, file, is_dry=dry_run, is_forced=force, is_quiet=is_quiet)
-        outcome = recovery.look(lists_all or invocation.wants_json) if dry_run else recovery.put_back(lists_all)
+        command = ManualRecovery(settings, file, is_dry=dry_run, is_forced=force, is_quiet=is_quiet)
+        outcome = command.look(lists_all or invocation.wants_json) if dry_run else command.put_back(lists_all)
     except NoArchive as error:
         told = {"error": str(error), "type": type(error).__name__}
         click.echo(json.dumps(told) if invocation.wants_json else f"zsched: {error}", err=True)

@@ -80,8 +80,8 @@ def _of_schedule(
     client: Client, id: str, number: int, start: datetime | None, tz: str | None
 ) -> Iterator[tuple[datetime, datetime | None]]:
     """
-    When schedule *id* is due, in its own zone or in *tz*, and the nominal times if it has jitter; a local *start* is
-    read in the same zone.
+    Yield the due times of schedule *id*, in its own zone or in *tz*, and the nominal times if it has jitter; a local
+    *start* is read in the same zone.
     """
     schedule = client.get(id)
     place = zone(tz or schedule.tz)

@@ -34,8 +34,7 @@ from zsched.core.triggers import zone
 from zsched.errors import ArchiveError, Contended, InvalidSchedule
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import StoredSchedule
-from zsched.storage.refusals import refusal
-from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store
+from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store, refusal
 
 _REPLANS: Final = 5  # times in a row that the schedule may be another than was read, before the call gives up
 _SKEW_MS: Final = 60_000  # by which the caller's now may be later than the server's; what comes is never pushed anyway
@@ -74,7 +73,7 @@ class Filling:
     ) -> Backfill:
         """Push what did not run in [start, end). Raises as ``Client.backfill``."""
         found = self._find(self._id)
-        schedule = _recurring(found.schedule)
+        schedule = self._recurring(found.schedule)
         start_ms, end_ms = _range(start, end, schedule.tz, found.now_ms)
         past = _bounded(schedule, start_ms, end_ms)
         with naming_lost_call(self._id, is_repeatable=not self._is_again):
@@ -139,29 +138,26 @@ class Filling:
         if number > _REPLANS:
             stays = "what was pushed until then stays, and the same call goes on from there"
             raise Contended(f"schedule {self._id!r} was changed by others at every attempt; {stays}")
-        plan.schedule = _recurring(self._find(self._id).schedule)
+        plan.schedule = self._recurring(self._find(self._id).schedule)
         plan.past = _bounded(plan.schedule, plan.occurrences[at].nominal_ms, end_ms)
         plan.occurrences[at:] = self._occurrences(plan.past)
 
     def _expect(self, word: str) -> None:
-        error = refusal(word, self._id, namespace=self._store.keys.namespace)
+        error = refusal(word, self._id, self._store.keys)
         if error is not None:
             raise error
 
-
-def _recurring(schedule: Schedule) -> Schedule:
-    """*schedule*, if it can be backfilled. Raises InvalidSchedule."""
-    if schedule.state is ScheduleState.QUARANTINED:
-        error = refusal("QUARANTINED", schedule.id)
-        assert error is not None
-        raise error
-    if schedule.kind == "once":
-        problem = "it is a one-shot, so has no past occurrences"
-        raise InvalidSchedule("id", schedule.id, problem, "run it now, or retry its run")
-    if schedule.trigger is None or schedule.anchor_ms is None:
-        problem = "its rule or anchor cannot be read: another writer changed it"
-        raise InvalidSchedule("id", schedule.id, problem, "schedule it again")
-    return schedule
+    def _recurring(self, schedule: Schedule) -> Schedule:
+        """*schedule*, if it can be backfilled. Raises InvalidSchedule."""
+        if schedule.state is ScheduleState.QUARANTINED:
+            self._expect("QUARANTINED")
+        if schedule.kind == "once":
+            problem = "it is a one-shot, so has no past occurrences"
+            raise InvalidSchedule("id", schedule.id, problem, "run it now, or retry its run")
+        if schedule.trigger is None or schedule.anchor_ms is None:
+            problem = "its rule or anchor cannot be read: another writer changed it"
+            raise InvalidSchedule("id", schedule.id, problem, "schedule it again")
+        return schedule
 
 
 def _range(start: datetime, end: datetime, tz: str, now_ms: int) -> tuple[int, int]:

@@ -30,8 +30,8 @@ from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
 from zsched.core.urgency import Presets, merged_presets
 from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, RedisUnavailable
+from zsched.storage.archivers import Durability
 from zsched.storage.connection import Link
-from zsched.storage.durability import Durability
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview
@@ -212,7 +212,8 @@ class Client(Lives):
         self, id: str | None = None, *, n: int = 10, start: datetime | None = None, **trigger: Unpack[RuleOptions]
     ) -> Sequence[datetime]:
         """
-        When the next *n* occurrences are due, strictly after *start* (default: now), aware, in the schedule's zone.
+        Return the due times of the next *n* occurrences, strictly after *start* (default: now), aware, in the
+        schedule's zone.
 
         Of a schedule's id, by its jitter; or of trigger options (every, cron, rrule, tz …), which need no Redis.
 

@@ -48,7 +48,8 @@ class Keeper:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._reader, self._store, self._encoder = client._reader, client._store, client._encoder
+        self.keys, self._reader, self._store = client._keys, client._reader, client._store
+        self._encoder = client._encoder
 
     def define(self, func: str, options: Mapping[str, Any]) -> Definition:
         """

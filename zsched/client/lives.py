@@ -18,9 +18,8 @@ from zsched.core.model import Missed, Schedule
 from zsched.errors import RedisUnavailable
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import Reader, StoredSchedule
-from zsched.storage.refusals import refusal
 from zsched.storage.reruns import Reruns
-from zsched.storage.store import Answer, Store
+from zsched.storage.store import Answer, Store, refusal
 
 REPLANS = 5  # times that a plan may miss the server's time before the call gives up
 
@@ -169,6 +168,6 @@ class Lives(Past):
         return found
 
     def _expect(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0) -> None:
-        error = refusal(word, id, due_ms=due_ms, now_ms=now_ms, namespace=self._store.keys.namespace)
+        error = refusal(word, id, self._store.keys, due_ms=due_ms, now_ms=now_ms)
         if error is not None:
             raise error

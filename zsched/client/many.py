@@ -21,9 +21,8 @@ from zsched.core.jitter import delay_of
 from zsched.core.model import At, Definition, IfExists, Many, Scheduled
 from zsched.core.triggers import Fold, Gap, TriggerSpec
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
-from zsched.storage.refusals import refusal
 from zsched.storage.rqjob import function_path
-from zsched.storage.store import OneShotRow, Shape, Store
+from zsched.storage.store import OneShotRow, Shape, Store, refusal
 
 ROWS_PER_CALL = 200  # 1.5 ms of the server per call; larger ones make others wait (measured)
 BYTES_PER_CALL = 262_144  # of payloads
@@ -222,7 +221,7 @@ class _Rows:
     def _tally(self, portion: _Portion, words: list[bytes], now_ms: int) -> None:
         for number, row, word in zip(portion.numbers, portion.rows, words, strict=True):
             text = word.decode()
-            error = refusal(text, row[0], due_ms=int(row[1]), now_ms=now_ms)
+            error = refusal(text, row[0], self._store.keys, due_ms=int(row[1]), now_ms=now_ms)
             if error is None:
                 self._many.ids[number] = row[0]
                 self._many.done += 1

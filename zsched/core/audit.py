@@ -25,10 +25,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from zsched.core.held import Held
+from zsched.core.difference import Held, restored_row
 from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
-from zsched.core.recovery import Known, restored_row
 from zsched.core.run_id import RunId
 from zsched.core.triggers import Trigger, build, spec_of
 
@@ -59,33 +58,32 @@ class Alarm:
     row: Restored | None = None
 
 
-def misplaced(known: Known, there: Held | None, places: Sequence[str], status: str) -> Alarm | None:
+def misplaced(known: Held, here: Held | None, places: Sequence[str], status: str) -> Alarm | None:
     """
-    Return what is wrong with the place of a schedule; None when it is as *known*. *there*: as Redis holds it; *places*:
-    all places that it is in; *status*: RQ's of its waiting run, '' when it has none.
+    Return what is wrong with where a schedule is; None when it is as *known*. *here*: as Redis holds it; *places*: all
+    places that it is in; *status*: RQ's of its waiting run, '' when it has none.
     """
-    held = known.held
     is_scattered = len(places) > 1
-    if there is not None and _is_as(held, there) and not is_scattered:
+    if here is not None and _is_as(known, here) and not is_scattered:
         return None
-    event = Event.SCATTERED if is_scattered else Event.MISSING if there is None else Event.DIFFERENT
-    found = "in " + " and ".join(places) if is_scattered else "nothing" if there is None else _difference(held, there)
-    if held.run and status not in _WAITS:
+    event = Event.SCATTERED if is_scattered else Event.MISSING if here is None else Event.DIFFERENT
+    found = "in " + " and ".join(places) if is_scattered else "nothing" if here is None else _difference(known, here)
+    if known.run and status not in _WAITS:
         found += f"; its run is {status} in RQ"
-    if held.run and held.run.partition("-")[0] != str(held.due_ms):  # it was paused at a time that another writer set
-        return Alarm(event, held.id, _shown(held), f"{found}; by the log it is not due when its run is")
-    row = None if held.place == "quarantine" else restored_row(known)
-    return Alarm(event, held.id, _shown(held), found, row)
+    if known.run and known.run.partition("-")[0] != str(known.due_ms):  # it was paused when another writer had moved it
+        return Alarm(event, known.id, _shown(known), f"{found}; by the log it is not due when its run is")
+    row = None if known.place == "quarantine" else restored_row(known)
+    return Alarm(event, known.id, _shown(known), found, row)
 
 
-def _is_as(held: Held, there: Held) -> bool:
-    """Return True if both say the same. The content of a quarantined one does not count: it may be why it is there."""
-    if held.place != "quarantine":
-        return there.is_same(held)
-    return (held.place, held.lane, held.due_ms, held.note) == (there.place, there.lane, there.due_ms, there.note)
+def _is_as(known: Held, here: Held) -> bool:
+    """Return True if both say the same. What a quarantined one says of itself may be why it is there."""
+    if known.place != "quarantine":
+        return here.is_same(known)
+    return (known.place, known.lane, known.due_ms, known.note) == (here.place, here.lane, here.due_ms, here.note)
 
 
-def unknown(id: str, places: Sequence[str]) -> Alarm:
+def unknown_schedule(id: str, places: Sequence[str]) -> Alarm:
     """Return the alarm for an id that is in Redis and never was in the log. ``fire`` quarantines it when it is due."""
     return Alarm(Event.UNKNOWN, id, "nothing", "in " + " and ".join(places))
 
@@ -102,7 +100,7 @@ def is_overdue(held: Held, since_ms: int, now_ms: int) -> bool:
     return held.place == "due" and held.due_ms is not None and max(held.due_ms, since_ms) < now_ms - GRACE_MS
 
 
-def may_be_left_out(known: Known, told_ms: int, now_ms: int) -> int | None:
+def may_be_left_out(known: Held, told_ms: int, now_ms: int) -> int | None:
     """
     The occurrence of which there seems to be no record, in ms; None for a schedule of which nothing can be said. What
     the stored rule can make Python raise is for the tick, which quarantines it.
@@ -110,18 +108,17 @@ def may_be_left_out(known: Known, told_ms: int, now_ms: int) -> int | None:
     *told_ms*: the last time that the log's entries say of this schedule. That of its last change, unless the server's
     clock was set back meanwhile.
     """
-    held = known.held
-    if held.run or held.place != "due" or held.nominal_ms is None or held.due_ms != held.nominal_ms:
+    if known.run or known.place != "due" or known.nominal_ms is None or known.due_ms != known.nominal_ms:
         return None
-    if held.nominal_ms <= told_ms or told_ms >= now_ms - GRACE_MS:  # quick: most are of one of these
+    if known.nominal_ms <= told_ms or told_ms >= now_ms - GRACE_MS:  # quick: most are of one of these
         return None
-    own = held.split()[1]
-    last = RunId.parse(held.last) if held.last else None
+    own = known.split()[1]
+    last = RunId.parse(known.last) if known.last else None
     if last is not None:
         told_ms = max(told_ms, last.nominal_ms)
     try:
         spec = spec_of(own["trigger"])
-        return missing_occurrence(build(spec, int(own["anchor"])), held.nominal_ms, told_ms, now_ms)
+        return missing_occurrence(build(spec, int(own["anchor"])), known.nominal_ms, told_ms, now_ms)
     except Exception:
         return None
 
@@ -147,12 +144,11 @@ def missing_occurrence(trigger: Trigger, nominal_ms: int, told_ms: int, now_ms: 
     return first_ms
 
 
-def left_out(known: Known, missing_ms: int) -> Alarm:
-    """An occurrence of which there is no record; it fires late when the schedule is put back to that time."""
-    held = known.held
-    back = Known(replace(held, nominal_ms=missing_ms, due_ms=missing_ms), known.t_us)
-    found = f"no record of it: next is {iso(held.nominal_ms)}"
-    return Alarm(Event.SKIPPED, held.id, f"the occurrence of {iso(missing_ms)}", found, restored_row(back))
+def left_out(known: Held, missing_ms: int) -> Alarm:
+    """Return the alarm for an occurrence without a record. It fires late if the schedule is put back to that time."""
+    back = replace(known, nominal_ms=missing_ms, due_ms=missing_ms)
+    found = f"no record of it: next is {iso(known.nominal_ms)}"
+    return Alarm(Event.SKIPPED, known.id, f"the occurrence of {iso(missing_ms)}", found, restored_row(back))
 
 
 # -- words ----------------------------------------------------------------------------------------
@@ -167,31 +163,31 @@ def _place(held: Held) -> str:
     return f"{held.lane} lane" if held.place == "due" else held.place
 
 
-def _difference(mine: Held, there: Held) -> str:
-    """Name what differs in *there*. Of content, only field names are given: arguments are nobody's business."""
-    told: list[str] = []
-    if _place(mine) != _place(there):
-        told.append(_place(there))
-    if mine.due_ms != there.due_ms:
-        told.append(f"due {iso(there.due_ms)}")
-    if mine.nominal_ms != there.nominal_ms:
-        told.append(f"nominal {iso(there.nominal_ms)}")
-    if bool(mine.run) != bool(there.run):
-        told.append("a one-shot" if there.run else "recurring")
-    elif mine.last != there.last:
-        told.append(f"last run {there.last}")
+def _difference(known: Held, here: Held) -> str:
+    """Name what differs in *here*. Of content, only field names are given: arguments are nobody's business."""
+    said: list[str] = []
+    if _place(known) != _place(here):
+        said.append(_place(here))
+    if known.due_ms != here.due_ms:
+        said.append(f"due {iso(here.due_ms)}")
+    if known.nominal_ms != here.nominal_ms:
+        said.append(f"nominal {iso(here.nominal_ms)}")
+    if bool(known.run) != bool(here.run):
+        said.append("a one-shot" if here.run else "recurring")
+    elif known.last != here.last:
+        said.append(f"last run {here.last}")
     names = sorted(
         {
             name
-            for ours, theirs in zip(mine.asked_for(), there.asked_for(), strict=True)
+            for ours, theirs in zip(known.asked_for(), here.asked_for(), strict=True)
             for name in ours.keys() | theirs.keys()
             if ours.get(name) != theirs.get(name)
         }
     )
-    if not there.asked_for()[0]:
-        told.append("its job is gone" if there.run else "its template is gone")
+    if not here.asked_for()[0]:
+        said.append("its job is gone" if here.run else "its template is gone")
     elif names:
-        told.append(f"other {', '.join(names)}")
-    elif mine.note != there.note and mine.place == there.place:
-        told.append("another note")
-    return "; ".join(told) or "something else"
+        said.append(f"other {', '.join(names)}")
+    elif known.note != here.note and known.place == here.place:
+        said.append("another note")
+    return "; ".join(said) or "something else"

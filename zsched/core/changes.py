@@ -82,7 +82,7 @@ class Change:
 
     @property
     def due_ms(self) -> int | None:
-        """When its occurrence was due: ``jitter_ms`` after its nominal time."""
+        """The due time of its occurrence: ``jitter_ms`` after its nominal time."""
         return None if self.nominal_ms is None else self.nominal_ms + self.jitter_ms
 
     @property

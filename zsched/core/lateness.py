@@ -1,5 +1,5 @@
 """
-Why an occurrence was late or was left out, by the past of its schedule and by who led.
+Reasons why an occurrence was late or was left out, by the past of its schedule and by who led.
 
 ===================  ==========================================================================================
 no daemon led        a term began in the wait, and before it nothing in the wait is there that only a leader
@@ -38,7 +38,7 @@ _HELD_UP: Final = "it was held up, by a hold, a limit of its queue or others tha
 
 
 def waited_since_us(change: Change) -> int | None:
-    """When that was due which *change* says was late or left out, in µs; None when there is nothing to explain."""
+    """Return the due time of what *change* says was late or left out, in µs; None when there is nothing to explain."""
     if change.late_ms is not None and change.late_ms > LATE_MS:
         return (change.due_ms or 0) * 1000
     is_left_out = change.what is What.COALESCED or (change.what is What.SKIPPED and change.why in _PASSED)
@@ -47,8 +47,8 @@ def waited_since_us(change: Change) -> int | None:
 
 class LeadersBack:
     """
-    Who led before what was late, from a log that is read from its end: by log entry, in ``terms`` when the last term
-    before it began, in ``led`` when a leader before that wrote last (µs).
+    The leaders before what was late, from a log that is read from its end: by log entry, in ``terms`` when the last
+    term before it began, in ``led`` when a leader before that wrote last (µs).
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Lateness:
             self._replanned_us = change.at_us
 
     def reason(self, change: Change) -> str:
-        """Why that was late which *change* says; empty when there is nothing to explain, or no more to say."""
+        """Say why the occurrence of *change* was late; empty when there is nothing to explain, or no more to say."""
         due_us = waited_since_us(change)
         if due_us is None:
             return ""

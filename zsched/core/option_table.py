@@ -81,7 +81,7 @@ from zsched.core.triggers import Fold, Gap, KindOptions, TriggerKind, kind_named
 
 
 class _OnceOptions(TypedDict, total=False):
-    """When something runs once."""
+    """Options for the time of a run that runs once."""
 
     at: Annotated[datetime | None, Option(
         "Once, at this time: local in --tz, or with an offset or Z.", Instant(), Stored.RULE,
@@ -92,7 +92,9 @@ class _OnceOptions(TypedDict, total=False):
 
 
 class RuleOptions(KindOptions, total=False):
-    """When something recurs: what ``preview`` takes. The kinds of triggers have their options in their registry."""
+    """
+    Options for the times of a rule: what ``preview`` takes. The kinds of triggers have their options in their registry.
+    """
 
     tz: Annotated[str | ZoneInfo | None, Option(
         "IANA zone of local times and rules, such as Asia/Seoul; default UTC.", ZoneName(), Stored.LABEL, "tz",

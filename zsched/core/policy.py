@@ -118,7 +118,7 @@ CONTRADICTIONS: Final = (
 
 
 class Why(Enum):
-    """Why occurrences that passed are not pushed."""
+    """The reason why occurrences that passed are not pushed."""
 
     COALESCED = "coalesced"  # in favour of a later one
     MISSED = "missed"  # too late for ``catch_up_window``, or ``catch_up="none"``

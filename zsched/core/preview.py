@@ -15,7 +15,7 @@ def occurrences(
     spec: TriggerSpec, anchor_ms: int, start_ms: int, n: int, id: str = "", first_ms: int = 0
 ) -> list[datetime]:
     """
-    When up to *n* occurrences are due, strictly after *start_ms*, aware, in the rule's zone.
+    Return the due times of up to *n* occurrences, strictly after *start_ms*, aware, in the rule's zone.
 
     By the jitter of schedule *id*; the first may have its nominal time before *start_ms*, but not before *first_ms*:
     a schedule that was put between the two does not have it.

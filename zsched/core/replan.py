@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from zsched.core.held import Held
+from zsched.core.difference import Held
 from zsched.core.jitter import due_of
 from zsched.core.run_id import RunId
 from zsched.core.triggers import Trigger, build, spec_of

@@ -23,7 +23,7 @@ from zsched.core.sentences import local_text, sentence, standing, state_text, to
 
 
 class Stalled(Enum):
-    """Why nobody takes a run from its queue, {}."""
+    """The reason why nobody takes a run from its queue, {}."""
 
     UNHEARD = "RQ knows of no worker that listens to queue {}"
     SUSPENDED = "RQ's workers are suspended: rq resume lets them go on"

@@ -1,7 +1,7 @@
 """
 Cleaning of texts that other programs wrote, before they go into a log entry, an event or an archive.
 
-Whoever may write RQ's keys chooses the texts in them: worker names, errors, statuses. For scripts lua/lib/clean.lua
+Whoever may write RQ's keys chooses the texts in them: worker names, errors, statuses. For scripts lua/lib/untrusted.lua
 does the same.
 """
 

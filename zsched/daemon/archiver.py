@@ -42,7 +42,7 @@ from zsched.errors import (
 from zsched.storage.archivers import REPORT_EVERY_MS, Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.naming import Knowledge
+from zsched.storage.questions import Knowledge
 
 log = structlog.get_logger(__name__)
 

@@ -23,8 +23,7 @@ from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.errors import RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link, Wire
-from zsched.storage.lease import Term
-from zsched.storage.server import Server
+from zsched.storage.lease import Server, Term
 
 _RETRY_MS: Final = 1000.0  # before trying again what went wrong
 _HEALTH_MS: Final = 500.0  # between looks at an archive that does not follow

@@ -38,10 +38,9 @@ from zsched.errors import OlderFormat, RedisRefused, RedisUnavailable, ServerCha
 from zsched.health.facts import DaemonHealth
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Lease, Term
+from zsched.storage.lease import Lease, Server, Term
 from zsched.storage.log import Log
 from zsched.storage.native import NativeJobs
-from zsched.storage.server import Server
 from zsched.zone_rules import installed
 
 log = structlog.get_logger(__name__)

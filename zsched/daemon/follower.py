@@ -48,24 +48,22 @@ import structlog
 
 from zsched.archive import START, Archive
 from zsched.core.clock import Clock
-from zsched.core.held import Held
+from zsched.core.difference import Held, Verdict
 from zsched.core.log import Entry, Position, is_known, readable
-from zsched.core.recovery import Verdict
 from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
-from zsched.daemon.correction import Correction, Unanswered
-from zsched.daemon.covering import Covering
-from zsched.daemon.merge import HistoryChanged
 from zsched.daemon.meter import Meter, NoMeter
+from zsched.daemon.peers import Correction, Covering, Unanswered
+from zsched.daemon.reconciler import HistoryChanged
 from zsched.daemon.recovery import PATIENCE_MS, Recovery
 from zsched.errors import OtherFormat
 from zsched.storage.archivers import ArchiveState
-from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
 from zsched.storage.meta import number
-from zsched.storage.naming import Naming
+from zsched.storage.questions import Naming
+from zsched.storage.scanner import Scanner
 from zsched.storage.scripts import unknown_format
 
 log = structlog.get_logger(__name__)
@@ -98,7 +96,7 @@ class Follower:
         meter: Meter | None = None,
     ) -> None:
         self._meter = meter or NoMeter()
-        self._archive, self._log, self._census, self._clock = archive, Log(wire, keys), Census(wire, keys), clock
+        self._archive, self._log, self._scanner, self._clock = archive, Log(wire, keys), Scanner(wire, keys), clock
         self._wire, self._keys, self._lease_ms = wire, keys, lease_ms
         self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
         self._correction = Correction(archive, wire, keys, clock, hold_for_ms=lease_ms)
@@ -161,7 +159,7 @@ class Follower:
 
     @property
     def pause_ms(self) -> float:
-        """When to step again, after a step that said False."""
+        """The pause before the next step, after a step that said False."""
         if self._correcting_since_ms is not None:
             return 0.0
         if self.state is ArchiveState.REFUSED:
@@ -177,7 +175,7 @@ class Follower:
 
     @property
     def looked_at(self) -> frozenset[Position]:
-        """Lost positions of other archives that need not wait for this one (``daemon.covering``)."""
+        """Lost positions of other archives that need not wait for this one (``daemon.peers``)."""
         return self._covering.looked_at
 
     def wait(self, bell: Bell) -> bool:
@@ -373,8 +371,8 @@ class Follower:
         if base is None:
             raise HistoryChanged
         self._copy(first, base.position)
-        self._scan(self._census.schedules(self._census.ids()), base.position)
-        self._scan(self._census.runs(self._census.run_ids(), base.position), base.position)
+        self._scan(self._scanner.schedules(self._scanner.ids()), base.position)
+        self._scan(self._scanner.runs(self._scanner.run_ids(), base.position), base.position)
 
     def _copy(self, first: Entry, base: Position) -> None:
         """The retained log from *first* to *base* into the history."""
@@ -417,5 +415,5 @@ class Follower:
         schedules = sorted(id for id, run in archive.unknown if not run)
         runs = sorted(f"{id}-{run}" for id, run in archive.unknown if run)
         archive.unknown.clear()
-        self._scan(self._census.schedules(schedules), tail)
-        self._scan(self._census.runs(runs, tail), tail)
+        self._scan(self._scanner.schedules(schedules), tail)
+        self._scan(self._scanner.runs(runs, tail), tail)

@@ -68,7 +68,7 @@ _LEFT: Final = "it left its queue and no worker has it"
 @dataclass(frozen=True, slots=True)
 class LostDelays:
     """
-    How long nothing is said of a run in no list, in seconds of the server: ``queued_s`` after it was pushed and
+    Delays before a run in no list is lost, in seconds of the server: ``queued_s`` after it was pushed and
     ``missing_s`` after it was missed first.
     """
 
@@ -97,16 +97,16 @@ class _Case:
 
     @property
     def queued_ms(self) -> float:
-        """When it was pushed last."""
+        """The time of its last push."""
         return ms_of(self.job.queued_at) or float("inf")
 
     @property
     def goes_on(self) -> bool:
-        """Whether it is to be tried again."""
+        """True when it is to be tried again."""
         return self.job.on_lost != OnLost.FAIL.value and whole(self.job.retries_left) > 0
 
     def dead(self, now_ms: int) -> Dead:
-        """What lost.lua is told of it."""
+        """Return the row of it for lost.lua."""
         job, run_id, why = self.job, self.run.run_id, self.why
         mark = job.queued_at if job.status == "queued" else job.heartbeat_at
         if self.goes_on:
@@ -121,7 +121,7 @@ class _Case:
 
 
 class LostRuns:
-    """What a leader does about runs whose workers died. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
+    """The leader's chore about runs whose workers died. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
     name: Final = "lost"
     every_ms: Final = _EVERY_MS
@@ -133,7 +133,7 @@ class LostRuns:
     def over(self, wire: Wire) -> LostRuns:
         """The same, asking over *wire* from now on."""
         self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
-        self._registries = Registries(wire)
+        self._registries = Registries(wire, self._keys.rq)
         return self
 
     def step(self, term: Term) -> bool:
@@ -196,7 +196,7 @@ class LostRuns:
         return found
 
     def _absent(self, cases: Iterable[_Case], now_s: int) -> list[_Case]:
-        """Those that wait for long and are in no list of their queues."""
+        """Return the runs that wait for long and are in no list of their queues."""
         until_ms = (now_s - self._patience.queued_s) * 1000
         by_queue: dict[str, list[_Case]] = {}
         for case in cases:

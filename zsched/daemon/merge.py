@@ -1,9 +1,9 @@
 """
-A merge: what one archive knows and Redis lost is put back; done by any daemon, or by ``zsched recover``.
+A merge: put back what one archive knows and Redis lost. Done by any daemon, or by ``zsched recover``.
 
 No election and no vote: each archive compares what it knows with what Redis holds, puts back what is missing,
 and says so with one ``merged`` entry. Two that know different things may both merge, in any order: the later one
-adds what the earlier one did not know, and where both know something the later change counts (``core.recovery``).
+adds what the earlier one did not know, and where both know something the later change counts (``core.difference``).
 The rules, by the names under which ``tests/model`` leaves them out, one by one:
 
 =================  ==================================================================================
@@ -13,7 +13,7 @@ GONE_TOO           with nothing in common, what Redis has and the archive knows 
 LATEST_CHANGE      a restored row keeps its old t; the later t of two archives stands
 OPEN_IS_UNCERTAIN  a run that was fired and not over is pushed again marked, or recorded as skipped or held by RQ
 MERGED_COVERS      a ``merged`` entry names ends of histories that are in this one: nothing is missing
-CORRECTS           who reads a restore of what its own history knows better answers (daemon/correction.py)
+CORRECTS           who reads a restore of what its own history knows better answers (daemon/peers.py)
 NEWEST_ONLY        it does so while the restore is the schedule's newest entry, else what came later stands
 BY_ORDER           of two changes in one's own history the order counts, not t: clocks jump
 TOLD_ONCE          what a restore in this log told is not told again, so corrections end
@@ -30,49 +30,42 @@ Not guaranteed: what no archive had.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final
 
 from zsched.archive import Recall
-from zsched.core.held import Held
+from zsched.core.difference import Branch, Held, Recalled
 from zsched.core.log import Entry, Key, Position, UnknownEntry
 from zsched.core.log.recovery import Restored, RestoreEntry
-from zsched.core.recovery import Branch, Mine, lacking
+from zsched.daemon.reconciler import Reconciler, lacking_rows
 from zsched.storage.archivers import Archivers
-from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.restoring import ROWS, Restoring, portions
-from zsched.storage.time import doubted_until_ms
+from zsched.storage.restoring import Restoring, portions
+from zsched.storage.scanner import Scanner
 
-_READ: Final = 100  # log entries at a time
 _PAGE: Final = 200  # schedules compared at a time
-_LEAST: Final = 10  # rows put back at a time, however quickly the log goes on
-
-
-class HistoryChanged(Exception):
-    """The log does not contain what was read of it a moment ago."""
 
 
 class OtherRestores(Exception):
     """Another archive is putting back what it knows: wait for it, then compare again."""
 
 
-class Prefetched(Iterator[list[Mine]]):
+class Prefetched(Iterator[list[Recalled]]):
     """Pages of which the next can be fetched before it is wanted, while Redis works."""
 
-    def __init__(self, source: Iterator[list[Mine]]) -> None:
+    def __init__(self, source: Iterator[list[Recalled]]) -> None:
         self._source = source
-        self._next: list[Mine] | None = None
+        self._next: list[Recalled] | None = None
 
     def fetch(self) -> None:
         """Have the next page ready."""
         if self._next is None:
             self._next = next(self._source, None)
 
-    def __next__(self) -> list[Mine]:
+    def __next__(self) -> list[Recalled]:
         self.fetch()
         page, self._next = self._next, None
         if page is None:
@@ -97,20 +90,38 @@ class Merge:
         hold_for_ms: int,
         gens: Sequence[str] = (),
     ) -> None:
-        self._recall, self._keys, self._position = recall, keys, position
-        self._log, self._census, self._wire = Log(wire, keys), Census(wire, keys), wire
-        self._archivers = Archivers(wire, keys)
+        self._recall, self._keys, self._position, self._wire = recall, keys, position, wire
+        self._log, self._scanner, self._archivers = Log(wire, keys), Scanner(wire, keys), Archivers(wire, keys)
         self._restoring = Restoring(wire, keys, recall.archive, "lost", hold_for_ms, gens)
+        self._ahead = Prefetched(iter(()))
+        self.archive = recall.archive  # its id
+        self.reconciler = Reconciler(
+            self._log, self._scanner, self._restoring, self, None, meanwhile=lambda: self._ahead.fetch()
+        )
         self.branch = Branch()
         self.common: Position | None = None
         self.is_known = False  # whether anything of the own history is here
-        self.seen: Position | None = None  # the log's end, up to which it was compared
         self.merged: Position | None = None  # the entry that says that all is back
         self.covered: frozenset[Position] = frozenset()  # the histories' ends that it names
         self.done: Counter[str] = Counter()  # rows that were put back, by place as logged
-        self.on_restored: Callable[[list[Restored]], None] | None = None  # hears what each entry put back
-        self._ahead, self._size = Prefetched(iter(())), ROWS
+        self.on_restored: Callable[[Sequence[Restored]], None] | None = None  # hears what each entry put back
         self._touched: dict[Key, int] | None = None  # behind what both have; None: all that is known
+
+    @property
+    def seen(self) -> Position | None:
+        """The log's end, up to which it was compared."""
+        return self.reconciler.seen
+
+    @property
+    def is_nothing_lost(self) -> bool:
+        """Return True if the log goes on from the archive's last entry, or an archive said that it has all of it."""
+        return self._position is not None and self._position in (self.common, *self.branch.merged)
+
+    @property
+    def restored_by_other(self) -> Position | None:
+        """The last entry of the branch by which another archive put something back."""
+        restored = self.branch.restored
+        return restored[0] if restored and restored[1] != self.archive else None
 
     def allow_another(self) -> None:
         """Put it also into a data set with a name that the archive never followed: people want it."""
@@ -125,7 +136,7 @@ class Merge:
         """``compare`` in parts: back through the log to an entry that the archive has; what is before it, both have."""
         last_n = -1
         for entries in self._log.pages_back():
-            self.seen = self.seen or entries[0].position
+            self.reconciler.seen = self.seen or entries[0].position
             for entry in entries:
                 number = self._recall.number_of(entry.position)
                 if number is not None:
@@ -146,18 +157,18 @@ class Merge:
 
     @property
     def total(self) -> int:
-        """How many schedules are compared."""
+        """Number of schedules that are compared."""
         return len({id for id, _ in self._touched}) if self._touched is not None else self._recall.count()
 
     def rows(self) -> Iterator[list[Restored]]:
-        """What ``run`` would put back now, in portions; nothing is written."""
+        """Yield what ``run`` would put back now, in portions; nothing is written."""
         for page in self._pages():
-            yield from map(self._restoring.foresee, portions(self._lacking(page)))
+            yield from map(self._restoring.foresee, portions(self.reconciler.compare(page)))
 
     def look(self) -> Iterator[bool]:
-        """Whether Redis lacks something, page by page; nothing is written."""
+        """Yield, page by page, whether Redis lacks something; nothing is written."""
         for page in self._pages():
-            yield bool(self._lacking(page))
+            yield bool(self.reconciler.compare(page))
 
     def run(self) -> Iterator[int]:
         """
@@ -170,11 +181,8 @@ class Merge:
         """
         compared, self._ahead = 0, Prefetched(self._pages())
         for page in self._ahead:
-            while page:
-                touched = self._restore(self._lacking(page))
-                page = [mine for mine in page if mine.id in touched]
-                if page:
-                    yield compared
+            for _ in self.reconciler.reconcile(page):
+                yield compared
             self.branch.forget_taken()
             compared += _PAGE
             yield compared
@@ -184,10 +192,31 @@ class Merge:
             known.append(self._position)
         while (entry := self._restoring.merged(dict.fromkeys(known), self.seen)) is None:
             yield compared  # on a slow network others may write for long
-            self._read_on()
+            self.reconciler.read_on()
         self.merged, self.covered = entry, frozenset(known)
 
-    # -- comparing --------------------------------------------------------------------------------
+    # -- the scope: what its history touched behind the common entry --------------------------------
+
+    def take_in(self, entry: Entry) -> set[str]:
+        """Add *entry* to the branch. Raises OtherRestores."""
+        restore = RestoreEntry.of(entry)
+        if restore is not None and restore.archive == self.archive:
+            return set()  # ``zsched recover`` puts back the same
+        touched = self._add(entry)
+        if restore is not None:
+            raise OtherRestores
+        return touched
+
+    def judge(self, page: Sequence[Recalled], held: Mapping[str, Held]) -> list[Restored]:
+        """Return what Redis lacks of *page*."""
+        return lacking_rows(self._wire, self._keys, page, held, self.branch)
+
+    def note(self, rows: Sequence[Restored]) -> None:
+        """Count *rows*, which were put back."""
+        self.branch.take(rows)
+        self.done.update(row.place for row in rows)
+        if self.on_restored is not None:
+            self.on_restored(rows)
 
     def _add(self, entry: Entry) -> set[str]:
         """Take in an entry of the branch; the ids that it touched."""
@@ -196,38 +225,8 @@ class Merge:
         except UnknownEntry:  # a newer version's: what it touched is not known here
             return set()
 
-    def _read_on(self) -> set[str]:
-        """Take in what the log has behind ``seen``; the ids that it touched."""
-        entries = self._log.read(self.seen.id if self.seen else "-", _READ)
-        if self.seen is not None:
-            if not entries or entries[0].position != self.seen:
-                raise HistoryChanged
-            entries = entries[1:]
-        before, touched = self.branch.restored, set[str]()
-        for entry in entries:
-            if not self._is_mine(entry):
-                touched |= self._add(entry)
-            self.seen = entry.position
-        if self.branch.restored != before:
-            raise OtherRestores
-        return touched
-
-    def _is_mine(self, entry: Entry) -> bool:
-        """Whether this archive put something back by *entry*, so that the branch has it already."""
-        restore = RestoreEntry.of(entry)
-        return restore is not None and restore.archive == self._recall.archive
-
-    def _read_to(self, entry: Position) -> set[str]:
-        """Take in what the log has behind ``seen`` up to *entry*, of this merge; the ids that others touched."""
-        touched = set[str]()
-        while self.seen is not None and self.seen.order < entry.order:
-            touched |= self._read_on()
-        return touched
-
-    # -- rows -------------------------------------------------------------------------------------
-
-    def _pages(self) -> Iterator[list[Mine]]:
-        """What is known of the schedules that are compared, a page at a time."""
+    def _pages(self) -> Iterator[list[Recalled]]:
+        """Yield what is known of the schedules that are compared, a page at a time."""
         touched = self._touched
         ids = self._recall.ids() if touched is None else iter(dict.fromkeys(id for id, _ in touched))
         known = self._recall.known(ids, touched)
@@ -236,49 +235,8 @@ class Merge:
         while page := list(islice(known, _PAGE)):
             yield page
 
-    def _gone(self) -> Iterator[Mine]:
-        """What Redis has and the archive knows to be over, with nothing in common (rule: GONE_TOO)."""
-        for id in list(dict.fromkeys(self._census.ids())):
+    def _gone(self) -> Iterator[Recalled]:
+        """Yield what Redis has and the archive knows to be over, with nothing in common (rule: GONE_TOO)."""
+        for id in list(dict.fromkeys(self._scanner.ids())):
             if not self._recall.has(id) and (gone_us := self._recall.last_touch(id)) is not None:
-                yield Mine(id, None, gone_us, ())
-
-    def _lacking(self, page: list[Mine]) -> list[Restored]:
-        """Compare *page* with what Redis holds now, as of ``seen``."""
-        there: dict[str, Held] = {}
-        for at, held in self._census.schedules(mine.id for mine in page):
-            while at is None or self.seen is None or at.order > self.seen.order:
-                if at is None and self.seen is None:
-                    break
-                self._read_on()
-            there |= {one.id: one for one in held}
-        rows: list[Restored] = []
-        for mine in page:
-            waits = there.get(mine.id)
-            is_run = waits is not None and any(waits.run == run.held.run for run in mine.runs)
-            until_ms = doubted_until_ms(self._wire, self._keys) if is_run else None
-            rows += lacking(mine, waits, self.branch, until_ms)
-        return rows
-
-    def _restore(self, rows: list[Restored]) -> set[str]:
-        """
-        Put *rows* back, but for those of schedules that somebody touches meanwhile: the ids of these, which have to be
-        compared again. Where the log goes on quickly, portions get small: less time passes from reading it to writing.
-        """
-        touched = set[str]()
-        while rows := [row for row in rows if row.id not in touched]:
-            portion = next(portions(rows[: self._size]))
-            written = self._restoring.restore(portion, self.seen, self._ahead.fetch)
-            if written is None:
-                touched |= self._read_on()
-                self._size = max(self._size // 4, _LEAST)
-                continue
-            self._size = min(self._size * 2, ROWS)
-            self.branch.take(written.rows)
-            if self.seen is not None and written.entry.seq > self.seen.seq + 1:  # others wrote, of other schedules
-                touched |= self._read_to(written.entry)
-            self.seen = written.entry
-            self.done.update(row.place for row in written.rows)
-            if self.on_restored is not None:
-                self.on_restored(written.rows)
-            rows = rows[len(portion) :]
-        return touched
+                yield Recalled(id, None, gone_us, ())

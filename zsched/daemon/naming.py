@@ -33,7 +33,7 @@ from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
-from zsched.storage.naming import Knowledge, Naming
+from zsched.storage.questions import Knowledge, Naming
 
 log = structlog.get_logger(__name__)
 

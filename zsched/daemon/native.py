@@ -50,7 +50,7 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class NextLook:
-    """When to look again: at once (``has_more``), or at ``next_ms`` of the server's clock; None: never."""
+    """The time of the next look: at once (``has_more``), or at ``next_ms`` of the server's clock; None: never."""
 
     has_more: bool = False
     next_ms: int | None = None
@@ -129,7 +129,7 @@ class Native:
         self._round_ends_ms = at_ms + _EVERY_MS
 
     def _plan(self, now_ms: int) -> None:
-        """When to look next, after a look at *now_ms*."""
+        """Plan the next look, after a look at *now_ms*."""
         second_ms = (now_ms // _EVERY_MS + 1) * _EVERY_MS
         self._next_ms = now_ms if self._parts else min(second_ms, self._earliest_ms or second_ms)
         self._latest_ms = self._clock.monotonic_ms() + _EVERY_MS

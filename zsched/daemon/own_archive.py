@@ -25,13 +25,13 @@ from zsched.archive.places import Told, demand_folder, paths_for, refused, state
 from zsched.config import Settings
 from zsched.config.address import address_of
 from zsched.core.clock import Clock, from_ms
-from zsched.core.recovery import Verdict, judge
+from zsched.core.difference import Verdict, judge
 from zsched.daemon.merge import Merge
 from zsched.errors import ArchiveCorrupt, ArchiveFailed, ArchiveInUse, ArchiveOfAnother
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.naming import Naming
+from zsched.storage.questions import Naming
 
 log = structlog.get_logger(__name__)
 
@@ -119,7 +119,7 @@ class OwnArchive:
         return told.objection(gen, self.address)
 
     def _objection_of_log(self, archive: Archive, wire: Wire) -> str | None:
-        """Why what the Redis at *wire* lacks must not be put back: it has another address, and may be a copy."""
+        """Say why what the Redis at *wire* lacks must not be put back: it has another address, and may be a copy."""
         mine, log_here = archive.position, Log(wire, self._keys)
         if mine is None or archive.address in (None, self.address) or log_here.contains(mine):
             return None
@@ -128,7 +128,7 @@ class OwnArchive:
             return None
         merge = Merge(archive.recall(), wire, self._keys, mine, hold_for_ms=0)
         merge.compare()
-        if mine in merge.branch.merged:
+        if merge.is_nothing_lost:
             return None
         made_for = f"archive {archive.path} was made for the Redis at {archive.address}"
         return f"{made_for}, and the Redis at {self.address} lacks entries of its log: it may be a copy"

@@ -90,7 +90,7 @@ def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervi
 
 
 def _metered(settings: Settings, clock: Clock, health: DaemonHealth) -> AbstractContextManager[Meter]:
-    """Who measures the daemon; nobody, unless ``[metrics] listen`` says where to ask for it."""
+    """Return the meter of the daemon; one that notes nothing, unless ``[metrics] listen`` says where to ask for it."""
     if settings.metrics.listen is None:
         return nullcontext(NoMeter())
     try:

@@ -11,7 +11,7 @@ As soon as the archiver finds another entry where its own should be, it reports 
 ``merged`` entries of other archives (rule: WAIT), longer while another one restores (YIELD), compares, and merges in
 slices between which it reports again. Who follows this very log, and was heard of within 30 s, may know better: it is
 waited for until its report says that it has looked, 10 s at most, for its machine may be gone. It corrects what was put
-back without it when it comes (``daemon.correction``). ``[archive] recovery = "manual"`` stops before the merge and
+back without it when it comes (``daemon.peers``). ``[archive] recovery = "manual"`` stops before the merge and
 keeps the hold up until ``zsched recover`` has done it.
 
 A restorer that dies leaves a hold that lapses, and its report, an old position, from which it or another goes on.
@@ -20,22 +20,24 @@ Not guaranteed: what an archive brings that returns after the log was trimmed pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from enum import Enum
 from typing import Final
 
 import structlog
 
 from zsched.archive import Archive
 from zsched.core.clock import Clock
+from zsched.core.difference import Verdict, is_same_set, judge
 from zsched.core.log import Position
 from zsched.core.log.recovery import MergedEntry
-from zsched.core.recovery import Verdict, is_same_set, judge
-from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
+from zsched.daemon.merge import Merge, OtherRestores
+from zsched.daemon.reconciler import HistoryChanged
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.naming import Naming
+from zsched.storage.questions import Naming
 from zsched.storage.restoring import OtherDataSet
 
 log = structlog.get_logger(__name__)
@@ -48,119 +50,106 @@ _NEWEST_BYTES: Final = 1_048_576  # at most, of these entries
 _SLICE_MS: Final = 200.0  # of work, between two reports
 
 
-class Recovery:
+class Doing(Enum):
+    """The next part of a recovery. Its driver acts on that between two parts."""
+
+    COMPARING = "comparing"
+    RESTORING = "restoring"
+    STARTING_OVER = "starting over"  # Redis lost its history once more, or another data set came
+    WAITING = "waiting"  # for archives that may know more (rule: WAIT)
+    YIELDING = "yielding"  # to another archive that is restoring (rule: YIELD)
+    AWAITING_PEOPLE = "awaiting people"  # to run ``zsched recover``
+
+    @property
+    def is_busy(self) -> bool:
+        """Return True if there is work at once; else the driver may sleep."""
+        return self in (Doing.COMPARING, Doing.RESTORING, Doing.STARTING_OVER)
+
+
+class RecoveryLoop:
     """
-    The recoveries of *archive* over one wire. ``verdict`` is what was found last; ``is_busy`` while there is work to do
-    at once; ``awaits_people`` in manual mode; ``covered`` are ends of histories that the last merge named.
+    One recovery, part by part (``steps``), whoever drives it: a daemon's thread, or ``zsched recover``.
+
+    *compare* makes a merge, which is compared and kept as ``merge``; *judge* says whether it is to be put back. With
+    *waits_for*, the position of an archive that follows, it waits first for all archives that may know more. If
+    *is_manual*, what is lacking is left to people. ``compared``: schedules of this merge that were compared.
     """
 
     def __init__(
-        self, archive: Archive, wire: Wire, keys: Keys, clock: Clock, *, hold_for_ms: int, is_manual: bool
+        self,
+        wire: Wire,
+        keys: Keys,
+        clock: Clock,
+        compare: Callable[[], Merge],
+        judge: Callable[[Merge], bool],
+        *,
+        waits_for: Position | None = None,
+        is_manual: bool = False,
     ) -> None:
-        self._archive, self._wire, self._keys, self._clock = archive, wire, keys, clock
-        self._log, self._hold_for_ms, self._is_manual = Log(wire, keys), hold_for_ms, is_manual
-        self._archivers, self._naming = Archivers(wire, keys), Naming(wire, keys)
-        self._said: Position | None = None  # the lost position that was told
-        self._steps: Iterator[bool] | None = None
-        self._merged: Position | None = None
-        self.covered: frozenset[Position] = frozenset()
-        self.verdict = Verdict.LOST
-        self.is_busy = self.awaits_people = False
+        self._log, self._archivers, self._clock = Log(wire, keys), Archivers(wire, keys), clock
+        self._compare, self._judge, self._waits_for, self._is_manual = compare, judge, waits_for, is_manual
+        self.merge = compare()
+        self.compared = 0
 
-    def forget(self) -> None:
-        """The log goes on from where the archive is."""
-        self._steps, self._said, self._merged = None, None, None
-        self.is_busy = self.awaits_people = False
-
-    def step(self, position: Position) -> Position | None:
-        """
-        Do a part of it, with the archive at *position*. The ``merged`` entry when all is
-        back; None: look at ``verdict``, and call again while it is LOST.
-
-        Raises:
-            RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
-        """
-        if self._steps is None:
-            self._steps, self._merged = self._recover(position), None
-        until_ms = self._clock.monotonic_ms() + _SLICE_MS
-        for is_busy in self._steps:
-            self.is_busy = is_busy
-            if not is_busy or self._clock.monotonic_ms() >= until_ms:
-                return None
-        self._steps, self.is_busy, self.awaits_people = None, False, False
-        return self._merged
-
-    def _recover(self, position: Position) -> Iterator[bool]:
-        """All of it, in parts: True, there is work to do at once; False, only to wait."""
+    def steps(self) -> Iterator[Doing]:
+        """Do it, and yield what comes next. It ends where *judge* says no, or all is back (``merge.merged``)."""
         others: Position | None = None  # what other archives had restored when it was looked at last
-        is_first = True
+        is_first = self._waits_for is not None
         while True:
+            merge, self.compared = self.merge, 0
             try:
-                merge = self._merge(position)
                 for _ in merge.comparing():
-                    yield True
-                self.verdict = self._judge(position, merge)
-                if self.verdict is not Verdict.LOST:
+                    yield Doing.COMPARING
+                if not self._judge(merge):
                     return
-                seen, others = others, self._restored_by_others(merge)
-                if is_first or (others != seen and not merge.branch.merged):
-                    yield from self._wait()
-                    if is_first:
-                        yield from self._wait_for_followers(position)
+                before, others = others, merge.restored_by_other
+                if is_first:
+                    yield from self._wait(Doing.WAITING, WAIT_MS)
+                    yield from self._wait_for_followers(merge.archive)
                     is_first = False
-                    continue
-                for is_lacking in merge.look() if self._is_manual else ():
-                    if is_lacking:
-                        break
-                    yield True
+                elif others not in (None, before) and not merge.branch.merged:
+                    yield from self._wait(Doing.YIELDING, WAIT_MS)
+                elif self._is_manual and (yield from self._is_lacking(merge)):
+                    yield from self._wait(Doing.AWAITING_PEOPLE, _AWAITED_MS)
                 else:
-                    yield from self._put_back(merge)
+                    yield Doing.RESTORING
+                    for self.compared in merge.run():
+                        yield Doing.RESTORING
                     return
-                self._say_awaited()
-                yield from self._wait(_AWAITED_MS)
-            except (HistoryChanged, OtherDataSet):  # compare again
-                yield True
+            except (HistoryChanged, OtherDataSet):
+                yield Doing.STARTING_OVER
             except OtherRestores:
-                yield from self._wait()
+                others = merge.restored_by_other
+                yield from self._wait(Doing.YIELDING, WAIT_MS)
+            self.merge = self._compare()
 
-    def _merge(self, position: Position) -> Merge:
-        archive, hold_for_ms = self._archive, self._hold_for_ms
-        return Merge(archive.recall(), self._wire, self._keys, position, hold_for_ms=hold_for_ms, gens=archive.gens)
+    @staticmethod
+    def _is_lacking(merge: Merge) -> Generator[Doing, None, bool]:
+        for is_lacking in merge.look():
+            if is_lacking:
+                return True
+            yield Doing.COMPARING
+        return False
 
-    def _judge(self, position: Position, merge: Merge) -> Verdict:
-        """By what is there now: another data set may have come since the loss was noticed."""
-        archive, first = self._archive, self._log.first()
-        start = first.position if first else None
-        verdict = judge(position, start, is_same_set=is_same_set(self._naming.gen(), archive.gens))
-        if verdict is Verdict.LOST and self._said != position:
-            common = merge.common.id if merge.common else None
-            log.error("redis_history_lost", archive=str(archive.path), had=position.id, common=common)
-            self._said = position
-        return verdict
-
-    def _restored_by_others(self, merge: Merge) -> Position | None:
-        restored = merge.branch.restored
-        return restored[0] if restored and restored[1] != self._archive.id else None
-
-    def _wait(self, for_ms: float = WAIT_MS) -> Iterator[bool]:
+    def _wait(self, doing: Doing, for_ms: float) -> Iterator[Doing]:
         """Wait so long, or until somebody has merged: the sooner nobody holds fire, the better."""
         until_ms, before = self._clock.monotonic_ms() + for_ms, self._last_merged()
         while self._clock.monotonic_ms() < until_ms and self._last_merged() == before:
-            yield False
+            yield doing
 
-    def _wait_for_followers(self, position: Position) -> Iterator[bool]:
-        """Wait until all archives that follow this log have looked at *position*, or PATIENCE_MS are over."""
+    def _wait_for_followers(self, archive: str) -> Iterator[Doing]:
+        """Wait until all archives that follow this log have looked at the lost position, or PATIENCE_MS are over."""
         until_ms = self._clock.monotonic_ms() + PATIENCE_MS - WAIT_MS
-        while self._clock.monotonic_ms() < until_ms and self._is_awaited(position):
-            yield False
+        while self._clock.monotonic_ms() < until_ms and self._is_awaited(archive):
+            yield Doing.WAITING
 
-    def _is_awaited(self, position: Position) -> bool:
+    def _is_awaited(self, archive: str) -> bool:
         reports = self._archivers.reports()
         now_ms = max((report.told_ms for report in reports), default=0)
         return any(
-            report.archive != self._archive.id
+            report.archive != archive
             and report.is_alive(now_ms)
-            and str(position) not in report.looked_at
+            and str(self._waits_for) not in report.looked_at
             and report.position is not None
             and self._log.contains(report.position)
             for report in reports
@@ -171,18 +160,95 @@ class Recovery:
         newest = self._log.back(_NEWEST, most_bytes=_NEWEST_BYTES)
         return next((entry.position for entry in newest if MergedEntry.of(entry)), None)
 
-    def _say_awaited(self) -> None:
-        if not self.awaits_people:
-            remedy = "zsched recover --dry-run shows what is missing, zsched recover puts it back"
-            log.error("recovery_awaited", archive=str(self._archive.path), remedy=remedy)
-        self.awaits_people = True
 
-    def _put_back(self, merge: Merge) -> Iterator[bool]:
-        began_ms = self._clock.monotonic_ms()
+class Recovery:
+    """
+    The recoveries of *archive* over one wire, in slices. ``verdict`` is what was found last; ``is_busy`` while there is
+    work to do at once; ``awaits_people`` in manual mode; ``covered`` are ends of histories that the last merge named.
+    """
+
+    def __init__(
+        self, archive: Archive, wire: Wire, keys: Keys, clock: Clock, *, hold_for_ms: int, is_manual: bool
+    ) -> None:
+        self._archive, self._wire, self._keys, self._clock = archive, wire, keys, clock
+        self._hold_for_ms, self._is_manual = hold_for_ms, is_manual
+        self._log, self._naming = Log(wire, keys), Naming(wire, keys)
+        self._said: Position | None = None  # the lost position that was told
+        self._under_way: tuple[RecoveryLoop, Iterator[Doing]] | None = None
+        self._doing, self._began_ms = Doing.COMPARING, 0.0
+        self.covered: frozenset[Position] = frozenset()
+        self.verdict = Verdict.LOST
         self.awaits_people = False
-        log.info("recovery_began", archive=str(self._archive.path), compared=merge.total)
-        for _ in merge.run():
-            yield True
+
+    @property
+    def is_busy(self) -> bool:
+        """Return True if there is work at once."""
+        return self._under_way is not None and self._doing.is_busy
+
+    def forget(self) -> None:
+        """The log goes on from where the archive is."""
+        self._under_way, self._said = None, None
+        self.awaits_people = False
+
+    def step(self, position: Position) -> Position | None:
+        """
+        Do a part of it, with the archive at *position*. The ``merged`` entry when all is
+        back; None: look at ``verdict``, and call again while it is LOST.
+
+        Raises:
+            RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
+        """
+        if self._under_way is None:
+            loop = self._loop(position)
+            self._under_way = loop, loop.steps()
+        loop, steps = self._under_way
+        until_ms = self._clock.monotonic_ms() + _SLICE_MS
+        for doing in steps:
+            self._say(doing, loop.merge)
+            if not doing.is_busy or self._clock.monotonic_ms() >= until_ms:
+                return None
+        self._under_way, self.awaits_people = None, False
+        if loop.merge.merged is not None:
+            self._say_done(loop.merge)
+            self.covered = loop.merge.covered
+        return loop.merge.merged
+
+    def _loop(self, position: Position) -> RecoveryLoop:
+        def compare() -> Merge:
+            archive, hold_for_ms = self._archive, self._hold_for_ms
+            return Merge(archive.recall(), self._wire, self._keys, position, hold_for_ms=hold_for_ms, gens=archive.gens)
+
+        def is_lost(merge: Merge) -> bool:
+            return self._is_lost(position, merge)
+
+        place = self._wire, self._keys, self._clock
+        return RecoveryLoop(*place, compare, is_lost, waits_for=position, is_manual=self._is_manual)
+
+    def _is_lost(self, position: Position, merge: Merge) -> bool:
+        """Judge by what is there now: another data set may have come since the loss was noticed."""
+        archive, first = self._archive, self._log.first()
+        start = first.position if first else None
+        self.verdict = judge(position, start, is_same_set=is_same_set(self._naming.gen(), archive.gens))
+        is_lost = self.verdict is Verdict.LOST
+        if is_lost and self._said != position:
+            common = merge.common.id if merge.common else None
+            log.error("redis_history_lost", archive=str(archive.path), had=position.id, common=common)
+            self._said = position
+        return is_lost
+
+    def _say(self, doing: Doing, merge: Merge) -> None:
+        """Say what begins."""
+        path = str(self._archive.path)
+        if doing is Doing.RESTORING and self._doing is not doing:
+            self._began_ms, self.awaits_people = self._clock.monotonic_ms(), False
+            log.info("recovery_began", archive=path, compared=merge.total)
+        elif doing is Doing.AWAITING_PEOPLE and not self.awaits_people:
+            remedy = "zsched recover --dry-run shows what is missing, zsched recover puts it back"
+            log.error("recovery_awaited", archive=path, remedy=remedy)
+            self.awaits_people = True
+        self._doing = doing
+
+    def _say_done(self, merge: Merge) -> None:
         done = merge.done
         log.warning(
             "recovery_done",
@@ -192,6 +258,5 @@ class Recovery:
             skipped=done["skipped"],
             held=done["held"],
             taken_out=done["gone"],
-            took_ms=round(self._clock.monotonic_ms() - began_ms),
+            took_ms=round(self._clock.monotonic_ms() - self._began_ms),
         )
-        self._merged, self.covered = merge.merged, merge.covered

@@ -31,16 +31,16 @@ from typing import Any, Final
 import structlog
 
 from zsched.core.clock import Clock
-from zsched.core.held import Held
+from zsched.core.difference import Held
 from zsched.core.replan import Move, move_of
 from zsched.core.triggers import spec_of
 from zsched.daemon.tick import Tick
 from zsched.errors import RedisRefused
-from zsched.storage.census import Census
 from zsched.storage.connection import Wire
 from zsched.storage.dispatch import Dispatch, FireResult, Stopped, Window, shown
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
+from zsched.storage.scanner import Scanner
 from zsched.zone_rules import ZoneRules, installed
 
 log = structlog.get_logger(__name__)
@@ -60,7 +60,7 @@ class Replanner:
 
     def __init__(self, wire: Wire, keys: Keys, rules: ZoneRules, clock: Clock) -> None:
         self._wire, self._keys, self._rules, self._clock = wire, keys, rules, clock
-        self._dispatch, self._census = Dispatch(wire, keys), Census(wire, keys)
+        self._dispatch, self._scanner = Dispatch(wire, keys), Scanner(wire, keys)
         self._term = ""  # in which the following is so
         self._is_settled = False
         self._before = ""  # the version by which all was planned
@@ -100,7 +100,7 @@ class Replanner:
 
     def move(self, term: Term, ids: Sequence[str]) -> tuple[set[str], list[str]]:
         """Move those of *ids* that are elsewhere by our rules: those that were moved, those that changed meanwhile."""
-        moves = [move for _, page in self._census.schedules(ids) for held in page if (move := _move_of(held))]
+        moves = [move for _, page in self._scanner.schedules(ids) for held in page if (move := _move_of(held))]
         moved: set[str] = set()
         for first in range(0, len(moves), _AT_ONCE):
             done = self._dispatch.replan(term, self._rules.version or "", moves[first : first + _AT_ONCE])

@@ -58,8 +58,8 @@ class Supervisor:
 
     def impatience(self, timeout_s: float) -> str | None:
         """
-        Why a daemon that is well may be ended, where Redis has *timeout_s* for each reply; None if it is not. Looking
-        up names knows no such limit: the unit gives it one, and time for it.
+        Say why a daemon that is well may be ended, where Redis has *timeout_s* for each reply; None if it is not.
+        Looking up names knows no such limit: the unit gives it one, and time for it.
         """
         needed_s = TIMEOUTS * timeout_s
         if self.watchdog_ms is None or self.watchdog_ms >= needed_s * 1000:

@@ -40,9 +40,8 @@ from zsched.core.runs import Job, Run, RunStatus, of_job
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
 from zsched.storage.connection import Wire
-from zsched.storage.deadlines import Deadlines
 from zsched.storage.dispatch import Dispatch, Over
-from zsched.storage.jobs import Jobs
+from zsched.storage.jobs import Deadlines, Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
@@ -84,7 +83,7 @@ class Tracker:
     def over(self, wire: Wire) -> Tracker:
         """The same, asking over *wire* from now on."""
         self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
-        self._registries, self._deadlines = Registries(wire), Deadlines(wire, self._keys)
+        self._registries, self._deadlines = Registries(wire, self._keys.rq), Deadlines(wire, self._keys)
         self._log, self._is_new_wire = Log(wire, self._keys), True
         return self
 

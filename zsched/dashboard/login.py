@@ -1,4 +1,4 @@
-"""Who may look: one user and password, from a file, the environment or systemd's credentials, or made for one run."""
+"""The login: one user and password, from a file, the environment or systemd's credentials, or made for one run."""
 
 from __future__ import annotations
 

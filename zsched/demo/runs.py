@@ -44,13 +44,13 @@ class RunReader:
 
     def read(self, occurrences: Sequence[DecidedOccurrence]) -> list[DemoRun]:
         """The run of each of *occurrences*, all of which were pushed. Raises RedisUnavailable."""
-        keys = [self._keys.job(one.run_id or "") for one in occurrences]
+        keys = [self._keys.rq.job(one.run_id or "") for one in occurrences]
         replies = self._ask([("HMGET", key, *_FIELDS) for key in keys])
         return [_run(one, reply) for one, reply in zip(occurrences, replies, strict=True)]
 
     def said(self, run_id: str) -> str | None:
         """Return the task's result if it is a text and workers use the JSON serializer; else None."""
-        [entries] = self._ask([("XREVRANGE", f"rq:results:{run_id}", "+", "-", "COUNT", 1)])
+        [entries] = self._ask([("XREVRANGE", self._keys.rq.results(run_id), "+", "-", "COUNT", 1)])
         for _, texts in entries:
             returned = dict(zip(texts[::2], texts[1::2], strict=True)).get(b"return_value", b"")
             try:

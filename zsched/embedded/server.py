@@ -106,7 +106,7 @@ class EmbeddedRedis:
 
     def start(self) -> None:
         """
-        Run the server and return when it answers PING.
+        Run the server and return when it answers PING. One that asks for a password may still load its files then.
 
         A port that someone else took in the moment between choosing and binding is given up for
         another one, at the first start only: later the address is a promise.

@@ -11,8 +11,7 @@ from zsched.core.sentences import rough_duration
 from zsched.core.wording import duration_text, plural
 from zsched.health.check import Finding, fine, health_check, problem, warning
 from zsched.health.facts import DaemonHealth, RedisUnseen
-from zsched.storage.daemons import SILENT_MS, DaemonRole, DaemonSeen
-from zsched.storage.overview import Overview
+from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
 
 LATE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, get_args
 
 from zsched.core.log import is_known, text
 from zsched.core.model import Priority
@@ -12,14 +12,14 @@ from zsched.errors import Garbled, RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.checks_daemons import in_quarantine, wrong_type
 from zsched.health.probe import Probe
-from zsched.storage.limits import asides
 from zsched.storage.meta import NUMBERS, number
 from zsched.storage.overview import typed
+from zsched.storage.queues import asides
+from zsched.storage.rqkeys import Registry
 from zsched.storage.scripts import unknown_format
 
 _QUEUES: Final = 500  # of RQ's that are looked at
 _SCHEDULES: Final = 500  # of the recurring
-_REGISTRIES: Final = ("deferred", "scheduled", "finished", "failed", "wip", "canceled")
 _LOOKED_AT: Final = 5  # schedules in quarantine
 
 
@@ -68,13 +68,14 @@ def _schedules(probe: Probe) -> Iterator[tuple[str, str]]:
 
 
 def _rqs(probe: Probe) -> Iterator[tuple[str, str]]:
-    yield probe.keys.rq_queues(), "set"
-    yield "rq:workers", "set"
-    if not _is_readable(probe, "SCARD", probe.keys.rq_queues()):
+    rq = probe.keys.rq
+    yield rq.queues(), "set"
+    yield rq.workers(), "set"
+    if not _is_readable(probe, "SCARD", rq.queues()):
         return
     for queue in probe.queues()[:_QUEUES]:
-        yield f"rq:queue:{queue}", "list"
-        yield from ((f"rq:{registry}:{queue}", "zset") for registry in _REGISTRIES)
+        yield rq.queue(queue), "list"
+        yield from ((rq.registry(registry, queue), "zset") for registry in get_args(Registry))
 
 
 def _is_readable(probe: Probe, *command: str) -> bool:

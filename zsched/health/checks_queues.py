@@ -27,7 +27,7 @@ def check_suspended(queues: StalledQueues) -> Iterator[Finding]:
         waiting = queues.suspended
         where = f": {waiting_text(waiting)} in {_named(waiting)}" if waiting else ""
         said = problem if any(one.is_stuck for one in waiting) else warning
-        yield said(f"RQ's workers are suspended{where}", "rq resume, or", "redis-cli", "DEL", "rq:suspended")
+        yield said(f"RQ's workers are suspended{where}", "rq resume, or", "redis-cli", "DEL", queues.suspended_by)
 
 
 @health_check("unheard", StalledQueues, "queues")

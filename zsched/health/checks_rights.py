@@ -26,7 +26,7 @@ from zsched.errors import RedisRefused, RedisUnavailable
 from zsched.health.check import Finding, fine, health_check, problem, skipped
 from zsched.health.probe import Probe
 from zsched.storage.connection import Wire
-from zsched.storage.replies import is_denied
+from zsched.storage.registries import is_denied
 from zsched.storage.rights import Rights, Role, rights_of
 
 May = Callable[..., bool]  # tells of the words of a command whether they would be allowed, its keys and channels too

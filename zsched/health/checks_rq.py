@@ -17,16 +17,9 @@ from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.probe import Probe
 from zsched.storage.queues import used_queues, workers_of
-from zsched.storage.replies import is_denied
-from zsched.storage.rivals import (
-    CRON_OWNER,
-    RQ_SCHEDULER_JOBS,
-    RqSchedulers,
-    about_key,
-    crons,
-    lock_key,
-    rq_schedulers,
-)
+from zsched.storage.registries import is_denied
+from zsched.storage.rivals import CRON_OWNER, RqSchedulers, crons, rq_schedulers
+from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS
 
 OLDEST: Final = (2, 8)  # of RQ: what setup.cfg asks for, and tests run with
 
@@ -34,7 +27,7 @@ OLDEST: Final = (2, 8)  # of RQ: what setup.cfg asks for, and tests run with
 @health_check("workers", Probe)
 def check_workers(probe: Probe) -> Iterator[Finding]:
     """The RQ of the workers, and of this machine, which writes jobs as that one does."""
-    workers, here = workers_of(probe.wire), version("rq")
+    workers, here = workers_of(probe.wire, probe.keys.rq), version("rq")
     versions: dict[str, list[str]] = {}
     for worker in workers:
         versions.setdefault(worker.version, []).append(worker.name)
@@ -94,7 +87,7 @@ def check_rq_scheduler_locks(probe: Probe) -> Iterator[Finding]:
         yield fine("[rq] native is false: RQ's own delayed jobs are left to RQ's schedulers")
         return
     queues = (_queues(probe) if native is True else sorted(native))[:_QUEUES]  # others' are left to RQ's schedulers
-    holders = probe.ask_all(("GET", lock_key(queue)) for queue in queues)
+    holders = probe.ask_all(("GET", probe.keys.rq.scheduler_lock(queue)) for queue in queues)
     by_holder: dict[str, list[str]] = {}
     for queue, holder in zip(queues, holders, strict=True):
         if holder and text(holder) != ours:
@@ -139,7 +132,7 @@ def check_rq_scheduler(probe: Probe) -> Iterator[Finding]:
 @health_check("rq_cron", Probe, "rq's cron")
 def check_rq_cron(probe: Probe) -> Iterator[Finding]:
     """RQ's own cron (``rq cron``), by its beats."""
-    running = crons(probe.wire, probe.now_ms())
+    running = crons(probe.wire, probe.keys.rq, probe.now_ms())
     imported = _imported(probe) if running else []
     for cron in running:
         is_here = any(cron.module and cron.is_of(module) for module in imported)
@@ -173,7 +166,7 @@ def _queues(probe: Probe) -> list[str]:
     """The queues that RQ knows, and those of its workers, if this user may ask for them."""
     found = set(probe.queues())
     with suppress(RedisRefused):
-        found.update(queue for worker in workers_of(probe.wire) for queue in worker.queues)
+        found.update(queue for worker in workers_of(probe.wire, probe.keys.rq) for queue in worker.queues)
     return sorted(found)
 
 
@@ -181,6 +174,6 @@ def _named(probe: Probe, holder: str) -> str:
     """The holder of a lock; since RQ 2.10 a scheduler says where it is."""
     if holder.startswith("zsched:"):
         return f"the namespace {holder.removeprefix('zsched:')}"
-    [about] = probe.ask_all([("HMGET", about_key(holder), "hostname", "pid")])
+    [about] = probe.ask_all([("HMGET", probe.keys.rq.scheduler(holder), "hostname", "pid")])
     where = f" on {text(about[0])}, pid {text(about[1] or b'?')}," if about and about[0] else ""
     return f"RQ's scheduler {holder}{where}"

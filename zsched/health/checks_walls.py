@@ -33,7 +33,7 @@ from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.probe import Probe
-from zsched.storage.replies import replies
+from zsched.storage.registries import replies
 
 # The first patched release of each series (Redis of 3 October 2025; Valkey of the same day). A series that is missing
 # has none (Redis 7.0), unless it is later than the last one here.
@@ -85,7 +85,7 @@ def check_databases(probe: Probe) -> Iterator[Finding]:
         return
     mine = int(probe.link.pool.connection_kwargs.get("db") or 0)
     others = sorted(n for n in map(int, re.findall(r"(?m)^db(\d+)$", "\n".join(probe.info))) if n != mine)
-    named = (probe.keys.meta(), probe.keys.rq_queues())
+    named = (probe.keys.meta(), probe.keys.rq.queues())
     shared, unknown = list[str](), list[str]()
     with closing(probe.link.open()) as wire:
         for number in others[:_DATABASES]:

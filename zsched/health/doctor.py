@@ -28,7 +28,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview
 from zsched.storage.queues import StalledQueues
 from zsched.storage.reader import Reader
-from zsched.storage.replies import is_denied
+from zsched.storage.registries import is_denied
 from zsched.storage.rights import Role
 from zsched.storage.rqjob import Encoder
 

@@ -11,9 +11,9 @@ from zsched.core.clock import Clock
 from zsched.core.log import text
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.replies import Command, allowed_replies, members, replies
+from zsched.storage.meta import server_now_ms
+from zsched.storage.registries import Command, allowed_replies, members, replies
 from zsched.storage.rights import Role
-from zsched.storage.time import server_now_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ class Probe:
 
     def queues(self) -> list[str]:
         """The names of the queues that RQ knows, sorted."""
-        [names] = self.ask_all([("SMEMBERS", self.keys.rq_queues())])
-        return sorted(text(name).removeprefix("rq:queue:") for name in names or ())
+        [keys] = self.ask_all([("SMEMBERS", self.keys.rq.queues())])
+        return sorted(self.keys.rq.queue_name(text(key)) for key in keys or ())
 
     def now_ms(self) -> int:
         """The server's time, as scripts see it."""

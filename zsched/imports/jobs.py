@@ -20,10 +20,10 @@ from zsched.core.clock import from_ms
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.rqjob import Encoder
+from zsched.storage.rqkeys import RqKeys
 
 _PAGE: Final = 200  # hashes read in one round trip
 _SHOWN: Final = 200  # characters of a description, the most that one takes
-_PREFIX: Final = "rq:job:"
 _READ: Final = (  # what the encoder turns into options
     *("origin", "timeout", "result_ttl", "failure_ttl", "retries_left", "retry_intervals", "enqueue_at_front_on_retry"),
     *("success_callback_name", "success_callback_timeout", "failure_callback_name", "failure_callback_timeout", "meta"),
@@ -39,10 +39,10 @@ _UNSAID: Final = {  # fields of RQ, and what is to be done instead
 
 
 class RQJobs:
-    """RQ's jobs of one Redis, written by the serializer of *encoder*."""
+    """RQ's jobs of one Redis, at the keys *rq*, written by the serializer of *encoder*."""
 
-    def __init__(self, link: Link, encoder: Encoder) -> None:
-        self._link, self._encoder = link, encoder
+    def __init__(self, link: Link, rq: RqKeys, encoder: Encoder) -> None:
+        self._link, self.rq, self._encoder = link, rq, encoder
 
     def read(self, ids: Iterable[str]) -> Iterator[tuple[str, dict[str, bytes]]]:
         """The fields that are not empty of each of *ids*, in their order; none of one that is gone."""
@@ -50,7 +50,7 @@ class RQJobs:
         while page := list(islice(source, _PAGE)):
             with self._link.wire() as wire:
                 for id in page:
-                    wire.send("HGETALL", job_key(id))
+                    wire.send("HGETALL", self.rq.job(id))
                 replies = [wire.receive() for _ in page]
             for id, flat in zip(page, replies, strict=True):
                 pairs = zip(flat[::2], flat[1::2], strict=True)
@@ -85,11 +85,6 @@ class RQJobs:
         if described and not described.startswith(f"{func}("):  # RQ's own, of function and arguments: ours is shorter
             options["description"] = "".join(c if c.isprintable() else " " for c in described)[:_SHOWN]
         return func, options
-
-
-def job_key(id: str) -> str:
-    """Return the key at which RQ keeps a job."""
-    return f"{_PREFIX}{id}"
 
 
 def instant_of_score(score_s: float) -> datetime:

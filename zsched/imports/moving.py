@@ -25,7 +25,6 @@ from zsched.core.option_table import ScheduleRow
 from zsched.errors import InvalidSchedule, ScheduleExists, ZschedError
 from zsched.files.applying import CREATED
 from zsched.imports.found import ImportSource, Item, Origin
-from zsched.imports.jobs import job_key
 from zsched.storage.connection import Link
 
 PAGE: Final = 200  # one-shots per page: a move of so many takes far less than any margin
@@ -116,11 +115,11 @@ class Moving:
 
     def _keep(self, page: Sequence[OneShot]) -> None:
         until_s = ((one.origin.member, one.due_ms // 1000 + KEPT_S) for one in page)
-        self._all([("EXPIREAT", job_key(member), at_s) for member, at_s in until_s])
+        self._all([("EXPIREAT", self._keeper.keys.rq.job(member), at_s) for member, at_s in until_s])
 
     def _is_imported(self, one: OneShot) -> bool:
         """Return True if an import has taken the missing job; if not, cancel it here and refuse it."""
-        status = self._link.execute("HGET", job_key(one.origin.member), "status")
+        status = self._link.execute("HGET", self._keeper.keys.rq.job(one.origin.member), "status")
         if status == b"scheduled":
             return True
         self._client.cancel(one.item.id)

@@ -92,7 +92,7 @@ class Importing:
 
     def compare(self, imported: Imported) -> tuple[Application, list[Step]]:
         """
-        Compare the recurring items with Redis: what would a put change?
+        Compare the recurring items with Redis; return the steps that a put would take.
 
         Raises:
             InvalidFile: an id is another owner's, or a one-shot's; nothing is to be put then.

@@ -23,18 +23,14 @@ SOON_S: Final = 30  # from the reading on; what is due so soon is not tried
 _MARGIN_MS: Final = 5000  # left when a job is moved; even without RQ's second far longer than the move takes
 
 
-def waiting_key(queue: str) -> str:
-    """Return the key at which RQ keeps the delayed jobs of a queue."""
-    return f"rq:scheduled:{queue}"
-
-
 def read_rq_scheduled(link: Link, jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -> ImportSource:
     """Read what waits in *queues*, or in all that RQ knows, by the server's time *now_ms*."""
     source, soon, begun = ImportSource(OWNER, OWNER), 0, 0
     with link.wire() as wire:
-        names = sorted(queues) or Registries(wire).queues()
+        names = sorted(queues) or Registries(wire, jobs.rq).queues()
     for queue in names:
-        flat = link.execute("ZRANGE", waiting_key(queue), 0, -1, "WITHSCORES")
+        waiting_key = jobs.rq.registry("scheduled", queue)
+        flat = link.execute("ZRANGE", waiting_key, 0, -1, "WITHSCORES")
         due_s = {id.decode(errors="replace"): float(score) for id, score in zip(flat[::2], flat[1::2], strict=True)}
         later = {id: at_s for id, at_s in due_s.items() if at_s * 1000 > now_ms + SOON_S * 1000}
         soon += len(due_s) - len(later)
@@ -49,7 +45,7 @@ def read_rq_scheduled(link: Link, jobs: RQJobs, now_ms: int, queues: Collection[
             except ValueError as error:
                 source.refuse(id, fields.get("description", b"").decode(errors="replace"), str(error))
                 continue
-            source.items.append(Item(id, id, func, options, Origin(waiting_key(queue), id, _MARGIN_MS)))
+            source.items.append(Item(id, id, func, options, Origin(waiting_key, id, _MARGIN_MS)))
     if soon:
         source.remarks.append(f"left to RQ, or to the daemon, as they are due within {SOON_S} s: {soon:,}")
     if begun:

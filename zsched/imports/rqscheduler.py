@@ -21,7 +21,7 @@ from typing import Any, Final
 from zsched.imports.found import ImportSource, Item, Origin
 from zsched.imports.jobs import RQJobs, instant_of_score, not_before
 from zsched.storage.connection import Link
-from zsched.storage.rivals import RQ_SCHEDULER_JOBS
+from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS
 
 OWNER: Final = "rq-scheduler"
 _ITS_META: Final = ("cron_string", "interval", "repeat", "use_local_timezone", "queue_class_name")

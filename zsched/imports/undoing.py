@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zsched.client import Client
+from zsched.client.keeper import Keeper
 from zsched.core.model import Schedule
 from zsched.imports import rqscheduled, rqscheduler
-from zsched.imports.jobs import job_key, score_of
+from zsched.imports.jobs import score_of
 from zsched.imports.rqscheduled import SOON_S
 from zsched.storage.connection import Link
-from zsched.storage.rivals import CRON_OWNER, RQ_SCHEDULER_JOBS
+from zsched.storage.rivals import CRON_OWNER
+from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS
 
 OWNERS: Final = ("crontab:", CRON_OWNER)  # that have a file or a module behind them
 
@@ -72,11 +74,12 @@ def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_m
     if due_ms is None or due_ms <= now_ms + SOON_S * 1000:
         undone.kept.append((id, f"it is due within {SOON_S} s, and fires here"))
         return
-    if not link.execute("EXISTS", job_key(id)):
+    rq = Keeper(client).keys.rq
+    if not link.execute("EXISTS", rq.job(id)):
         undone.kept.append((id, "Redis has forgotten RQ's job of it; it fires here"))
         return
-    origin = RQ_SCHEDULER_JOBS if owner == rqscheduler.OWNER else rqscheduled.waiting_key(schedule.queue)
-    link.execute("PERSIST", job_key(id))
+    origin = RQ_SCHEDULER_JOBS if owner == rqscheduler.OWNER else rq.registry("scheduled", schedule.queue)
+    link.execute("PERSIST", rq.job(id))
     link.execute("ZADD", origin, score_of(due_ms), id)
     if client.cancel(id) == "cancelled":
         undone.given_back.append(id)

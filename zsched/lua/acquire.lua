@@ -19,8 +19,6 @@
 -- Nothing fires in a data set without a name until name.lua gives it one.
 -- OFFSET: the clock is a test's: moved (meta.offset_ms), or stopped (meta.frozen_ms) by somebody else than
 -- this candidate (meta.frozen_by). Firing by it would be early or late for everybody but that test.
-local lease_key, meta_key, log_key = unpack(KEYS)
-local daemon, nonce, server_id, lease_ms, gen = unpack(ARGV)
 -- include lib/meta.lua
 
 if meta[6] or meta[7] and redis.call('HGET', meta_key, 'frozen_by') ~= daemon then

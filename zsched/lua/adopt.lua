@@ -4,8 +4,6 @@
 -- ARGV   gen             the name
 -- RETURNS  OK, names of the data set
 -- LOGS   nothing
-local meta_key, log_key = unpack(KEYS)
-local gen = unpack(ARGV)
 -- include lib/meta.lua
 
 local names = redis.call('HGET', meta_key, 'gen')

@@ -1,8 +1,8 @@
 -- advance: fire planned occurrences of recurring schedules and set their next ones.
 --
--- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues chains deadlines
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
---        token expected_server        this term's
+-- KEYS   lease meta log @lanes quarantine rq_queues chains deadlines
+-- ARGV   @prefixes
+--        @term
 --        clock_from_ms clock_until_ms   as in fire
 --        patience_ms                  a run that waits longer than this no longer counts for overlap
 --        ...   a text per schedule, words by single spaces: id, word of lib/lanes, due ms, version, nominal ms or -
@@ -17,18 +17,8 @@
 -- A schedule whose version or due time is not what was planned is left alone (changed): the score alone
 -- would let a plan of the old rule through when only the rule changed. An exhausted one is marked ended. A
 -- schedule is left alone, too, if a key of a wrong type stands where it should go.
-local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
-  rq_queues_key, chains_key, deadlines_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, token, expected_server, clock_from_ms, clock_until_ms,
-  patience_ms = unpack(ARGV, 1, 8)
 clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(patience_ms)
--- include lib/meta.lua
--- include lib/fence.lua
 -- include lib/hold.lua
--- include lib/iso.lua
--- include lib/queues.lua
--- include lib/deadline.lua
--- include lib/launch.lua
 -- include lib/lanes.lua
 -- include lib/overlap.lua
 -- include lib/pushed.lua
@@ -57,7 +47,7 @@ local function decide(one, template, schedule)
 end
 
 local reply, moves, rows, bad = {'OK', now_ms}, {}, {}, {}
-for i = 9, #ARGV do
+for i = ROWS, #ARGV do
   local id, word, due_ms, planned_version, nominal_ms, run_due_ms, mode, limit, next_nominal_ms, next_due_ms, passed =
     string.match(ARGV[i], PLANNED)
   local one = {id = id, lane = lane_of(word), key = key_of(word), due_ms = due_ms, nominal_ms = nominal_ms,
@@ -73,7 +63,7 @@ for i = 9, #ARGV do
   elseif type(queue) ~= 'string' then
     one.word, one.why = 'quarantined', 'its template is gone or of the wrong type'
   elseif not queue_accepts(queue) then
-    one.word, one.why = 'quarantined', 'wrong type at rq:queue:' .. name_of(queue)
+    one.word, one.why = 'quarantined', 'wrong type at ' .. RQ_QUEUE .. name_of(queue)
   elseif nominal_ms == '-' then
     one.word = 'passed'
   elseif not make_way(one.run) then

@@ -10,8 +10,6 @@
 --
 -- It is when a reported entry, which this log contains (id and t), is the same or a later one, and the entry
 -- itself still stands in the log. LOST: it does not: Redis lost it, or it was trimmed long ago.
-local meta_key, log_key, archivers_key = unpack(KEYS)
-local entry, entry_ms, alive_ms = unpack(ARGV)
 alive_ms = tonumber(alive_ms)
 -- include lib/meta.lua
 

@@ -1,7 +1,7 @@
 -- backfill: push runs of a recurring schedule for occurrences that passed without one.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule template rq_queues op deadlines
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+-- KEYS   @schedules wake schedule template rq_queues op deadlines
+-- ARGV   @prefixes
 --        id
 --        planned_version  of the schedule as it was read; its rule says which occurrences there were
 --        keep_op_ms       op holds the reply that long, and a call sent again gets it
@@ -14,17 +14,9 @@
 -- A run has the id that its occurrence would have had; of one that runs anew an extra one, numbered by the entry that
 -- tells of it, as in retry. They go to the back of their queue, whatever the schedule's at_front, overlap and catch_up
 -- say; their deadline counts from now. The schedule stays as it is: its next occurrence, and which run was its last.
-local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, schedule_key, template_key, rq_queues_key, op_key, deadlines_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, id, planned_version, keep_op_ms = unpack(ARGV, 1, 6)
 keep_op_ms = tonumber(keep_op_ms)
--- include lib/meta.lua
 -- include lib/op.lua
--- include lib/iso.lua
--- include lib/find.lua
 -- include lib/place.lua
--- include lib/queues.lua
--- include lib/deadline.lua
 -- include lib/launch.lua
 -- include lib/pushed.lua
 
@@ -55,13 +47,13 @@ local function new_run(nominal_ms, how)
   local plain = id .. '-' .. nominal_ms .. run_suffix
   if how == 'once' then
     return make_way(plain) and plain or nil
-  elseif not OPEN[redis.pcall('HGET', 'rq:job:' .. plain, 'status')] then
+  elseif not OPEN[redis.pcall('HGET', RQ_JOB .. plain, 'status')] then
     return free_run(id, tonumber(nominal_ms), seq + 1)
   end
 end
 
 local reply, runs = {'OK', 'backfilled', now_ms}, {}
-for i = 7, #ARGV, 2 do
+for i = ROWS, #ARGV, 2 do
   local run = new_run(ARGV[i], ARGV[i + 1])
   reply[#reply + 1] = run or '-'
   runs[#runs + 1] = run

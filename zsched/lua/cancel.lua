@@ -1,18 +1,13 @@
 -- cancel: forget a schedule that has not fired.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake op
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+-- KEYS   @schedules wake op
+-- ARGV   @prefixes
 --        id
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 -- RETURNS  OK, cancelled or NOTFOUND, now ms
 -- LOGS   cancel: id, due
-local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, op_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, id, keep_op_ms = unpack(ARGV)
 keep_op_ms = tonumber(keep_op_ms)
--- include lib/meta.lua
 -- include lib/op.lua
--- include lib/find.lua
 -- include lib/place.lua
 
 local at = find({id})[1]

@@ -1,6 +1,6 @@
 -- cancel_run: keep a run from running, or ask its worker to stop it.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring op
+-- KEYS   @schedules op
 -- ARGV   run_suffix      as in keys.py
 --        id              its schedule's
 --        run
@@ -24,21 +24,15 @@
 -- In a queue longer than most_waiting the run stays in the list, and its job loses its data (lib/waiting.lua). Not
 -- guaranteed there: that a worker did not take it in that very moment. Nor of a run that RQ's own scheduler has fetched
 -- and not yet pushed.
-local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, op_key = unpack(KEYS)
-local run_suffix, id, run, seen, facts, most_waiting, keep_op_ms = unpack(ARGV)
 most_waiting, keep_op_ms = tonumber(most_waiting), tonumber(keep_op_ms)
--- include lib/meta.lua
 -- include lib/op.lua
--- include lib/iso.lua
 -- include lib/find.lua
 -- include lib/waiting.lua
 -- include lib/tell.lua
--- include lib/clean.lua
 
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 
-local job_key = 'rq:job:' .. run
+local job_key = RQ_JOB .. run
 local job = redis.pcall('HMGET', job_key, 'status', 'enqueued_at', 'origin', 'worker_name', 'zs_stop')
 if job.err then
   return string.find(job.err, 'WRONGTYPE', 1, true) and answer({'OK', 'BROKEN', now_ms, '-'}) or job
@@ -64,7 +58,7 @@ end
 if not PLACES[status] or queue == '' then
   return answer({'OK', 'BROKEN', now_ms, status})
 end
-local place_key, canceled_key = PLACES[status] .. queue, 'rq:canceled:' .. queue
+local place_key, canceled_key = PLACES[status] .. queue, RQ_CANCELED .. queue
 if not is_a(place_key, status == 'queued' and 'list' or 'zset') or not is_a(canceled_key, 'zset') then
   return answer({'OK', 'WRONGTYPE', now_ms, '-'})
 end

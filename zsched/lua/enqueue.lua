@@ -1,7 +1,7 @@
 -- enqueue: put one run into its RQ queue at once, through the same log as everything else.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake rq_queues op deadlines
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+-- KEYS   @schedules wake rq_queues op deadlines
+-- ARGV   @prefixes
 --        id
 --        if_exists       replace | keep | error
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
@@ -12,20 +12,12 @@
 -- LOGS   enqueue: run, front, fields n, the pairs
 --
 -- A waiting schedule of this id is replaced: it runs now and not again at its time.
-local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, rq_queues_key, op_key, deadlines_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, id, if_exists, keep_op_ms, at_front = unpack(ARGV, 1, 7)
 keep_op_ms = tonumber(keep_op_ms)
--- include lib/meta.lua
 -- include lib/op.lua
--- include lib/iso.lua
--- include lib/find.lua
 -- include lib/place.lua
--- include lib/queues.lua
--- include lib/deadline.lua
 -- include lib/launch.lua
 
-local job, queue, expires_ms = {unpack(ARGV, 8)}, nil, nil
+local job, queue, expires_ms = {unpack(ARGV, ROWS)}, nil, nil
 for i = 1, #job, 2 do
   if job[i] == 'origin' then
     queue = job[i + 1]

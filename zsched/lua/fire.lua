@@ -1,8 +1,8 @@
 -- fire: move due one-shots to their RQ queues; answer the due recurring ones for Python to plan.
 --
--- KEYS   lease meta log due_high due_normal due_low quarantine rq_queues deadlines limits recurring
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
---        token expected_server        this term's
+-- KEYS   lease meta log @lanes quarantine rq_queues deadlines limits recurring
+-- ARGV   @prefixes
+--        @term
 --        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
 --        limit                        most schedules looked at
 -- RETURNS  OK, now ms, next due ms after this batch or '', number looked at, number pushed, lists of
@@ -28,22 +28,12 @@
 -- is looked at before its lane when there is room again. That is no change of the schedule, so nothing is logged.
 --
 -- A key of a wrong type stops as little as possible. rq:queues: runs are pushed without it. deadlines: see
--- lib/deadline. A queue, or its ZSET aside: its schedules are quarantined. quarantine: schedules stay in their lanes,
+-- lib/launch. A queue, or its ZSET aside: its schedules are quarantined. quarantine: schedules stay in their lanes,
 -- are looked at again within a second, and what is due behind them goes on. recurring: a schedule with its own hash is
 -- a recurring one.
-local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key,
-  rq_queues_key, deadlines_key, limits_key, recurring_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, token, expected_server, clock_from_ms, clock_until_ms,
-  limit = unpack(ARGV)
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
--- include lib/meta.lua
--- include lib/fence.lua
 -- include lib/hold.lua
--- include lib/iso.lua
--- include lib/clean.lua
--- include lib/queues.lua
--- include lib/deadline.lua
--- include lib/lanes.lua
+-- include lib/launch.lua
 -- include lib/room.lua
 
 local is_doubt_ahead = doubt_ms > now_ms
@@ -137,7 +127,7 @@ local function take_special(id, word, due_ms, run, job_key, job)
     end
     return true, schedule[1] and 'its version is broken' or 'its hash is gone'
   elseif not queue_accepts(queue) then
-    return true, queue and 'wrong type at rq:queue:' .. name_of(queue) or 'its job names no queue'
+    return true, queue and 'wrong type at ' .. RQ_QUEUE .. name_of(queue) or 'its job names no queue'
   end
   local expires_ms = string.find(flags, 'e', 1, true) and whole_of(redis.call('HGET', job_key, 'zs_expires'))
   local deadline_ms = expires_ms and tonumber(due_ms) + expires_ms
@@ -180,7 +170,7 @@ local function look_at(word, most, passed)
   for i = 1, #due, 2 do
     local id, due_ms = due[i], due[i + 1]
     local run = id .. '-' .. due_ms .. run_suffix
-    local job_key = 'rq:job:' .. run
+    local job_key = RQ_JOB .. run
     local job = is_recurring[(i + 1) / 2] == 1 and NO_JOB or pcall('HMGET', job_key, 'origin', 'status', 'zs')
     if job[3] == '1' and job[2] == 'scheduled' and not is_doubtful and not room[job[1]] and queue_accepts(job[1]) then
       take(run, job_key, job[1], false)

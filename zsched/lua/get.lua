@@ -1,17 +1,12 @@
 -- get: all that Redis holds of some schedules, read at one moment.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+-- KEYS   @schedules wake
+-- ARGV   @prefixes
 --        ...   ids
 -- RETURNS  OK, now ms, id and t of the log's last entry or '' twice, then per id: '' when unknown, else a list of
 --          place, lane or '', due ms, '' or -, since ms or '', note or '', 1 when recurring, schedule's pairs,
 --          pairs of template or waiting job
 -- LOGS   nothing
-local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix = unpack(ARGV, 1, 3)
--- include lib/meta.lua
--- include lib/find.lua
 -- include lib/place.lua
 
 -- A key of the wrong type must not hide the others.
@@ -21,7 +16,7 @@ local function pairs_at(key)
 end
 
 local last = redis.call('XREVRANGE', log_key, '+', '-', 'COUNT', 1)[1]
-local ids = {unpack(ARGV, 4)}
+local ids = {unpack(ARGV, ROWS)}
 local found, reply = find(ids), {'OK', now_ms, last and last[1] or '', last and last[2][4] or ''}
 for i, id in ipairs(ids) do
   local at = found[i]

@@ -1,16 +1,13 @@
 -- limits: let these be the limits of queues, from now on and until the next call.
 --
 -- KEYS   lease meta log limits
--- ARGV   token expected_server        this term's
+-- ARGV   @term
 --        ...   per limit: queue, runs per second
 -- RETURNS  OK, now ms  |  STALE  |  SERVER
 -- LOGS   nothing: limits are the leader's settings, and no state of a schedule
 --
 -- A limit that stays keeps what it has given out. One that is gone while something stands aside for it becomes "- 0",
 -- by which fire lets it go as it is due (lib/room.lua).
-local lease_key, meta_key, log_key, limits_key = unpack(KEYS)
-local token, expected_server = unpack(ARGV, 1, 2)
--- include lib/meta.lua
 -- include lib/fence.lua
 
 local before = redis.call('HGETALL', limits_key)
@@ -24,7 +21,7 @@ for word in string.gmatch(redis.call('HGET', meta_key, 'aside') or '', '%S+') do
     wanted[queue] = '- 0'
   end
 end
-for i = 3, #ARGV, 2 do
+for i = ROWS, #ARGV, 2 do
   local queue, per_second = ARGV[i], ARGV[i + 1]
   wanted[queue] = per_second .. ' ' .. (string.match(rows[queue] or '', ' (%d+)$') or '0')
 end

@@ -12,17 +12,14 @@
 -- `started`: RQ lets go of its deadline a moment after it took it, and writes its hash again when it ends.
 -- A text per run and not a list: Redis before 7 sends a list of lists in pieces, and the reader wakes for each.
 -- RQ keeps a traceback in the stream rq:results:<id>, packed; Lua cannot open it, and does not have to.
-local meta_key, log_key, deadlines_key = unpack(KEYS)
-local fields = unpack(ARGV, 1, 1)
+-- include lib/rq.lua
 -- include lib/meta.lua
--- include lib/iso.lua
--- include lib/clean.lua
 
 local MOST = 262144  -- bytes of a packed traceback; a longer one is left out
 local LONGEST_NOTE = 4097  -- bytes, one more than a note may have (core/runs.py)
 
 local function newest_error(run)
-  local results = redis.pcall('XREVRANGE', 'rq:results:' .. run, '+', '-', 'COUNT', 1)
+  local results = redis.pcall('XREVRANGE', RQ_RESULTS .. run, '+', '-', 'COUNT', 1)
   local texts = not results.err and results[1] and results[1][2] or {}
   for i = 1, #texts, 2 do
     if texts[i] == 'exc_string' and #texts[i + 1] <= MOST then
@@ -35,7 +32,7 @@ end
 -- What is told of a run without a hash; nil: nothing.
 local function of_gone(run)
   local deadline_ms = is_a(deadlines_key, 'zset') and tonumber(redis.call('ZSCORE', deadlines_key, run) or '')
-  if redis.call('EXISTS', 'rq:executions:' .. run) == 1 then
+  if redis.call('EXISTS', RQ_EXECUTIONS .. run) == 1 then
     return {status = 'started'}
   elseif deadline_ms and deadline_ms <= now_ms then
     return {status = 'expired', ended_at = iso(deadline_ms), last_heartbeat = iso(now_ms)}
@@ -57,9 +54,9 @@ local names, reply = {}, {'OK'}
 for name in string.gmatch(fields, '%S+') do
   names[#names + 1] = name
 end
-for i = 2, #ARGV do
+for i = ROWS, #ARGV do
   local run = ARGV[i]
-  local told = redis.pcall('HMGET', 'rq:job:' .. run, unpack(names))
+  local told = redis.pcall('HMGET', RQ_JOB .. run, unpack(names))
   if told.err and not string.find(told.err, 'WRONGTYPE', 1, true) then
     return told  -- not allowed to look, say: that tells nothing of the job
   end

@@ -1,8 +1,8 @@
 -- lost: put runs whose worker died back into their queues, or record that they are lost.
 --
--- KEYS   lease meta log due_high due_normal due_low paused quarantine recurring wake rq_queues chains deadlines
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
---        token expected_server        this term's
+-- KEYS   lease @schedules wake rq_queues chains deadlines
+-- ARGV   @prefixes
+--        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
 --        ended_ms                     when the runs that end did, as what is recorded of them has it
 --        ...   nine texts per run: its schedule's id, its own id, the status that was seen of its job (started or
@@ -19,19 +19,8 @@
 -- LOST as in track. A run is left alone when its job is not as it was seen any more, when its worker is not dead
 -- (lib/liveness.lua), when it is in its queue after all, or when a key of RQ's is of a wrong type. A run that goes on
 -- keeps its place in its chain.
-local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, rq_queues_key, chains_key, deadlines_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen_entry, seen_t,
-  ended_ms = unpack(ARGV, 1, 8)
--- include lib/meta.lua
 -- include lib/fence.lua
--- include lib/iso.lua
--- include lib/find.lua
--- include lib/place.lua
--- include lib/queues.lua
--- include lib/launch.lua
 -- include lib/streaks.lua
--- include lib/overlap.lua
 -- include lib/mend.lua
 
 local MOST = 10000  -- runs of a queue that are looked through
@@ -66,7 +55,7 @@ end
 
 -- What is known of a run that is lost; nothing of one that is to be left alone.
 local function look(run, status, mark, members)
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'last_heartbeat', 'enqueued_at', 'origin',
+  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'last_heartbeat', 'enqueued_at', 'origin',
     'retries_left', 'enqueue_at_front_on_retry', 'failure_ttl')
   local queue = job[4]
   local told_mark = not job.err and time_of(job[status == 'queued' and 3 or 2]) or ''
@@ -75,10 +64,10 @@ local function look(run, status, mark, members)
   end
   local one = {run = run, queue = queue, members = {}, has_lapsed = members ~= '',
     retries_left = tonumber(job[5] or ''), at_front = job[6] and job[6] ~= '' and tonumber(job[6]) ~= 0,
-    failure_ttl = job[7], job_key = 'rq:job:' .. run,
-    queue_key = 'rq:queue:' .. queue, intermediate_key = 'rq:queue:' .. queue .. ':intermediate',
-    wip_key = 'rq:wip:' .. queue, failed_key = 'rq:failed:' .. queue, executions_key = 'rq:executions:' .. run,
-    results_key = 'rq:results:' .. run}
+    failure_ttl = job[7], job_key = RQ_JOB .. run,
+    queue_key = RQ_QUEUE .. queue, intermediate_key = intermediate_key(queue),
+    wip_key = RQ_WIP .. queue, failed_key = RQ_FAILED .. queue, executions_key = RQ_EXECUTIONS .. run,
+    results_key = RQ_RESULTS .. run}
   if not are_of_types({[one.intermediate_key] = 'list', [one.wip_key] = 'zset', [one.failed_key] = 'zset',
     [one.executions_key] = 'zset', [one.results_key] = 'stream'}) then
     return nil
@@ -130,7 +119,7 @@ end
 
 local again, ended = {kind = 'again', runs = {}, rows = {}}, {kind = 'end', runs = {}, rows = {}}
 local lost, is_lost = {}, {}
-for i = 9, #ARGV, 9 do
+for i = ROWS, #ARGV, 9 do
   local id, run, status, mark, members, word, words, text, packed = unpack(ARGV, i, i + 8)
   local one = not is_lost[run] and look(run, status, mark, members)
   if one and (word == 'end' or (one.retries_left or 0) >= 1) then

@@ -8,14 +8,12 @@
 --        ...             of each history's end two texts: entry id, t
 -- RETURNS  OK, now ms, the entry's id and t  |  AGAIN, now ms  |  OTHER, now ms
 -- LOGS   merged: archive · rows = entry id, t
-local meta_key, log_key = unpack(KEYS)
-local seen_entry, seen_t, archive, names, is_forced = unpack(ARGV, 1, 5)
 -- include lib/meta.lua
 -- include lib/same_set.lua
 -- include lib/seen.lua
 
-local fields = {'archive', archive, 'rows', (#ARGV - 5) / 2}
-for i = 6, #ARGV do
+local fields = {'archive', archive, 'rows', (#ARGV - ROWS + 1) / 2}
+for i = ROWS, #ARGV do
   fields[#fields + 1] = ARGV[i]
 end
 local entry = append('merged', fields)

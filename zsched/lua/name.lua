@@ -1,7 +1,7 @@
 -- name: give a data set its name, if it has none.
 --
 -- KEYS   lease meta log
--- ARGV   token expected_server        this term's
+-- ARGV   @term
 --        gen             the name
 --        is_new          1: no archive knows a name, and no archive has an entry that this log lacks; else 0
 -- RETURNS  OK, names of the data set  |  STALE  |  SERVER
@@ -9,9 +9,6 @@
 --
 -- In the first term of a complete log nothing was lost, if no archive has more: the doubt is taken away (rule: NEW).
 -- The hold stays.
-local lease_key, meta_key, log_key = unpack(KEYS)
-local token, expected_server, gen, is_new = unpack(ARGV)
--- include lib/meta.lua
 -- include lib/fence.lua
 
 if redis.call('HSETNX', meta_key, 'gen', gen) == 1 and is_new == '1' and epoch == 1 then

@@ -1,7 +1,7 @@
 -- native: move RQ's own delayed jobs that are due to their queues, where no scheduler of RQ does.
 --
 -- KEYS   lease meta log rq_queues
--- ARGV   token expected_server        this term's
+-- ARGV   @term
 --        owner                        what our scheduler locks hold, the same for all daemons of a namespace
 --        lock_s                       how long they hold from now on, in seconds; 0: give them up, move nothing
 --        limit                        most jobs looked at
@@ -21,15 +21,9 @@
 -- RQ cuts its due times to whole seconds. So a job of RQ's score is looked at when its second begins, and put back to
 -- the millisecond from which on it is not early (``earliest``). A score with a fraction says that the job was looked at
 -- before. Score and ended_at are by the clock of their writer, mostly a worker, and not by the server's.
-local lease_key, meta_key, log_key, rq_queues_key = unpack(KEYS)
-local token, expected_server, owner, lock_s, limit = unpack(ARGV, 1, 5)
 lock_s, limit = tonumber(lock_s), tonumber(limit)
--- include lib/meta.lua
 -- include lib/fence.lua
--- include lib/iso.lua
--- include lib/queues.lua
 -- include lib/launch.lua
--- include lib/clean.lua
 
 local PATIENCE_S = 5
 local LAST_S = '253402300799'  -- the year 9999
@@ -94,7 +88,7 @@ end
 -- Decide what becomes of a job, as RQ's Queue._enqueue_job would; *score_s*: RQ's, if its second is not over. Returns
 -- what is odd, or nothing and the ms until which it waits, or nothing when it is pushed.
 local function take(queue, id, score_s)
-  local job_key = 'rq:job:' .. id
+  local job_key = RQ_JOB .. id
   local job = redis.pcall('HMGET', job_key, 'status', 'origin', 'timeout', 'ttl', 'ended_at', 'enqueue_at_front',
     'enqueue_at_front_on_retry')
   if job.err then
@@ -143,10 +137,10 @@ local function look(queue, lock_key, registry_key)
   served[#served + 1] = {lock_key = lock_key, registry_key = registry_key, gone = gone, later = later}
 end
 
-for i = 6, #ARGV do
+for i = ROWS, #ARGV do
   local queue = ARGV[i]
-  local registry_key, lock_key = 'rq:scheduled:' .. queue, 'rq:scheduler-lock:' .. queue
-  local wrong = not is_a(lock_key, 'string') and lock_key or not queue_accepts(queue) and 'rq:queue:' .. queue
+  local registry_key, lock_key = RQ_SCHEDULED .. queue, RQ_LOCK .. queue
+  local wrong = not is_a(lock_key, 'string') and lock_key or not queue_accepts(queue) and RQ_QUEUE .. queue
     or not is_a(registry_key, 'zset') and registry_key
   local holder = wrong ~= lock_key and redis.call('GET', lock_key)
   if lock_s == 0 then
@@ -170,9 +164,9 @@ end
 for _, one in ipairs(moved) do
   requeue(one.id, one.queue, one.at_front, unpack(one.fields))
   if one.ttl then  -- RQ's ttl begins anew in the queue
-    redis.call('EXPIRE', 'rq:job:' .. one.id, one.ttl)
-    redis.call('EXPIRE', 'rq:job:' .. one.id .. ':dependents', one.ttl)
-    redis.call('EXPIRE', 'rq:job::' .. one.id .. ':dependencies', one.ttl)
+    redis.call('EXPIRE', RQ_JOB .. one.id, one.ttl)
+    redis.call('EXPIRE', dependents_key(one.id), one.ttl)
+    redis.call('EXPIRE', dependencies_key(one.id), one.ttl)
   end
 end
 push_all()

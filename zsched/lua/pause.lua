@@ -1,17 +1,12 @@
 -- pause: take a schedule out of its lane, keeping lane and due time.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+-- KEYS   @schedules wake
+-- ARGV   @prefixes
 --        id
 --        note            why, one line
 -- RETURNS  OK, word, now ms
 --        words: paused unchanged NOTFOUND QUARANTINED ENDED
 -- LOGS   pause: id, lane, due, note
-local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, id, note = unpack(ARGV)
--- include lib/meta.lua
--- include lib/find.lua
 -- include lib/place.lua
 
 local at = find({id})[1]

@@ -1,7 +1,7 @@
 -- put: create or replace one-shots: each an RQ job in waiting at its final key, and a place in a lane.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake op
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+-- KEYS   @schedules wake op
+-- ARGV   @prefixes
 --        lane            high | normal | low
 --        if_exists       replace | keep | error
 --        allow_past      1: a due time that has passed fires at once
@@ -19,19 +19,12 @@
 -- waits. So a call that is sent again because its reply was lost does nothing. Each one-shot that zsched makes has `zs`
 -- in its job; a job of RQ's that has none stands in the way (TAKEN). A hash without `data` is no job: a worker wrote it
 -- back after its job was lost, so that run was pushed. A put never resumes a paused schedule.
-local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, op_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, lane, if_exists, allow_past, keep_op_ms,
-  seen_size, field_size = unpack(ARGV, 1, 9)
 keep_op_ms, seen_size, field_size = tonumber(keep_op_ms), tonumber(seen_size), tonumber(field_size)
--- include lib/meta.lua
 -- include lib/op.lua
--- include lib/iso.lua
--- include lib/find.lua
 -- include lib/place.lua
 -- include lib/pushed.lua
 
-local first_field = 10 + math.max(seen_size, 0)
+local first_field = ROWS + math.max(seen_size, 0)
 local first_row = first_field + field_size
 
 local expected = {}
@@ -59,7 +52,7 @@ end
 local function is_seen(pairs_now)
   if #pairs_now ~= seen_size then return false end
   for i = 1, #pairs_now do
-    if pairs_now[i] ~= ARGV[9 + i] then return false end
+    if pairs_now[i] ~= ARGV[ROWS - 1 + i] then return false end
   end
   return true
 end

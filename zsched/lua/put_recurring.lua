@@ -1,7 +1,7 @@
 -- put_recurring: create or replace one recurring schedule.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule template op
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+-- KEYS   @schedules wake schedule template op
+-- ARGV   @prefixes
 --        id lane
 --        if_exists       replace | keep | error
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
@@ -22,16 +22,11 @@
 -- the same but for its jitter, so a new payload neither moves nor repeats an occurrence, and new jitter counts from the
 -- next one on. A put never resumes. Failures in a row are forgotten when pause_after changes; they are counted, not
 -- asked for, so the entry does not have them.
-local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, schedule_key, template_key, op_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, id, lane, if_exists, keep_op_ms, seen_version,
-  trigger, digest, anchor_ms, next_ms, jitter_ms, from_ms, until_ms, schedule_size = unpack(ARGV, 1, 16)
 keep_op_ms, schedule_size = tonumber(keep_op_ms), tonumber(schedule_size)
--- include lib/meta.lua
 -- include lib/op.lua
--- include lib/find.lua
 -- include lib/place.lua
 
+local first_of_template = ROWS + schedule_size
 local MS = '^%-?%d+$'
 local IS_OURS = {  -- fields of a schedule's hash that no caller gives
   version = true, trigger = true, digest = true, anchor = true, lane = true, nominal = true, last = true,
@@ -87,7 +82,7 @@ end
 local function is_same()
   return old[3] == digest and old[2] == trigger and is_sound and old[1] and old[4] and has_time
     and (has_ended or at.lane == lane and at.place ~= 'quarantine')
-    and holds(schedule_key, 17, 16 + schedule_size, IS_OURS) and holds(template_key, 17 + schedule_size, #ARGV, {})
+    and holds(schedule_key, ROWS, first_of_template - 1, IS_OURS) and holds(template_key, first_of_template, #ARGV, {})
 end
 
 if seen_version ~= '' and old[1] ~= seen_version then
@@ -117,9 +112,9 @@ local put_version = version()
 local schedule = {'version', put_version, 'trigger', trigger, 'digest', digest, 'anchor', anchor_ms,
   'lane', lane, 'updated_at', string.format('%.0f', now_ms), 'created_at', old[7] or string.format('%.0f', now_ms)}
 local pause_after = false
-for i = 17, 16 + schedule_size do
+for i = ROWS, first_of_template - 1 do
   schedule[#schedule + 1] = ARGV[i]
-  if ARGV[i] == 'pause_after' and i % 2 == 1 then
+  if ARGV[i] == 'pause_after' and (i - ROWS) % 2 == 0 then
     pause_after = ARGV[i + 1]
   end
 end
@@ -130,7 +125,7 @@ for field, value in pairs(kept) do
     schedule[#schedule + 1] = value
   end
 end
-local template = {unpack(ARGV, 17 + schedule_size)}
+local template = {unpack(ARGV, first_of_template)}
 
 local fields = {'id', id, 'due', due_ms or '-', 'schedule', #schedule / 2}
 for i = 1, #schedule do

@@ -1,19 +1,16 @@
 -- quarantine: take schedules that cannot be planned out of their lanes, so that they never stand at a head.
 --
--- KEYS   lease meta log due_high due_normal due_low quarantine
+-- KEYS   lease meta log @lanes quarantine
 -- ARGV   schedule_prefix              as in keys.py
---        token expected_server        this term's
+--        @term
 --        ...   per schedule: id, word of lib/lanes, due ms, version, reason
 -- RETURNS  OK, now ms, number taken out  |  STALE  |  SERVER
 -- LOGS   quarantine: rows = id, "<lane> <due ms>", reason
-local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, quarantine_key = unpack(KEYS)
-local schedule_prefix, token, expected_server = unpack(ARGV, 1, 3)
--- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/lanes.lua
 
 local rows, taken = {}, {}
-for i = 4, is_a(quarantine_key, 'hash') and #ARGV or 0, 5 do
+for i = ROWS, is_a(quarantine_key, 'hash') and #ARGV or 0, 5 do
   local id, word, due_ms, planned_version, reason = unpack(ARGV, i, i + 4)
   local lane, key = lane_of(word), key_of(word)
   if redis.call('ZSCORE', key, id) == due_ms

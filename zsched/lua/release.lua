@@ -4,8 +4,6 @@
 -- ARGV   token           this term's
 -- RETURNS  OK  |  STALE
 -- LOGS   nothing: the next term's entry says who follows
-local lease_key, wake_key = unpack(KEYS)
-local token = unpack(ARGV)
 
 if redis.call('GET', lease_key) ~= token then
   return {'STALE'}

@@ -1,8 +1,8 @@
 -- replan: move what waits to where the rules of its zone have it now, and note by which rules all of it is planned.
 --
--- KEYS   lease meta log due_high due_normal due_low paused quarantine recurring
+-- KEYS   lease @schedules
 -- ARGV   schedule_prefix              as in keys.py
---        token expected_server        this term's
+--        @term
 --        tzdata                       version of the zones' rules that the leader plans by
 --        is_done                      1: from now on all schedules are planned by these
 --        ...   per schedule six texts: id, version, due ms, nominal ms, new nominal ms, new due ms
@@ -11,22 +11,18 @@
 -- LOGS   replan: old, new = those versions · rows = id, "<nominal ms> <new nominal ms> <new due ms>"
 --
 -- A schedule that is not as it was seen any more, in a lane or paused, is left alone (changed). No rows only ask.
-local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key = unpack(KEYS)
-local schedule_prefix, token, expected_server, tzdata, is_done = unpack(ARGV, 1, 5)
--- include lib/meta.lua
 -- include lib/fence.lua
 -- include lib/find.lua
 
 local before = redis.call('HGET', meta_key, 'tzdata') or ''
 local reply, ids, moves = {'OK', now_ms, before}, {}, {}
 local fields = {'old', before, 'new', tzdata, 'rows'}
-for i = 6, #ARGV, 6 do
+for i = ROWS, #ARGV, 6 do
   ids[#ids + 1] = ARGV[i]
 end
 local found = #ids > 0 and find(ids)
 for n, id in ipairs(ids) do
-  local at, first = found[n], 6 * n
+  local at, first = found[n], ROWS + 6 * (n - 1)
   local planned_version, due_ms, nominal_ms, new_nominal_ms, new_due_ms = unpack(ARGV, first + 1, first + 5)
   local schedule = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'nominal')
   if at and at.recurring and (at.place == 'due' or at.place == 'paused') and at.due_ms == due_ms

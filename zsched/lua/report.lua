@@ -10,9 +10,6 @@
 -- LOGS   nothing
 --
 -- In any format: an archive that stands back from a newer one has to say so.
-local meta_key, archivers_key = unpack(KEYS)
-local archive, entry, entry_t, state, about, hold_for_ms = unpack(ARGV)
--- include lib/time.lua
 -- include lib/hold_on.lua
 
 redis.call('HSET', archivers_key, archive,

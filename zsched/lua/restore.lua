@@ -1,7 +1,7 @@
 -- restore: put back what Redis lost, or take out what it should have lost.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake rq_queues deadlines
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+-- KEYS   @schedules wake rq_queues deadlines
+-- ARGV   @prefixes
 --        seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
 --        hold_for_ms     > 0: nothing fires for so long, the restorer is not done yet
 --        reason          lost | audit | corrected; dry: say what would be logged, and write nothing
@@ -18,35 +18,25 @@
 -- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` is `refused` where it cannot be pushed;
 --          when RQ has the run already, `open` and `skipped` are `held`, and a one-shot that waited is `gone`
 --
--- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. A run that was fired and
--- not over (`open`) is pushed again here, marked uncertain; `skipped` records that it is not, as its schedule
--- wishes. RQ may have the run already: a worker that took it before the loss writes its status or its end into the
--- Redis that lost it, often without the rest of the job. Such a run (`held`) is marked uncertain, and else left as
--- it is. It is open, and the tracker records its end. The entry keeps each row's old t, by which two archives that know
--- different things agree (rule: LATEST_CHANGE). What is put back may be of a newer format than the leader's, whose
--- archives never saw a newer one lead: so the format is noted, as by acquire.
+-- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. Where another program put it into
+-- several places, it leaves all of them. A run that was fired and not over (`open`) is pushed again here, marked
+-- uncertain; `skipped` records that it is not, as its schedule wishes. RQ may have the run already: a worker that took
+-- it before the loss writes its status or its end into the Redis that lost it, often without the rest of the job. Such
+-- a run (`held`) is marked uncertain, and else left as it is. It is open, and the tracker records its end. The entry
+-- keeps each row's old t, by which two archives that know different things agree (rule: LATEST_CHANGE). What is put
+-- back may be of a newer format than the leader's, whose archives never saw a newer one lead: so the format is noted,
+-- as by acquire.
 --
--- Who puts back what was lost shows that there was another history, and what is due by now may have been pushed in it
---. A leader that knew nothing of that may have taken the data set for a new one, without doubt
--- (name.lua): so doubt is cast here, as by acquire. Where it was cast at the loss, it stands: what came due later
--- cannot have been pushed before. But another data set may have gone on after that: what comes of it is in doubt
--- until now.
+-- Who puts back what was lost shows that there was another history, and what is due by now may have been pushed in it.
+-- A leader that knew nothing of that may have taken the data set for a new one, without doubt (name.lua): so doubt is
+-- cast here, as by acquire. Where it was cast at the loss, it stands: what came due later cannot have been pushed
+-- before. But another data set may have gone on after that: what comes of it is in doubt until now.
 -- A data set without a name has that of the archive from then on: it is not new, also when the restorer dies.
-local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, rq_queues_key, deadlines_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, seen_entry, seen_t, hold_for_ms, reason, archive,
-  names, is_forced, row_count = unpack(ARGV, 1, 11)
 hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
--- include lib/meta.lua
 -- include lib/hold_on.lua
--- include lib/iso.lua
--- include lib/find.lua
 -- include lib/place.lua
--- include lib/queues.lua
--- include lib/deadline.lua
 -- include lib/launch.lua
 -- include lib/pushed.lua
--- include lib/clean.lua
 -- include lib/same_set.lua
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
@@ -55,11 +45,11 @@ local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true,
 local replaced = {}
 local function waits(row)
   local at = not replaced[row.id] and find({row.id})[1]
-  return at and not at.recurring and run_key(row.id, at.due_ms) == 'rq:job:' .. row.run_id
-    and is_a('rq:job:' .. row.run_id, 'hash')
+  return at and not at.recurring and run_key(row.id, at.due_ms) == RQ_JOB .. row.run_id
+    and is_a(RQ_JOB .. row.run_id, 'hash')
 end
 
-local rows, ids, places, at = {}, {}, {}, 12
+local rows, ids, places, at = {}, {}, {}, ROWS
 for n = 1, row_count do
   local id, run, place, lane, due_ms, t_us, note, sizes = unpack(ARGV, at, at + 7)
   local job_size, own_size = string.match(sizes, '^(%d+) (%d+)$')
@@ -100,7 +90,7 @@ end
 -- include lib/behind.lua
 local found = find(ids)
 
-local fields = {'reason', reason, 'archive', archive, 'rows', row_count, unpack(ARGV, 12)}
+local fields = {'reason', reason, 'archive', archive, 'rows', row_count, unpack(ARGV, ROWS)}
 fields[#fields + 1] = 'format'
 fields[#fields + 1] = FORMAT
 local entry = append('restore', fields)
@@ -133,7 +123,7 @@ local function put_back(row)
       redis.call('HSET', template_prefix .. row.id, unpack(ARGV, row.first, row.first_own - 1))
     end
   else
-    local job_key = 'rq:job:' .. row.id .. '-' .. row.run
+    local job_key = RQ_JOB .. row.id .. '-' .. row.run
     redis.call('DEL', job_key)
     if row.first_own > row.first then
       redis.call('HSET', job_key, 'status', 'scheduled', 'created_at', changed_at(row.t_us),
@@ -153,6 +143,17 @@ local function put_back(row)
   end
 end
 
+local leaving = {}
+for _, row in ipairs(rows) do
+  leaving[#leaving + 1] = IS_SCHEDULE[row.place] and row.id or nil
+end
+if #leaving > 0 then
+  for _, word in ipairs(lanes) do
+    redis.call('ZREM', lane_keys[word], unpack(leaving))
+  end
+  redis.call('HDEL', paused_key, unpack(leaving))
+  redis.call('HDEL', quarantine_key, unpack(leaving))
+end
 for n, row in ipairs(rows) do
   if IS_SCHEDULE[row.place] then
     if found[n] then
@@ -162,7 +163,7 @@ for n, row in ipairs(rows) do
       put_back(row)
     end
   elseif row.place == 'open' then
-    redis.call('DEL', 'rq:job:' .. row.run_id)
+    redis.call('DEL', RQ_JOB .. row.run_id)
     -- Its deadline counts from its time, or from its push (t) where that was later: backfilled, retried, or only late.
     -- It may have passed long ago: then no worker begins with the run.
     local due_ms, deadline_ms = tonumber(row.due_ms), nil
@@ -172,7 +173,7 @@ for n, row in ipairs(rows) do
     launch(row.run_id, row.queue, {fields = {unpack(ARGV, row.first, row.first_own - 1)}, at_front = row.at_front,
       is_uncertain = true, deadline_ms = deadline_ms})
   elseif row.place == 'held' then  -- it may also wait in its queue: an older copy came back
-    redis.call('HSET', 'rq:job:' .. row.run_id, 'zs_uncertain', '1')
+    redis.call('HSET', RQ_JOB .. row.run_id, 'zs_uncertain', '1')
   end
 end
 push_all()

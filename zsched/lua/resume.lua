@@ -1,7 +1,7 @@
 -- resume: put a paused schedule back into its lane.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule op
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+-- KEYS   @schedules wake schedule op
+-- ARGV   @prefixes
 --        id
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        missed          fire: at its old due time, passed or not | skip: what passed is recorded, not fired
@@ -14,14 +14,8 @@
 -- LOGS   resume: id, lane, due, missed; of a skip also first, last, count, and of a recurring one nominal
 --
 -- Failures in a row are counted anew from here.
-local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, schedule_key, op_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, id, keep_op_ms, missed, seen_due_ms, planned_version, next_ms,
-  from_ms, until_ms, jitter_ms, first_ms, last_ms, count = unpack(ARGV)
 keep_op_ms = tonumber(keep_op_ms)
--- include lib/meta.lua
 -- include lib/op.lua
--- include lib/find.lua
 -- include lib/place.lua
 
 local at = find({id})[1]

@@ -1,7 +1,7 @@
 -- retry: run once more what is over, as an extra run of the same occurrence.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule rq_queues op deadlines
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+-- KEYS   @schedules wake schedule rq_queues op deadlines
+-- ARGV   @prefixes
 --        id              its schedule's
 --        run             the run that is over
 --        nominal_ms      the time in its id
@@ -17,19 +17,10 @@
 -- into the job while it ran is left out, but for meta, of which only that is known; retries are as many as at first,
 -- and its deadline counts from now. All of it goes into the log, so fields longer or more than a client makes are
 -- BROKEN; a payload is kept whole.
-local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, schedule_key, rq_queues_key, op_key, deadlines_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, id, run, nominal_ms, keep_op_ms = unpack(ARGV, 1, 7)
 keep_op_ms = tonumber(keep_op_ms)
--- include lib/meta.lua
 -- include lib/op.lua
--- include lib/iso.lua
--- include lib/find.lua
 -- include lib/place.lua
--- include lib/queues.lua
--- include lib/deadline.lua
 -- include lib/launch.lua
--- include lib/clean.lua
 
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 local OPEN = {created = true, queued = true, deferred = true, scheduled = true, started = true}
@@ -49,7 +40,7 @@ local OF_RUN = {  -- those of ours that do not say what was asked for
   zs_told = true,
 }
 
-local texts = redis.pcall('HGETALL', 'rq:job:' .. run)
+local texts = redis.pcall('HGETALL', RQ_JOB .. run)
 if texts.err then
   return string.find(texts.err, 'WRONGTYPE', 1, true) and answer({'OK', 'BROKEN', now_ms, '-'}) or texts
 end
@@ -63,7 +54,7 @@ end
 local job = by_name()
 local is_forgotten = #texts == 0 or job.zs_gone and not job.data  -- see lib/waiting.lua
 if is_forgotten then
-  texts = {unpack(ARGV, 8)}
+  texts = {unpack(ARGV, ROWS)}
   job = by_name()
 end
 if #texts == 0 then
@@ -71,7 +62,7 @@ if #texts == 0 then
 end
 if not is_forgotten and not OVER[job.status] then
   local at = job.status == 'scheduled' and find({id})[1]
-  if at and not at.recurring and run_key(id, at.due_ms) == 'rq:job:' .. run then
+  if at and not at.recurring and run_key(id, at.due_ms) == RQ_JOB .. run then
     return answer({'OK', 'WAITS', now_ms, '-'})
   end
   return answer({'OK', OPEN[job.status] and 'NOTOVER' or 'BROKEN', now_ms, word_of(job.status) or '-'})

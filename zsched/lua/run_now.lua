@@ -1,7 +1,7 @@
 -- run_now: push a run of a schedule at once.
 --
--- KEYS   meta log due_high due_normal due_low paused quarantine recurring wake schedule template rq_queues op deadlines
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
+-- KEYS   @schedules wake schedule template rq_queues op deadlines
+-- ARGV   @prefixes
 --        id
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
 -- RETURNS  OK, word, now ms, run id or -
@@ -11,19 +11,10 @@
 -- A one-shot runs now instead of at its time, and keeps the run id of that time. A recurring
 -- schedule gets an extra run, and its next occurrence stays; paused or ended it stays so too. Its deadline counts from
 -- now, and overlap is not asked about: somebody wants it.
-local meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, schedule_key, template_key, rq_queues_key, op_key, deadlines_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, id, keep_op_ms = unpack(ARGV)
 keep_op_ms = tonumber(keep_op_ms)
--- include lib/meta.lua
 -- include lib/op.lua
--- include lib/iso.lua
--- include lib/find.lua
 -- include lib/place.lua
--- include lib/queues.lua
--- include lib/deadline.lua
 -- include lib/launch.lua
--- include lib/clean.lua
 
 local at = find({id})[1]
 if not at then

@@ -8,11 +8,7 @@
 -- LOGS   nothing
 --
 -- A text per chain, as look.lua answers.
-local meta_key, log_key, chains_key, rq_queues_key, deadlines_key = unpack(KEYS)
-local cursor, count = unpack(ARGV)
 -- include lib/meta.lua
--- include lib/iso.lua
--- include lib/queues.lua
 -- include lib/overlap.lua
 
 if redis.call('TYPE', chains_key).ok ~= 'hash' then

@@ -1,8 +1,8 @@
 -- track: record which runs are over, and pause a schedule whose runs fail one after the other.
 --
--- KEYS   lease meta log due_high due_normal due_low paused quarantine recurring wake deadlines
--- ARGV   schedule_prefix template_prefix run_suffix   as in keys.py
---        token expected_server        this term's
+-- KEYS   lease @schedules wake deadlines
+-- ARGV   @prefixes
+--        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
 --        ...   six texts per run: its schedule's id, its own id, what look saw of its job ("<status> <ended_at>", or
 --              gone), how it counts in its schedule's row of failures (+ a success, ! a failure, - not at all), its
@@ -15,15 +15,8 @@
 -- LOST: the log does not contain that entry, so this Redis may never have heard of the runs; that their jobs
 -- are not here says nothing then. A job that is not as it was seen any more is left for another look; one that zsched
 -- cancelled is told already (lib/waiting.lua).
-local lease_key, meta_key, log_key, due_high_key, due_normal_key, due_low_key, paused_key, quarantine_key,
-  recurring_key, wake_key, deadlines_key = unpack(KEYS)
-local schedule_prefix, template_prefix, run_suffix, token, expected_server, seen_entry, seen_t = unpack(ARGV, 1, 7)
--- include lib/meta.lua
 -- include lib/fence.lua
--- include lib/find.lua
--- include lib/place.lua
 -- include lib/streaks.lua
--- include lib/clean.lua
 
 local seen = redis.call('XRANGE', log_key, seen_entry, seen_entry)[1]
 if not seen or seen[2][4] ~= seen_t then
@@ -31,9 +24,9 @@ if not seen or seen[2][4] ~= seen_t then
 end
 
 local rows, runs = {}, {}
-for i = 8, #ARGV, 6 do
+for i = ROWS, #ARGV, 6 do
   local id, run, seen_as, verdict, status, facts = unpack(ARGV, i, i + 5)
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'ended_at', 'zs_told')
+  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'ended_at', 'zs_told')
   if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
     return job
   end

@@ -1,7 +1,7 @@
 -- trim: forget the oldest part of the log.
 --
 -- KEYS   lease meta log archivers
--- ARGV   token expected_server        this term's
+-- ARGV   @term
 --        first_kept      id of an entry that stays, with all after it
 --        limit           most entries forgotten by one call
 --        silent_ms       reports of archives that are older than this are forgotten too
@@ -9,9 +9,6 @@
 -- LOGS   nothing
 --
 -- Whole nodes of the stream go at a time, so a few entries more may stay than need to.
-local lease_key, meta_key, log_key, archivers_key = unpack(KEYS)
-local token, expected_server, first_kept, limit, silent_ms = unpack(ARGV)
--- include lib/meta.lua
 -- include lib/fence.lua
 
 local reports = redis.call('HGETALL', archivers_key)

@@ -1,7 +1,7 @@
 -- unblock: release runs that RQ would leave waiting, withdraw those that a later one replaces, forget what is over.
 --
 -- KEYS   lease meta log chains rq_queues deadlines
--- ARGV   token expected_server        this term's
+-- ARGV   @term
 --        ...   three texts per chain: its schedule's id, what it needs, and the run, both as survey answered them
 -- RETURNS  OK, now ms, list of the runs that were released, list of the chains that do not need that any more
 --          |  STALE  |  SERVER
@@ -10,14 +10,7 @@
 --
 -- RQ's worker may release a run at the same time: the dependents that it watches lose this run here, so one of the two
 -- comes too late.
-local lease_key, meta_key, log_key, chains_key, rq_queues_key, deadlines_key = unpack(KEYS)
-local token, expected_server = unpack(ARGV, 1, 2)
--- include lib/meta.lua
 -- include lib/fence.lua
--- include lib/iso.lua
--- include lib/queues.lua
--- include lib/launch.lua
--- include lib/overlap.lua
 -- include lib/mend.lua
 
 if not is_a(chains_key, 'hash') then
@@ -25,7 +18,7 @@ if not is_a(chains_key, 'hash') then
 end
 
 local changed = {}
-for i = 3, #ARGV, 3 do
+for i = ROWS, #ARGV, 3 do
   local id, what, run = unpack(ARGV, i, i + 2)
   local need = need_of(id, redis.call('HGET', chains_key, id))
   if need and need.what == what and (need.run or '-') == run then

@@ -14,10 +14,8 @@ from typing import Final
 
 from zsched.core.clock import Clock
 from zsched.errors import ZschedError
-from zsched.storage.connection import Link
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
-from zsched.storage.registries import Registries
 
 LONGEST_S: Final = 2.0  # for a connection or a reply
 _EVERY_MS: Final = 1000.0
@@ -35,10 +33,10 @@ class Sight:
 
 
 class Lookout:
-    """Looks over *link*, by way of *reader* too. Any thread may ask; one looks, the others wait for what it sees."""
+    """Looks through *reader*. Any thread may ask; one looks, the others wait for what it sees."""
 
-    def __init__(self, link: Link, reader: Reader, clock: Clock) -> None:
-        self._link, self._reader, self._clock, self._lock = link, reader, clock, Lock()
+    def __init__(self, reader: Reader, clock: Clock) -> None:
+        self._reader, self._clock, self._lock = reader, clock, Lock()
         self._sight, self._looked_ms = Sight(), float("-inf")
 
     def look(self) -> Sight:
@@ -51,8 +49,6 @@ class Lookout:
 
     def _see(self) -> Sight:
         try:
-            overview = self._reader.overview()
-            with self._link.wire() as wire:
-                return Sight(overview, Registries(wire).depths())
+            return Sight(self._reader.overview(), self._reader.queue_depths())
         except ZschedError as error:
             return Sight(trouble=str(error))

@@ -49,7 +49,7 @@ def serving(
     redis, keys, queues = settings.redis, Keys(settings.namespace), Names()
     meter = DaemonMeter(LogTally(keys.run_suffix, queues), health)
     link = Link.from_url(redis.url, min(redis.timeout_s, LONGEST_S), redis.read_password())
-    lookout = Lookout(link, Reader(link, keys, Encoder(settings.rq.serializer)), clock)
+    lookout = Lookout(Reader(link, keys, Encoder(settings.rq.serializer)), clock)
     registry = CollectorRegistry()
     registry.register(DaemonCollector(meter, lookout, queues, build))
     ProcessCollector(registry=registry)  # seconds of processor, memory, open files

@@ -33,7 +33,7 @@ class ChainNeed(NamedTuple):
 
 
 class Chains:
-    """What a leader asks of chains and does to them, over one wire. Raises RedisUnavailable, RedisRefused."""
+    """The leader's calls about chains, over one wire. Raises RedisUnavailable, RedisRefused."""
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._scripts = Scripts(wire, keys)

@@ -27,7 +27,7 @@ from zsched.config.sentinels import is_sentinel_url
 from zsched.core.clock import Clock, SystemClock
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, show
 from zsched.storage import sentinel
-from zsched.storage.options import adopted_options, our_options
+from zsched.storage.sentinel import adopted_options, our_options
 
 RESENDS = 2  # after the first attempt
 _TRUST = "name who signed it in [redis] url, ?ssl_ca_certs=/path/of/ca.crt, and the host as the certificate has it"
@@ -46,6 +46,13 @@ class Interruption(Protocol):
 
     def fileno(self) -> int:
         """For select."""
+
+
+class Channel(Protocol):
+    """A ``Link`` or a ``Wire``."""
+
+    def execute(self, *command: Any) -> Any:
+        """The reply to *command*."""
 
 
 class Link:

@@ -77,7 +77,7 @@ class Inquiry:
                 with suppress(RedisRefused):
                     found = dict.fromkeys(unheard(wire, self._keys, queues), Stalled.UNHEARD)
                 with suppress(RedisRefused):
-                    found |= dict.fromkeys(queues, Stalled.SUSPENDED) if suspended(wire) else {}
+                    found |= dict.fromkeys(queues, Stalled.SUSPENDED) if suspended(wire, self._keys.rq) else {}
         return found
 
     def entries(self, since_us: int | None, limit: int) -> tuple[Iterator[Entry], Source]:

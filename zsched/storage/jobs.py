@@ -1,18 +1,31 @@
-"""What RQ's job hashes say of runs; a traceback comes as its last line. Nothing here writes, or unpickles."""
+"""
+Runs as RQ's job hashes tell them. Nothing here unpickles; a traceback comes as its last line.
+
+``Jobs`` reads many. ``Notes`` is for a task, inside its worker: it reads and writes the run's own job over the job's
+own connection. ``Deadlines`` tells the leader which have passed, so that Redis let go of runs that had not begun. What
+is kept of a run there goes when its end is recorded (track.lua); what was told ten minutes ago is forgotten here: a run
+that began in time and is still running, or that nobody knows.
+"""
 
 from __future__ import annotations
 
 import binascii
 import zlib
 from base64 import b64decode
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import redis
 
 from zsched.core.log import text
 from zsched.core.runs import JOB_FIELDS, Job
 from zsched.core.untrusted import LONGEST_NAME
+from zsched.errors import Contended, RedisRefused, RedisUnavailable
+from zsched.storage.connection import Channel, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.scripts import Channel, Scripts
+from zsched.storage.meta import server_now_ms
+from zsched.storage.scripts import Scripts, load
 
 _FIELDS: Final = " ".join(JOB_FIELDS.values())
 _PAGE: Final = 200  # runs looked at by one script: Redis does nothing else meanwhile
@@ -49,3 +62,96 @@ def last_line(packed: str) -> str:
         return ""
     lines = text(opened).strip().splitlines()
     return lines[-1].strip()[:_LONGEST_ERROR] if lines and len(opened) < _LONGEST_TRACEBACK else ""
+
+
+_NOTHING: Final = Job(*[""] * len(Job._fields))
+_OF_ATTEMPTS: Final = ("status", "retries_left", "zs_retries", "number_of_retries")  # as look.lua has them
+_TRIES: Final = 100  # when other threads of the task note something at the same time
+
+
+class Notes:
+    """
+    What is noted in the job of one run, field by field; *client* is a ``redis.Redis``.
+
+    Raises:
+        RedisUnavailable: not reached. RedisRefused: an error reply. Contended: of ``change``.
+    """
+
+    def __init__(self, client: redis.Redis, keys: Keys, run_id: str) -> None:
+        self._client, self._keys, self._run_id = client, keys, run_id
+
+    def attempt(self) -> int | None:
+        """
+        Which attempt is on, from 1; None when the job is gone.
+
+        Read from RQ's hash alone: look.lua reads keys of zsched's too, to which a worker needs no right.
+        """
+        told = self.execute("HMGET", self._keys.rq.job(self._run_id), *_OF_ATTEMPTS)
+        status, left, most, returned = (bytes(value or b"").decode(errors="replace") for value in told)
+        return _NOTHING._replace(retries_left=left, retries=most, returned=returned).attempt if status else None
+
+    def read(self, field: str) -> str:
+        """The text in *field* of the job's hash; '' when there is none."""
+        return bytes(self.execute("HGET", self._keys.rq.job(self._run_id), field) or b"").decode(errors="replace")
+
+    def change(self, field: str, change: Callable[[str], str]) -> None:
+        """Write what *change* makes of the text that is in *field*; nothing when the job is gone."""
+        job_key, script = self._keys.rq.job(self._run_id), load("note").text
+        for _ in range(_TRIES):
+            seen = self.execute("HGET", job_key, field) or b""
+            text = change(seen.decode(errors="replace"))
+            _, word = self.execute("EVAL", script, 1, job_key, field, seen, text)
+            if word != b"AGAIN":
+                return
+        raise Contended(f"{field} of run {self._run_id!r} was changed by others at every attempt; call again")
+
+    def execute(self, *command: Any) -> Any:
+        """The reply to *command*."""
+        with self._converted():
+            return self._client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py's
+
+    @contextmanager
+    def _converted(self) -> Iterator[None]:
+        try:
+            yield
+        except redis.exceptions.NoScriptError:  # the script loader's
+            raise
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            message = f"run {self._run_id!r}: its worker's Redis cannot be reached: {error}"
+            raise RedisUnavailable(message, may_have_been_applied=True) from error
+        except redis.RedisError as error:
+            raise RedisRefused(f"run {self._run_id!r}: its worker's Redis refused: {error}") from error
+
+
+_MEMBERS: Final = 5000
+_SPANS: Final = 20  # in one look; what is more the tracker finds in its rounds
+_KEPT_MS: Final = 600_000
+
+
+class Deadlines:
+    """
+    What passed, look by look, over one wire; ``since_ms``: when it looked first. Raises RedisUnavailable, RedisRefused.
+    """
+
+    def __init__(self, wire: Wire, keys: Keys) -> None:
+        self._wire, self._keys = wire, keys
+        self._told_ms = self.since_ms = -1
+
+    def passed(self) -> list[str]:
+        """Run ids whose deadlines have passed since the last look, those longest ago first; all at the first."""
+        key, now_ms = self._keys.deadlines(), server_now_ms(self._wire, self._keys)
+        if self._wire.execute("TYPE", key) not in (b"zset", b"none"):  # another program's: the leader tells of that
+            return []
+        if self.since_ms < 0:
+            self.since_ms = now_ms
+        elif now_ms - self.since_ms >= _KEPT_MS:  # all that passed so long ago was told so long ago
+            self._wire.execute("ZREMRANGEBYSCORE", key, "-inf", min(self._told_ms, now_ms - _KEPT_MS))
+        found: list[bytes] = []
+        for page in range(_SPANS):
+            span = ("ZRANGEBYSCORE", key, f"({self._told_ms}", now_ms, "LIMIT", page * _MEMBERS, _MEMBERS)
+            members = self._wire.execute(*span)
+            found += members
+            if len(members) < _MEMBERS:
+                break
+        self._told_ms = now_ms
+        return [text(run_id) for run_id in found]

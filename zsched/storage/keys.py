@@ -1,28 +1,30 @@
 """
-Every Redis key that zsched owns, one function per key: its type and its members.
+Every Redis key that zsched owns, one function per key: its type and its members. ``rqkeys.py`` has those of RQ.
 
 Keys live under ``zsched:{<namespace>}:``; the braces are a Redis Cluster hash tag. Instants are
 integer epoch milliseconds written as decimal text. Scripts name their keys in their header, and
-``scripts.py`` resolves each name to the function of the same name here.
+``Keys.named`` resolves each name to the function of the same name.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from zsched.core.model import Priority
 from zsched.errors import InvalidSchedule
+from zsched.storage.rqkeys import RQ_PREFIX, RqKeys
 
 NAMESPACE = re.compile(r"[a-z0-9_]{1,32}")
 
 
 class Keys:
-    """The keys of one namespace."""
+    """The keys of one namespace; ``rq`` has those of RQ beside them."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, rq_prefix: str = RQ_PREFIX) -> None:
         if not isinstance(namespace, str) or not NAMESPACE.fullmatch(namespace):
             raise InvalidSchedule("namespace", namespace, "not a namespace", "give 1 to 32 of a-z, 0-9 and _")
-        self.namespace = namespace
+        self.namespace, self.rq = namespace, RqKeys(rq_prefix)
         self.prefix = f"zsched:{{{namespace}}}:"
         self.run_suffix = "" if namespace == "default" else f"-n{namespace}"
 
@@ -81,7 +83,7 @@ class Keys:
         return f"{self.prefix}chains"
 
     def deadlines(self) -> str:
-        """ZSET: run id → when it expires in its queue, until its end is recorded; see lua/lib/deadline.lua."""
+        """ZSET: run id → when it expires in its queue, until its end is recorded; see lua/lib/launch.lua."""
         return f"{self.prefix}deadlines"
 
     def recurring(self) -> str:
@@ -133,18 +135,13 @@ class Keys:
         """LIST with PX: the answer to a question, JSON."""
         return f"{self.prefix}answer:{question}"
 
-    # -- RQ's ---------------------------------------------------------------------------------
-
-    def job(self, run_id: str) -> str:
-        """HASH: RQ's job; a waiting one-shot is one with status ``scheduled`` and our field ``zs``."""
-        return f"rq:job:{run_id}"
-
-    def rq_queues(self) -> str:
-        """SET of RQ: full keys of its queues."""
-        return "rq:queues"
-
-    # -- ids ----------------------------------------------------------------------------------
+    # -- names ----------------------------------------------------------------------------------
 
     def run_id(self, schedule_id: str, nominal_ms: int | str) -> str:
         """The id of the run of *schedule_id* at *nominal_ms*; unique over namespaces."""
         return f"{schedule_id}-{nominal_ms}{self.run_suffix}"
+
+    def named(self, name: str) -> Callable[..., str]:
+        """Return the function of the key that headers of scripts call *name*; RQ's begin with ``rq_``."""
+        function: Callable[..., str] = getattr(*((self.rq, name[3:]) if name.startswith("rq_") else (self, name)))
+        return function

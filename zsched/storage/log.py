@@ -1,4 +1,10 @@
-"""Reading the log of one namespace: the Redis stream that every script appends to."""
+"""
+Reading the log of one namespace: the Redis stream that every script appends to.
+
+``recent`` counts the last minutes, backwards from its end. It takes a quarter of a second at most, and of Redis some
+milliseconds at a time, however much there is: it is for people who look at a system in trouble. Its answer says how far
+that came. Nothing here writes.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +14,9 @@ from typing import Any, Final
 
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.log import Entry, Position
+from zsched.core.recent import Counting, Recent
+from zsched.storage.connection import Channel
 from zsched.storage.keys import Keys
-from zsched.storage.scripts import Channel
 
 _LAST_SEQ = 2**64 - 1
 # Bounds of a read backwards. An entry has 100 bytes or 200 payloads, and no command tells its size before it is read.
@@ -154,3 +161,16 @@ class Log:
     @staticmethod
     def _entries(reply: Any) -> list[Entry]:
         return [Entry.of(id, texts) for id, texts in reply or ()]
+
+
+_LOOKED_FOR_MS: Final = 250.0
+
+
+def recent(log: Log, now_ms: int, run_suffix: str, clock: Clock) -> Recent:
+    """What *log* tells of the time before *now_ms*, the server's; *run_suffix* as in ``core.recent``."""
+    counting, oldest_seq = Counting(now_ms, run_suffix), 1
+    for entry in log.back(for_ms=_LOOKED_FOR_MS, clock=clock):
+        if not counting.see(entry):
+            return counting.told(is_all=True)
+        oldest_seq = entry.position.seq
+    return counting.told(is_all=oldest_seq == 1)  # else it was trimmed, or the time is over

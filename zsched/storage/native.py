@@ -13,7 +13,6 @@ from zsched.storage.lease import Term
 from zsched.storage.scripts import Scripts
 
 LOCK_S = 30  # a queue is RQ's again so long after the last daemon was killed; looked at about every second
-_QUEUE = b"rq:queue:"
 
 
 class Odd(NamedTuple):
@@ -58,8 +57,9 @@ class NativeJobs:
 
     def queues(self) -> list[bytes]:
         """The queues that RQ knows, in the order of their names. Raises RedisRefused."""
-        members = self._wire.execute("SMEMBERS", self._keys.rq_queues())
-        return sorted(member.removeprefix(_QUEUE) for member in members if member.startswith(_QUEUE))
+        rq = self._keys.rq
+        members = self._wire.execute("SMEMBERS", rq.queues())
+        return sorted(rq.queue_name(member) for member in members if member.startswith(rq.queue(b"")))
 
     def move(self, term: Term, queues: Sequence[bytes], limit: int) -> Moved:
         """

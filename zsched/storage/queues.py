@@ -6,11 +6,15 @@ much there is, some thousand workers and queues are looked at, and some hundred 
 
 Not guaranteed: that every running worker is known. RQ's workers register when they start, and not again when Redis lost
 that; then only the jobs that they run show them. One that was killed counts until RQ forgets it, some minutes later.
+
+A schedule stands *aside*, out of its lane, while its queue has no room by its limit, as fire.lua left it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -21,11 +25,63 @@ from zsched.core.runs import ms_of
 from zsched.core.sentences import rough_duration
 from zsched.core.wording import plural
 from zsched.errors import RedisRefused
-from zsched.storage.connection import Wire
+from zsched.storage.connection import Channel, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.limits import asides
-from zsched.storage.replies import Command, allowed_replies, is_denied, members, replies
-from zsched.storage.time import server_now_ms
+from zsched.storage.meta import asking, server_now_ms
+from zsched.storage.registries import Command, allowed_replies, is_denied, members, replies
+from zsched.storage.rqkeys import RqKeys
+
+
+class Aside(NamedTuple):
+    """One lane's schedules of one queue, in the ZSET ``Keys.aside``; it may be empty by now."""
+
+    lane: Priority
+    queue: str
+
+    def key(self, keys: Keys) -> str:
+        """Of the ZSET."""
+        return keys.aside(self.lane, self.queue)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """How many schedules stand aside for a queue, by its limit; ``per_second`` is None when that has just ended."""
+
+    queue: str
+    per_second: float | None
+    waiting: int
+
+
+def asides(channel: Channel, keys: Keys) -> list[Aside]:
+    """
+    All that may hold something. A schedule goes there from its lane, unlogged, and back into it only by what is logged:
+    who reads the lanes first, then asks here and reads these, misses none but what the log tells of.
+    """
+    found = []
+    with asking(keys.meta()):
+        words = channel.execute("HGET", keys.meta(), "aside")
+    for word in text(words or b"").split(" "):
+        lane, _, queue = word.partition(":")
+        with suppress(ValueError):  # another writer's
+            found += [Aside(Priority(lane), queue)] if queue else []
+    return found
+
+
+def held_back(counts: Iterable[tuple[Aside, int]], limits: Sequence[bytes]) -> list[HeldBack]:
+    """What the numbers of those that stand aside amount to, by queue; *limits* is the hash of them."""
+    rates = {text(queue): _per_second(row) for queue, row in zip(limits[::2], limits[1::2], strict=True)}
+    waiting: Counter[str] = Counter()
+    for aside, count in counts:
+        waiting[aside.queue] += count
+    return [HeldBack(queue, rates.get(queue), waiting[queue]) for queue in sorted(waiting) if waiting[queue]]
+
+
+def _per_second(row: bytes) -> float | None:
+    try:
+        return float(row.split(b" ")[0])
+    except ValueError:
+        return None
+
 
 PATIENCE_MS: Final = 300_000  # a worker of a batch, or one that is restarted, is back by then
 
@@ -72,14 +128,20 @@ class StalledQueue(NamedTuple):
 class StalledQueues(NamedTuple):
     """
     ``unheard``: the queues that schedules use, or in which something waits, and to which nobody listens.
-    ``is_suspended``: workers take nothing until ``rq resume``; ``suspended``: all queues in which something waits then.
+    ``suspended_by``: the key for which workers take nothing until ``rq resume``, or None; ``suspended``: all queues in
+    which something waits then.
     ``used``: how many queues schedules use.
     """
 
     unheard: list[StalledQueue]
-    is_suspended: bool
+    suspended_by: str | None
     suspended: list[StalledQueue]
     used: int
+
+    @property
+    def is_suspended(self) -> bool:
+        """True if RQ's workers take nothing."""
+        return self.suspended_by is not None
 
     @property
     def of_ours(self) -> StalledQueues:
@@ -99,12 +161,12 @@ def waiting_text(queues: Sequence[StalledQueue]) -> str:
     return f"{told}{', the oldest' if count > 1 else ''} for {rough_duration(max(oldest_ms // unit_ms, 1) * unit_ms)}"
 
 
-def workers_of(wire: Wire) -> list[WorkerSeen]:
+def workers_of(wire: Wire, rq: RqKeys) -> list[WorkerSeen]:
     """The workers that live, of the first some thousand that are registered. Raises RedisRefused, RedisUnavailable."""
-    names = members(wire, "rq:workers", _WORKERS)
+    names = members(wire, rq.workers(), _WORKERS)
     told = allowed_replies(wire, (("HMGET", name, "version", *_ABOUT_WORKER) for name in names))
     return [
-        WorkerSeen(name.removeprefix("rq:worker:"), text(row[0] or b"?"), frozenset(text(row[1]).split(",")))
+        WorkerSeen(rq.worker_name(name), text(row[0] or b"?"), frozenset(text(row[1]).split(",")))
         for name, row in zip(names, told, strict=True)
         if row and _lives(row[1:])
     ]
@@ -118,28 +180,28 @@ def used_queues(wire: Wire, keys: Keys) -> set[str]:
     for lane in Priority:
         flat = wire.execute("ZRANGE", keys.due(lane), 0, _SCHEDULES - 1, "WITHSCORES")
         runs = (keys.run_id(text(id), text(due)) for id, due in zip(flat[::2], flat[1::2], strict=True))
-        commands += [("HGET", keys.job(run), "origin") for run in runs]  # of a recurring one there is no such job
+        commands += [("HGET", keys.rq.job(run), "origin") for run in runs]  # of a recurring one there is no such job
     found = {text(queue) for queue in allowed_replies(wire, commands) if queue}
     return found | {aside.queue for aside in asides(wire, keys)}
 
 
 def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
     """Return the stalled ones among the queues that schedules use, or that RQ knows. Raises as above."""
-    used, is_suspended = used_queues(wire, keys), suspended(wire)
-    known = used | {key.removeprefix("rq:queue:") for key in members(wire, keys.rq_queues(), _QUEUES)}
+    used, is_suspended = used_queues(wire, keys), suspended(wire, keys.rq)
+    known = used | {keys.rq.queue_name(key) for key in members(wire, keys.rq.queues(), _QUEUES)}
     silent = unheard(wire, keys, known)
     stalled = _stalled(wire, keys, sorted(known if is_suspended else silent), used)
     return StalledQueues(
         [one for one in stalled if one.queue in silent and (one.waiting or one.queue in used)],
-        is_suspended,
+        keys.rq.suspended() if is_suspended else None,
         [one for one in stalled if is_suspended and one.waiting],
         len(used),
     )
 
 
-def suspended(wire: Wire) -> bool:
+def suspended(wire: Wire, rq: RqKeys) -> bool:
     """Return True if RQ's workers take nothing, by ``rq suspend``. Raises as above."""
-    return bool(wire.execute("EXISTS", "rq:suspended"))
+    return bool(wire.execute("EXISTS", rq.suspended()))
 
 
 def unheard(wire: Wire, keys: Keys, queues: Collection[str]) -> frozenset[str]:
@@ -150,20 +212,20 @@ def unheard(wire: Wire, keys: Keys, queues: Collection[str]) -> frozenset[str]:
     Raises:
         RedisRefused: it may not even ask how many are registered. RedisUnavailable.
     """
-    found = _unregistered(wire, sorted(queues))
+    found = _unregistered(wire, keys.rq, sorted(queues))
     since_s = server_now_ms(wire, keys) // 1000
-    running = replies(wire, (("ZCOUNT", f"rq:wip:{queue}", f"({since_s}", "+inf") for queue in found))
+    running = replies(wire, (("ZCOUNT", keys.rq.registry("wip", queue), f"({since_s}", "+inf") for queue in found))
     has_run = (isinstance(count, int) and count > 0 for count in running)
     return frozenset(queue for queue, is_heard in zip(found, has_run, strict=True) if not is_heard)
 
 
-def _unregistered(wire: Wire, queues: list[str]) -> list[str]:
+def _unregistered(wire: Wire, rq: RqKeys, queues: list[str]) -> list[str]:
     """The *queues* among whose registered workers none lives: the names of killed workers outlast them."""
-    numbers = allowed_replies(wire, (("SCARD", f"rq:workers:{queue}") for queue in queues))
+    numbers = allowed_replies(wire, (("SCARD", rq.queue_workers(queue)) for queue in queues))
     found = [queue for queue, number in zip(queues, numbers, strict=True) if not number]
     cursors, size = {queue: b"0" for queue, number in zip(queues, numbers, strict=True) if number}, _FEW
     while cursors:
-        pages = replies(wire, (("SSCAN", f"rq:workers:{queue}", at, "COUNT", size) for queue, at in cursors.items()))
+        pages = replies(wire, (("SSCAN", rq.queue_workers(queue), at, "COUNT", size) for queue, at in cursors.items()))
         read = {queue: page for queue, page in zip(cursors, pages, strict=True) if not isinstance(page, RedisRefused)}
         names = sorted({name for _, page in read.values() for name in page})
         told = dict(zip(names, replies(wire, (("HMGET", name, *_ABOUT_WORKER) for name in names)), strict=True))
@@ -182,9 +244,9 @@ def _lives(about: Any) -> bool:
 
 
 def _stalled(wire: Wire, keys: Keys, queues: list[str], used: set[str]) -> list[StalledQueue]:
-    lengths = allowed_replies(wire, (("LLEN", f"rq:queue:{queue}") for queue in queues))
+    lengths = allowed_replies(wire, (("LLEN", keys.rq.queue(queue)) for queue in queues))
     waiting = {queue: length for queue, length in zip(queues, lengths, strict=True) if length}
-    told = allowed_replies(wire, (("LRANGE", f"rq:queue:{queue}", 0, _HEAD - 1) for queue in waiting))
+    told = allowed_replies(wire, (("LRANGE", keys.rq.queue(queue), 0, _HEAD - 1) for queue in waiting))
     heads = {queue: head for queue, head in zip(waiting, told, strict=True) if head}
     waits_ms = _waits_ms(wire, keys, heads, [queue for queue in heads if waiting[queue] > _HEAD])
     ours = used | {queue for queue, head in heads.items() if any(RunId.key(text(id), keys.namespace) for id in head)}
@@ -196,9 +258,11 @@ def _waits_ms(wire: Wire, keys: Keys, heads: dict[str, list[bytes]], long: list[
     By queue, for how long the job waits that was pushed first: the first of *heads* or, of jobs that are pushed at the
     front, the last, which of *long* queues is not in their heads.
     """
-    lasts = dict(zip(long, allowed_replies(wire, (("LINDEX", f"rq:queue:{queue}", -1) for queue in long)), strict=True))
+    lasts = dict(
+        zip(long, allowed_replies(wire, (("LINDEX", keys.rq.queue(queue), -1) for queue in long)), strict=True)
+    )
     ends = list({(queue, id) for queue, head in heads.items() for id in (head[0], lasts.get(queue) or head[-1])})
-    pushed = allowed_replies(wire, (("HGET", b"rq:job:" + id, "enqueued_at") for _, id in ends))
+    pushed = allowed_replies(wire, (("HGET", keys.rq.job(id), "enqueued_at") for _, id in ends))
     now_ms, found = server_now_ms(wire, keys), dict[str, int]()
     for (queue, _), at in zip(ends, pushed, strict=True):
         if at and (at_ms := ms_of(text(at))) is not None:

@@ -21,16 +21,14 @@ from zsched.core.triggers import TriggerSpec, read_spec
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.limits import asides
-from zsched.storage.log import Log
-from zsched.storage.meta import asking
+from zsched.storage.log import Log, recent
+from zsched.storage.meta import asking, due_from_score, server_now_ms
 from zsched.storage.overview import Overview, look
-from zsched.storage.queues import StalledQueues, stalled_queues
-from zsched.storage.recent import recent
+from zsched.storage.queues import StalledQueues, asides, stalled_queues
+from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import RecurringRecord
-from zsched.storage.time import due_from_score, server_now_ms
 
 _PAGE = 200  # schedules read by one script
 # Bounds of `has_fired` in the newest part of the log: entries, bytes, time.
@@ -138,6 +136,11 @@ class Reader:
         """The queues from which nobody takes jobs. Raises as ``storage.queues.stalled_queues``."""
         with self._link.wire() as wire:
             return stalled_queues(wire, self._keys)
+
+    def queue_depths(self) -> dict[str, int]:
+        """How many jobs wait in each queue that RQ knows."""
+        with self._link.wire() as wire:
+            return Registries(wire, self._keys.rq).depths()
 
     def recent(self, clock: Clock) -> Recent:
         """What happened in the last minutes, as far as the log can be read quickly; *clock* says how long it takes."""

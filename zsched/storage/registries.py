@@ -1,9 +1,11 @@
 """
-RQ's registries, per queue, and its queues. Nothing here writes.
+RQ's registries, per queue, and its queues; and many questions in few round trips. Nothing here writes.
 
 ``rq:finished:<queue>`` and ``rq:failed:<queue>`` (failed, stopped and abandoned jobs) are ZSETs of job ids, each with
 when RQ will forget it, in whole seconds. ``rq:wip:<queue>`` is a ZSET of ``<job id>:<execution id>``, each with the
 second at which its worker's heartbeat lapses, by the worker's clock.
+
+Keys may be of a wrong type, or not this user's to ask for: ``replies`` and ``allowed_replies`` go on with the others.
 """
 
 from __future__ import annotations
@@ -11,13 +13,63 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from redis.exceptions import NoPermissionError
+
 from zsched.core.log import text
 from zsched.core.runs import ms_of
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
+from zsched.storage.rqkeys import RqKeys
+
+_PIPELINED: Final = 500  # commands in flight
+
+Command = tuple[Any, ...]
+
+
+def replies(wire: Wire, commands: Iterable[Command]) -> list[Any]:
+    """The replies to *commands*, pipelined; of what is refused its RedisRefused. Raises RedisUnavailable."""
+    waiting, found = list(commands), list[Any]()
+    for first in range(0, len(waiting), _PIPELINED):
+        part = waiting[first : first + _PIPELINED]
+        for command in part:
+            wire.send(*command)
+        found += [_received(wire) for _ in part]
+    return found
+
+
+def allowed_replies(wire: Wire, commands: Iterable[Command]) -> list[Any]:
+    """The same; None of a key of a wrong type. Raises RedisRefused of what this user may not ask."""
+    found = replies(wire, commands)
+    for reply in found:
+        if isinstance(reply, RedisRefused) and is_denied(reply):
+            raise reply
+    return [None if isinstance(reply, RedisRefused) else reply for reply in found]
+
+
+def members(wire: Wire, key: str, most: int) -> list[str]:
+    """At least *most* members of the set *key*, or all, sorted. Raises RedisRefused, RedisUnavailable."""
+    if wire.execute("SCARD", key) <= most:  # not every role may scan
+        return sorted(map(text, wire.execute("SMEMBERS", key)))
+    found, cursor = set[str](), b""
+    while cursor != b"0" and len(found) < most:
+        cursor, page = wire.execute("SSCAN", key, cursor or b"0", "COUNT", most)
+        found.update(map(text, page))
+    return sorted(found)
+
+
+def is_denied(error: RedisRefused) -> bool:
+    """Whether it was refused for want of a right."""
+    return isinstance(error.__cause__, NoPermissionError)
+
+
+def _received(wire: Wire) -> Any:
+    try:
+        return wire.receive()
+    except RedisRefused as error:
+        return error
+
 
 _PAGE: Final = 5000  # members in one reply: 0.7 ms of Redis
-_PIPELINED: Final = 500  # commands in flight
 _SAMPLE: Final = 10  # members of one registry
 
 _NEVER: Final = (b"inf", b"-inf")  # when RQ forgets it
@@ -38,15 +90,15 @@ class Line(NamedTuple):
     since_ms: float | None
 
 
-def queue_keys(wire: Wire) -> list[bytes]:
+def queue_keys(wire: Wire, rq: RqKeys) -> list[bytes]:
     """
     Return the keys of all queues that RQ knows, sorted. Return none if ``rq:queues`` is of a wrong type, which the
     leader reports. Raises RedisRefused.
     """
     try:
-        return sorted(wire.execute("SMEMBERS", "rq:queues"))
+        return sorted(wire.execute("SMEMBERS", rq.queues()))
     except RedisRefused:
-        if wire.execute("TYPE", "rq:queues") in (b"set", b"none"):
+        if wire.execute("TYPE", rq.queues()) in (b"set", b"none"):
             raise
         return []
 
@@ -54,31 +106,35 @@ def queue_keys(wire: Wire) -> list[bytes]:
 class Registries:
     """Reads over one wire. Raises RedisUnavailable, RedisRefused."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, wire: Wire, rq: RqKeys) -> None:
+        self._wire, self._rq = wire, rq
 
     def keys(self) -> list[str]:
         """The registries of all queues that RQ knows."""
-        return [f"rq:{registry}:{queue}" for queue in self.queues() for registry in ("finished", "failed")]
+        return [
+            key
+            for queue in self.queues()
+            for key in (self._rq.registry("finished", queue), self._rq.registry("failed", queue))
+        ]
 
     def queues(self) -> list[str]:
         """The names of all queues that RQ knows."""
-        return sorted(text(key).removeprefix("rq:queue:") for key in queue_keys(self._wire))
+        return sorted(self._rq.queue_name(text(key)) for key in queue_keys(self._wire, self._rq))
 
     def lapsed(self, until_s: int) -> dict[str, list[str]]:
         """By job, its entries among the started whose heartbeats lapsed up to second *until_s* of their workers."""
         found: dict[str, list[str]] = {}
-        for members in self.members([(f"rq:wip:{queue}", 0, until_s) for queue in self.queues()]):
+        for members in self.members([(self._rq.registry("wip", queue), 0, until_s) for queue in self.queues()]):
             for member in members:
                 found.setdefault(text(member).partition(":")[0], []).append(text(member))
         return found
 
     def heads(self, queues: Sequence[str]) -> dict[str, float]:
         """By queue, when the job at its head was pushed, in ms; infinite of an empty one, or where nobody knows."""
-        heads = list(self._all(("LINDEX", f"rq:queue:{queue}", 0) for queue in queues))
+        heads = list(self._all(("LINDEX", self._rq.queue(queue), 0) for queue in queues))
         found = dict.fromkeys(queues, float("inf"))
         standing = [(queue, head) for queue, head in zip(queues, heads, strict=True) if head]
-        pushed = self._all(("HGET", b"rq:job:" + head, "enqueued_at") for _, head in standing)
+        pushed = self._all(("HGET", self._rq.job(head), "enqueued_at") for _, head in standing)
         for (queue, _), at in zip(standing, pushed, strict=True):
             found[queue] = (ms_of(text(at)) if isinstance(at, bytes) else None) or float("inf")
         return found
@@ -88,7 +144,7 @@ class Registries:
         The front of *queue*. What is pushed at the back stands in the order of its times, and what is pushed at the
         front stands before it, newest first: so behind a place where times rise, all is later.
         """
-        key = f"rq:queue:{queue}"
+        key = self._rq.queue(queue)
         replies = self._all([("LLEN", key), ("LRANGE", key, 0, _LINE - 1)])
         length, ids = next(replies), next(replies)
         if length == []:  # no list
@@ -98,22 +154,22 @@ class Registries:
             return Line(known, float("inf"))
         middle_ms, last_ms = (
             ms_of(text(at)) if isinstance(at, bytes) else None
-            for at in self._all(("HGET", b"rq:job:" + id, "enqueued_at") for id in (ids[len(ids) // 2], ids[-1]))
+            for at in self._all(("HGET", self._rq.job(id), "enqueued_at") for id in (ids[len(ids) // 2], ids[-1]))
         )
         rises = middle_ms is not None and last_ms is not None and middle_ms < last_ms
         return Line(known, last_ms if rises else None)
 
     def on_their_way(self, queue: str, run_ids: Sequence[str]) -> set[str]:
         """Those of *run_ids* that a worker took from *queue* and has not begun."""
-        begun = self._all(("EXISTS", f"rq:executions:{run_id}") for run_id in run_ids)
+        begun = self._all(("EXISTS", self._rq.executions(run_id)) for run_id in run_ids)
         found = {run_id for run_id, is_there in zip(run_ids, begun, strict=True) if is_there}
-        taken = next(self._all([("LRANGE", f"rq:queue:{queue}:intermediate", 0, -1)]))
+        taken = next(self._all([("LRANGE", self._rq.intermediate(queue), 0, -1)]))
         return found | (set(map(text, taken)) & set(run_ids))
 
     def depths(self) -> dict[str, int]:
         """How many jobs wait in each queue that RQ knows; what is of a wrong type is none."""
         queues = self.queues()
-        replies = self._all(("LLEN", f"rq:queue:{queue}") for queue in queues)
+        replies = self._all(("LLEN", self._rq.queue(queue)) for queue in queues)
         return {queue: depth for queue, depth in zip(queues, replies, strict=True) if isinstance(depth, int)}
 
     def now_s(self) -> int:
@@ -134,7 +190,7 @@ class Registries:
         """For how many seconds RQ keeps what ended, by registry: what a few members of each show, taken at random."""
         samples = [_scored(flat) for flat in self._all(("ZRANDMEMBER", key, _SAMPLE, "WITHSCORES") for key in keys)]
         members = [(key, *member) for key, sample in zip(keys, samples, strict=True) for member in sample]
-        ended = self._all(("HGET", b"rq:job:" + id, "ended_at") for _, id, _ in members)
+        ended = self._all(("HGET", self._rq.job(id), "ended_at") for _, id, _ in members)
         shown: dict[str, set[int]] = {key: set() for key in keys}
         for (key, _, until_s), ended_at in zip(members, ended, strict=True):
             ended_ms = ms_of(text(ended_at)) if isinstance(ended_at, bytes) else None
@@ -142,20 +198,9 @@ class Registries:
                 shown[key].add(until_s - ended_ms // 1000)
         return shown
 
-    def _all(self, commands: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    def _all(self, commands: Iterable[Command]) -> Iterator[Any]:
         """The replies to *commands*, pipelined; [] for one that was refused, say for a key of another type."""
-        waiting = list(commands)
-        for first in range(0, len(waiting), _PIPELINED):
-            part = waiting[first : first + _PIPELINED]
-            for command in part:
-                self._wire.send(*command)
-            yield from [self._receive() for _ in part]
-
-    def _receive(self) -> Any:
-        try:
-            return self._wire.receive()
-        except RedisRefused:
-            return []
+        return iter([[] if isinstance(reply, RedisRefused) else reply for reply in replies(self._wire, commands)])
 
 
 def _range(span: Span, offset: int) -> tuple[Any, ...]:

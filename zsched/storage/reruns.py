@@ -18,10 +18,10 @@ from zsched.errors import InvalidSchedule, PayloadGone, RedisRefused, RunNotFoun
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
+from zsched.storage.meta import server_now_ms
 from zsched.storage.questions import Questions
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import KEEP_OP_MS
-from zsched.storage.time import server_now_ms
 
 MOST_WAITING: Final = 50_000  # in a queue, to take one out of its middle: 1 ms of Redis; 2 million take 46 (measured)
 _LOOKS: Final = 60  # at a run on its way to a worker or back to its queue, before the caller is told
@@ -168,4 +168,4 @@ class Reruns:
             keys = "its queue's or a registry's key"
             return RedisRefused(f"run {run_id!r}: {keys} holds a value of another type; see redis-cli TYPE")
         problem = "its job in RQ is not as RQ and zsched write it: somebody changed it"
-        return RedisRefused(f"run {run_id!r}: {problem}; see redis-cli HGETALL rq:job:{run_id}")
+        return RedisRefused(f"run {run_id!r}: {problem}; see redis-cli HGETALL {self._keys.rq.job(run_id)}")

@@ -18,7 +18,7 @@ _TEXTS: Final = 6000  # Lua's unpack fails near 8,000
 
 
 class Written(NamedTuple):
-    """What a restore did: its entry, which is the log's new end, and its rows with their places as logged."""
+    """A restore that was done: its entry, which is the log's new end, and its rows with their places as logged."""
 
     entry: Position
     rows: list[Restored]

@@ -21,10 +21,12 @@ from enum import StrEnum
 from typing import Final
 
 from zsched.storage.keys import Keys
-from zsched.storage.scripts import load
+from zsched.storage.rqkeys import RqKeys
+from zsched.storage.scripts import load, source
 
 _CALL: Final = re.compile(r"\bp?call\('([A-Z]+)'")  # also of redis.call under a local name
-_RQ_KEY: Final = re.compile(r"'rq:([a-z-]+):+'")  # where a script makes one of RQ's keys; a name follows
+_RQ_LIBRARY: Final = "lib/rq.lua"  # where scripts have RQ's keys from
+_RQ_KEY: Final = re.compile(r"'\{rq\}:([a-z-]+):'")  # one of them there; the name of a queue or job follows
 _CHANNEL: Final = "pubsub"  # of these one is none: each worker's channel
 
 
@@ -58,7 +60,7 @@ SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
         "resume", "retry", "run_now",
     ),
     Role.DAEMON: (
-        "acquire", "adopt", "advance", "audit", "clear", "fire", "get", "limits", "look", "lost", "merged", "name",
+        "acquire", "adopt", "advance", "audit", "fire", "get", "limits", "look", "lost", "merged", "name",
         "native", "quarantine", "release", "renew", "replan", "report", "restore", "survey", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),
@@ -93,7 +95,7 @@ _COMMANDS: Final[Mapping[Role, str]] = {
     ),
 }
 
-# Which of RQ's keys are used beside scripts, after "rq:".
+# Which of RQ's keys are used beside scripts, after their prefix.
 _RQ_KEYS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "queues suspended wip:* workers:*",
     Role.DAEMON: "deferred:* executions:* failed:* finished:* job:* queue:* queues scheduled:* wip:*",
@@ -126,18 +128,18 @@ def rights_of(roles: Iterable[Role], keys: Keys) -> Rights:
     commands, patterns, channels = set(_CONNECTION.split()), set[str](), set[str]()
     for role in roles:
         commands.update(_COMMANDS[role].split())
-        patterns.update(f"rq:{key}" for key in _RQ_KEYS[role].split())
+        patterns.update(f"{keys.rq.prefix}:{key}" for key in _RQ_KEYS[role].split())
         for script in SCRIPTS[role]:
             commands |= commands_of(script)
-            patterns |= rq_keys_of(script)
+            patterns |= rq_keys_of(script, keys.rq)
         if role is not Role.WORKER:
             patterns.add(f"{keys.prefix}*")
         if role in (Role.CLIENT, Role.DAEMON):
             channels.add(keys.wake())
         if role is not Role.DASHBOARD:
-            channels.add(f"rq:{_CHANNEL}:*")  # a client and a leader tell workers to stop a run
-    if "rq:*" in patterns:
-        patterns = {"rq:*", *(pattern for pattern in patterns if not pattern.startswith("rq:"))}
+            channels.add(keys.rq.pubsub("*"))  # a client and a leader tell workers to stop a run
+    if (every := f"{keys.rq.prefix}:*") in patterns:
+        patterns = {every, *(pattern for pattern in patterns if not pattern.startswith(every[:-1]))}
     return Rights(tuple(sorted(commands)), tuple(sorted(patterns)), tuple(sorted(channels)))
 
 
@@ -146,9 +148,15 @@ def commands_of(script: str) -> set[str]:
     return {command.lower() for command in _CALL.findall(load(script).text)}
 
 
-def rq_keys_of(script: str) -> set[str]:
-    """Patterns of RQ's keys that a script makes itself."""
-    return {f"rq:{name}:*" for name in _RQ_KEY.findall(load(script).text) if name != _CHANNEL}
+def rq_keys_of(script: str, rq: RqKeys) -> set[str]:
+    """Patterns of RQ's keys that a script makes itself: those of the names of lib/rq.lua that it uses."""
+    library = source(_RQ_LIBRARY)
+    used = re.sub("--.*", "", load(script, "{rq}").text.replace(library, ""))
+    for definition in reversed(re.split("^(?=local )", library, flags=re.MULTILINE)):  # one may use those before it
+        name = re.match(r"local (?:function )?(\w+)", definition)
+        if name and re.search(rf"\b{name[1]}\b", used):
+            used += definition
+    return {f"{rq.prefix}:{kind}:*" for kind in _RQ_KEY.findall(used) if kind != _CHANNEL}
 
 
 def acl_file(keys: Keys) -> str:

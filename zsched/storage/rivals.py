@@ -18,16 +18,10 @@ from typing import Final, NamedTuple
 
 from zsched.core.log import text
 from zsched.storage.connection import Wire
+from zsched.storage.rqkeys import RQ_SCHEDULER, RQ_SCHEDULER_LOCK, RqKeys
 
-RQ_SCHEDULER_JOBS: Final = "rq:scheduler:scheduled_jobs"
 CRON_OWNER: Final = "rq-cron:"  # with the module behind it managed_by of what was imported from RQ's cron
-_RQ_SCHEDULER: Final = "rq:scheduler_instance:"
-_RQ_SCHEDULER_LOCK: Final = "rq:scheduler_lock"
-_CRONS: Final = "rq:cron_schedulers"
-_CRON: Final = "rq:cron_scheduler:"
 _CRON_LIVES_MS: Final = 120_000  # RQ's own: without a beat for longer it is gone; its entry stays when it was killed
-_LOCK: Final = "rq:scheduler-lock:"
-_RQS_SCHEDULER: Final = "rq:scheduler:"
 _PER_STEP: Final = 1000  # keys that a step of a scan looks at: some 0.3 ms of Redis
 
 
@@ -55,34 +49,24 @@ def rq_schedulers(wire: Wire, steps: int | None = None) -> RqSchedulers:
     """The rq-schedulers that run, or were killed and have not lapsed; *steps*: how long to look at most."""
     cursor, found, taken = b"0", set[str](), 0
     while steps is None or taken < steps:
-        cursor, keys = wire.execute("SCAN", cursor, "MATCH", f"{_RQ_SCHEDULER}*", "COUNT", _PER_STEP)
+        cursor, keys = wire.execute("SCAN", cursor, "MATCH", f"{RQ_SCHEDULER}*", "COUNT", _PER_STEP)
         told = {key: wire.execute("HMGET", key, "birth", "death") for key in keys}
         found.update(text(key) for key, (birth, death) in told.items() if birth and not death)
         taken += 1
         if cursor == b"0":
             break
-    names = sorted(key.removeprefix(_RQ_SCHEDULER) for key in found)
-    if not names and wire.execute("EXISTS", _RQ_SCHEDULER_LOCK):
+    names = sorted(key.removeprefix(RQ_SCHEDULER) for key in found)
+    if not names and wire.execute("EXISTS", RQ_SCHEDULER_LOCK):
         names = ["one that has the lock"]
     return RqSchedulers(names, cursor == b"0")
 
 
-def crons(wire: Wire, now_ms: int) -> list[Cron]:
+def crons(wire: Wire, rq: RqKeys, now_ms: int) -> list[Cron]:
     """RQ's cron schedulers that gave a sign of life lately; *now_ms* is the server's time."""
-    names = wire.execute("ZRANGEBYSCORE", _CRONS, (now_ms - _CRON_LIVES_MS) / 1000, "+inf")
-    return [Cron(text(name), text(wire.execute("HGET", _CRON + text(name), "config_file") or b"")) for name in names]
+    names = wire.execute("ZRANGEBYSCORE", rq.crons(), (now_ms - _CRON_LIVES_MS) / 1000, "+inf")
+    return [Cron(text(name), text(wire.execute("HGET", rq.cron(text(name)), "config_file") or b"")) for name in names]
 
 
 def dotted(module: str) -> str:
     """The name of a module that is given as such, or as a path; that of a full path begins with a dot."""
     return module.removesuffix(".py").replace("/", ".")
-
-
-def lock_key(queue: str) -> str:
-    """STRING with EX: who moves the delayed jobs of *queue*: RQ's scheduler by its name, or ``zsched:<namespace>``."""
-    return _LOCK + queue
-
-
-def about_key(scheduler: str) -> str:
-    """HASH of RQ's scheduler of that name, since RQ 2.10: hostname, pid, …"""
-    return _RQS_SCHEDULER + scheduler

@@ -100,7 +100,7 @@ class Encoder:
         try:
             func, _, args, kwargs = self._loads(inflated(data), runs)
         except NotPlain as error:
-            remedy = "give args and kwargs both, or Client(runs_pickles=True) if you trust every writer of rq:job:*"
+            remedy = "give args and kwargs both, or Client(runs_pickles=True) if you trust every writer of RQ's jobs"
             raise InvalidSchedule("data", data, "the stored payload cannot be read", remedy) from error
         except Exception as error:
             remedy = f"use the serializer that it was written with, not {self.serializer}"

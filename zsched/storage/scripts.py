@@ -3,33 +3,52 @@ Loads ``zsched/lua``: resolves includes, reads each header, and calls scripts by
 
 A script's header is its contract::
 
-    -- KEYS   meta log wake          names of functions in keys.py
+    -- KEYS   meta log wake          names of functions in keys.py; of rqkeys.py with rq_ before them
     -- ARGV   token limit            fixed arguments, in this order
     --        ...                    then any number of rows
 
-Python gives arguments by keyword and this module orders them, so neither side counts. Replies begin
-with a word: OK, or one that says why not; ``checked`` raises those of the fence.
+Python gives arguments by keyword and this module orders them; in Lua a key has its name with ``_key`` behind it, an
+argument its name, and ``ROWS`` is the place of the first row in ARGV. So neither side counts. A piece of ``lua/lib``
+includes what it needs; each stands once in a script, where it is needed first. Replies begin with a word: OK, or one
+that says why not; ``checked`` raises those of the fence.
+
+``stream`` calls a script many times, and sends the next call while one is under way. That is twice as fast as one at a
+time (measured: 109,000 to 136,000 rows/s against 50,000 to 67,000). What was sent and not answered is sent again after
+a broken connection, so only for calls that are safe to repeat.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Protocol
+from typing import Any
 
 import redis
+from redis.exceptions import NoScriptError
 
 from zsched.core.log import FORMAT, text
-from zsched.errors import NewerFormat, OlderFormat, OtherFormat, ServerChanged, Stale, ZschedError
+from zsched.errors import NewerFormat, OlderFormat, OtherFormat, RedisUnavailable, ServerChanged, Stale, ZschedError
+from zsched.storage.connection import RESENDS, Channel, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.meta import garbled
+from zsched.storage.rqkeys import RQ_PREFIX
 
 _INCLUDE = re.compile(r"^-- include (\S+)\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV)\s+(.*(?:\n--\s{8}.*)*)", re.MULTILINE)
-_NAME = re.compile(r"[a-z_]+")
+_HEADER = re.compile(r"(?:--(?! include ).*\n)+")
+_NAME = re.compile(r"@?[a-z_]+")
+_ROWS = "..."
+_GROUPS = {  # words of headers for names that many scripts have
+    "@lanes": ("due_high", "due_normal", "due_low"),
+    "@schedules": ("meta", "log", "due_high", "due_normal", "due_low", "paused", "quarantine", "recurring"),
+    "@prefixes": ("schedule_prefix", "template_prefix", "run_suffix"),  # as in keys.py
+    "@term": ("token", "expected_server"),  # of the caller, who leads; see lib/fence.lua
+}
 _PER_CALL = ("schedule", "template", "op")  # keys that need an id besides the namespace
 
 
@@ -44,24 +63,23 @@ class Script:
 
 
 @cache
-def load(name: str) -> Script:
+def load(name: str, rq_prefix: str = RQ_PREFIX) -> Script:
     """
-    The script ``zsched/lua/<name>.lua`` with its includes.
+    The script ``zsched/lua/<name>.lua`` with its includes, and *rq_prefix* where its text says ``{rq}``.
 
     Raises:
-        ZschedError: an include is circular or used twice.
+        ZschedError: an include is circular.
     """
-    source = _read(f"{name}.lua")
-    sections = dict(_SECTION.findall(source))
-    text = _expand(source, f"{name}.lua", [])
-    return Script(name, text, _names(sections.get("KEYS", "")), _names(sections.get("ARGV", "")))
-
-
-class Channel(Protocol):
-    """A ``Link`` or a ``Wire``."""
-
-    def execute(self, *command: Any) -> Any:
-        """The reply to *command*."""
+    verb = source(f"{name}.lua")
+    sections = dict(_SECTION.findall(verb))
+    keys, argv = _names(sections.get("KEYS", "")), _names(sections.get("ARGV", ""))
+    has_rows = argv[-1:] == (_ROWS,)
+    argv = argv[:-1] if has_rows else argv
+    header = _HEADER.match(verb)
+    assert header is not None, f"{name}.lua has no header"
+    code = _bindings(keys, argv, has_rows) + verb[header.end() :]
+    text = header[0] + _expand(code, (f"{name}.lua",), set())
+    return Script(name, text.replace("{rq}", rq_prefix), keys, argv)
 
 
 class Scripts:
@@ -92,20 +110,20 @@ class Scripts:
 
     def command(self, name: str, rows: Iterable[Any], arguments: dict[str, Any]) -> list[Any]:
         """The EVALSHA command with keys and arguments in the header's order."""
-        script = load(name)
+        script = load(name, self._keys.rq.prefix)
         keys = [self._key(key, arguments) for key in script.keys]
         argv = [self._argument(argument, arguments) for argument in script.argv]
         return ["EVALSHA", self._sha.get(name) or self.ensure(name), len(keys), *keys, *argv, *rows]
 
     def ensure(self, name: str) -> str:
         """Make the server know script *name*; returns its SHA1. Needed before a pipeline of EVALSHA."""
-        self._sha[name] = self._channel.execute("SCRIPT", "LOAD", load(name).text).decode()
+        script = load(name, self._keys.rq.prefix)
+        self._sha[name] = self._channel.execute("SCRIPT", "LOAD", script.text).decode()
         return self._sha[name]
 
     def _key(self, name: str, arguments: dict[str, Any]) -> str:
-        function = getattr(self._keys, name)
-        key: str = function(arguments["id" if name != "op" else "op"]) if name in _PER_CALL else function()
-        return key
+        function = self._keys.named(name)
+        return function(arguments["id" if name != "op" else "op"]) if name in _PER_CALL else function()
 
     def _argument(self, name: str, arguments: dict[str, Any]) -> Any:
         if name in ("schedule_prefix", "template_prefix"):
@@ -139,31 +157,101 @@ def unknown_format(keys: Keys, theirs: int) -> OtherFormat:
     )
 
 
-def _read(path: str) -> str:
+def source(path: str) -> str:
+    """Return the text of a file of ``zsched/lua``."""
     return (resources.files("zsched") / "lua" / path).read_text(encoding="utf-8")
 
 
-def _expand(source: str, name: str, seen: list[str]) -> str:
+def _bindings(keys: Sequence[str], argv: Sequence[str], has_rows: bool) -> str:
+    """Return the lines that give a script's keys and arguments their names."""
+    lines = [f"local {', '.join(f'{key}_key' for key in keys)} = unpack(KEYS)"]
+    if argv:
+        lines.append(f"local {', '.join(argv)} = unpack(ARGV, 1, {len(argv)})")
+    if has_rows:
+        lines.append(f"local ROWS = {len(argv) + 1}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _expand(text: str, within: tuple[str, ...], seen: set[str]) -> str:
+    """Return *text*, which the last of *within* has, with its includes but for those that were *seen*."""
+
     def include(found: re.Match[str]) -> str:
         path = found[1]
+        if path in within:
+            raise ZschedError(f"{' includes '.join((*within, path))}: a circle")
         if path in seen:
-            raise ZschedError(f"{name} includes {path} a second time; each piece once, and no cycles")
-        seen.append(path)
-        return _expand(_read(path), path, seen)
+            return ""
+        seen.add(path)
+        return _expand(source(path), (*within, path), seen)
 
-    return _INCLUDE.sub(include, source)
+    return _INCLUDE.sub(include, text)
 
 
 def _names(section: str) -> tuple[str, ...]:
     """
-    The names that a header's section lists.
+    The names that a header's section lists, without words for groups; the last is "..." if rows follow.
 
     A line begins with one or more names; two spaces end them and begin the explanation.
     """
     names: list[str] = []
     for line in section.splitlines():
         listed = re.split(r"\s{2,}", line.removeprefix("--").strip(), maxsplit=1)[0]
-        if listed.startswith("..."):
-            break
-        names += listed.split() if all(_NAME.fullmatch(word) for word in listed.split()) else []
+        if listed.startswith(_ROWS):
+            return (*names, _ROWS)
+        if all(_NAME.fullmatch(word) for word in listed.split()):
+            names += (name for word in listed.split() for name in _GROUPS.get(word, (word,)))
     return tuple(names)
+
+
+_IN_FLIGHT = 2  # calls sent and not answered; more only delays other clients of this Redis
+
+BulkCall = tuple[list[Any], dict[str, Any]]  # rows, arguments
+
+
+def stream(link: Link, keys: Keys, name: str, calls: Iterable[BulkCall]) -> Iterator[list[Any]]:
+    """
+    The replies of script *name* to each call, in order; as lazy as its consumer, but for the calls in flight.
+
+    Raises:
+        RedisUnavailable: the connection broke more often than it is re-sent; what was in flight may
+            have been applied.
+    """
+    flight: deque[BulkCall] = deque()
+    losses = 0
+    with ExitStack() as stack:
+        wire, scripts = _connect(link, keys, name, stack)
+        source = iter(calls)
+        exhausted = False
+        while flight or not exhausted:
+            call = next(source, None) if not exhausted and len(flight) < _IN_FLIGHT else None  # its errors are its own
+            exhausted = exhausted or (call is None and len(flight) < _IN_FLIGHT)
+            try:
+                if call is not None:
+                    flight.append(call)
+                    wire.send(*scripts.command(name, *call))
+                if not flight or (len(flight) < _IN_FLIGHT and not exhausted):
+                    continue
+                reply = checked(wire.receive(), keys)
+            except (RedisUnavailable, NoScriptError) as error:
+                losses += 1
+                if losses > RESENDS:
+                    raise RedisUnavailable(str(error), may_have_been_applied=True) from error
+                wire.close()
+                stack.close()
+                try:
+                    wire, scripts = _connect(link, keys, name, stack)
+                except RedisUnavailable as gone:
+                    raise RedisUnavailable(str(gone), may_have_been_applied=True) from gone
+                for call in flight:
+                    wire.send(*scripts.command(name, *call))
+            else:
+                flight.popleft()
+                losses = 0
+                yield reply
+
+
+def _connect(link: Link, keys: Keys, name: str, stack: ExitStack) -> tuple[Wire, Scripts]:
+    wire = stack.enter_context(link.wire())
+    scripts = Scripts(wire, keys)
+    scripts.ensure(name)  # inside a pipeline a NOSCRIPT could not be answered by loading
+    return wire, scripts

@@ -11,6 +11,8 @@ redis-py asks (``redis.sentinel``) and keeps the pool. Added here, by the guidel
   until Sentinel makes a replica of it and throws these writes away.
 
 Not guaranteed: that there is one master (``min-replicas-to-write`` ends the old one's at once).
+
+Every connection of ours, behind Sentinels or not, is set up by ``our_options``: it sends nothing twice.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ import copy
 from typing import Any, Final, cast
 
 import redis
-from redis.connection import parse_url
+from redis.backoff import NoBackoff
+from redis.connection import ConnectionPool, parse_url
+from redis.retry import Retry
 from redis.sentinel import (
     MasterNotFoundError,
     Sentinel,
@@ -31,7 +35,27 @@ from redis.sentinel import (
 from zsched.config.passwords import read_password_file
 from zsched.config.sentinels import SentinelUrl
 from zsched.errors import ConfigError
-from zsched.storage.options import adopted_options, our_options
+
+# Options of redis-py's own client machinery that must not move into a pool of ours.
+_OF_CLIENT = ("maint_notifications_pool_handler", "maint_notifications_config", "himport_registry", "event_dispatcher")
+
+
+def our_options() -> dict[str, Any]:
+    """What holds for every connection of ours."""
+    return {
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+        "health_check_interval": 0,
+        "protocol": 2,
+        "decode_responses": False,
+    }
+
+
+def adopted_options(theirs: ConnectionPool) -> dict[str, Any]:
+    """The options of *theirs*, with ours over them."""
+    kept = {k: v for k, v in theirs.connection_kwargs.items() if k not in _OF_CLIENT and not k.startswith("orig_")}
+    return kept | our_options()
+
 
 # Seconds for a Sentinel to answer: one on the host that just died must not keep us from asking the others.
 _PATIENCE_S: Final = 1.0

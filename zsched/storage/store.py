@@ -2,6 +2,8 @@
 What a client does to schedules: one typed operation per script, safe to repeat by id or operation id.
 
 No policy and no planning here: the caller says what to write, and learns in a word what came of it.
+
+``refusal`` makes exceptions of the words with which scripts refuse: the one table of them.
 """
 
 from __future__ import annotations
@@ -12,16 +14,55 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from zsched.core.bracket import Bracket
+from zsched.core.clock import from_ms
 from zsched.core.forms import Stored
 from zsched.core.model import Definition, IfExists, Missed, Priority
 from zsched.core.policy import Range
 from zsched.core.triggers import TriggerSpec
-from zsched.errors import InvalidSchedule, RedisUnavailable
-from zsched.storage import bulk
+from zsched.errors import (
+    InvalidSchedule,
+    RedisRefused,
+    RedisUnavailable,
+    ScheduleExists,
+    ScheduleInPast,
+    ScheduleNotFound,
+    ZschedError,
+)
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.rqjob import Encoder, Pairs
-from zsched.storage.scripts import Scripts
+from zsched.storage.scripts import BulkCall, Scripts, stream
+
+
+def refusal(word: str, id: str, keys: Keys, *, due_ms: int | None = None, now_ms: int = 0) -> ZschedError | None:
+    """
+    The exception for *word* about schedule *id*; None when the word is no refusal.
+
+    *due_ms* is the time asked for and *now_ms* the server's, for the message.
+    """
+    if word == "EXISTS":
+        return ScheduleExists(f'schedule {id!r} exists; give if_exists="replace" or "keep", or another id')
+    if word == "PAST":
+        asked = id if due_ms is None else from_ms(due_ms).isoformat()
+        problem = f"it is {from_ms(now_ms).isoformat()} on the Redis server"
+        return ScheduleInPast("at", asked, problem, "give a later time, or allow_past=True to run it at once")
+    if word == "NOTFOUND":
+        return ScheduleNotFound(f"no schedule {id!r} in namespace {keys.namespace!r}; see zsched ls, zsched why {id}")
+    if word == "WRONGTYPE":
+        which = f"its key, its run's key or its {keys.rq.queue('<name>')} key"
+        return RedisRefused(f"schedule {id!r}: {which} holds a value of another type; see redis-cli TYPE")
+    if word == "TAKEN":
+        problem = "RQ has a job by the id of its run, and zsched did not make it"
+        remedy = f"give another id or time, or delete that job ({keys.rq.job('<id>-<ms>')})"
+        return InvalidSchedule("id", id, problem, remedy)
+    if word == "ENDED":
+        return InvalidSchedule("id", id, "it has ended", "cancel it first, or give it another rule")
+    if word == "QUARANTINED":
+        return InvalidSchedule(
+            "id", id, "it is quarantined", "see why with zsched show; schedule it again or cancel it"
+        )
+    return None
+
 
 KEEP_OP_MS = 600_000  # how long a call that is sent again is recognised
 BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
@@ -136,12 +177,12 @@ class Store:
         self, calls: Iterable[tuple[Shape, list[OneShotRow], str | None]]
     ) -> Iterator[tuple[int, list[bytes]]]:
         """Put the rows of each call, ids distinct within one. Yields per call, in order, now and a word per row."""
-        for reply in bulk.stream(self._link, self.keys, "put", self._put_calls(calls)):
+        for reply in stream(self._link, self.keys, "put", self._put_calls(calls)):
             words = reply[2::2]
             self._claim_serializer(*words)
             yield int(reply[0]), words
 
-    def _put_calls(self, calls: Iterable[tuple[Shape, list[OneShotRow], str | None]]) -> Iterator[bulk.BulkCall]:
+    def _put_calls(self, calls: Iterable[tuple[Shape, list[OneShotRow], str | None]]) -> Iterator[BulkCall]:
         for call in calls:
             self.check_serializer()
             yield _put_call(*call, None)
@@ -261,7 +302,7 @@ class Store:
         return Answer(_text(word), int(now_ms), _detail(due_ms[0]) if due_ms else None)
 
 
-def _put_call(shape: Shape, rows: Iterable[OneShotRow], op: str | None, seen: Sequence[bytes] | None) -> bulk.BulkCall:
+def _put_call(shape: Shape, rows: Iterable[OneShotRow], op: str | None, seen: Sequence[bytes] | None) -> BulkCall:
     """Rows and arguments of put.lua."""
     texts: list[Any] = [*(seen or ()), *shape.pairs]
     for row in rows:

@@ -42,8 +42,8 @@ from zsched.core.urgency import PRESETS
 from zsched.current import current_job
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.storage.connection import Link
+from zsched.storage.jobs import Notes
 from zsched.storage.keys import Keys
-from zsched.storage.notes import Notes
 from zsched.storage.rqjob import Encoder, function_path
 
 MOST: Final = 100  # Nexts of one run: their ids stand in its job's hash; schedule_many is for more

@@ -34,7 +34,7 @@ class ManualDeadlines:
         """Keep what has a deadline from lapsing by itself."""
         for push in pushes:
             if push.deadline_ms is not None:
-                self._wire.execute("PEXPIRE", self._keys.job(push.run_id), _OUTLIVES_MS)
+                self._wire.execute("PEXPIRE", self._keys.rq.job(push.run_id), _OUTLIVES_MS)
                 heapq.heappush(self._waiting, (push.deadline_ms, push.run_id))
 
     def expire(self, now_ms: int) -> list[str]:
@@ -42,7 +42,7 @@ class ManualDeadlines:
         expired = []
         while self._waiting and self._waiting[0][0] <= now_ms:
             run_id = heapq.heappop(self._waiting)[1]
-            job_key = self._keys.job(run_id)
+            job_key = self._keys.rq.job(run_id)
             status, lives_ms = self._wire.execute("HGET", job_key, "status"), self._wire.execute("PTTL", job_key)
             if status in _WAITING and lives_ms > 0:  # RQ's worker takes it away when it begins: a retry has none
                 self._wire.execute("DEL", job_key)

@@ -32,7 +32,7 @@ class Delayed:
     def due_ms(self) -> int:
         """Return when to look at the first job, or a time after all times if there is none."""
         heads = [
-            self._wire.execute("ZRANGE", b"rq:scheduled:" + name, 0, 0, "WITHSCORES")
+            self._wire.execute("ZRANGE", self._keys.rq.registry("scheduled", name), 0, 0, "WITHSCORES")
             for name in self._jobs.queues()
             if name not in self._left
         ]

@@ -15,7 +15,7 @@ from zsched.testing.pushes import Pushes
 
 
 class ManualEndings:
-    """Ends of one namespace's runs; it is told of RQ's own jobs, and does not write them down."""
+    """Ends of one namespace's runs; those of RQ's own jobs are returned, and not written down."""
 
     def __init__(self, wire: Wire, keys: Keys, pushes: Pushes) -> None:
         self._dispatch, self._jobs, self._pushes = Dispatch(wire, keys), Jobs(wire, keys), pushes

@@ -55,14 +55,14 @@ def demand_empty(link: Link, keys: Keys) -> None:
         ConfigError: there is something that a test could harm; or it is a fakeredis that does not COPY (see ``fake``).
     """
     used = [key for key in (keys.meta(), keys.log(), keys.lease(), keys.archivers()) if link.execute("EXISTS", key)]
-    used += sorted(key.decode(errors="backslashreplace") for key in link.execute("SMEMBERS", keys.rq_queues()))
+    used += sorted(key.decode(errors="backslashreplace") for key in link.execute("SMEMBERS", keys.rq.queues()))
     if used:
         shown = ", ".join(used[:3]) + (", …" if len(used) > 3 else "")
         raise ConfigError(
             f"redis at {link.where}, namespace {keys.namespace!r}: it is in use, there is {shown}; give each test an "
             "empty database, which zsched.testing does not make by itself"
         )
-    if not _copies(link, keys.template("manual"), keys.job("manual")):
+    if not _copies(link, keys.template("manual"), keys.rq.job("manual")):
         raise ConfigError(
             f"redis at {link.where}: its COPY lets both keys share one value, as fakeredis' own does; give none, and "
             "use the scheduler's redis, where that is put right"

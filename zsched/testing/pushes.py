@@ -75,7 +75,7 @@ class Pushes:
     def _push(self, change: Change) -> Push:
         run_id = change.run_id or ""
         self.fired_us[run_id] = change.at_us
-        job_key = self.keys.job(run_id)
+        job_key = self.keys.rq.job(run_id)
         queue, data, deadline_ms = self.wire.execute("HMGET", job_key, "origin", "data", "zs_deadline")
         return Push(change, run_id, (queue or b"").decode(), data or b"", int(deadline_ms) if deadline_ms else None)
 

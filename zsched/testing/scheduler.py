@@ -39,10 +39,9 @@ from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale,
 from zsched.files import Application, Applied, ClientChecks, read
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Busy, Lease, Term
+from zsched.storage.lease import Busy, Lease, Server, Term
 from zsched.storage.native import NativeJobs
 from zsched.storage.rqjob import Encoder
-from zsched.storage.server import Server
 from zsched.testing import ground
 from zsched.testing.deadlines import ManualDeadlines
 from zsched.testing.delayed import Delayed
@@ -244,7 +243,7 @@ class ManualScheduler:
         """*queues*, or all that RQ knows, when something is in one of them; else none."""
         self._release()
         names = queues or self._delayed.queues()
-        return names if any(self._wire.execute("LLEN", f"rq:queue:{name}") for name in names) else ()
+        return names if any(self._wire.execute("LLEN", self._keys.rq.queue(name)) for name in names) else ()
 
     def _release(self) -> None:
         """Let go on what waits, by its ``overlap``, for runs that were cancelled, deleted or expired."""
@@ -284,7 +283,7 @@ class ManualScheduler:
 
 
 def _next_ms(tick: Tick, now_ms: int) -> int:
-    """When a daemon would look again, of the server's clock; after the end of time when nothing waits."""
+    """Return when a daemon would look again, by the server's clock; after the end of time when nothing waits."""
     if tick.wait_ms is not None:
         return now_ms + max(math.ceil(tick.wait_ms), 1)
     return LAST_MS + 1 if tick.next_ms is None else tick.next_ms

@@ -152,7 +152,7 @@ class Campaign:
             return canary.call("put", id, lambda: put(id=id), is_relative=True)
 
         told = eventually(put_one, _WELL_S)
-        eventually(lambda: watch.hget(KEYS.job(told.run_id), "status") != b"scheduled", _WELL_S)
+        eventually(lambda: watch.hget(KEYS.rq.job(told.run_id), "status") != b"scheduled", _WELL_S)
 
     # -- the end ----------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from zsched import Client, ScheduleRow
 from zsched.archive import Archive
 from zsched.archive.records import Record
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
-from zsched.core.held import Held
+from zsched.core.difference import Held
 from zsched.core.log import Entry
 from zsched.core.log.recovery import restored
 from zsched.daemon.follower import Follower
@@ -29,13 +29,12 @@ from zsched.errors import (
     ScheduleNotFound,
     TriggerError,
 )
-from zsched.storage.census import Census
 from zsched.storage.connection import Link
 from zsched.storage.dispatch import Dispatch, FireResult, Window
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Lease, Term
+from zsched.storage.lease import Lease, Server, Term
 from zsched.storage.log import Log
-from zsched.storage.server import Server
+from zsched.storage.scanner import Scanner
 
 ALWAYS = Window(0, LAST_MS)
 HOUR_MS = 3_600_000
@@ -107,11 +106,11 @@ class Scene:
 
     def in_redis(self) -> State:
         """What Redis holds now, in the words of the archive's state."""
-        census = Census(self.wire, self.keys)
+        scanner = Scanner(self.wire, self.keys)
         held: dict[tuple[str, str], tuple[Any, ...]] = {}
-        for _, rows in census.schedules(dict.fromkeys(census.ids())):
+        for _, rows in scanner.schedules(dict.fromkeys(scanner.ids())):
             held |= {(row.id, row.run): told(row) for row in rows}
-        for _, rows in census.runs(dict.fromkeys(census.run_ids()), None):
+        for _, rows in scanner.runs(dict.fromkeys(scanner.run_ids()), None):
             held |= {(row.id, row.run): told(row) for row in rows}
         return held
 
@@ -211,11 +210,11 @@ class Storm:
         """A waiting run's hash goes, so fire quarantines its schedule."""
         if self.random.random() < 0.3:
             for run in self._waiting()[:1]:
-                self.scene.redis.delete(self.scene.keys.job(run))
+                self.scene.redis.delete(self.scene.keys.rq.job(run))
 
     def rq_cancels(self) -> None:
         for run in self._waiting()[:1]:
-            self.scene.redis.hset(self.scene.keys.job(run), "status", "canceled")
+            self.scene.redis.hset(self.scene.keys.rq.job(run), "status", "canceled")
 
     def break_rule(self) -> None:
         """A rule that nobody can plan, so the leader quarantines its schedule."""

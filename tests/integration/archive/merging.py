@@ -19,8 +19,7 @@ from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge
 from zsched.daemon.recovery import WAIT_MS
 from zsched.storage.archivers import Archivers
-from zsched.storage.lease import Lease, Term
-from zsched.storage.server import Server
+from zsched.storage.lease import Lease, Server, Term
 
 SEEDS = range(4)
 HOLD_MS = 2000
@@ -151,7 +150,7 @@ def assert_is_known(scene: Scene, known: State, before: State, skipped: set[tupl
     for key, row in known.items():
         there = now.get(key)
         if there is None:  # or cancelled in RQ, while it waited
-            status = scene.redis.hget(scene.keys.job("-".join(key)), "status")
+            status = scene.redis.hget(scene.keys.rq.job("-".join(key)), "status")
             assert key in skipped or status == b"canceled", key
         elif row[0] != "open":
             assert row == there or before.get(key) == there, key  # an untouched one, broken by another writer

@@ -20,7 +20,7 @@ from zsched.errors import ArchiveCorrupt, ArchiveFailed, RedisUnavailable
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.naming import Knowledge
+from zsched.storage.questions import Knowledge
 
 pytestmark = pytest.mark.redis
 

@@ -15,8 +15,8 @@ from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.log import Entry
 from zsched.core.log.recovery import Restored, restored
-from zsched.daemon.correction import Correction
 from zsched.daemon.follower import Follower
+from zsched.daemon.peers import RestoreAnswer
 from zsched.storage.restoring import Restoring, Written
 
 Late = Callable[[], Entry]
@@ -101,7 +101,7 @@ def test_a_run_that_fired_and_is_not_over_waits_and_is_marked(scene: Scene, two:
     scene.tick()
 
     [run_id] = scene.queued()
-    assert b"1" == scene.redis.hget(scene.keys.job(run_id), "zs_uncertain")
+    assert b"1" == scene.redis.hget(scene.keys.rq.job(run_id), "zs_uncertain")
     assert_both_have_what_redis_holds(scene, two)
 
 
@@ -238,9 +238,9 @@ class Busy:
 
     def __init__(self, scene: Scene, one: Watched, tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.scene, self.one, self.tries, self.restores, self.compared = scene, one, tries, 0, 0
-        self._restore, self._lacking = Restoring.restore, Correction._lacking
+        self._restore, self._judge = Restoring.restore, RestoreAnswer.judge
         monkeypatch.setattr(Restoring, "restore", lambda *args: self.restore(*args))
-        monkeypatch.setattr(Correction, "_lacking", lambda *args: self.lacking(*args))
+        monkeypatch.setattr(RestoreAnswer, "judge", lambda *args: self.judge(*args))
 
     def restore(self, *args: Any) -> Written | None:
         self.one.clock.advance(300)
@@ -251,9 +251,9 @@ class Busy:
                 self.scene.client.schedule(**each)
         return self._restore(*args)
 
-    def lacking(self, *args: Any) -> list[Restored]:
+    def judge(self, *args: Any) -> list[Restored]:
         self.compared += 1
-        return self._lacking(*args)
+        return self._judge(*args)
 
 
 def restored_too_much(scene: Scene, two: tuple[Watched, Watched]) -> None:

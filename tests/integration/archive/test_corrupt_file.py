@@ -39,14 +39,14 @@ def kept(archiver: Archiver) -> list[Path]:
     return list(archiver.path.parent.glob("corrupt.db.corrupt-*"))
 
 
-def test_it_is_found_when_it_is_opened(archiver: Archiver) -> None:
+def test_corruption_is_found_when_the_archive_is_opened(archiver: Archiver) -> None:
     archiver.open()
 
     [file] = kept(archiver)
     assert (None, True) == (archiver.position, file.stat().st_size > 0)
 
 
-def test_it_is_found_later_when_there_was_no_time(
+def test_corruption_is_found_later_when_there_was_no_time(
     archiver: Archiver, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_archive, "_CHECK_AT_OPEN_MS", 0.0)  # one entry: the last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,13 +13,15 @@ from tests.integration.archive.ground import Scene, schedule
 from zsched.archive import START
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry, Position
+from zsched.daemon.bell import Bell
 from zsched.daemon.follower import Follower
 from zsched.daemon.meter import NoMeter
 from zsched.daemon.recovery import WAIT_MS
 from zsched.errors import RedisUnavailable
 from zsched.storage.archivers import ArchiveState
-from zsched.storage.census import Census
+from zsched.storage.connection import Wire
 from zsched.storage.log import Log
+from zsched.storage.scanner import Scanner
 
 
 def states(scene: Scene) -> dict[str, str]:
@@ -36,11 +39,11 @@ def leave_behind(scene: Scene) -> None:
 def test_a_connection_that_breaks_in_a_bootstrap_begins_it_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_behind(scene)
 
-    def lose(self: Census, *arguments: Any) -> Any:
+    def lose(self: Scanner, *arguments: Any) -> Any:
         raise RedisUnavailable("lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Census, "runs", lose)
+        patch.setattr(Scanner, "runs", lose)
         with pytest.raises(RedisUnavailable):
             scene.follower.step()
     assert (None, {"a": "due"}) == (scene.archive.position, states(scene))
@@ -133,7 +136,7 @@ def test_what_another_writer_wrote_does_not_stop_a_bootstrap(scene: Scene) -> No
     run = f"x-1800000000000{scene.keys.run_suffix}"
     scene.redis.sadd("rq:queues", "rq:queue:default")
     scene.redis.rpush("rq:queue:default", run, f"y-1800000000000{scene.keys.run_suffix}", "a job of somebody's")
-    scene.redis.set(scene.keys.job(run), "a text")
+    scene.redis.set(scene.keys.rq.job(run), "a text")
     scene.redis.zadd(scene.keys.due_low(), {"infinite": "inf", "half": "1.5", b"\xff": 5, "two words": 7})
     scene.redis.hset(scene.keys.paused(), mapping={"never": "normal never 5 why"})
     scene.redis.sadd(scene.keys.recurring(), "hashless")
@@ -184,3 +187,13 @@ def test_where_others_write_as_fast_as_it_reads_it_stops_in_time_to_tell_how_far
 
     assert follower.step()
     assert (scene.log()[-1].position, scene.archive.tail) == (scene.archive.position, scene.archive.position)
+
+
+def test_a_follower_waits_for_a_reply_that_redis_is_late_with(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scene.follower.step()
+    monkeypatch.setattr(Wire, "wait_for_data", lambda *_: False)  # not in time
+
+    with closing(Bell()) as bell:
+        assert scene.follower.wait(bell)
+
+    assert (0, False) == (scene.wire.in_flight, scene.wire.is_broken)

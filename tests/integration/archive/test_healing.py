@@ -33,7 +33,7 @@ def break_a_fire(scene: Scene) -> None:
     due_ms = int(scene.redis.zscore(scene.keys.due_normal(), "a"))
     run = scene.keys.run_id("a", due_ms)
     scene.redis.zrem(scene.keys.due_normal(), "a")
-    scene.redis.hset(scene.keys.job(run), "status", "queued")
+    scene.redis.hset(scene.keys.rq.job(run), "status", "queued")
     scene.redis.sadd("rq:queues", "rq:queue:default")
     scene.redis.rpush("rq:queue:default", run)
     write(scene, "fire", runs=run, skipped="")

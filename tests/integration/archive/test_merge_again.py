@@ -8,7 +8,7 @@ from tests.integration.archive.ground import Scene, assert_state_is_redis_own, s
 from tests.integration.archive.merging import due_now, lane_states, merge_of, once, put_back, run, snapshot, trim, watch
 from zsched.archive import Archive
 from zsched.daemon import merge as merge_module
-from zsched.daemon.merge import HistoryChanged
+from zsched.daemon.reconciler import HistoryChanged
 from zsched.storage.restoring import Restoring
 
 
@@ -39,7 +39,7 @@ def test_what_a_client_puts_while_another_schedule_is_put_back_stands(
     put_back(scene)
     schedule(scene, "new")
     merge = merge_of(scene)
-    merge._size = 1  # so c is put back by a later script than a
+    merge.reconciler._size = 1  # so c is put back by a later script than a
     once(monkeypatch, Restoring, "restore", lambda: schedule(scene, "c", priority="high"))
 
     list(merge.run())

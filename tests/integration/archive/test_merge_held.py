@@ -89,7 +89,7 @@ def open_runs(scene: Scene) -> dict[str, Any]:
 
 
 def job_of(scene: Scene, run_id: str) -> dict[bytes, bytes]:
-    return scene.redis.hgetall(scene.keys.job(run_id))  # type: ignore[no-any-return]
+    return scene.redis.hgetall(scene.keys.rq.job(run_id))  # type: ignore[no-any-return]
 
 
 @pytest.mark.usefixtures("rounds")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.integration.archive.ground import Scene, assert_state_is_redis_own, rows_put_back, schedule
@@ -10,8 +12,9 @@ from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge
 from zsched.daemon.recovery import WAIT_MS
 from zsched.storage.archivers import ArchiveState
-from zsched.storage.census import Census
+from zsched.storage.log import Log
 from zsched.storage.restoring import Restoring
+from zsched.storage.scanner import Scanner
 
 
 def test_an_archive_that_was_left_behind_restores_nothing_and_begins_again(scene: Scene) -> None:
@@ -163,6 +166,27 @@ def test_while_it_waits_for_others_nothing_is_put_back(scene: Scene) -> None:
     assert {"a"} == lane_states(scene).keys()
 
 
+def test_an_archive_reports_while_it_compares_a_long_log(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule(scene, "a")
+    assert scene.follower.step()
+    put_back(scene)
+    lead(scene)
+    for number in range(400):  # some nine pages
+        schedule(scene, "b", args=(number,))
+    watched, pages, read_back = watch(scene), [0], Log.read_back
+
+    def slow(self: Log, *arguments: Any, **options: Any) -> Any:
+        watched.clock.advance(150)
+        pages[-1] += 1
+        return read_back(self, *arguments, **options)
+
+    monkeypatch.setattr(Log, "read_back", slow)
+    while not watched.follower.step():  # an archiver reports after each
+        pages.append(0)
+    assert {"a", "b"} == lane_states(scene).keys()
+    assert max(pages) <= 4
+
+
 def test_a_log_that_moves_while_a_page_is_read_is_taken_in(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule(scene, "a", "b")
     old = snapshot(scene)
@@ -170,7 +194,7 @@ def test_a_log_that_moves_while_a_page_is_read_is_taken_in(scene: Scene, monkeyp
     scene.client.update("b", args=("lost",))
     assert scene.follower.step()
     put_back(scene, old)
-    once(monkeypatch, Census, "schedules", lambda: scene.client.cancel("a"))
+    once(monkeypatch, Scanner, "schedules", lambda: scene.client.cancel("a"))
 
     run(scene)
 

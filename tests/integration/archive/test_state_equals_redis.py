@@ -7,7 +7,7 @@ import pytest
 from tests.faults.archives import history
 from tests.integration.archive.ground import Scene, Storm, assert_state_is_redis_own
 from zsched.archive import START
-from zsched.storage import census
+from zsched.storage import scanner
 
 STEPS = 250
 SEEDS = range(4)
@@ -73,7 +73,7 @@ def test_an_archive_that_was_left_behind_has_what_redis_has(scene: Scene, seed: 
 def test_a_bootstrap_while_everything_moves_ends_with_what_redis_has(
     scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(census, "_PAGE", 1)
+    monkeypatch.setattr(scanner, "_PAGE", 1)
     storm = Storm(scene, seed)
     for _ in range(STEPS):
         storm.step()

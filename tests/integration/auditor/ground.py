@@ -183,6 +183,6 @@ def busy(auditing: Auditing, storm: Storm, monkeypatch: pytest.MonkeyPatch) -> N
 
         monkeypatch.setattr(owner, name, done)
 
-    between(auditing.auditor._audit, "look")
+    between(auditing.auditor._scanner, "places")
     between(auditing.auditor._log, "read")
-    between(auditing.auditor._census, "schedules")
+    between(auditing.auditor._scanner, "schedules")

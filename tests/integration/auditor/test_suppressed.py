@@ -14,7 +14,7 @@ def _stand_in_the_way(scene: Scene, **fields: str) -> str:
     schedule = scene.client.schedule(FUNC, id="r", every=600)
     assert schedule.next_at is not None
     run = scene.keys.run_id("r", round(schedule.next_at.timestamp() * 1000))
-    scene.redis.hset(scene.keys.job(run), mapping=fields)
+    scene.redis.hset(scene.keys.rq.job(run), mapping=fields)
     return run
 
 
@@ -61,7 +61,7 @@ def test_a_run_that_was_pushed_is_not_pushed_again_and_no_alarm(
     run = scene.keys.run_id("r", nominal_ms)
     assert {run} == scene.queued()
     if is_over:
-        scene.redis.hset(scene.keys.job(run), "status", "finished")
+        scene.redis.hset(scene.keys.rq.job(run), "status", "finished")
     scene.redis.hset(scene.keys.schedule("r"), "nominal", nominal_ms)
     scene.redis.zadd(scene.keys.due_normal(), {"r": nominal_ms})  # it is due once more
     scene.tick()

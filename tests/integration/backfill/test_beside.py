@@ -81,9 +81,9 @@ def test_an_open_run_that_redis_lost_comes_back(client: Client, redis_url: str, 
     with redis.Redis.from_url(redis_url) as redis_client, DaemonThread(redis_url):
         eventually(lambda: Archivers(link, KEYS).alive())
         backfill(client, 5, 3)
-        redis_client.hset(KEYS.job(run(5)), "status", "finished")
+        redis_client.hset(KEYS.rq.job(run(5)), "status", "finished")
         backfill(client, 5, 4, again=True)
-        redis_client.delete(KEYS.job(run(5)))
+        redis_client.delete(KEYS.rq.job(run(5)))
         lost = set(queue(redis_client)) - {run(5)}
         redis_client.lrem("rq:queue:default", 0, run(5))
         eventually(lambda: any(e.kind == "end" for e in Log(link, KEYS).entries()))
@@ -92,7 +92,7 @@ def test_an_open_run_that_redis_lost_comes_back(client: Client, redis_url: str, 
         redis_client.flushall()
 
         eventually(lambda: set(queue(redis_client)) == lost)
-        assert {b"1"} == {redis_client.hget(KEYS.job(one), "zs_uncertain") for one in lost}
+        assert {b"1"} == {redis_client.hget(KEYS.rq.job(one), "zs_uncertain") for one in lost}
         eventually(lambda: [schedule.id for schedule in client.list()] == ["r"])
         done = backfill(client, 6, 2)
 

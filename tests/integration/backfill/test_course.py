@@ -68,7 +68,7 @@ def test_when_it_is_changed_meanwhile_the_rest_is_as_it_is_then(
     hours = expected or [n for n in range(250, 0, -1) if n > 150 or (NOW - n * HOUR).hour == 0]
     assert [run(n) for n in hours] == done.run_ids == queue(redis_client)
     data = redis_client.hget(KEYS.template("r"), "data")
-    assert [data] == list({redis_client.hget(KEYS.job(run(n)), "data") for n in hours if n <= 150})
+    assert [data] == list({redis_client.hget(KEYS.rq.job(run(n)), "data") for n in hours if n <= 150})
 
 
 @pytest.mark.usefixtures("impatient")

@@ -97,7 +97,7 @@ def test_an_archive_tells_part_by_part(
 @pytest.mark.usefixtures("daemon")
 def test_again_is_an_extra_run_of_what_ran_and_is_over(client: Client, redis_client: redis.Redis) -> None:
     backfill(client, 5, 3)
-    redis_client.hset(KEYS.job(run(5)), "status", "finished")
+    redis_client.hset(KEYS.rq.job(run(5)), "status", "finished")
 
     foreseen = backfill(client, 6, 3, again=True, dry_run=True)
     done = backfill(client, 6, 3, again=True)
@@ -112,8 +112,8 @@ def test_again_is_an_extra_run_of_what_ran_and_is_over(client: Client, redis_cli
 @pytest.mark.usefixtures("impatient")
 def test_without_an_archive_the_log_tells_and_what_rq_holds(client: Client, redis_client: redis.Redis) -> None:
     backfill(client, 5, 4)
-    redis_client.hset(KEYS.job(run(3)), mapping={"status": "finished"})  # by a Redis before this one
-    redis_client.delete(KEYS.job(run(5)))
+    redis_client.hset(KEYS.rq.job(run(3)), mapping={"status": "finished"})  # by a Redis before this one
+    redis_client.delete(KEYS.rq.job(run(5)))
 
     done = backfill(client, 6, 2)
 

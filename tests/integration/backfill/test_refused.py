@@ -27,7 +27,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_makes_no_sense_is_refused(client: Client, redis_client: redis.Redis, what: str) -> None:
+def test_a_senseless_backfill_is_refused(client: Client, redis_client: redis.Redis, what: str) -> None:
     given, message = REFUSED[what]
     client.schedule("app.task", id="once", at=SOON)
     for id in ("broken", "foreign"):

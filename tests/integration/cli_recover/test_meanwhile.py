@@ -22,8 +22,9 @@ from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, l
 from zsched import Client
 from zsched.cli import program
 from zsched.cli.exits import DONE, INTERRUPTED, UNHEALTHY
-from zsched.cli.recovering import recovery
-from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
+from zsched.daemon import recovery
+from zsched.daemon.merge import Merge, OtherRestores
+from zsched.daemon.reconciler import HistoryChanged
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.restoring import Restoring

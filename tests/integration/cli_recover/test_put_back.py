@@ -8,11 +8,10 @@ from rq.job import Job, JobStatus
 from tests.integration.archive.ground import Scene
 from tests.integration.cli_recover.ground import HOUR_S, Zsched, dump, listed, populate, told
 from zsched.cli.exits import DONE, USAGE
-from zsched.cli.recovering import difference
+from zsched.cli.recovering import report
 from zsched.core.clock import SystemClock
-from zsched.storage.lease import Lease, Term
-from zsched.storage.naming import Naming
-from zsched.storage.server import Server
+from zsched.storage.lease import Lease, Server, Term
+from zsched.storage.questions import Naming
 
 pytestmark = pytest.mark.once
 
@@ -168,7 +167,7 @@ def test_what_clients_did_in_the_new_redis_stands(scene: Scene, zsched: Zsched) 
 def test_only_so_many_of_a_kind_are_listed_unless_all_are_asked_for(
     scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(difference, "SHOWN", 2)
+    monkeypatch.setattr(report, "SHOWN", 2)
     scene.client.schedule_many({"func": "app.task", "id": f"s{n}", "after": HOUR_S} for n in range(5))
     scene.follower.step()
     scene.redis.flushall()
@@ -253,4 +252,4 @@ def test_a_run_that_was_pushed_in_the_lost_history_does_not_come_back_as_a_certa
     scene.tick()
 
     # then
-    assert marks == [scene.redis.hget(scene.keys.job(run), "zs_uncertain") for run in scene.queued()]
+    assert marks == [scene.redis.hget(scene.keys.rq.job(run), "zs_uncertain") for run in scene.queued()]

@@ -111,7 +111,9 @@ def test_when_a_durable_update_returns_an_archive_has_it_on_disk(
     assert "email" == client.get("a").queue
 
 
-def test_what_was_there_already_is_waited_for_too(client: Client, archive: Path, log: Log, soon: datetime) -> None:
+def test_a_durable_put_waits_for_an_unchanged_schedule_too(
+    client: Client, archive: Path, log: Log, soon: datetime
+) -> None:
     client.schedule(FUNC, id="a", at=soon)
 
     unchanged = client.schedule(FUNC, id="a", at=soon, durable=True)
@@ -206,7 +208,9 @@ def test_when_time_runs_out_it_is_said_that_it_is_in_redis(
     assert log.last() is not None
 
 
-def test_what_is_unchanged_and_not_archived_is_said_to_be_in_redis(stuck: None, short: Client, soon: datetime) -> None:
+def test_a_durable_put_that_is_not_archived_in_time_says_that_redis_has_it(
+    stuck: None, short: Client, soon: datetime
+) -> None:
     short.schedule(FUNC, id="a", at=soon)
 
     with pytest.raises(NotArchived) as caught:
@@ -240,7 +244,7 @@ def test_a_full_disk_is_no_acknowledgement(
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_what_redis_loses_before_an_archive_has_it_is_said_to_be_lost(
+def test_a_durable_put_that_redis_loses_before_an_archive_has_it_is_lost(
     stuck: None, client: Client, redis_client: redis.Redis, log: Log, many: bool
 ) -> None:
     row = {"func": FUNC, "id": "a", "after": 3600, "durable": True}

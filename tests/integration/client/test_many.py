@@ -52,7 +52,7 @@ def test_good_rows_are_scheduled_and_bad_ones_reported_by_index(client: Client, 
     json.dumps(many.to_dict())
 
 
-def test_of_two_rows_with_one_id_the_later_wins(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+def test_the_later_of_two_rows_with_one_id_wins(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     many = client.schedule_many({"func": "app.task", "id": "a", "at": soon, "args": (n,)} for n in range(3))
 
     assert (1, 2, ["a"] * 3) == (many.created, many.updated, many.ids)

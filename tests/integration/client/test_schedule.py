@@ -44,7 +44,7 @@ def test_a_recurring_schedule_has_no_run_id(client: Client) -> None:
     assert (9, 0) == (made.next_at.astimezone(ZoneInfo("Asia/Seoul")).hour, made.next_at.minute)  # type: ignore[union-attr]
 
 
-def test_what_was_said_is_what_is_read(client: Client, soon: datetime) -> None:
+def test_a_schedule_is_read_with_all_options_that_were_given(client: Client, soon: datetime) -> None:
     client.schedule(
         "app.task", id="a", at=soon, tz="Asia/Seoul", queue="sms", priority="high", at_front=True, on_uncertain="skip",
         timeout="5m", result_ttl=100, failure_ttl=timedelta(hours=1), retry=3, description="Say hello", tags=("b", "a"),
@@ -80,7 +80,7 @@ def test_policies_of_a_rule_stand_in_every_run_and_survive_an_update(client: Cli
     assert redis_client.hget(f"rq:job:{client.run_now('r')}", "zs_on_lost") is None
 
 
-def test_what_becomes_of_a_lost_run_stands_in_a_one_shots_job_only_when_it_is_not_the_default(
+def test_on_lost_stands_in_a_one_shots_job_only_if_it_is_not_the_default(
     client: Client, redis_client: redis.Redis, soon: datetime
 ) -> None:
     words = {}
@@ -192,7 +192,7 @@ def test_an_existing_schedule_is_kept_if_said_so(client: Client, soon: datetime,
     assert "app.task" == client.get("a").func
 
 
-def test_one_kind_replaces_the_other_under_one_id(client: Client, soon: datetime) -> None:
+def test_a_rule_and_a_one_shot_replace_each_other_under_one_id(client: Client, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon)
 
     assert "updated" == client.schedule("app.task", id="a", every=60).outcome
@@ -271,7 +271,7 @@ def test_a_rule_with_jitter_is_due_later_than_its_nominal_time(client: Client) -
     assert from_ms(schedule.next_ms or 0) == made.next_at
 
 
-def test_what_a_client_calls_urgent_is_its_own(redis_url: str) -> None:
+def test_a_clients_own_urgencies_are_used(redis_url: str) -> None:
     client = Client.from_url(redis_url, urgencies={"news": {"priority": "low", "expires_after": 60}})
 
     client.schedule("app.task", id="a", after=60, urgency="news")

@@ -58,7 +58,7 @@ def test_an_update_of_a_part_of_the_payload_runs_no_pickle_and_says_what_to_do(
     assert "schedule 'reminder-42'" in str(refused.value)
     assert "posix.system" in str(refused.value)
     assert refused.value.remedy == (
-        "give args and kwargs both, or Client(runs_pickles=True) if you trust every writer of rq:job:*"
+        "give args and kwargs both, or Client(runs_pickles=True) if you trust every writer of RQ's jobs"
     )
 
 

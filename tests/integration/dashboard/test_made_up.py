@@ -52,7 +52,7 @@ def overwrite_result(client: redis.Redis, run_id: str, **fields: str | bytes) ->
 
 
 @pytest.mark.parametrize("field", ["data", "exc_info"])
-def test_what_no_page_shows_is_not_inflated(
+def test_fields_that_no_page_shows_are_not_inflated(
     browser: FlaskClient, redis_client: redis.Redis, field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis_client.hset(f"rq:job:{WAITS}", field, BOMB)

@@ -234,7 +234,7 @@ def test_no_script_runs_but_the_pages_own(browser: FlaskClient, redis_client: re
 # -- looking changes nothing --------------------------------------------------------------------------
 
 
-def test_what_is_shown_is_a_list_of_names_so_that_all_else_is_refused(app: Flask) -> None:
+def test_every_view_that_is_not_listed_is_refused(app: Flask) -> None:
     names = {rule.endpoint for rule in app.url_map.iter_rules()}
 
     refused = names - SHOWN

@@ -111,7 +111,7 @@ def test_another_serializer_than_the_namespaces_is_a_problem(url: str, client: C
     assert 'serializer = "pickle"' in finding.remedy
 
 
-def test_of_json_it_is_said_that_workers_do_not_tell(url: str) -> None:
+def test_the_doctor_says_that_workers_do_not_tell_a_json_serializer(url: str) -> None:
     Client.from_url(url, serializer="json").schedule("app.task", id="a", every=HOUR)
 
     found = examined(url, rq={"serializer": "json"})
@@ -192,14 +192,14 @@ def test_our_own_lock_is_no_rivals_and_another_namespaces_is(url: str, sound: re
     assert "the namespace other has" in only(examined(url)["rq's scheduler"], WARNING).text
 
 
-def test_where_rq_is_to_move_its_own_jobs_a_lock_is_as_it_should_be(url: str, sound: redis.Redis) -> None:
+def test_a_scheduler_lock_is_fine_where_rq_moves_its_own_jobs(url: str, sound: redis.Redis) -> None:
     sound.sadd("rq:queues", "rq:queue:email")
     sound.set("rq:scheduler-lock:email", "somebody")
 
     assert OK is only(examined(url, rq={"native": False})["rq's scheduler"], OK).severity
 
 
-def test_of_a_list_of_native_queues_only_their_locks_count(url: str, sound: redis.Redis) -> None:
+def test_only_the_locks_of_listed_native_queues_count(url: str, sound: redis.Redis) -> None:
     sound.sadd("rq:queues", "rq:queue:email", "rq:queue:push")
     sound.set("rq:scheduler-lock:push", "somebody")
     finding = only(examined(url, rq={"native": ["email"]})["rq's scheduler"], OK)
@@ -240,9 +240,7 @@ def test_an_rq_scheduler_without_a_sign_of_life_is_seen_by_its_lock(url: str, th
     assert "rq-scheduler runs (one that has the lock)" in only(examined(url)["rq-scheduler"], WARNING).text
 
 
-def test_what_was_imported_is_fine_until_an_rq_scheduler_runs_again(
-    url: str, client: Client, theirs: Scheduler
-) -> None:
+def test_imported_jobs_are_fine_until_an_rq_scheduler_runs_again(url: str, client: Client, theirs: Scheduler) -> None:
     theirs.schedule(datetime(2040, 1, 1), "app.task", interval=60, id="a")
     client.schedule("app.task", id="a", every=HOUR)
     assert "all of them scheduled here" in only(examined(url)["rq-scheduler"], OK).text

@@ -131,7 +131,7 @@ def finish(redis_client: redis.Redis, *runs: str, lifetime_s: int = 500, late_s:
     now_s = redis_client.time()[0] - late_s
     with redis_client.pipeline() as pipeline:
         for run in runs:
-            pipeline.hset(KEYS.job(run), mapping={"status": "finished", "ended_at": rq_time(now_s * 1000)})
+            pipeline.hset(KEYS.rq.job(run), mapping={"status": "finished", "ended_at": rq_time(now_s * 1000)})
             pipeline.zadd("rq:finished:default", {run: now_s + lifetime_s})
         pipeline.execute()
 
@@ -147,7 +147,7 @@ def ago(client: redis.Redis, *run_ids: str | None) -> None:
     then = datetime.now(UTC) - timedelta(hours=1)
     for number, run_id in enumerate(run_ids):
         at = then + timedelta(seconds=number)
-        client.hset(KEYS.job(run_id or ""), "enqueued_at", at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        client.hset(KEYS.rq.job(run_id or ""), "enqueued_at", at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
 
 
 def lapse(client: redis.Redis, run_id: str) -> None:
@@ -157,4 +157,4 @@ def lapse(client: redis.Redis, run_id: str) -> None:
             client.zadd("rq:wip:default", {member: client.time()[0] - 60})
             client.delete(b"rq:execution:" + member)
     earlier = datetime.now(UTC) - timedelta(minutes=2)
-    client.hset(KEYS.job(run_id), "last_heartbeat", earlier.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+    client.hset(KEYS.rq.job(run_id), "last_heartbeat", earlier.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))

@@ -75,7 +75,7 @@ class Workers:
         worker.kill()  # the worker first: it would notice that its work horse died
         worker.wait(10)
         os.kill(int(began.read_text()), signal.SIGKILL)
-        assert b"started" == self._redis.hget(KEYS.job(run_id), "status")
+        assert b"started" == self._redis.hget(KEYS.rq.job(run_id), "status")
         lapse(self._redis, run_id)
 
 
@@ -128,7 +128,7 @@ def test_a_run_that_is_not_to_be_tried_again_ends_as_lost(
     assert None not in (run.heartbeat_ms, run.started_ms, run.ended_ms)
     assert (run.duration_ms or 0) == max((run.heartbeat_ms or 0) - (run.started_ms or 0), 0)
     assert (b"failed", True) == (
-        redis_client.hget(KEYS.job(run_id), "status"), redis_client.zscore("rq:failed:default", run_id) is not None,
+        redis_client.hget(KEYS.rq.job(run_id), "status"), redis_client.zscore("rq:failed:default", run_id) is not None,
     )  # fmt: skip
     assert ([], 0) == (agains(link), redis_client.zcard("rq:wip:default"))
     assert [run] == recorded(link)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.redis
 
 def fail(client: redis.Redis, run: str, at_s: int) -> None:
     """As RQ's worker does."""
-    client.hset(KEYS.job(run), mapping={"status": "failed", "ended_at": rq_time(at_s * 1000)})
+    client.hset(KEYS.rq.job(run), mapping={"status": "failed", "ended_at": rq_time(at_s * 1000)})
     client.zadd("rq:failed:default", {run: at_s + 31_536_000})
 
 
@@ -181,10 +181,10 @@ def test_that_a_run_had_not_begun_is_said_only_by_whom_its_end_would_not_have_es
 ) -> None:
     run = client.enqueue(FUNC, id="a", expires_after=1800).run_id
     tracking.follow()
-    redis_client.delete(KEYS.job(run), "rq:queue:default")
+    redis_client.delete(KEYS.rq.job(run), "rq:queue:default")
     redis_client.zadd(KEYS.deadlines(), {run: 1})
     looked_ms = redis_client.time()[0] * 1000 + pushed_s_before * 1000
-    monkeypatch.setattr("zsched.storage.deadlines.server_now_ms", lambda *_: looked_ms)
+    monkeypatch.setattr("zsched.storage.jobs.server_now_ms", lambda *_: looked_ms)
 
     tracking.step()
 
@@ -204,7 +204,7 @@ def test_a_run_whose_deadline_passes_while_a_worker_begins_it_is_running(
     job, queue = worker.dequeue_job_and_maintain_ttl(1)  # type: ignore[misc]  # there is one
     worker.prepare_execution(job)
     worker.prepare_job_execution(job)
-    redis_client.delete(KEYS.job(run))  # the deadline: RQ takes it away once the work horse runs
+    redis_client.delete(KEYS.rq.job(run))  # the deadline: RQ takes it away once the work horse runs
     redis_client.zadd(KEYS.deadlines(), {run: 1})
 
     tracking.step()

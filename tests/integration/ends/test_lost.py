@@ -36,7 +36,7 @@ def test_a_lost_run_at_the_head_of_its_queue_keeps_no_other_from_being_recorded(
     ago(redis_client, *runs)
     head = taken(redis_client, runs[0])
     taken(redis_client, runs[1])
-    redis_client.hset(KEYS.job(runs[1]), "status", "finished")
+    redis_client.hset(KEYS.rq.job(runs[1]), "status", "finished")
 
     losing.step()
 
@@ -119,7 +119,7 @@ def test_of_a_queue_that_is_too_long_to_look_through_only_what_must_have_been_ta
 
     for run_id in front:
         taken(redis_client, run_id)
-        redis_client.delete(KEYS.job(run_id))
+        redis_client.delete(KEYS.rq.job(run_id))
     losing.tracker.step(losing.leader.term)
     losing.step()
 
@@ -143,7 +143,7 @@ def test_a_run_that_may_wait_behind_the_part_that_is_looked_through_is_left_alon
 
 def test_a_worker_whose_clock_is_behind_is_not_dead(losing: Losing, client: Client, redis_client: redis.Redis) -> None:
     run_id = taken(redis_client, client.enqueue(FUNC, id="a", retry=1).run_id)
-    redis_client.hset(KEYS.job(run_id), "status", "started")
+    redis_client.hset(KEYS.rq.job(run_id), "status", "started")
     redis_client.zadd("rq:wip:default", {f"{run_id}:x": redis_client.time()[0]})
     lapse(redis_client, run_id)
     redis_client.zadd(f"rq:executions:{run_id}", {"x": 1})
@@ -164,7 +164,7 @@ def test_an_entry_that_lapsed_is_left_alone_while_the_worker_is_not_dead(
     now_s = redis_client.time()[0]
     redis_client.zadd("rq:wip:default", {f"{run_id}:x": now_s - 1})
     beat = rq_time((now_s - 30) * 1000)
-    redis_client.hset(KEYS.job(run_id), mapping={"status": "started", "last_heartbeat": beat})
+    redis_client.hset(KEYS.rq.job(run_id), mapping={"status": "started", "last_heartbeat": beat})
 
     losing.step()
     assert [] == agains(losing.link)
@@ -217,9 +217,9 @@ def test_a_number_of_retries_that_is_none_keeps_nobody_else_from_being_found(
     losing: Losing, client: Client, redis_client: redis.Redis
 ) -> None:
     odd, good = (taken(redis_client, client.enqueue(FUNC, id=id, retry=1).run_id) for id in ("odd", "good"))
-    redis_client.hset(KEYS.job(odd), "retries_left", "²")
+    redis_client.hset(KEYS.rq.job(odd), "retries_left", "²")
     for run_id in (odd, good):
-        redis_client.hset(KEYS.job(run_id), "status", "started")
+        redis_client.hset(KEYS.rq.job(run_id), "status", "started")
         redis_client.zadd("rq:wip:default", {f"{run_id}:x": redis_client.time()[0]})
         lapse(redis_client, run_id)
 

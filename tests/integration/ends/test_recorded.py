@@ -48,7 +48,7 @@ def test_what_becomes_of_runs_is_recorded_and_told(
         eventually(lambda: len(opened(path)) == 5)
 
         work(guard, redis_url, tmp_path)
-        redis_client.delete(KEYS.job(lost))
+        redis_client.delete(KEYS.rq.job(lost))
         eventually(lambda: opened(path) == {"waits"})
 
         runs = {run.schedule_id: run for run in recorded(link)}
@@ -89,7 +89,7 @@ def test_a_standby_learns_what_the_leader_records_and_records_nothing(
         runs = [client.enqueue(FUNC, id=f"s{number}").run_id for number in range(5)]
         eventually(lambda: len(opened(first)) == len(opened(second)) == 5)
         for run in runs:
-            redis_client.hset(KEYS.job(run), "status", "finished")
+            redis_client.hset(KEYS.rq.job(run), "status", "finished")
         eventually(lambda: not opened(first) and not opened(second))
 
     assert sorted(f"{run} succeeded" for run in runs) == sorted(ends(link))
@@ -103,7 +103,7 @@ def test_a_daemon_that_takes_over_records_what_ended_when_nobody_led(
         eventually(lambda: Archivers(link, KEYS).alive())
         run = client.enqueue(FUNC, id="a").run_id
         eventually(lambda: opened(path))
-    redis_client.hset(KEYS.job(run), "status", "stopped")
+    redis_client.hset(KEYS.rq.job(run), "status", "stopped")
 
     with DaemonThread(redis_url, archive=ArchiveSettings(path=path)):
         eventually(lambda: not opened(path))

@@ -36,9 +36,9 @@ def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(
     runs = [client.enqueue(FUNC, id=id).run_id for id in "ab"]
     tracking.step()
     tracking.follows = False
-    redis_client.hset(KEYS.job(runs[0]), "status", "finished")
+    redis_client.hset(KEYS.rq.job(runs[0]), "status", "finished")
     tracking.step()
-    redis_client.hset(KEYS.job(runs[1]), "status", "failed")
+    redis_client.hset(KEYS.rq.job(runs[1]), "status", "failed")
     tracking.step()
     assert [f"{runs[0]} succeeded"] == ends(tracking.link)
 
@@ -54,7 +54,7 @@ def test_a_new_leader_waits_until_its_archive_has_what_earlier_ones_recorded(
 ) -> None:
     run = client.enqueue(FUNC, id="a").run_id
     tracking.follow()
-    redis_client.hset(KEYS.job(run), "status", "finished")
+    redis_client.hset(KEYS.rq.job(run), "status", "finished")
     tracking.follows = False
     redis_client.delete(KEYS.lease())
     with closing(Leader(redis_url)) as second:
@@ -72,7 +72,7 @@ def test_a_leader_that_was_replaced_records_nothing(
     tracking: Tracking, client: Client, redis_client: redis.Redis
 ) -> None:
     run = client.enqueue(FUNC, id="a").run_id
-    redis_client.hset(KEYS.job(run), "status", "finished")
+    redis_client.hset(KEYS.rq.job(run), "status", "finished")
     redis_client.delete(KEYS.lease())
 
     with pytest.raises(Stale):
@@ -164,7 +164,7 @@ def test_a_run_whose_job_is_gone_is_recorded_with_its_queue(
     fired = eventually(lambda: (fired := tracking.leader.fire()).recurring and fired)
     tracking.leader.advance(fired.recurring, fired.now_ms)
     runs = [run.decode() for run in redis_client.lrange("rq:queue:email", 0, -1)]
-    redis_client.delete(*map(KEYS.job, runs))
+    redis_client.delete(*map(KEYS.rq.job, runs))
     passed = {run: 1 for run in runs if not run.startswith("asked-")}
     redis_client.zadd(KEYS.deadlines(), passed)
 
@@ -228,7 +228,7 @@ def test_a_run_that_somebody_put_into_its_queue_again_is_recorded_again(
     run = client.enqueue(FUNC, id="a").run_id
     tracking.step()
     now_s = redis_client.time()[0]
-    redis_client.hset(KEYS.job(run), mapping={"status": "failed", "ended_at": rq_time(now_s * 1000 - 2000)})
+    redis_client.hset(KEYS.rq.job(run), mapping={"status": "failed", "ended_at": rq_time(now_s * 1000 - 2000)})
     redis_client.zadd("rq:failed:default", {run: now_s + 31_536_000})
     tracking.step()
     redis_client.zrem("rq:failed:default", run)
@@ -252,14 +252,14 @@ def test_what_no_registry_shows_is_found_round_after_round(
     tracking.follow()
     end = partial(redis_client.hset, key="status", value="canceled")
     for run in runs[::2]:
-        end(KEYS.job(run))
+        end(KEYS.rq.job(run))
 
     for _ in range(20):
         tracking.step()
     assert set(runs[::2]) == ended(tracking)
 
     for run in runs[1::2]:
-        end(KEYS.job(run))
+        end(KEYS.rq.job(run))
     for _ in range(60):
         tracking.step()
     assert sorted(f"{run} cancelled" for run in runs) == sorted(ends(tracking.link))
@@ -271,7 +271,7 @@ def test_a_job_that_changed_after_it_was_looked_at_is_left_alone(
     run = client.enqueue(FUNC, id="a").run_id
     tracking.follow()
     finish(redis_client, run)
-    redis_client.hset(KEYS.job(run), "ended_at", rq_time(1_795_277_135_295))
+    redis_client.hset(KEYS.rq.job(run), "ended_at", rq_time(1_795_277_135_295))
     stale = Over("a", run, "finished ", "+", "succeeded", "{}")
 
     told = tracking.leader.dispatch.track(tracking.leader.term, tracking.as_of(), [stale])

@@ -28,7 +28,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> Non
     monkeypatch.setattr(Keeper, "put", after)
 
 
-def test_what_was_changed_in_between_is_compared_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_that_changed_in_between_is_compared_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     ground.apply(BEAT)
     meanwhile(monkeypatch, lambda: ground.client.update("beat", queue="sms"))
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.once
 
 
 @pytest.mark.parametrize(("owner", "told"), [("terraform", "'terraform'"), (None, "nobody")])
-def test_what_somebody_else_owns_stops_the_whole_file(
+def test_a_schedule_of_another_owner_stops_the_whole_file(
     ground: Ground, redis_client: redis.Redis, owner: str | None, told: str
 ) -> None:
     ground.client.schedule("app.tasks.digest", id="digest", every=60, managed_by=owner)
@@ -27,7 +27,7 @@ def test_what_somebody_else_owns_stops_the_whole_file(
     assert before == log_length(redis_client)
 
 
-def test_it_is_taken_over_when_asked(ground: Ground) -> None:
+def test_a_schedule_is_taken_over_when_asked(ground: Ground) -> None:
     ground.client.schedule("app.tasks.digest", id="digest", cron="0 9 * * *", managed_by="terraform")
 
     (step,) = ground.apply(DIGEST, takes_over=True).steps
@@ -64,7 +64,7 @@ def test_pruning_removes_what_the_file_owned_once_and_nothing_else(ground: Groun
     assert ["digest", "nobodys", "one-shot", "others"] == ground.ids()
 
 
-def test_what_changed_owners_meanwhile_is_not_removed(ground: Ground) -> None:
+def test_a_schedule_that_changed_owners_meanwhile_is_not_removed(ground: Ground) -> None:
     ground.apply(BEAT + DIGEST)
     application = ground.application(DIGEST)
     stale = application.stale()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,29 +113,6 @@ def test_what_cannot_be_said_is_refused_and_stays(zsched: Zsched, client: Client
     assert "the method of an object" in problems[method.id]
     assert "its job is gone" in problems[gone.id]
     assert [] == list(client.list())
-
-
-class Opened:
-    """Its pickle makes a file where it is opened."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self._file,)
-
-
-def test_a_pickle_is_opened_before_its_function_is_found_to_be_not_allowed(
-    zsched: Zsched, client: Client, queue: Queue, tmp_path: Path
-) -> None:
-    queue.enqueue_in(LATER, "app.tasks.remind", Opened(tmp_path / "ran"))
-    zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "other.*"
-
-    result = zsched("import", "rq-scheduled")
-
-    assert (FAILED, True) == (result.exit_code, "allow_callables" in result.stderr)
-    assert [] == list(client.list())
-    assert (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("score", [1.8e12, math.inf])  # milliseconds; what no calendar has

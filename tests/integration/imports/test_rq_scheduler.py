@@ -7,7 +7,6 @@ import math
 import sys
 import types
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -165,26 +164,3 @@ def test_cron_strings_of_rq_scheduler_mean_what_they_mean_there_or_are_refused(
 
     assert ([] if imported is None else [imported]) == [one["cron"] for one in told["schedules"]]
     assert ([] if imported else ["digest"]) == [one["place"] for one in told["refused"]]
-
-
-class Opened:
-    """Its pickle makes a file where it is opened."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self._file,)
-
-
-def test_a_pickle_is_opened_before_its_function_is_found_to_be_not_allowed(
-    zsched: Zsched, client: Client, theirs: Scheduler, tmp_path: Path
-) -> None:
-    theirs.schedule(datetime(2040, 1, 1), "app.tasks.beat", args=[Opened(tmp_path / "ran")], interval=90)
-    zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "other.*"
-
-    result = zsched("import", "rq-scheduler", "--tz", "UTC")
-
-    assert (FAILED, True) == (result.exit_code, "allow_callables" in result.stderr)
-    assert [] == list(client.list())
-    assert (tmp_path / "ran").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zsched.archive import Archive
-from zsched.core.held import Held
+from zsched.core.difference import Held
 from zsched.core.log import Entry, Position
 
 T_US = 1_800_000_000_000_000  # of the entry with seq 0; each is a second later than the one before

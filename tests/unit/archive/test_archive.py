@@ -62,7 +62,7 @@ def test_the_position_moves_with_the_commit(archive: Archive) -> None:
     assert (at(2), at(2)) == (archive.position, archive.tail)
 
 
-def test_what_was_committed_is_there_when_it_is_opened_again(archive: Archive) -> None:
+def test_committed_entries_are_there_when_the_archive_is_opened_again(archive: Archive) -> None:
     archive.append([put(1, "a"), put_recurring(2, "r")])
     archive.note(gen="gen-1", complete_since=START)
     archive.commit()
@@ -74,7 +74,7 @@ def test_what_was_committed_is_there_when_it_is_opened_again(archive: Archive) -
         assert [put(1, "a"), put_recurring(2, "r")] == history(again.path)
 
 
-def test_what_was_not_committed_is_gone(archive: Archive) -> None:
+def test_uncommitted_entries_are_gone(archive: Archive) -> None:
     archive.append([put(1, "a")])
     archive.commit()
     archive.append([put(2, "b")])
@@ -128,7 +128,7 @@ def test_an_entry_that_cannot_be_read_to_its_end_changes_nothing(archive: Archiv
     assert (2, 2) == (archive.unknown_entries, archive.unreadable_entries)
 
 
-def test_one_bad_text_of_a_fire_costs_that_text_and_not_its_runs(archive: Archive) -> None:
+def test_a_bad_text_of_a_fire_costs_that_text_and_not_its_runs(archive: Archive) -> None:
     bad = entry(3, "quarantine", "rows", 2, "bait", f"low {DUE_MS}", "", "wrong type at rq:queue:q", "!", "")
     archive.append([put(1, "a", "b", "c", "bait")])
 

@@ -13,7 +13,7 @@ from zsched.errors import ArchiveCorrupt
 
 
 @given(st.lists(st.binary(max_size=300)))
-def test_what_was_packed_is_unpacked(texts: list[bytes]) -> None:
+def test_packed_texts_are_unpacked(texts: list[bytes]) -> None:
     assert texts == unpack(pack(texts))
 
 

@@ -86,7 +86,7 @@ def test_a_file_with_two_names_is_refused_under_both(tmp_path: Path, part: str) 
 
 
 @pytest.mark.parametrize("part", ["", "-wal"])
-def test_what_is_no_file_is_refused(tmp_path: Path, part: str) -> None:
+def test_a_path_that_is_no_file_is_refused(tmp_path: Path, part: str) -> None:
     os.mkfifo(tmp_path / f"archive.db{part}", 0o600)
 
     with pytest.raises(ArchiveError, match=rf"archive\.db{part}: it is no file"):
@@ -256,7 +256,7 @@ def test_all_parts_are_set_aside(tmp_path: Path) -> None:
     }
 
 
-def test_what_is_set_aside_can_be_opened_as_it_was(tmp_path: Path) -> None:
+def test_an_archive_that_was_set_aside_can_still_be_opened(tmp_path: Path) -> None:
     path = archived(tmp_path / "archive.db", [put(1, "a")])
 
     kept = set_aside(path, "corrupt", "20261121T080000")

@@ -77,7 +77,7 @@ def test_folding_twice_ends_in_the_same_state(archive: Archive, name: str) -> No
     assert 0 == archive.unknown_entries
 
 
-def test_what_was_put_back_has_the_record_of_its_row(archive: Archive) -> None:
+def test_a_restored_schedule_has_the_record_of_its_row(archive: Archive) -> None:
     take(archive, restore(1, one_shot("open"), rule(), one_shot(id="b")))
 
     found = {one.id: record for one, record in archive.state()}
@@ -86,7 +86,7 @@ def test_what_was_put_back_has_the_record_of_its_row(archive: Archive) -> None:
     assert (b"every 5", {}) == (found["r"].schedule["trigger"], found["a"].schedule)
 
 
-def test_what_was_put_back_goes_on(archive: Archive) -> None:
+def test_a_restored_schedule_goes_on(archive: Archive) -> None:
     advance = f"fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
     take(archive, restore(1, rule(), one_shot(), one_shot(id="b")))
     take(

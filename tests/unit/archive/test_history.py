@@ -37,7 +37,7 @@ def test_a_schedules_changes_are_told_in_order_and_nobody_elses(path: Path) -> N
     assert 0 == left_out
 
 
-def test_of_a_long_past_the_first_and_the_newest_are_told_and_the_others_counted(path: Path) -> None:
+def test_a_long_past_is_cut_to_its_first_and_newest_changes(path: Path) -> None:
     archived(path, [put(seq, "a") for seq in range(1, 11)])
 
     with History(path) as history:
@@ -85,7 +85,7 @@ def test_all_that_a_bootstrap_found_of_a_schedule_is_told(path: Path) -> None:
     assert 0 == left_out
 
 
-def test_what_was_forgotten_by_age_is_not_counted_as_left_out(path: Path) -> None:
+def test_pruned_entries_are_not_counted_as_left_out(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         archive.append([put(seq, "a") for seq in range(1, 11)])
         archive.commit()
@@ -133,7 +133,7 @@ def test_behind_a_position_of_another_history_is_what_is_later(path: Path) -> No
         assert entries[2:] == list(history.entries_behind(foreign, 100))
 
 
-def test_what_a_bootstrap_read_is_no_entry_of_the_log(path: Path) -> None:
+def test_rows_that_a_bootstrap_read_are_no_entries_of_the_log(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         archive.begin_bootstrap()
         archive.copy([put(5, "a")])

@@ -169,7 +169,7 @@ def test_an_archive_that_knows_nothing_has_none(tmp_path: Path) -> None:
     assert [[]] == around(path, ALL)
 
 
-def test_what_is_no_archive_is_said_to_be_corrupt(tmp_path: Path) -> None:
+def test_a_file_that_is_no_archive_is_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "archive.db"
     path.write_bytes(b"not a database, but long enough to look at" * 100)
 

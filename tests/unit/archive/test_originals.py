@@ -33,7 +33,7 @@ def fields(found: Original) -> dict[bytes, bytes]:
     return dict(zip(found.record[::2], found.record[1::2], strict=True))
 
 
-def test_of_a_one_shot_it_is_what_was_put_last_before_it_fired(tmp_path: Path) -> None:
+def test_the_original_of_a_one_shot_is_its_last_put_before_it_fired(tmp_path: Path) -> None:
     history = [put(1, "a", data=b"old"), put(2, "a"), fire(3, RUN), put(4, "a", data=b"later")]
 
     assert CALL.items() <= fields(original(tmp_path, *history)).items()
@@ -44,12 +44,12 @@ def test_a_schedule_that_waits_or_was_cancelled_is_no_run(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("run", ["b-1900000000000", "a-1900000000001", "x", "a-1900000000000-nmail"])
-def test_what_was_never_pushed_is_unknown(tmp_path: Path, run: str) -> None:
+def test_the_original_of_a_run_that_was_never_pushed_is_unknown(tmp_path: Path, run: str) -> None:
     assert Original(False) == original(tmp_path, put(1, "a"), fire(2, RUN), run=run)
 
 
 @pytest.mark.parametrize("word", ["fired", "uncertain"])
-def test_of_a_rule_it_is_what_was_in_force_when_it_fired(tmp_path: Path, word: str) -> None:
+def test_the_original_of_a_rules_run_is_the_put_in_force_when_it_fired(tmp_path: Path, word: str) -> None:
     history = [
         put_recurring(1, "a", data=b"old"),
         put_recurring(2, "a"),
@@ -61,7 +61,7 @@ def test_of_a_rule_it_is_what_was_in_force_when_it_fired(tmp_path: Path, word: s
     assert CALL == fields(original(tmp_path, *history))
 
 
-def test_what_was_skipped_is_no_run(tmp_path: Path) -> None:
+def test_the_original_of_a_skipped_occurrence_is_unknown(tmp_path: Path) -> None:
     assert Original(False) == original(tmp_path, put_recurring(1, "a"), fired(2, "a", DUE_MS, "skipped"))
 
 
@@ -92,14 +92,14 @@ def test_a_one_shot_that_ran_on_request_has_its_own(tmp_path: Path) -> None:
     )
 
 
-def test_one_that_was_enqueued_or_retried_stands_in_its_own_entry(tmp_path: Path) -> None:
+def test_the_original_of_an_enqueued_or_retried_run_is_its_own_entry(tmp_path: Path) -> None:
     texts = ["front", 1, "fields", 2, "origin", "mail", "data", "call", "of", RUN]
     history = [enqueue(1, RUN, data=b"first"), entry(2, "enqueue", "run", f"{RUN}-r2", *texts)]
 
     assert CALL | {b"zs": b"1f"} == fields(original(tmp_path, *history, run=f"{RUN}-r2"))
 
 
-def test_one_that_was_put_back_after_a_loss_is_known_by_that(tmp_path: Path) -> None:
+def test_the_original_of_a_restored_run_is_its_restore(tmp_path: Path) -> None:
     job = [b"origin", b"mail", b"data", b"call"]
     row = Restored("a", str(DUE_MS), "open", "", DUE_MS, T_US, None, job, [b"flags", b"s"])
     history = [entry(1, "restore", "reason", "lost", "archive", "x", "rows", 1, *row.texts())]
@@ -113,5 +113,5 @@ def test_without_arguments_there_is_a_record_as_long_as_they_are_kept(tmp_path: 
     assert CALL == fields(found)
 
 
-def test_of_a_push_whose_record_was_forgotten_it_is_known_that_it_was(tmp_path: Path) -> None:
+def test_a_push_without_a_record_is_known_to_have_happened(tmp_path: Path) -> None:
     assert Original(True) == original(tmp_path, fire(1, RUN))

@@ -49,7 +49,7 @@ def ran(path: Path, id: str = "r", start_ms: int = START_MS, end_ms: int = END_M
     return part.times_ms
 
 
-def test_what_was_fired_backfilled_or_put_back_ran(path: Path) -> None:
+def test_fired_backfilled_and_restored_occurrences_ran(path: Path) -> None:
     restored = Restored("r", str(second(4)), "open", "", second(4), T_US, None, [b"data", b"x"], ())
     entries = [
         put_recurring(1, "r"),
@@ -78,7 +78,7 @@ def test_others_are_not_counted_nor_one_whose_id_has_the_same_checksum(path: Pat
     assert [second(2), second(5)] == ran(archived(path, entries), one)
 
 
-def test_what_a_bootstrap_found_open_ran(path: Path) -> None:
+def test_a_run_that_a_bootstrap_found_open_ran(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         archive.begin_bootstrap()
         archive.copy([entry(1, "term")])
@@ -89,7 +89,7 @@ def test_what_a_bootstrap_found_open_ran(path: Path) -> None:
     assert [second(3)] == ran(path)
 
 
-def test_what_takes_long_is_told_part_by_part(path: Path) -> None:
+def test_a_long_search_answers_part_by_part(path: Path) -> None:
     archived(path, [put_recurring(1, "r"), *(fired(n, "r") for n in range(2, 12))])
     told: list[Part] = []
 
@@ -103,11 +103,11 @@ def test_what_takes_long_is_told_part_by_part(path: Path) -> None:
     assert len(told) > 3
 
 
-def test_of_nothing_it_is_nothing(path: Path) -> None:
+def test_a_schedule_without_entries_ran_nothing(path: Path) -> None:
     assert [] == ran(archived(path, [put_recurring(1, "a")]))
 
 
-def test_what_came_before_the_range_is_not_even_read(path: Path) -> None:
+def test_entries_before_the_range_are_not_read(path: Path) -> None:
     entries = [fired(n, "r", nominal_ms=second(50)) for n in range(1, 9)]  # as no script writes it: too early
     archived(path, entries)
 

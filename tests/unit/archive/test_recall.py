@@ -14,14 +14,14 @@ from tests.unit.archive.restoring import JOB, OLD_US, RUN, end, one_shot, restor
 from zsched.archive import Archive
 from zsched.archive.recall import recalling
 from zsched.core.clock import ManualClock
+from zsched.core.difference import Branch, Recalled, lacking, restored_row
 from zsched.core.log import Entry, Position
-from zsched.core.recovery import Branch, Mine, lacking, restored_row
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign
 
 # -- what it knows --------------------------------------------------------------------------------
 
 
-def known(archive: Archive, *ids: str, behind: int | None = None) -> list[Mine]:
+def known(archive: Archive, *ids: str, behind: int | None = None) -> list[Recalled]:
     recall = archive.recall()
     return list(recall.known(ids or recall.ids(), None if behind is None else recall.touched_behind(behind)))
 
@@ -35,7 +35,7 @@ def test_an_entry_of_its_own_history_has_a_number_by_id_and_time(archive: Archiv
     assert [None] * 4 == [recall.number_of(other) for other in others]
 
 
-def test_what_a_bootstrap_read_is_no_entry_of_the_log(archive: Archive) -> None:
+def test_rows_that_a_bootstrap_read_are_no_entries_of_the_log(archive: Archive) -> None:
     archive.begin_bootstrap()
     archive.scan([held("a")], at(3))
     archive.end_bootstrap("start")
@@ -44,7 +44,7 @@ def test_what_a_bootstrap_read_is_no_entry_of_the_log(archive: Archive) -> None:
     assert {} == archive.recall().touched_behind(0)
 
 
-def test_what_was_touched_behind_an_entry_is_known_with_the_last_time(archive: Archive) -> None:
+def test_keys_touched_behind_an_entry_are_known_with_their_last_time(archive: Archive) -> None:
     take(archive, put(1, "a"), put(2, "b"), fire(3, f"b-{RUN}"), restore(4, one_shot(id="c")), end(5, f"b-{RUN}"))
 
     touched = archive.recall().touched_behind(1)
@@ -72,11 +72,9 @@ def test_everything_is_known_when_nothing_is_common(archive: Archive) -> None:
     found = {mine.id: mine for mine in known(archive)}
 
     assert {"a", "b", "r"} == found.keys()
-    assert [None, "due", "due"] == [
-        mine.schedule and mine.schedule.held.place for mine in map(found.get, "abr") if mine
-    ]
-    assert [(RUN, at(3).t_us)] == [(one.held.run, one.t_us) for one in found["a"].runs]
-    assert ["5"] == [one.held.run for one in found["r"].runs]
+    assert [None, "due", "due"] == [mine.schedule and mine.schedule.place for mine in map(found.get, "abr") if mine]
+    assert [(RUN, at(3).t_us)] == [(one.run, one.t_us) for one in found["a"].runs]
+    assert ["5"] == [one.run for one in found["r"].runs]
     assert [None] * 3 == [mine.gone_us for mine in found.values()]
 
 
@@ -89,7 +87,7 @@ def test_backfilled_runs_are_open_with_the_rules_record_and_leave_it_alone(archi
 
     assert (None, None) == (mine.schedule, mine.gone_us)
     [one] = mine.runs
-    assert (f"{DUE_MS + 1}-r7", b"call", at(3).t_us) == (one.held.run, one.held.asked_for()[0]["data"], one.t_us)
+    assert (f"{DUE_MS + 1}-r7", b"call", at(3).t_us) == (one.run, one.asked_for()[0]["data"], one.t_us)
     assert all_of_it.schedule is not None
     assert at(2).t_us == all_of_it.schedule.t_us
 
@@ -105,7 +103,7 @@ def test_only_what_was_touched_is_known_of_the_others(archive: Archive) -> None:
     assert (None, at(5).t_us, ()) == (b.schedule, b.gone_us, b.runs)
     assert r.schedule is not None
     assert at(6).t_us == r.schedule.t_us
-    assert {"3": False, RUN: True} == {one.held.run: one.is_touched for one in r.runs}
+    assert {"3": False, RUN: True} == {one.run: one.is_touched for one in r.runs}
 
 
 def test_a_schedule_that_only_a_run_ended_of_is_no_matter(archive: Archive) -> None:
@@ -127,7 +125,7 @@ def test_schedules_that_were_put_together_are_beside_each_other(archive: Archive
     assert len(found) == archive.recall().count()
 
 
-def test_what_is_put_back_of_what_was_put_back_is_the_same(archive: Archive) -> None:
+def test_a_restored_schedule_is_restored_the_same_once_more(archive: Archive) -> None:
     given = [one_shot(), rule(), one_shot("paused", "p", "5 why"), rule("ended", "e")]
     take(archive, restore(1, *given))
 
@@ -162,7 +160,7 @@ def test_arguments_that_stand_apart_are_known(path: Path) -> None:
     assert b"call" not in body
 
 
-def _data(mine: Mine) -> bytes | None:
+def _data(mine: Recalled) -> bytes | None:
     [found] = lacking(mine, None, Branch())
     return _pairs(found.job).get(b"data")
 
@@ -204,7 +202,7 @@ def test_the_data_set_that_was_followed_last_stands_last(archive: Archive) -> No
 # -- beside the writer ----------------------------------------------------------------------------
 
 
-def test_what_an_archive_knows_is_read_beside_its_writer(archive: Archive) -> None:
+def test_an_archives_knowledge_is_read_beside_its_writer(archive: Archive) -> None:
     take(archive, put(1, "a"))
     archive.append([put(2, "b")])
 

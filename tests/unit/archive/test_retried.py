@@ -46,7 +46,7 @@ def test_only_the_run_is_touched() -> None:
     assert [("a", ""), ("a", RUN[2:])] == [touch.key for touch in touches(enqueue(1, RUN), "")]
 
 
-def test_it_is_told_as_a_retry() -> None:
+def test_an_enqueue_of_another_run_is_told_as_a_retry() -> None:
     [change] = changes(retried(1, "origin", "mail", "data", "call", "zs_created_by", "ann"))
 
     assert (What.ENQUEUED, AGAIN, f"retry of {RUN}", "ann") == (change.what, change.run_id, change.why, change.by)
@@ -61,7 +61,7 @@ def test_arguments_are_taken_out_of_it_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", ["3", "x"])
-def test_one_that_is_cut_off_is_not_read(size: str) -> None:
+def test_a_truncated_enqueue_entry_is_not_read(size: str) -> None:
     with pytest.raises(UnknownEntry):
         list(changes(entry(1, "enqueue", "run", RUN, "front", 0, "fields", size, "origin", "mail")))
 

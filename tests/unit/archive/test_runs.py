@@ -65,7 +65,7 @@ def test_an_occurrence_has_its_run_also_when_many_changes_lie_between(path: Path
 
 
 @pytest.mark.parametrize("id", [None, "a"])
-def test_who_gives_up_looking_says_how_far_it_looked(
+def test_a_search_that_gives_up_says_how_far_it_looked(
     path: Path, monkeypatch: pytest.MonkeyPatch, id: str | None
 ) -> None:
     skipped = [entry(seq, "pause", "id", "a", "lane", "low", "due", DUE_MS, "note", "") for seq in (8, 9)]
@@ -76,7 +76,7 @@ def test_who_gives_up_looking_says_how_far_it_looked(
 
 
 @pytest.mark.parametrize("wanted", [FIRED, Wanted(FIRED.whats, frozenset(), 2, "a"), FAILED])
-def test_who_runs_out_of_time_says_how_far_it_looked(
+def test_a_search_that_runs_out_of_time_says_how_far_it_looked(
     path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Wanted
 ) -> None:
     class Hurried(ManualClock):
@@ -121,7 +121,7 @@ def test_runs_are_told_once_with_how_they_ended(path: Path) -> None:
     assert [1, 2, 1] == [one.run.attempt for one in found if one.run]
 
 
-def test_of_one_status_the_runs_are_told_by_their_pushes_those_pushed_last_first(path: Path) -> None:
+def test_runs_of_one_status_are_ordered_by_their_pushes_newest_first(path: Path) -> None:
     archived(
         path,
         [
@@ -162,7 +162,7 @@ def test_with_one_status_the_newest_open_ones_are_told_too_for_rq_may_know_bette
     assert ["a"] == [one.id for one in kept(found, FAILED)]
 
 
-def test_of_many_that_ended_so_those_are_told_that_ended_last(path: Path) -> None:
+def test_the_last_ended_of_many_runs_of_a_status_are_found(path: Path) -> None:
     pushes = fire(1, *(run(f"s{number}") for number in range(10)))
     ends = [end(2 + number, RunStatus.FAILED, f"s{number}", fired_seq=1) for number in range(10)]
     archived(path, [pushes, *ends])
@@ -172,7 +172,7 @@ def test_of_many_that_ended_so_those_are_told_that_ended_last(path: Path) -> Non
     assert ({"s8", "s9"}, None) == ({one.id for one in found}, looked_back_to)
 
 
-def test_of_one_schedule_its_runs_are_told_and_no_others(path: Path) -> None:
+def test_a_search_for_one_schedule_finds_no_runs_of_others(path: Path) -> None:
     one, other = TWINS
     archived(path, [fire(1, run(one), run(other)), end(2, RunStatus.FAILED, one, other, fired_seq=1)])
 

@@ -49,7 +49,7 @@ def test_many_are_counted_and_the_first_named(found: Sequence[Change], expected:
     assert expected == summary(entry("any"), list(found), "UTC")
 
 
-def test_of_one_among_others_its_sentence_is_told() -> None:
+def test_a_single_change_among_others_is_told_by_its_sentence() -> None:
     paused = Change("a", What.PAUSED, AT.t_us, AT.id)
 
     told = summary(entry("any"), [paused, *many(What.CANCELLED, 2)], "UTC")
@@ -70,5 +70,5 @@ def test_there_are_words_for_many_of_every_kind() -> None:
         (entry("fire"), "nothing of any schedule"),
     ],
 )
-def test_what_concerns_no_schedule_has_words_too(told: Entry, expected: str) -> None:
+def test_an_entry_that_concerns_no_schedule_has_words(told: Entry, expected: str) -> None:
     assert expected == summary(told, [], "UTC")

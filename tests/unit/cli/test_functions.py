@@ -44,14 +44,14 @@ def test_every_function_that_is_named_must_be_allowed(
     assert refused == told
 
 
-def test_of_many_functions_that_are_not_here_ten_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ten_of_many_missing_functions_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     tell_unchecked({f"gone.f{n}": "gone" for n in range(1012)}, "so it goes")
 
     out, err = capsys.readouterr()
     assert ("", 10, True) == (out, err.count("(no module 'gone')"), err.endswith(", and 1,002 more; so it goes\n"))
 
 
-def test_where_all_are_here_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_told_when_no_function_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     tell_unchecked({}, "so it goes")
 
     assert ("", "") == capsys.readouterr()

@@ -39,7 +39,7 @@ def test_a_terminal_has_a_bar_from_the_beginning_to_the_end(monkeypatch: pytest.
     assert (20, 20) == (progress.done, progress.total)
 
 
-def test_what_is_little_has_no_bar_and_what_becomes_much_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_appears_only_when_there_is_much_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = shown_on(monkeypatch)
 
     with Progress("backfilling", is_quiet=False, least=100) as progress:

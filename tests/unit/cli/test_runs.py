@@ -11,7 +11,7 @@ LOST = Run(
 )  # fmt: skip
 
 
-def test_of_a_lost_run_it_is_said_how_long_it_took_at_least() -> None:
+def test_a_lost_run_shows_its_least_duration() -> None:
     assert ("lost", "1 ms", "≥ 3.0 s") == cells(LOST)
     assert ("lost", "", "") == cells(Run("a-1", RunStatus.LOST))
 
@@ -24,6 +24,6 @@ def test_a_worker_that_nobody_named_is_told_by_its_first_digits() -> None:
     assert WORKER not in "".join(table([LOST], "UTC"))
 
 
-def test_what_is_no_such_name_is_left_as_it_is() -> None:
+def test_a_word_that_is_no_worker_name_of_rq_is_left_alone() -> None:
     for text in (f"digest {WORKER}", f"worker {WORKER}0", "worker mail-1"):
         assert text == with_short_workers(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zsched.core.held import Held
+from zsched.core.difference import Held
 from zsched.core.log import Entry
 from zsched.core.log.recovery import Restored
 

@@ -20,11 +20,10 @@ from zsched.core.audit import (
     may_be_left_out,
     misplaced,
     missing_occurrence,
-    unknown,
+    unknown_schedule,
 )
 from zsched.core.bracket import after_missed
-from zsched.core.held import Held
-from zsched.core.recovery import Known
+from zsched.core.difference import Held
 from zsched.core.triggers import TriggerSpec, build
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
@@ -92,7 +91,7 @@ def test_an_occurrence_between_what_was_told_and_what_is_next_is_missing(case: s
     assert missing_ms == missing_occurrence(trigger, nominal_ms, told_ms, LATER_MS)
 
 
-def test_it_is_missing_only_when_its_time_is_past_by_the_grace() -> None:
+def test_an_occurrence_is_missing_only_when_its_time_is_past_by_the_grace() -> None:
     trigger = build(TriggerSpec(**RULES["every"]), ANCHOR_MS)
     first_ms = ANCHOR_MS + 3_600_000
     given = trigger, first_ms + 3_600_000, ANCHOR_MS
@@ -109,7 +108,7 @@ def test_it_is_missing_only_when_its_time_is_past_by_the_grace() -> None:
     | st.integers(ms("2026-10-24T00:00"), ms("2026-10-26T00:00")),
     skips=st.booleans(),
 )
-def test_what_the_engine_promises_has_nothing_missing(
+def test_a_schedule_that_the_engine_advanced_lacks_no_occurrence(
     rule: str, late_ms: list[int], touched_ms: list[int], first_ms: int, skips: bool
 ) -> None:
     spec = TriggerSpec(**RULES[rule])
@@ -140,9 +139,9 @@ RECORD = [
 ]  # fmt: skip
 
 
-def rule(nominal: int, last: str | None = None, record: list[bytes] = RECORD, place: str = "due") -> Known:
+def rule(nominal: int, last: str | None = None, record: list[bytes] = RECORD, place: str = "due") -> Held:
     due_ms = ANCHOR_MS + nominal * 3_600_000
-    return Known(Held("r", "", place, "normal", due_ms, due_ms, last, None, record), ANCHOR_MS * 1000)
+    return Held("r", "", place, "normal", due_ms, due_ms, last, None, record, ANCHOR_MS * 1000)
 
 
 def test_a_rule_with_an_occurrence_left_out_is_put_back_to_it() -> None:
@@ -166,10 +165,10 @@ def test_a_rule_with_an_occurrence_left_out_is_put_back_to_it() -> None:
         rule(2, record=[*RECORD[:5], b"broken", *RECORD[6:]]),
         rule(2, record=RECORD[:4]),
         rule(2, place="paused"),
-        Known(Held("a", "5", "due", "normal", LATER_MS, None, None, None, RECORD[:4]), 0),
+        Held("a", "5", "due", "normal", LATER_MS, None, None, None, RECORD[:4], 0),
     ],
 )
-def test_of_others_nothing_is_said(known: Known) -> None:
+def test_a_schedule_that_left_nothing_out_or_cannot_be_judged_raises_no_alarm(known: Held) -> None:
     assert may_be_left_out(known, ANCHOR_MS, LATER_MS) is None
 
 
@@ -185,9 +184,9 @@ def test_alarms_show_no_arguments() -> None:
     assert shown == alarm.found
 
 
-DUE_MS = rule(1).held.due_ms
-ONCE = Known(Held("a", str(DUE_MS), "due", "normal", DUE_MS, None, None, None, RECORD[:4]), 5)
-QUARANTINED = Known(Held("a", str(DUE_MS), "quarantine", "normal", DUE_MS, None, None, "5 why", RECORD[:4]), 5)
+DUE_MS = rule(1).due_ms
+ONCE = Held("a", str(DUE_MS), "due", "normal", DUE_MS, None, None, None, RECORD[:4], 5)
+QUARANTINED = Held("a", str(DUE_MS), "quarantine", "normal", DUE_MS, None, None, "5 why", RECORD[:4], 5)
 
 
 @pytest.mark.parametrize(
@@ -207,20 +206,20 @@ QUARANTINED = Known(Held("a", str(DUE_MS), "quarantine", "normal", DUE_MS, None,
         (QUARANTINED, {"lane": "low"}, "something else"),
     ],
 )
-def test_an_alarm_says_what_is_otherwise(known: Known, changes: dict[str, Any], found: str) -> None:
-    alarm = misplaced(known, replace(known.held, **changes), ["normal"], "")
+def test_an_alarm_says_what_is_otherwise(known: Held, changes: dict[str, Any], found: str) -> None:
+    alarm = misplaced(known, replace(known, **changes), ["normal"], "")
 
     assert alarm is not None
     assert (Event.DIFFERENT, found) == (alarm.event, alarm.found)
 
 
 @pytest.mark.parametrize("known", [rule(1), ONCE, QUARANTINED, rule(1, place="paused")])
-def test_a_schedule_that_is_as_the_log_says_gives_no_alarm(known: Known) -> None:
-    assert misplaced(known, known.held, ["normal"], "scheduled") is None
+def test_a_schedule_that_is_as_the_log_says_gives_no_alarm(known: Held) -> None:
+    assert misplaced(known, known, ["normal"], "scheduled") is None
 
 
-def test_of_a_quarantined_schedule_the_content_is_no_matter() -> None:
-    assert misplaced(QUARANTINED, replace(QUARANTINED.held, record=[]), ["quarantine"], "") is None
+def test_a_quarantined_schedule_with_other_content_is_not_misplaced() -> None:
+    assert misplaced(QUARANTINED, replace(QUARANTINED, record=[]), ["quarantine"], "") is None
 
 
 @pytest.mark.parametrize(
@@ -233,7 +232,7 @@ def test_of_a_quarantined_schedule_the_content_is_no_matter() -> None:
     ],
 )
 def test_a_schedule_in_no_place_or_in_two_is_put_back(places: list[str], status: str, event: Event, found: str) -> None:
-    alarm = misplaced(ONCE, ONCE.held if places else None, places, status)
+    alarm = misplaced(ONCE, ONCE if places else None, places, status)
 
     assert alarm is not None
     assert (event, "normal lane, due 2026-01-01T01:00:00.000Z", found) == (alarm.event, alarm.expected, alarm.found)
@@ -242,7 +241,7 @@ def test_a_schedule_in_no_place_or_in_two_is_put_back(places: list[str], status:
 
 
 def test_a_one_shot_whose_due_time_is_not_that_of_its_run_is_not_put_back() -> None:
-    odd = Known(replace(ONCE.held, due_ms=5), 5)
+    odd = replace(ONCE, due_ms=5)
 
     alarm = misplaced(odd, None, [], "")
 
@@ -257,8 +256,8 @@ def test_a_quarantined_schedule_that_is_gone_is_told_and_not_put_back() -> None:
     assert (Event.MISSING, None) == (alarm.event, alarm.row)
 
 
-def test_what_the_log_never_had_is_told_with_its_places() -> None:
-    alarm = unknown("x", ["low", "paused"])
+def test_an_id_that_the_log_never_had_is_reported_with_its_places() -> None:
+    alarm = unknown_schedule("x", ["low", "paused"])
 
     assert (Event.UNKNOWN, "nothing", "in low and paused", None) == (
         alarm.event, alarm.expected, alarm.found, alarm.row

@@ -60,7 +60,7 @@ def test_an_occurrence_in_the_last_millisecond_of_a_stretch_is_counted() -> None
     assert 3 == stretch.count
 
 
-def test_of_a_cron_rule_the_times_before_it_was_put_count_too() -> None:
+def test_a_cron_rule_has_occurrences_before_it_was_put() -> None:
     assert hours(-2, -1, 0, 1) == times(schedule(), -2, 2)
 
 
@@ -73,7 +73,7 @@ def test_of_a_cron_rule_the_times_before_it_was_put_count_too() -> None:
     ],
     ids=["every", "starts", "count"],
 )
-def test_what_is_counted_from_a_beginning_begins_there(trigger: TriggerSpec, expected: list[int]) -> None:
+def test_an_anchored_rule_has_no_occurrence_before_its_anchor(trigger: TriggerSpec, expected: list[int]) -> None:
     assert expected == times(schedule(trigger), -2, 2)
 
 
@@ -81,7 +81,7 @@ def test_an_rrule_is_local_in_its_zone() -> None:
     assert hours(24, 48) == times(schedule(DAILY), 1, 49)
 
 
-def test_what_the_schedule_fires_by_itself_is_left_to_it() -> None:
+def test_occurrences_that_the_schedule_will_fire_are_left_to_it() -> None:
     [pending_ms] = hours(3)
 
     stretch = PastOccurrences.of(schedule(nominal_ms=pending_ms), *hours(1, 6))
@@ -89,7 +89,7 @@ def test_what_the_schedule_fires_by_itself_is_left_to_it() -> None:
     assert (hours(1, 2), 3) == (list(stretch.times()), stretch.pending)
 
 
-def test_of_a_stretch_that_is_all_to_come_nothing_is_left() -> None:
+def test_a_stretch_in_the_future_has_only_pending_occurrences() -> None:
     [pending_ms] = hours(3)
 
     stretch = PastOccurrences.of(schedule(nominal_ms=pending_ms), *hours(4, 6))
@@ -147,31 +147,31 @@ DID_NOT = {
 
 
 @pytest.mark.parametrize("told", RAN.values(), ids=RAN)
-def test_what_was_pushed_ran(told: Change) -> None:
+def test_a_pushed_occurrence_counts_as_run(told: Change) -> None:
     assert MIDNIGHT_MS == ran_at(told)
 
 
 @pytest.mark.parametrize("told", DID_NOT.values(), ids=DID_NOT)
-def test_what_was_not_pushed_did_not(told: Change) -> None:
+def test_an_occurrence_that_was_not_pushed_does_not_count_as_run(told: Change) -> None:
     assert ran_at(told) is None
 
 
 # -- in few numbers -----------------------------------------------------------------------------------
 
 
-def test_what_is_regular_is_few_numbers() -> None:
+def test_regular_times_are_packed_into_few_numbers() -> None:
     given = [*range(0, 100_000_000, 1000), *range(200_000_000, 200_005_000, 5), 300_000_000]
 
     assert [(0, 1000, 100_000), (200_000_000, 5, 1000), (300_000_000, 0, 1)] == packed(given)
 
 
 @given(st.sets(st.integers(0, 200)))
-def test_what_was_packed_comes_out_again(given: set[int]) -> None:
+def test_packed_times_are_unpacked_unchanged(given: set[int]) -> None:
     assert sorted(given) == unpacked(packed(sorted(given)), 201)
 
 
 @pytest.mark.parametrize("bad", [[[0, 1, 11]], [[0, 1, 5], [50, 1, 6]], [[0, 1, -1]], [[0, 1]], [["x", 1, 1]], [5]])
-def test_what_is_no_answer_or_too_long_is_refused(bad: Any) -> None:
+def test_an_invalid_or_too_long_packed_answer_is_refused(bad: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         unpacked(bad, 10)
 

@@ -102,7 +102,7 @@ def test_an_interval_that_would_begin_after_its_end_has_no_first_time() -> None:
         check(spec, NOON + 1)
 
 
-def test_what_passed_is_counted_and_the_next_time_planned() -> None:
+def test_missed_occurrences_are_counted_and_the_next_time_is_planned() -> None:
     spec = _spec("cron")
     nominal_ms = NOON + 5 * 60_000
 
@@ -147,7 +147,7 @@ def test_an_interval_with_jitter_that_would_begin_after_its_end_has_no_first_tim
     assert first(replace(_spec("every"), jitter_ms=5, **bound), NOON, "a").next is None
 
 
-def test_what_was_not_due_when_a_pause_ended_has_not_passed() -> None:
+def test_an_occurrence_whose_jitter_outlasts_the_pause_is_not_missed() -> None:
     spec = replace(_spec("cron"), jitter_ms=299_000)
     trigger, at_one = build(spec, NOON), NOON + HOUR
     due_ms = due_of(trigger, "a", at_one)

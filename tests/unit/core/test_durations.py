@@ -28,13 +28,13 @@ def test_a_duration_is_read(text: str, expected: timedelta) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "5 m", "m", "1h-5m", "5M", "1e3", "٣s", "1h x", "999999999999999999w"])
-def test_what_is_no_duration_is_refused_with_the_remedy(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_the_remedy(text: str) -> None:
     with pytest.raises(ValueError, match="give "):
         parse_duration(text)
 
 
 @given(st.integers(0, 10**15))
-def test_what_is_written_is_read(ms: int) -> None:
+def test_a_written_duration_is_read_back(ms: int) -> None:
     assert timedelta(milliseconds=ms) == parse_duration(duration_text(ms))
 
 

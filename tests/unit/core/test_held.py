@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.core.recovering import DUE_MS, FIELDS, LATER, OWN, one_shot, rule
-from zsched.core.held import Held
+from zsched.core.difference import Held
 
 
-def test_what_changes_as_time_goes_by_does_not_make_a_difference() -> None:
+def test_fields_that_change_with_time_make_no_difference() -> None:
     aged = [*FIELDS, b"status", b"scheduled", b"created_at", b"2026", b"enqueued_at", b"2026"]
 
     assert one_shot().is_same(one_shot(record=aged))

@@ -41,7 +41,7 @@ def _every(every_ms: int, jitter_ms: int, **bounds: int) -> TriggerSpec:
     ),
     st.text("abc-_019", min_size=1, max_size=20), st.integers(0, 400 * 86_400_000),
 )  # fmt: skip
-def test_it_stays_within_its_bound_and_before_the_next_occurrence(spec: TriggerSpec, id: str, after_ms: int) -> None:
+def test_jitter_stays_below_its_bound_and_the_next_occurrence(spec: TriggerSpec, id: str, after_ms: int) -> None:
     trigger = build(spec, T0)
     nominal_ms = trigger.next_after(T0 + after_ms)
     if nominal_ms is None:
@@ -69,7 +69,7 @@ def test_golden_values_hold_for_every_version_and_every_process() -> None:
     assert 230_212 == int(elsewhere.stdout)
 
 
-def test_it_differs_from_occurrence_to_occurrence_and_from_id_to_id() -> None:
+def test_jitter_differs_between_occurrences_and_between_ids() -> None:
     trigger = build(_every(HOUR, 30 * MINUTE), T0)
     delays = {id: [due_of(trigger, id, T0 + n * HOUR) - T0 - n * HOUR for n in range(1, 50)] for id in ("a", "b")}
 
@@ -78,7 +78,7 @@ def test_it_differs_from_occurrence_to_occurrence_and_from_id_to_id() -> None:
 
 
 @pytest.mark.parametrize("place", ["rule", "one-shots"])
-def test_it_is_spread_evenly_and_both_ends_are_reached(place: str) -> None:
+def test_jitter_is_spread_evenly_and_reaches_both_ends(place: str) -> None:
     trigger, most = build(_every(HOUR, 9), T0), 9
     found = Counter(due_of(trigger, id, T0 + HOUR) - T0 - HOUR if place == "rule" else delay_of(id, most) for id in IDS)
 

@@ -224,7 +224,7 @@ def test_an_entry_says_what_its_script_did(entry: Entry, said: list[Change]) -> 
         entry("resume", "id", "a", "due", 5, "count", 1),
     ],
 )
-def test_what_cannot_be_read_is_unknown_and_named(broken: Entry) -> None:
+def test_an_unreadable_entry_raises_unknown_entry_with_its_id(broken: Entry) -> None:
     with pytest.raises(UnknownEntry, match="log entry 3-7"):
         list(changes(broken))
 
@@ -386,7 +386,7 @@ def test_terms_and_restores_note_the_format_of_what_follows(given: Entry, format
 
 
 @pytest.mark.parametrize("other", [OLDEST_FORMAT - 1, FORMAT + 1])
-def test_what_follows_another_format_is_not_readable(other: int) -> None:
+def test_entries_behind_another_format_are_not_readable(other: int) -> None:
     put, term, unknown = entry("put", *PUT), entry("term", *TERM, "format", FORMAT), entry("term", "format", other)
 
     assert [put, term, put] == readable([put, term, put, unknown, put])

@@ -92,7 +92,7 @@ def test_looking_back_tells_what_looking_forwards_does(history: list[list[Change
 
 
 @given(histories(), some.sampled_from(sorted(OVER, key=str)), some.sampled_from([None, "a"]))
-def test_of_one_status_are_those_that_became_so_and_the_open_ones(
+def test_a_search_for_one_status_finds_runs_that_reached_it_and_open_ones(
     history: list[list[Change]], status: RunStatus, id: str | None
 ) -> None:
     wanted = Wanted(NONE, frozenset([status]), 1000, id)
@@ -126,7 +126,7 @@ def test_occurrences_are_all_told_and_those_that_were_pushed_with_their_runs(
     assert all(states[run] == (status, attempt) for run, status, attempt in told(found))
 
 
-def test_what_a_recovery_skipped_is_no_run_any_more() -> None:
+def test_a_run_that_a_recovery_skipped_is_no_run_any_more() -> None:
     history = [
         [change(What.FIRED, "a-1", 1)],
         [change(What.FIRED, "b-2", 2)],
@@ -157,7 +157,7 @@ def test_cancelled_are_occurrences_and_runs() -> None:
     ]
 
 
-def test_of_open_ones_so_many_are_told_that_rq_can_be_asked() -> None:
+def test_a_search_returns_no_more_open_runs_than_rq_can_be_asked_about() -> None:
     history = [[change(What.FIRED, f"a-{number}", number)] for number in range(MOST_OPEN + 5)]
 
     running = look(history, Wanted(NONE, frozenset([RunStatus.RUNNING]), 2))
@@ -201,12 +201,12 @@ def test_an_occurrence_is_shown_with_its_run_or_without_any() -> None:
     assert alone.shown() == {**change(What.FIRED, "a-1").shown(), "run": None}
 
 
-def test_what_is_wanted_is_read_as_it_was_told() -> None:
+def test_a_question_is_read_back_as_it_was_written() -> None:
     for wanted in (Wanted(frozenset(OUTCOMES), frozenset(), 7, "a"), Wanted(NONE, OPEN, 1)):
         assert wanted == Wanted.of_dict(wanted.to_dict())
 
 
-def test_of_an_entry_only_the_ends_of_one_kind_are_read() -> None:
+def test_only_the_ends_of_one_status_are_read_from_an_entry() -> None:
     failure = Run("a-2", RunStatus.FAILED)
     rows = end_fields(Run("a-1", RunStatus.SUCCEEDED, error="failed{"), failure, Run("failed", RunStatus.LOST))
     entry = Entry.of(b"1-1", [b"kind", b"end", b"t", b"7", *rows])

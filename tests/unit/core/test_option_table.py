@@ -89,7 +89,7 @@ def test_an_update_takes_all_but_the_id_and_what_to_do_when_it_is_taken() -> Non
 
 
 @pytest.mark.parametrize("stored", [Stored.JOB, Stored.OWN, Stored.LABEL])
-def test_what_differs_from_a_default_is_written_and_read_back(stored: Stored) -> None:
+def test_options_that_differ_from_their_defaults_are_written_and_read_back(stored: Stored) -> None:
     texts = OTHER.texts(stored)
 
     assert {option.field for option in OPTIONS.values() if option.stored is stored} == texts.keys()

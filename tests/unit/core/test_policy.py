@@ -87,7 +87,7 @@ def test_a_late_schedule_is_caught_up_as_its_policy_says(
     ],
 )
 @pytest.mark.parametrize("bounds", [{"count": 3}, {"ends_ms": T0 + 3 * MINUTE + 5}], ids=["count", "ends"])
-def test_what_passed_ends_with_the_rule(catch_up: CatchUp, bounds: dict[str, int], expected: Plan) -> None:
+def test_missed_occurrences_end_with_the_rule(catch_up: CatchUp, bounds: dict[str, int], expected: Plan) -> None:
     assert expected == plan(build(_every(**bounds), T0), FIRST, T0 + 900 * MINUTE, Policy(catch_up))
 
 

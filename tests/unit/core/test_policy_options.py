@@ -154,7 +154,7 @@ def test_options_that_contradict_each_other_are_refused(field: str, told: str, o
         {"every": 5, "overlap_limit": 100, "catch_up_limit": 100, "catch_up_window": 86_400, "catch_up": "none"},
     ],
 )
-def test_what_just_fits_is_no_contradiction(options: dict[str, Any]) -> None:
+def test_options_that_just_fit_together_are_accepted(options: dict[str, Any]) -> None:
     _define(**options)
 
 

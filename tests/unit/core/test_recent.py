@@ -94,7 +94,7 @@ def test_a_young_log_tells_of_all_the_time_that_was_asked_for() -> None:
     assert not found.is_cut
 
 
-def test_where_reading_had_to_stop_the_last_stretch_is_as_long_as_what_was_read() -> None:
+def test_the_last_stretch_is_shorter_where_reading_had_to_stop() -> None:
     found = recent(fire(5000, "a-5"), fire(90_000, "b-5"), is_all=False)
 
     assert [(60_000, 1), (90_000, 2)] == [(one.span_ms, one.happened[What.FIRED]) for one in found.stretches]
@@ -152,13 +152,13 @@ def test_failures_of_one_schedule_that_are_alike_are_told_as_one_the_latest_of_t
     assert [(alike[5], 6), *((other, 1) for other in others[::-1])] == [(one.run, one.times) for one in found]
 
 
-def test_of_many_failures_some_are_compared_so_that_the_answer_comes_soon() -> None:
+def test_only_some_of_many_failures_are_compared() -> None:
     ends = [end(n, *(Run(f"a-{n}{k:03}", RunStatus.FAILED) for k in range(200))) for n in range(8)]
 
     assert [1000] == [failure.times for failure in recent(*ends).failures]
 
 
-def test_what_passed_while_nobody_fired_is_counted_beside_what_was_skipped() -> None:
+def test_missed_occurrences_are_counted_beside_skipped_ones() -> None:
     rows = row_fields("advance", "a passed - 9 9 missed:1:8:20,coalesced:1:8:5,limit:1:8:3", "b overlap 5 9 9 - x")
 
     stretch = recent(entry(5, "advance", *rows)).stretches[0]
@@ -192,11 +192,11 @@ def test_when_redis_was_rebuilt_last_is_told_with_all_that_was_put_back() -> Non
     assert Rebuilt(NOW_MS - 70_000, counts) == found.rebuilt
 
 
-def test_what_reaches_behind_a_loss_is_not_whole() -> None:
+def test_a_stretch_that_reaches_behind_a_loss_is_not_whole() -> None:
     assert [True, False, False] == [stretch.is_whole for stretch in recent(merged(70_000)).stretches]
 
 
-def test_what_an_audit_put_right_is_no_loss() -> None:
+def test_a_restore_by_an_audit_is_no_loss() -> None:
     alone, beside = recent(restored(5, "audit", "due")), recent(merged(4), restored(5, "audit", "due"))
 
     assert (None, [True] * 3) == (alone.rebuilt, [stretch.is_whole for stretch in alone.stretches])
@@ -256,7 +256,7 @@ def test_a_failure_as_json_is_its_run_and_how_often() -> None:
     assert 1 == Failure(run).to_dict()["times"]
 
 
-def test_as_json_every_key_is_there() -> None:
+def test_json_of_a_stretch_has_every_key() -> None:
     [stretch, *_] = json.loads(json.dumps(recent(fire(0, f"a-{NOW_MS - 5}")).to_dict()))["stretches"]
 
     assert {what.value for what in HAPPENED} == set(stretch["happened"])

@@ -22,15 +22,14 @@ from tests.unit.core.recovering import (
     row,
     rule,
 )
-from zsched.core.held import Held
+from zsched.core.difference import Branch, Held, Recalled, Verdict, is_same_set, judge, lacking, restored_row
 from zsched.core.log import Entry, Position
 from zsched.core.log.recovery import Restored
-from zsched.core.recovery import Branch, Known, Mine, Verdict, is_same_set, judge, lacking, restored_row
 
 
-def opened(run: str = RUN, flags: bytes = b"1") -> Known:
+def opened(run: str = RUN, flags: bytes = b"1") -> Held:
     """A run that was fired and is not over."""
-    return Known(one_shot("open", run, lane="", record=[*FIELDS[:-1], flags]), 50)
+    return replace(one_shot("open", run, lane="", record=[*FIELDS[:-1], flags]), t_us=50)
 
 
 # -- branch ---------------------------------------------------------------------------------------
@@ -43,16 +42,16 @@ def branch(*entries: Entry) -> Branch:
     return given
 
 
-def test_what_the_new_history_did_not_touch_is_not_newer() -> None:
+def test_a_key_that_the_new_history_did_not_touch_is_not_newer() -> None:
     assert not branch(entry("put", *PUT)).is_newer(("c", ""), 0)
 
 
-def test_what_somebody_did_in_the_new_history_stands_against_everything() -> None:
+def test_a_call_in_the_new_history_stands_against_any_change() -> None:
     assert branch(entry("pause", "id", "a", "due", "-", "note", "")).is_newer(("a", ""), T_US * 100)
 
 
 @pytest.mark.parametrize(("t_us", "is_newer"), [(49, True), (50, True), (51, False)])
-def test_of_two_archives_the_later_change_stands(t_us: int, is_newer: bool) -> None:
+def test_the_later_change_of_two_archives_stands(t_us: int, is_newer: bool) -> None:
     assert is_newer == branch(restore(row(t_us=50))).is_newer(("a", ""), t_us)
 
 
@@ -126,11 +125,11 @@ def test_a_name_that_the_archive_never_followed_is_another_data_set(
 NOTHING: list[Restored] = []
 
 
-def mine(schedule: Held | None = None, *runs: Known, gone_us: int | None = None) -> Mine:
-    return Mine("a", Known(schedule, 50) if schedule else None, gone_us, runs)
+def mine(schedule: Held | None = None, *runs: Held, gone_us: int | None = None) -> Recalled:
+    return Recalled("a", replace(schedule, t_us=50) if schedule else None, gone_us, runs)
 
 
-def rows(mine: Mine, there: Held | None = None, *since: Entry) -> list[tuple[str, str]]:
+def rows(mine: Recalled, there: Held | None = None, *since: Entry) -> list[tuple[str, str]]:
     """Place and run of what is put back."""
     return [(one.place, one.run) for one in lacking(mine, there, branch(*since))]
 
@@ -209,13 +208,13 @@ def test_another_time_of_a_one_shot_that_fired_is_taken_out_and_its_run_pushed_a
         (opened(flags=b"f"), "open"),
     ],
 )
-def test_a_run_that_was_not_over_is_pushed_again_or_its_schedule_says_not(run: Known, place: str) -> None:
+def test_a_run_that_was_not_over_is_pushed_again_or_its_schedule_says_not(run: Held, place: str) -> None:
     assert [(place, RUN)] == rows(mine(None, run))
 
 
 @pytest.mark.parametrize(("flags", "place"), [(b"", "open"), (b"f", "open"), (b"s", "skipped")])
 def test_a_run_of_a_rule_goes_by_the_rules_flags(flags: bytes, place: str) -> None:
-    run = Known(one_shot("open", record=[*FIELDS[:6], b"schedule:flags", flags]), 50)
+    run = replace(one_shot("open", record=[*FIELDS[:6], b"schedule:flags", flags]), t_us=50)
 
     [found] = lacking(mine(rule(), run), rule(), branch())
 
@@ -267,8 +266,8 @@ PAUSE = entry("pause", "id", "a", "due", "-", "note", "")
         (mine(one_shot(), opened(LATER)), None, PAUSE, [("open", LATER)]),
     ],
 )
-def test_what_the_new_history_says_stands(
-    given: Mine, there: Held | None, since: Entry, expected: list[tuple[str, str]]
+def test_a_change_in_the_new_history_is_not_overwritten(
+    given: Recalled, there: Held | None, since: Entry, expected: list[tuple[str, str]]
 ) -> None:
     assert expected == rows(given, there, since)
 
@@ -277,7 +276,7 @@ def test_what_the_new_history_says_stands(
 
 
 def test_a_one_shot_is_put_back_as_it_was_asked_for() -> None:
-    found = restored_row(Known(one_shot(record=[*FIELDS, b"status", b"canceled", b"created_at", b"2026"]), 50))
+    found = restored_row(replace(one_shot(record=[*FIELDS, b"status", b"canceled", b"created_at", b"2026"]), t_us=50))
 
     assert Restored("a", RUN, "due", "normal", DUE_MS, 50, None, FIELDS, []) == found
 
@@ -295,7 +294,7 @@ def test_a_rule_is_put_back_with_where_it_was_and_without_its_version() -> None:
         b"6",
     ]
 
-    found = restored_row(Known(rule(record=[*FIELDS[:6], *own]), 50))
+    found = restored_row(replace(rule(record=[*FIELDS[:6], *own]), t_us=50))
 
     expected = {
         b"trigger": b"every 60000",
@@ -309,24 +308,24 @@ def test_a_rule_is_put_back_with_where_it_was_and_without_its_version() -> None:
 
 
 def test_a_rule_that_had_ended_says_since_when() -> None:
-    found = restored_row(Known(rule(place="ended", due_ms=None, nominal_ms=None, last=None), T_US))
+    found = restored_row(replace(rule(place="ended", due_ms=None, nominal_ms=None, last=None), t_us=T_US))
 
     own = dict(zip(found.own[::2], found.own[1::2], strict=True))
     assert (b"%d" % (T_US // 1000), False) == (own[b"ended_at"], b"nominal" in own or b"last" in own)
 
 
 @pytest.mark.parametrize("place", ["paused", "quarantine"])
-def test_one_without_a_note_has_one_that_says_since_when(place: str) -> None:
-    assert f"{T_US // 1000} " == restored_row(Known(one_shot(place), T_US)).note
+def test_a_restored_schedule_without_a_note_gets_one_with_its_time(place: str) -> None:
+    assert f"{T_US // 1000} " == restored_row(replace(one_shot(place), t_us=T_US)).note
 
 
-def test_one_that_is_due_at_no_time_is_put_back_where_people_see_it() -> None:
-    found = restored_row(Known(one_shot(due_ms=None), T_US))
+def test_a_schedule_without_a_due_time_is_restored_into_quarantine() -> None:
+    found = restored_row(replace(one_shot(due_ms=None), t_us=T_US))
 
     assert ("quarantine", f"{T_US // 1000} its due time is none") == (found.place, found.note)
 
 
-def test_what_an_archive_put_back_itself_is_not_lacking_again() -> None:
+def test_a_row_that_the_archive_put_back_itself_is_not_lacking_again() -> None:
     since = branch()
     given = mine(one_shot(run=LATER), opened(flags=b"s"))
     put_back = list(lacking(given, None, since))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core import policy
-from zsched.core.held import Held
+from zsched.core.difference import Held
 from zsched.core.jitter import due_of
 from zsched.core.replan import Move, move_of, moved
 from zsched.core.triggers import Gap, Trigger, TriggerSpec, build
@@ -94,7 +94,7 @@ def test_an_occurrence_goes_to_where_the_new_rules_have_it(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", TABLE)
-def test_what_was_moved_stays_when_it_is_looked_at_again(case: str) -> None:
+def test_a_moved_occurrence_stays_when_it_is_looked_at_again(case: str) -> None:
     tz, rule, _, fired_ms, expected_ms = TABLE[case]
 
     if expected_ms is not None:
@@ -174,7 +174,7 @@ def test_every_local_date_has_its_occurrence_once_and_in_order(
     expr=st.sampled_from(["*/5 * * * *", "0 * * * *", "0,30 9-17 * * *", "15 */2 * * *", "0 9,10 * * *"]),
     known_ms=st.integers(ms("2026-01-10T00:00"), ms("2026-12-20T00:00")),
 )
-def test_of_dense_rules_no_instant_fires_twice_and_none_waits_longer_than_by_either_rules(
+def test_a_dense_rule_fires_no_instant_twice_and_waits_no_longer_than_by_either_rules(
     change: str, expr: str, known_ms: int
 ) -> None:
     old, new = CHANGES[change]
@@ -221,7 +221,7 @@ def test_its_jitter_is_that_of_the_new_time() -> None:
 
 
 @pytest.mark.parametrize("last", [f"r-{NOW_AT_MS - 1}-nshop", f"r-{WAITING_MS + 5 * DAY_MS}-r1", "somebody's", None])
-def test_what_fired_by_hand_or_is_of_another_writer_keeps_it_from_nothing(last: str | None) -> None:
+def test_a_last_run_by_hand_or_of_another_writer_does_not_stop_a_move(last: str | None) -> None:
     move = move_of(held(last=last))
 
     assert move is not None
@@ -252,6 +252,6 @@ def test_others_stay(stays: Held) -> None:
 
 
 @pytest.mark.parametrize("own", [{"trigger": "none"}, {"trigger": "{}"}, {"anchor": "soon"}])
-def test_what_is_broken_raises(own: dict[str, str]) -> None:
+def test_a_broken_stored_rule_raises(own: dict[str, str]) -> None:
     with pytest.raises((ValueError, KeyError)):
         move_of(held(own=own))

@@ -42,7 +42,7 @@ def test_a_position_is_read_as_it_was_written(position: Position) -> None:
 
 
 @pytest.mark.parametrize("shown", ["", "1-2", "1 2", "a-b c", "-"])
-def test_what_is_no_position_is_not_read(shown: str) -> None:
+def test_a_text_that_is_no_position_is_refused(shown: str) -> None:
     with pytest.raises(ValueError, match=r"invalid literal"):
         Position.parse(shown)
 

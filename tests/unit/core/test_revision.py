@@ -35,7 +35,7 @@ def _revise(old: Schedule = ONCE, stored: dict[str, Any] | None = None, **change
 
 
 @pytest.mark.parametrize("old", [ONCE, RECURRING])
-def test_what_is_not_changed_stays(old: Schedule) -> None:
+def test_options_that_a_revision_does_not_name_stay(old: Schedule) -> None:
     definition = _revise(old)
 
     assert (RULE if old.trigger else At(to_ms(AT))) == definition.when

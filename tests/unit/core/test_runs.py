@@ -76,7 +76,7 @@ def test_rqs_statuses_are_all_known() -> None:
     assert not [one for one in rq_job.JobStatus if as_seen(PUSHED, job(one.value)).error.startswith("another writer")]
 
 
-def test_of_what_rq_holds_nothing_the_run_is_lost() -> None:
+def test_a_run_that_rq_has_forgotten_is_lost() -> None:
     assert replace(PUSHED, status=RunStatus.LOST, error=GONE, queued_ms=None) == as_seen(PUSHED, None)
 
 
@@ -203,7 +203,7 @@ def test_an_extra_run_has_no_lateness() -> None:
 
 
 @pytest.mark.parametrize("shown", ["", "yesterday", "2027-01-15", "0001-01-01T00:00:00.000000Z", "x" * 27])
-def test_what_is_no_time_of_rq_is_none(shown: str) -> None:
+def test_a_text_that_is_no_time_of_rq_is_none(shown: str) -> None:
     assert None is ms_of(shown)
 
 
@@ -276,5 +276,5 @@ def test_facts_that_another_writer_wrote_are_refused(facts: str) -> None:
         ("", RunStatus.LOST),
     ],
 )
-def test_what_the_log_calls_over_is_over(word: str, expected: RunStatus) -> None:
+def test_words_of_the_log_for_ends_are_final_statuses(word: str, expected: RunStatus) -> None:
     assert expected == ended_as(word)

@@ -195,7 +195,7 @@ def test_a_put_creates_what_is_not_there_and_changes_what_is(before: list[Change
 # -- gaps ---------------------------------------------------------------------------------------------
 
 
-def test_what_was_left_out_is_said_behind_the_first_entry_whole() -> None:
+def test_left_out_changes_are_told_behind_the_whole_first_entry() -> None:
     first = [change(What.COALESCED, 1, first_ms=1, last_ms=1, nominal_ms=2), change(What.FIRED, 1, nominal_ms=2)]
     last = [change(What.FIRED, 9, nominal_ms=9), change(What.ENDED, 9)]
 
@@ -280,7 +280,7 @@ def test_a_backfill_of_one_names_its_run() -> None:
     assert [f"created for {DUE}", f"backfilled the occurrence of {DUE}; run a-{DUE_MS}"] == texts(put(0), one)
 
 
-def test_what_was_left_out_is_not_hidden_in_a_backfill() -> None:
+def test_left_out_changes_are_not_hidden_in_a_backfill() -> None:
     told = texts(*backfilled(0, 1), *backfilled(6, 7, entry="1-9"), left_out=3)
 
     assert ["backfilled 2", "… 3 more changes lie before this …", "backfilled 2"] == [
@@ -288,7 +288,7 @@ def test_what_was_left_out_is_not_hidden_in_a_backfill() -> None:
     ]
 
 
-def test_what_is_backfilled_was_there() -> None:
+def test_a_put_after_a_backfill_is_told_as_a_change() -> None:
     [_, told] = texts(*backfilled(0), change(What.PUT, nominal_ms=DUE_MS))
 
     assert f"changed: now for {DUE}" == told

@@ -58,7 +58,7 @@ def run_ended(run: Run) -> Change:
         ),
     ],
 )
-def test_where_it_stands_is_what_redis_says(schedule: Schedule, expected: str) -> None:
+def test_the_state_of_a_schedule_is_told_as_redis_has_it(schedule: Schedule, expected: str) -> None:
     assert expected == story(schedule=schedule).now
 
 
@@ -73,7 +73,7 @@ def test_where_it_stands_is_what_redis_says(schedule: Schedule, expected: str) -
         (change(What.PAUSED), "nothing here says why, so Redis lost it, or another writer removed it"),
     ],
 )
-def test_what_redis_does_not_hold_any_more_has_a_reason(last: Change, expected: str) -> None:
+def test_a_schedule_that_redis_no_longer_holds_has_a_reason(last: Change, expected: str) -> None:
     assert f"it is not scheduled any more: {expected}" == story(put(0), last).now
 
 
@@ -99,7 +99,7 @@ def test_what_redis_does_not_hold_any_more_has_a_reason(last: Change, expected: 
         (Run(RUN, RunStatus.FAILED, error="x" * 300), f"failed: {'x' * 199}…"),
     ],
 )
-def test_of_a_one_shot_that_fired_it_is_told_how_its_run_ended(run: Run, expected: str) -> None:
+def test_a_fired_one_shot_tells_how_its_run_ended(run: Run, expected: str) -> None:
     fired, over = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), run_ended(run)
 
     told = story(put(0), fired, over)
@@ -124,7 +124,7 @@ def test_an_end_of_a_later_version_is_told_as_lost() -> None:
         (Run(RUN, RunStatus.LOST, error=GONE), f"is lost: {GONE}"),
     ],
 )
-def test_of_a_run_that_was_not_over_rq_is_asked(run: Run, expected: str) -> None:
+def test_an_open_run_is_told_by_rq(run: Run, expected: str) -> None:
     fired = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS)
     one_shot, rule = story(put(0), fired, runs=[run]), story(fired, schedule=held(), runs=[run])
 
@@ -132,7 +132,7 @@ def test_of_a_run_that_was_not_over_rq_is_asked(run: Run, expected: str) -> None
     assert f"active; next 2026-01-01 00:01:00+00:00, in 1 min; its run {RUN} {expected}" == rule.now
 
 
-def test_of_several_open_runs_the_last_is_told_and_the_others_are_counted() -> None:
+def test_the_last_of_several_open_runs_is_told_and_the_others_are_counted() -> None:
     runs = [pushed(f"a-{number}", DUE_MS * 1000) for number in (3, 2, 1)]
 
     two, three = story(schedule=held(), runs=runs[:2]), story(schedule=held(), runs=runs)
@@ -164,13 +164,13 @@ def test_a_run_that_a_leader_released_is_told_with_the_reason_and_leaves_the_sch
     assert told.now.startswith("it is not scheduled any more: it fired")
 
 
-def test_of_a_one_shot_that_was_pushed_again_that_is_told() -> None:
+def test_a_one_shot_that_was_pushed_again_says_so() -> None:
     told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), change(What.PUSHED_AGAIN, run_id=RUN))
 
     assert "it is not scheduled any more: it was pushed again; that its run ended is not recorded yet" == told.now
 
 
-def test_of_a_one_shot_that_rq_held_after_a_loss_that_is_told_and_that_it_may_have_run() -> None:
+def test_a_one_shot_that_rq_held_after_a_loss_says_that_it_may_have_run() -> None:
     told = story(change(What.HELD, run_id=RUN, why="uncertain"), run_ended(Run(RUN, RunStatus.FAILED)))
 
     doubt = "which Redis had lost before it was over; uncertain: it may have run, so it was not pushed again"
@@ -194,7 +194,7 @@ def test_a_rule_was_cancelled_whatever_became_of_its_last_run_then() -> None:
     assert "it is not scheduled any more: it was cancelled" == told.now
 
 
-def test_where_all_but_the_end_is_forgotten_that_is_told() -> None:
+def test_a_schedule_of_which_only_the_end_is_known_tells_that_end() -> None:
     told = story(run_ended(Run(RUN, RunStatus.FAILED)))
 
     assert "it is not scheduled any more: it had fired, and its run failed" == told.now
@@ -216,7 +216,7 @@ def test_a_past_explains_an_absence_or_does_not() -> None:
         (REDIS, f"never heard of it: nothing is known of this id since {DUE}; what was before is not in reach"),
     ],
 )
-def test_of_an_unknown_id_it_is_said_how_far_that_goes(source: Source, expected: str) -> None:
+def test_an_unknown_id_is_told_with_the_reach_of_the_source(source: Source, expected: str) -> None:
     unknown = story(source=source)
 
     assert (False, expected) == (unknown.is_known, unknown.now)

@@ -41,18 +41,18 @@ def texts(story: Story) -> list[str]:
     return [text.partition(" ")[0] for _, text in story.lines]
 
 
-def test_of_a_run_is_told_what_names_it_and_what_concerns_its_occurrence() -> None:
+def test_the_story_of_a_run_has_the_changes_of_the_run_and_of_its_occurrence() -> None:
     story = story_of(FIRST, PUT, fired(FIRST, FIRST_MS), fired(SECOND, SECOND_MS), RETRY, OVERLAP)
 
     assert ["created", "fired", "retry", "skipped"] == texts(story)
     assert (FIRST, True) == (story.id, story.is_known)
 
 
-def test_of_an_extra_run_only_what_names_it_is_told() -> None:
+def test_the_story_of_an_extra_run_has_only_the_changes_that_name_it() -> None:
     assert ["retry"] == texts(story_of(f"{FIRST}-r7", PUT, fired(FIRST, FIRST_MS), RETRY))
 
 
-def test_of_an_occurrence_that_was_left_out_that_is_told() -> None:
+def test_the_story_of_a_left_out_occurrence_says_so() -> None:
     left_out = change(What.COALESCED, SECOND_MS, first_ms=FIRST_MS - 1, last_ms=FIRST_MS + 1, nominal_ms=SECOND_MS)
 
     story = story_of(FIRST, left_out, fired(SECOND, SECOND_MS))
@@ -91,13 +91,13 @@ def test_why_it_was_late_is_told_by_all_that_happened_to_its_schedule() -> None:
         (Run(FIRST, RunStatus.FAILED, error="no"), "failed: no"),
     ],
 )
-def test_where_a_run_stands_is_what_became_of_it(run: Run, expected: str) -> None:
+def test_the_state_of_a_run_is_told_by_its_status(run: Run, expected: str) -> None:
     story = story_of(FIRST, fired(FIRST, FIRST_MS), schedule=None, runs=[run])
 
     assert f"run {FIRST} of schedule a {expected}" == story.now
 
 
-def test_of_a_run_that_was_not_pushed_it_is_told_why_or_where_its_schedule_stands() -> None:
+def test_a_run_that_was_not_pushed_tells_why_or_the_state_of_its_schedule() -> None:
     skipped = change(What.SKIPPED, FIRST_MS, run_id=FIRST, nominal_ms=FIRST_MS, why="uncertain")
 
     waiting, passed_over = story_of(FIRST, PUT), story_of(FIRST, fired(FIRST, FIRST_MS), skipped)
@@ -130,9 +130,7 @@ def of_queue(status: RunStatus) -> Run:
         (of_queue(RunStatus.RUNNING), UNHEARD, "running"),
     ],
 )
-def test_of_a_run_that_waits_where_nobody_takes_it_that_is_told(
-    run: Run, stalled: Mapping[str, Stalled], told: str
-) -> None:
+def test_a_run_in_a_queue_that_nobody_serves_says_so(run: Run, stalled: Mapping[str, Stalled], told: str) -> None:
     chronicle = Chronicle("a", SOURCE, [fired(FIRST, FIRST_MS)])
 
     story = tell(chronicle, HELD, SECOND_MS, runs=[run], stalled=stalled)

@@ -52,7 +52,7 @@ def test_a_preset_is_the_options_it_names(name: str | None, expected: Told) -> N
         ("digest", {"jitter": None, "expires_after": None}, (LOW, False, 86_400_000, 600_000)),
     ],
 )
-def test_what_a_call_says_counts_before_its_urgency(name: str, own: dict[str, Any], expected: Told) -> None:
+def test_an_option_of_the_call_wins_over_its_urgency(name: str, own: dict[str, Any], expected: Told) -> None:
     assert expected == _told(_define(urgency=name, **own))
 
 

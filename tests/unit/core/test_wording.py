@@ -13,5 +13,5 @@ def test_a_number_has_its_noun(number: int, said: str) -> None:
 
 
 @pytest.mark.parametrize(("most", "said"), [(1, "a, …"), (2, "a, b"), (3, "a, b")])
-def test_of_many_names_the_first_are_named(most: int, said: str) -> None:
+def test_a_long_list_names_only_its_first_names(most: int, said: str) -> None:
     assert said == some(["a", "b"], most)

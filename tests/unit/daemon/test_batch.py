@@ -12,7 +12,7 @@ def learn(batch: Batch, ms_per_schedule: float, times: int, round_trip_ms: float
     return batch.size
 
 
-def test_it_begins_with_the_most_and_keeps_it_while_scripts_are_fast() -> None:
+def test_a_batch_begins_with_the_most_and_keeps_it_while_scripts_are_fast() -> None:
     batch = Batch(most=500, target_ms=3.0)
     batch.learn(0.1, 0)
 
@@ -30,7 +30,7 @@ def test_slow_scripts_shrink_it_to_what_fits_into_the_target() -> None:
     assert 280 <= learn(batch, ms_per_schedule=0.01, times=40) <= 320
 
 
-def test_it_never_falls_below_the_least() -> None:
+def test_a_batch_never_falls_below_the_least() -> None:
     batch = Batch(most=500, target_ms=3.0)
     batch.learn(0.1, 0)
 
@@ -44,7 +44,7 @@ def test_the_least_is_not_above_the_most() -> None:
     assert 10 == learn(batch, ms_per_schedule=10, times=10)
 
 
-def test_it_grows_again_when_scripts_are_fast_again() -> None:
+def test_a_batch_grows_again_when_scripts_are_fast_again() -> None:
     batch = Batch(most=500, target_ms=3.0)
     batch.learn(0.1, 0)
     learn(batch, ms_per_schedule=1, times=20)

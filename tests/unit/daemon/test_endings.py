@@ -60,7 +60,7 @@ def test_lifetimes_that_differ_by_as_much_as_clocks_do_are_one() -> None:
     assert [500, 3598, 3600, 3605] == registries.lifetimes_s
 
 
-def test_of_very_many_lifetimes_the_newest_16_are_looked_for_and_rqs_own() -> None:
+def test_endings_are_looked_for_under_the_newest_16_lifetimes_and_rqs_own() -> None:
     registries = _Registries([1000 * number for number in range(1, 41)])
 
     _look(registries)

@@ -71,7 +71,7 @@ def _native(jobs: _Jobs, chosen: bool | tuple[str, ...] = True, clock: ManualClo
     return Native(jobs, chosen, clock or ManualClock(NOW_MS))  # type: ignore[arg-type]  # the fake
 
 
-def test_it_looks_at_once_and_then_when_the_next_second_begins() -> None:
+def test_delayed_jobs_are_looked_for_at_once_and_when_the_next_second_begins() -> None:
     native = _native(jobs := _Jobs())
 
     looks = [native.look_if_due(TERM, at_ms, is_busy=False) for at_ms in (NOW_MS, SECOND_MS - 1, SECOND_MS)]
@@ -96,7 +96,7 @@ def test_when_time_jumps_back_it_looks_within_a_second_all_the_same() -> None:
     assert 2 == len(jobs.moved)
 
 
-def test_what_is_left_is_moved_at_once_a_script_per_pass() -> None:
+def test_remaining_delayed_jobs_are_moved_at_once_one_script_per_pass() -> None:
     native = _native(jobs := _Jobs(more=2))
 
     looks = [native.look_if_due(TERM, NOW_MS, is_busy=False) for _ in range(3)]
@@ -177,7 +177,7 @@ def test_without_queues_it_asks_again_a_second_later() -> None:
     assert [] == jobs.moved
 
 
-def test_who_serves_a_queue_is_said_when_it_changes(events: list[MutableMapping[str, Any]]) -> None:
+def test_an_event_tells_when_another_process_serves_a_queue(events: list[MutableMapping[str, Any]]) -> None:
     native = _native(jobs := _Jobs(names=[b"a", b"b"], broken={b"b": "rq:queue:b"}), clock=(clock := ManualClock(0)))
 
     for others in ({}, {}, {b"a": "worker-1"}, {b"a": "worker-1"}, {b"a": "worker-2"}, {}):
@@ -208,7 +208,7 @@ def test_odd_jobs_are_told_by_queue_and_reason(events: list[MutableMapping[str, 
     assert [(2, "a"), (1, "c")] == told
 
 
-def test_what_redis_refuses_is_said_once_and_tried_again_a_second_later(
+def test_a_refusal_by_redis_is_logged_once_and_tried_again_a_second_later(
     events: list[MutableMapping[str, Any]],
 ) -> None:
     native = _native(jobs := _Jobs(error=RedisRefused("NOPERM")))

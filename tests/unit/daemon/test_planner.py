@@ -50,7 +50,7 @@ def plans(*rows: DueRecurring, now_ms: int = NOON) -> list[Plan]:
     return [one.plan for one in planned.good]
 
 
-def test_what_is_due_fires_and_the_next_time_follows() -> None:
+def test_a_due_rule_fires_and_gets_its_next_time() -> None:
     assert [fires(NOON, NOON + HOUR)] == plans(due(cron("0 * * * *")))
 
 

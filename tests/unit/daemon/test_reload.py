@@ -39,7 +39,7 @@ def reloaded(**given: Any) -> tuple[Settings, list[Any]]:
         ({"urgencies": {"slow": {"jitter": 60.0}}}, ["urgencies"]),
     ],
 )
-def test_what_can_change_does_at_once(
+def test_a_reload_changes_log_and_queues_at_once(
     given: dict[str, Any], changed: list[str], configured: list[tuple[str, str]]
 ) -> None:
     now, said = reloaded(**given)
@@ -49,7 +49,7 @@ def test_what_can_change_does_at_once(
     assert [("settings_reloaded", changed)] == [(one["event"], one["changed"]) for one in said]
 
 
-def test_what_needs_a_restart_is_named_and_stays_as_it_was() -> None:
+def test_a_reload_names_settings_that_need_a_restart_and_keeps_them() -> None:
     limits = {"email": QueueSettings(5)}
 
     now, said = reloaded(

@@ -45,7 +45,7 @@ def manager(address: str) -> Iterator[Manager]:
     manager.close()
 
 
-def test_it_says_once_that_it_is_ready(manager: Manager, address: str) -> None:
+def test_a_supervisor_is_told_once_that_the_daemon_is_ready(manager: Manager, address: str) -> None:
     supervisor = Supervisor(ManualClock(), address)
 
     supervisor.ready()

@@ -71,7 +71,7 @@ def test_a_suppressed_run_counts_as_an_alarm_for_an_hour(history: type[_History]
     assert [3, 1, 1, 0] == later
 
 
-def test_of_an_archive_that_begins_anew_the_last_hour_is_told_again(history: type[_History]) -> None:
+def test_an_archive_that_begins_anew_tells_the_last_hour_again(history: type[_History]) -> None:
     runs = SuppressedRuns()
     history.last_n = 7
     runs.look(PATH, NOW_MS)

@@ -86,7 +86,7 @@ def slept_ms(sleep: Callable[[], None]) -> float:
     return clock.monotonic_ms() - began_ms
 
 
-def test_it_sleeps_until_the_due_time_of_the_servers_clock_and_not_less(waker: Waker) -> None:
+def test_the_waker_sleeps_until_the_due_time_of_the_servers_clock(waker: Waker) -> None:
     clock = SystemClock()
     due_ms = clock.monotonic_ms() + 1_000_000 + 30
 
@@ -95,7 +95,7 @@ def test_it_sleeps_until_the_due_time_of_the_servers_clock_and_not_less(waker: W
     assert 0 <= clock.monotonic_ms() + 1_000_000 - due_ms < PROMPT_MS
 
 
-def test_it_sleeps_no_longer_than_the_most(waker: Waker) -> None:
+def test_the_waker_sleeps_no_longer_than_the_most(waker: Waker) -> None:
     assert 20 <= slept_ms(lambda: waker.wait_until_due(float("inf"), 0, 20)) < PROMPT_MS
 
 
@@ -103,7 +103,7 @@ def test_a_time_that_has_passed_is_no_sleep(waker: Waker) -> None:
     assert slept_ms(lambda: waker.wait_until_due(SystemClock().monotonic_ms() - 5, 0, LONG_MS)) < PROMPT_MS
 
 
-def test_it_listens_on_the_channel_of_its_namespace(waker: Waker, link: FakeLink) -> None:
+def test_the_waker_listens_on_the_channel_of_its_namespace(waker: Waker, link: FakeLink) -> None:
     wire = link.opened.get(timeout=5)
     wire.messages.put(message("lease"))
     waker.wait(LONG_MS)
@@ -131,7 +131,7 @@ def test_a_later_due_time_does_not_lengthen_the_sleep(waker: Waker, link: FakeLi
     assert 0 <= clock.monotonic_ms() - due_ms < PROMPT_MS
 
 
-def test_what_is_put_between_a_tick_and_the_sleep_is_not_lost(waker: Waker) -> None:
+def test_a_put_between_a_tick_and_the_sleep_ends_the_sleep(waker: Waker) -> None:
     waker._hear(message("1"))
 
     assert slept_ms(lambda: waker.wait_until_due(float("inf"), 0, LONG_MS)) < PROMPT_MS
@@ -204,7 +204,7 @@ def test_a_signal_between_looking_and_sleeping_is_not_lost(link: FakeLink, metho
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_it_listens_again_after_its_connection_was_lost(waker: Waker, link: FakeLink) -> None:
+def test_the_waker_listens_again_after_its_connection_was_lost(waker: Waker, link: FakeLink) -> None:
     first = link.opened.get(timeout=5)
 
     first.messages.put(RedisUnavailable("reset"))

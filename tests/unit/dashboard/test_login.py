@@ -35,7 +35,7 @@ def test_the_password_may_stand_in_a_file_in_the_environment_or_be_a_credential(
     assert Login("zsched", "from systemd") == of_service
 
 
-def test_what_is_configured_goes_before_a_credential(tmp_path: Path) -> None:
+def test_a_configured_password_goes_before_a_credential(tmp_path: Path) -> None:
     env = credentials(tmp_path, "from systemd")
 
     assert "from file" == login_for(password_file(tmp_path), env, LOOPBACK).password

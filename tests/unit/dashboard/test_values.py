@@ -51,7 +51,7 @@ class Running:
 
 
 @pytest.mark.parametrize("value", PLAIN)
-def test_what_either_serializer_wrote_is_read(value: object) -> None:
+def test_a_value_of_either_serializer_is_read(value: object) -> None:
     assert value == Readable.loads(DefaultSerializer.dumps(value))
     assert value == Readable.loads(JSONSerializer.dumps(value))
 
@@ -102,7 +102,7 @@ def test_objects_of_other_classes_are_shown_by_their_names(value: object, name: 
     ],
     ids=["nothing", "header", "garbage", "JSON", "no text", "deep", "long"],
 )
-def test_what_cannot_be_read_says_why(data: bytes, reason: str) -> None:
+def test_an_unreadable_value_says_why(data: bytes, reason: str) -> None:
     assert Readable.loads(data).startswith(f"({len(data):,} bytes that cannot be shown: {reason}")
 
 

@@ -90,7 +90,7 @@ def test_a_statement_has_its_line(path: tuple[str, ...], line: int, newline: str
         (("nothing",), 1),
     ],
 )
-def test_what_has_no_statement_has_the_line_of_the_table_around_it(path: tuple[str, ...], line: int) -> None:
+def test_a_key_without_a_statement_has_the_line_of_its_table(path: tuple[str, ...], line: int) -> None:
     assert line == Lines(TEXT).of(*path)
 
 

@@ -97,7 +97,7 @@ def test_bad_arguments_hide_nothing_and_all_of_them_are_told() -> None:
         ("args = ['a']\nkwargs = { edition = 'b' }", ["5: edition='b': task papers.remind gets it by position too"]),
     ],
 )
-def test_what_may_be_the_cause_of_missing_arguments_is_told_instead_of_them(lines: str, told: list[str]) -> None:
+def test_a_probable_cause_is_told_instead_of_missing_arguments(lines: str, told: list[str]) -> None:
     found = complaints(f"[schedules.a]\nfunc = 'papers.remind'\nevery = 60\n{lines}")
 
     short = [complaint.removeprefix("schedules.toml:").replace("[schedules.a]: ", "") for complaint in found]

@@ -62,7 +62,7 @@ def test_all_mistakes_are_told_at_once_each_with_its_line() -> None:
         ("after", "use zsched add, or a rule with count = 1"),
     ],
 )
-def test_what_is_not_of_a_lasting_schedule_is_refused(option: str, said: str) -> None:
+def test_an_option_that_a_lasting_schedule_cannot_have_is_refused(option: str, said: str) -> None:
     rule = "" if option in ("at", "after") else "every = 1"
 
     (complaint,) = complaints(f'[schedules.a]\nfunc = "app.a"\n{rule}\n{option} = "x"')
@@ -150,7 +150,7 @@ def test_a_bad_default_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("key", ["func", "cron", "every"])
-def test_what_each_schedule_must_have_itself_is_no_default(key: str) -> None:
+def test_an_option_that_each_schedule_must_have_itself_is_no_default(key: str) -> None:
     (complaint,) = complaints(f"[defaults]\n{key} = 1\n[schedules]")
 
     assert f"schedules.toml:2: [defaults]: {key}: each schedule has its own; write it there" == complaint
@@ -184,7 +184,7 @@ def test_standard_input_must_name_its_owner() -> None:
         (b"owner = 3\n[schedules]", "schedules.toml:1: owner=3: not a short line of text"),
     ],
 )
-def test_what_is_no_such_file_is_told_with_its_line(raw: bytes, said: str) -> None:
+def test_a_file_of_another_form_is_refused_with_its_line(raw: bytes, said: str) -> None:
     (complaint,) = complaints(raw)
 
     assert complaint.startswith(said)

@@ -110,7 +110,7 @@ def test_a_time_is_local_in_the_zone_or_has_an_offset() -> None:
     )
 
 
-def test_what_toml_cannot_say_is_json() -> None:
+def test_values_that_toml_cannot_say_are_read_as_json() -> None:
     payload = entry("""
         [schedules.a]
         func = "app.a"
@@ -141,7 +141,7 @@ def test_paused_is_yes_no_or_unsaid() -> None:
     assert [None, True, False] == [one.paused for one in file.entries]
 
 
-def test_what_a_check_completes_counts_where_the_file_says_nothing() -> None:
+def test_an_option_that_a_check_completes_counts_where_the_file_has_none() -> None:
     checks = Completing({"every": 5, "queue": "tasks"})
 
     file = read("f.toml", b"[schedules.a]\nfunc = 'app.a'\n[schedules.b]\nfunc = 'app.b'\nqueue = 'own'", checks)

@@ -61,7 +61,7 @@ def test_any_text_may_be_a_key(name: str) -> None:
         [[], {}],
     ],
 )
-def test_what_toml_has_is_said(value: Any) -> None:
+def test_a_value_that_toml_has_is_written(value: Any) -> None:
     assert is_same(value, tomllib.loads(f"x = {toml_text(value)}")["x"])
 
 
@@ -81,7 +81,7 @@ def test_what_toml_has_is_said(value: Any) -> None:
         object(),
     ],
 )
-def test_what_toml_has_not_is_refused(value: Any) -> None:
+def test_a_value_that_toml_lacks_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"TOML|it has no"):
         toml_text(value)
 
@@ -92,7 +92,7 @@ def test_json_says_null_and_halves_of_pairs(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [[(1,)], {"a": {1}}, {1: None}, [float("nan"), None]])
-def test_what_json_would_reshape_is_refused(value: Any) -> None:
+def test_a_value_that_json_would_reshape_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="JSON"):
         json_text(value)
 

@@ -53,7 +53,7 @@ def test_a_users_crontab_has_no_users() -> None:
     )
 
 
-def test_what_lies_in_the_spool_is_the_crontab_of_its_user() -> None:
+def test_a_file_in_the_spool_is_the_crontab_of_its_user() -> None:
     item = only(read("@daily /usr/bin/backup\n", name="/var/spool/cron/crontabs/alice"))
 
     assert ("0 0 * * *", "alice") == (item.options["cron"], item.options["kwargs"]["user"])
@@ -99,7 +99,7 @@ def test_a_variable_counts_from_its_line_on() -> None:
 @pytest.mark.parametrize(
     "line", ["A=", "A='b' c", '"A=b', "17 * * *", "@daily root", "@daily root ", "* * * * * root", "hello"]
 )
-def test_what_is_neither_a_variable_nor_a_whole_line_is_refused(line: str) -> None:
+def test_a_line_that_is_neither_variable_nor_job_is_refused(line: str) -> None:
     assert "/etc/cron.d/jobs:1: neither a variable (name=value) nor " in problem(f"{line}\n")
 
 
@@ -185,7 +185,7 @@ def test_ids_are_ids_whatever_the_file_is_called() -> None:
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,80}", item.id)
 
 
-def test_what_cron_would_not_read_in_cron_d_is_not_imported() -> None:
+def test_a_file_that_cron_would_not_read_in_cron_d_is_not_imported() -> None:
     assert "cron reads no file of such a name in cron.d" in problem("@daily root a\n", name="/etc/cron.d/php.dpkg-old")
 
 

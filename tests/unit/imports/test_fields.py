@@ -201,13 +201,13 @@ def test_any_line_of_crontab5_fires_on_the_days_and_minutes_of_cron(times: str) 
         ("1-9/2/3 * * * *", "minute '1-9/2/3': '1-9/2/3' is nothing that crontab(5) knows"),
     ],
 )
-def test_what_cron_refuses_or_misreads_is_refused_with_a_remedy(times: str, problem: str) -> None:
+def test_fields_that_cron_refuses_or_misreads_are_refused_with_a_remedy(times: str, problem: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(problem)}"):
         cron_of_fields(times.split())
 
 
 @pytest.mark.parametrize("minutes", ["1," * 252 + "1", "0" * 5000 + "1"])
-def test_what_is_too_long_is_refused_in_few_words(minutes: str) -> None:
+def test_too_long_fields_are_refused_in_few_words(minutes: str) -> None:
     with pytest.raises(ValueError, match=r"^the time fields are longer than 512 characters; use ranges and steps$"):
         cron_of_fields([minutes, "*", "*", "*", "*"])
 

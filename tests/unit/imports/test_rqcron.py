@@ -45,6 +45,6 @@ def test_a_cron_string_fires_when_rq_enqueues_it(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["0 0 1 1 * 0 2050", "0 0 *,5 * mon"])
-def test_what_has_no_counterpart_is_refused(text: str) -> None:
+def test_a_cron_string_without_a_counterpart_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^cron '.*; (write|schedule)"):
         cron_of_croniter(text)

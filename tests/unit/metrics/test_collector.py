@@ -53,7 +53,7 @@ def test_a_standby_tells_whether_somebody_leads(leader: str | None, expected: in
     assert {"": 0} == told["zsched_leader"]
 
 
-def test_what_is_overdue_waits_too() -> None:
+def test_an_overdue_schedule_counts_as_waiting() -> None:
     told = scraped(waiting=NONE | {Priority.LOW: 5, Priority.HIGH: 1}, overdue=NONE | {Priority.LOW: 2})
 
     assert {"high": 1, "normal": 0, "low": 5} == told["zsched_waiting"]

@@ -15,7 +15,7 @@ def test_a_queue_that_is_called_other_or_unknown_takes_no_room() -> None:
     assert ["other", "unknown", "a"] == [names.of(name) for name in ("other", "unknown", "a")]
 
 
-def test_what_no_page_can_show_is_escaped_and_what_is_too_long_is_cut() -> None:
+def test_a_label_is_escaped_and_cut() -> None:
     names = Names()
 
     assert ["\\ud800", "x" * 200] == [names.of("\ud800"), names.of("x" * 1000)]

@@ -111,7 +111,7 @@ def test_every_word_of_an_advance_is_counted(tally: LogTally) -> None:
         (OF_A_SCHEDULE[4], {"skipped_paused": 5}),
     ],
 )
-def test_what_clients_ask_for_is_counted(tally: LogTally, given: Entry, expected: dict[str, int]) -> None:
+def test_calls_of_clients_are_counted(tally: LogTally, given: Entry, expected: dict[str, int]) -> None:
     tally.see([given])
 
     assert expected == counted(tally)
@@ -148,7 +148,7 @@ def run(queue: str, status: RunStatus = RunStatus.SUCCEEDED, timeout_s: int | No
     return Run(f"a-{T_MS}", status, T_MS * 1000, queue=queue, timeout_s=timeout_s, **times)
 
 
-def test_what_ended_is_counted_by_queue_and_status_with_its_times(tally: LogTally) -> None:
+def test_ended_runs_are_counted_by_queue_and_status_with_their_times(tally: LogTally) -> None:
     tally.see([ended(run("mail"), run("mail", RunStatus.FAILED), run("bulk", timeout_s=None))])
 
     expected = {("mail", "succeeded"): 1, ("mail", "failed"): 1, ("bulk", "succeeded"): 1}
@@ -191,7 +191,7 @@ def test_only_terms_that_were_led_are_counted(tally: LogTally) -> None:
     assert {"enqueued": 1} == counted(tally)
 
 
-def test_what_is_seen_a_second_time_counts_once(tally: LogTally) -> None:
+def test_an_entry_that_is_seen_twice_counts_once(tally: LogTally) -> None:
     entries = [moved(OTHERS[0], f"3-{seq}", T_MS * 1000 + seq) for seq in (1, 2, 3)]
 
     tally.see(entries[:2])
@@ -227,7 +227,7 @@ def test_another_history_at_the_same_ids_counts_too(tally: LogTally) -> None:
         Entry.of(b"3-1", [b"odd"]),
     ],
 )
-def test_what_another_writer_wrote_stops_nobody(tally: LogTally, broken: Entry) -> None:
+def test_an_entry_of_another_writer_does_not_stop_the_tally(tally: LogTally, broken: Entry) -> None:
     tally.see([broken, moved(OTHERS[0], "3-2")])
 
     assert 1 == tally.outcomes["enqueued"]

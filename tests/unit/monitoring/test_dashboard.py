@@ -26,7 +26,7 @@ def overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return left < other_right and other_left < right and top < other_bottom and other_top < bottom
 
 
-def test_it_can_be_imported_into_any_grafana() -> None:
+def test_the_dashboard_can_be_imported_into_any_grafana() -> None:
     read = dashboard()
 
     assert "id" not in read  # a number of somebody's database
@@ -38,7 +38,7 @@ def test_it_can_be_imported_into_any_grafana() -> None:
     assert all(source == FROM_VARIABLE for source in sources)
 
 
-def test_it_asks_for_source_namespace_and_daemon() -> None:
+def test_the_dashboard_asks_for_source_namespace_and_daemon() -> None:
     variables = {each["name"]: each for each in dashboard()["templating"]["list"]}
 
     assert ["datasource", "namespace", "instance"] == list(variables)
@@ -71,7 +71,7 @@ def test_no_two_panels_share_an_id_a_title_or_a_spot() -> None:
     assert all(spot(panel)[2] <= COLUMNS for panel in every)
 
 
-def test_it_names_no_machine() -> None:
+def test_the_dashboard_names_no_machine() -> None:
     text = json.dumps(dashboard())
 
     assert "http://" not in text

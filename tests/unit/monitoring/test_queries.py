@@ -52,7 +52,7 @@ def exposed(redis_url: str, redis_client: redis.Redis) -> dict[str, Labels]:
     meter.tally.wait_s["email"], meter.tally.duration_s["email"] = Distribution(WAIT_S), Distribution(DURATION_S)
     meter.tally.ended.update(("email", status.value) for status in RunStatus)
     registry = CollectorRegistry()
-    lookout = Lookout(link, Reader(link, keys, Encoder("pickle")), SystemClock())
+    lookout = Lookout(Reader(link, keys, Encoder("pickle")), SystemClock())
     registry.register(DaemonCollector(meter, lookout, Names(), {"version": "1.0", "rq": "2.12"}))
 
     found = defaultdict[str, Labels](lambda: defaultdict(set))
@@ -86,7 +86,7 @@ def test_every_label_and_value_asked_for_is_there(exposed: dict[str, Labels]) ->
     assert wrong == []
 
 
-def test_what_is_grouped_by_is_a_label_of_what_is_grouped(exposed: dict[str, Labels]) -> None:
+def test_queries_group_by_labels_that_their_metrics_have(exposed: dict[str, Labels]) -> None:
     wrong = []
 
     for place, expr in queries().items():
@@ -127,7 +127,7 @@ def test_a_legend_names_labels_that_its_query_leaves(exposed: dict[str, Labels])
     assert wrong == []
 
 
-def test_what_is_exposed_is_shown_somewhere(exposed: dict[str, Labels]) -> None:
+def test_every_exposed_metric_is_shown_somewhere(exposed: dict[str, Labels]) -> None:
     shown = {re.sub(r"_bucket$", "", one.metric) for expr in queries().values() for one in asked(expr)}
     families = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name in exposed if name.startswith("zsched_")}
 

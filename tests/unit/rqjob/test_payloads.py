@@ -112,7 +112,7 @@ def test_a_payload_over_the_limit_is_refused() -> None:
         encoder.call("app.task", [str(n) for n in range(40)], None)
 
 
-def test_what_cannot_be_read_with_this_serializer_is_an_error() -> None:
+def test_a_payload_of_another_serializer_is_an_error() -> None:
     data = Encoder().call("app.task", (1,), None)
 
     with pytest.raises(InvalidSchedule, match=r"^data=.*use the serializer that it was written with, not json"):

@@ -57,7 +57,7 @@ def test_a_task_is_found_by_its_path() -> None:
         "",
     ],
 )
-def test_what_is_no_task_or_cannot_be_found_is_taken_as_it_is(path: str) -> None:
+def test_a_path_that_is_no_task_keeps_its_options(path: str) -> None:
     options = {"at": 1, "kwargs": {"any": "thing"}}
 
     assert find(path) is None
@@ -117,7 +117,7 @@ def test_an_import_that_raises_is_told_by_its_name(package: Path, source: str, t
         ("Next.nothing", f"there is no nothing in {MODULE}.Next; give a function"),
     ],
 )
-def test_what_its_module_has_not_is_a_mistake_with_the_nearest(path: str, told: str) -> None:
+def test_a_name_that_its_module_lacks_is_a_mistake_with_the_nearest_name(path: str, told: str) -> None:
     lookup = Lookup()
 
     with pytest.raises(NotImportable) as raised:
@@ -128,7 +128,7 @@ def test_what_its_module_has_not_is_a_mistake_with_the_nearest(path: str, told: 
 
 
 @pytest.mark.parametrize("path", ["shelf.send", "shelf.full.nothing", "shelf.full.Nothing.send"])
-def test_what_a_package_has_not_is_a_mistake_only_where_no_module_could_have_it(package: Path, path: str) -> None:
+def test_a_name_that_a_package_lacks_is_a_mistake_only_if_no_module_could_have_it(package: Path, path: str) -> None:
     (package / "full.py").write_text("def send(): ...\n")
 
     with pytest.raises(NotImportable, match=rf"there is no \w+ in {path.rpartition('.')[0].removesuffix('.Nothing')}"):

@@ -56,7 +56,7 @@ def test_an_annotation_that_was_evaluated_already_is_held_to_the_same() -> None:
 @pytest.mark.parametrize(
     "func", [lambda: None, PATH, test_an_annotation_that_was_evaluated_already_is_held_to_the_same]
 )
-def test_what_a_worker_can_never_find_is_no_task(func: Any) -> None:
+def test_a_function_that_a_worker_can_never_find_is_no_task(func: Any) -> None:
     if func is test_an_annotation_that_was_evaluated_already_is_held_to_the_same:
 
         def func() -> None: ...

@@ -94,7 +94,7 @@ def test_an_error_of_a_task_says_the_same_when_it_has_been_pickled() -> None:
 # -- options ------------------------------------------------------------------------------------------
 
 
-def test_what_a_call_says_counts_before_the_decorator() -> None:
+def test_an_option_of_the_call_wins_over_the_decorator() -> None:
     options = send_reminder.complete_options({"at": SOON, "queue": "sms", "kwargs": FITTING, "tags": None})
 
     assert {

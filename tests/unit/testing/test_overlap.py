@@ -26,7 +26,7 @@ def queued(scheduler: ManualScheduler) -> list[str]:
 def begin_elsewhere(scheduler: ManualScheduler, run: Fired) -> None:
     """A worker of another process takes the first of the queue, which is *run*."""
     assert run.id.encode() == scheduler.redis.lpop("rq:queue:default")
-    scheduler.redis.hset(KEYS.job(run.id), mapping={"status": "started", "worker_name": "elsewhere"})
+    scheduler.redis.hset(KEYS.rq.job(run.id), mapping={"status": "started", "worker_name": "elsewhere"})
 
 
 # -- without work -------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def _delete(scheduler: ManualScheduler, run_id: str) -> None:
 
 
 @pytest.mark.parametrize("lose", [_cancel, _delete])
-def test_what_waits_behind_a_run_that_was_cancelled_or_deleted_is_worked(
+def test_a_run_behind_a_cancelled_or_deleted_run_is_worked(
     scheduler: ManualScheduler, lose: Callable[[ManualScheduler, str], None]
 ) -> None:
     scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="queue")
@@ -82,7 +82,7 @@ def test_what_waits_behind_a_run_that_was_cancelled_or_deleted_is_worked(
     assert [] == list(scheduler.client.runs("a", status="queued"))
 
 
-def test_what_waits_behind_a_run_that_expired_is_worked(scheduler: ManualScheduler) -> None:
+def test_a_run_behind_an_expired_run_is_worked(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="queue", expires_after=100)
     first, second, third = scheduler.advance(3 * MINUTE)
 
@@ -90,14 +90,14 @@ def test_what_waits_behind_a_run_that_expired_is_worked(scheduler: ManualSchedul
     assert [first.id] == ids(list(scheduler.client.runs("a", status="expired")))
 
 
-def test_what_waits_behind_runs_that_expire_one_after_the_other_is_worked(scheduler: ManualScheduler) -> None:
+def test_a_run_behind_runs_that_expire_one_after_the_other_is_worked(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="a", every=MINUTE, count=3, overlap="queue", expires_after=100)
     *_, third = scheduler.advance(4 * MINUTE)
 
     assert [third.id] == ids(scheduler.work())
 
 
-def test_what_waits_behind_a_run_that_a_task_cancels_is_worked_too(scheduler: ManualScheduler) -> None:
+def test_a_run_behind_a_run_that_a_task_cancels_is_worked(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.cancel_the_next, id="a", every=MINUTE, overlap="queue")
     first, _, third = scheduler.advance(3 * MINUTE)
 
@@ -146,7 +146,7 @@ def test_a_run_that_another_took_the_place_of_does_not_come_back(scheduler: Manu
     begin_elsewhere(scheduler, first)
     [second] = scheduler.advance(MINUTE)
 
-    scheduler.redis.hset(KEYS.job(first.id), "status", "queued")  # it failed there, and is to be tried again
+    scheduler.redis.hset(KEYS.rq.job(first.id), "status", "queued")  # it failed there, and is to be tried again
     scheduler.redis.lpush("rq:queue:default", first.id)
 
     assert [second.id] == ids(scheduler.work())

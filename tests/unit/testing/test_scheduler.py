@@ -28,7 +28,7 @@ def test_an_hourly_schedule_advanced_by_three_hours_fires_three_times_each_at_it
     assert [run.id.encode() for run in runs] == scheduler.redis.lrange("rq:queue:mail", 0, -1)
 
 
-def test_what_is_next_is_exactly_what_the_schedule_says(scheduler: ManualScheduler) -> None:
+def test_the_next_time_is_exactly_the_schedules(scheduler: ManualScheduler) -> None:
     client = scheduler.client
 
     assert NINE + MINUTE == client.schedule(tasks.note, after=60).next_at
@@ -75,7 +75,7 @@ def test_the_instant_that_is_advanced_to_is_included(scheduler: ManualScheduler)
     assert 1 == len(scheduler.advance(seconds=0.001))
 
 
-def test_what_is_due_fires_without_time_passing(scheduler: ManualScheduler) -> None:
+def test_a_due_schedule_fires_without_time_passing(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, at=NINE - HOUR, allow_past=True)
 
     [run] = scheduler.tick()

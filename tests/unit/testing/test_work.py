@@ -83,7 +83,7 @@ def test_a_task_that_schedules_the_next_one_finds_it_fired_in_time(scheduler: Ma
     assert [NINE + 4 * HOUR] == nominal(scheduler.advance(hours=1))
 
 
-def test_what_failed_is_tried_again_when_its_interval_has_passed_by_the_tests_clock(
+def test_a_failed_run_is_retried_after_its_interval_by_the_tests_clock(
     scheduler: ManualScheduler,
 ) -> None:
     scheduler.client.schedule(tasks.fail_at_first, id="a", after=60, retry=Retry(max=1, interval=600))
@@ -191,7 +191,7 @@ def test_a_run_that_waits_beyond_its_deadline_is_not_executed(scheduler: ManualS
 
     scheduler.advance(minutes=10)
 
-    assert 0 == scheduler.redis.exists(KEYS.job(run.id))
+    assert 0 == scheduler.redis.exists(KEYS.rq.job(run.id))
     assert [] == scheduler.work()
     assert [] == tasks.CALLS
     assert [RunStatus.EXPIRED] == [one.status for one in scheduler.client.runs("a")]
@@ -212,7 +212,7 @@ def test_real_time_expires_no_run(scheduler: ManualScheduler) -> None:
     enqueued = scheduler.client.enqueue(tasks.note, expires_after=1)
     scheduler.tick()
 
-    assert scheduler.redis.pttl(KEYS.job(enqueued.run_id or "")) > 86_400_000
+    assert scheduler.redis.pttl(KEYS.rq.job(enqueued.run_id or "")) > 86_400_000
 
 
 def test_a_retry_of_a_run_that_began_in_time_has_no_deadline(scheduler: ManualScheduler) -> None:

@@ -133,6 +133,12 @@ def test_the_numbers_of_a_recurrence_rule_are_those_of_rfc_5545(rule: str, least
         ("FREQ=SECONDLY;BYMONTHDAY=31", "every="),
         ("FREQ=FORTNIGHTLY", "WEEKLY"),
         (f"FREQ={'X' * 41}", f"FREQ={'X' * 40} is not known"),
+        (f"FREQ=DAILY;{'X' * 41}", f"'{'X' * 40}' is not NAME=VALUE"),
+        (f"FREQ=DAILY;{'X' * 41}=1", f"unknown part '{'X' * 40}'"),
+        (f"FREQ=DAILY;COUNT={'9' * 41}", f"COUNT={'9' * 40} is out of range"),
+        (f"FREQ=DAILY;BYHOUR={'9' * 41}", f"BYHOUR={'9' * 40} is out of range"),
+        (f"FREQ=DAILY;BYDAY={'X' * 41}", f"'{'X' * 40}' is not a weekday"),
+        (f"FREQ=DAILY;UNTIL={'9' * 41}", f"UNTIL={'9' * 40} is not an instant"),
         ("BYDAY=MO", "FREQ is missing"),
         ("FREQ=DAILY;FREQ=DAILY", "twice"),
         ("FREQ=DAILY;INTERVAL=0", "INTERVAL"),
@@ -253,6 +259,15 @@ def test_a_schedule_that_never_fires_is_refused(spec, field):
     error = refusal(lambda value: check(value, NOW), spec)
 
     assert field == error.field
+
+
+def test_a_schedule_that_starts_after_the_last_time_of_all_has_no_time() -> None:
+    last_ms = ms("9999-12-29T23:59")
+    check(TriggerSpec(CRON, "59 23 29 12 *", starts_ms=last_ms), NOW)
+
+    error = refusal(lambda value: check(value, NOW), TriggerSpec(CRON, "59 23 29 12 *", starts_ms=last_ms + 1))
+
+    assert f"never fires: {CRON.cause}" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_the_nth_is_the_one_to_which_so_many_steps_lead(trigger, start, later):
         assert step_ms == nth_after(trigger, start, number, steps[-1] + later)
 
 
-def test_where_there_are_not_so_many_the_nth_is_the_end_of_the_search():
+def test_the_nth_of_fewer_occurrences_is_the_end_of_the_search():
     trigger = build(TriggerSpec(EVERY, "1500"), 10_000)
 
     assert [13_000, 14_000] == [nth_after(trigger, 10_000, number, 14_000) for number in (2, 3)]

@@ -45,7 +45,8 @@ class Ground:
     @property
     def jobs(self) -> RQJobs:
         """RQ's jobs, read with the serializer of the settings."""
-        return RQJobs(self.link, Encoder(self.settings.rq.serializer, self.settings.limits.payload_bytes))
+        encoder = Encoder(self.settings.rq.serializer, self.settings.limits.payload_bytes)
+        return RQJobs(self.link, Keeper(self.client).keys.rq, encoder)
 
     def now_ms(self) -> int:
         """The server's time. Raises InvalidSchedule: the namespace uses another serializer."""

@@ -28,5 +28,5 @@ def zone_of(tz: str | None) -> tuple[str, list[str]]:
 
 
 def running(what: str, names: Sequence[str], aside: str) -> str:
-    """That *what* runs, which has to be stopped before its schedules come here."""
+    """Say that *what* runs, which has to be stopped before its schedules come here."""
     return f"{what} runs on this Redis ({some(names, _SHOWN)}; {aside}): every job would run twice; stop it first"

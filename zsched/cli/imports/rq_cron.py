@@ -34,7 +34,7 @@ def rq_cron(invocation: Invocation, /, module: str, prune: bool, dry_run: bool, 
     ground = Ground.of(invocation)
     now_ms = ground.now_ms()
     with ground.link.wire() as wire:
-        others = [one.name for one in crons(wire, now_ms) if one.is_of(module)]
+        others = [one.name for one in crons(wire, ground.jobs.rq, now_ms) if one.is_of(module)]
     if others and not dry_run:
         raise ZschedError(running(f"`rq cron {module}`", others, "one that was killed lapses after 2 minutes"))
     with importing():

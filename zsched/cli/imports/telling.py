@@ -118,7 +118,7 @@ def _when(definition: Definition) -> dict[str, Any]:
 
 
 def _next_ms(definition: Definition, now_ms: int) -> int | None:
-    """When it is due next by this machine's clock."""
+    """Return the next due time by this machine's clock."""
     when = definition.when
     if not isinstance(when, TriggerSpec):
         return getattr(when, "due_ms", None)

@@ -1,4 +1,4 @@
 """
-What ``zsched recover`` does: ``archives`` finds and reads the file, ``recovery`` says whether a merge may be and runs
-it, ``difference`` and ``outcome`` tell what is missing and what came of it, ``progress`` how far it is.
+The command ``zsched recover``: ``archives`` finds and reads the file, ``command`` says whether a recovery may be and
+drives it, ``report`` tells what is missing and what came of it.
 """

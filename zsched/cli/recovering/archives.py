@@ -41,7 +41,7 @@ class OpenedArchive:
     address: str | None
 
     def text(self, tz: str) -> str:
-        """Which file, how far it goes and since when; times in *tz*."""
+        """Say which file it is, how far it goes and since when; times in *tz*."""
         return f"{self.path}, {_extent(self.position, self.complete_since, tz)}"
 
 
@@ -122,7 +122,7 @@ def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> OpenedArchive:
 
 
 def _named(path: Path, error: Exception) -> str:
-    """What is wrong, with the file's name: a checksum's complaint knows the row alone."""
+    """Return the message of *error* with the file's name: a checksum's complaint knows the row alone."""
     return str(error) if str(path) in str(error) else f"archive {path}: {error}"
 
 
@@ -155,7 +155,7 @@ def _end_of(path: Path) -> Position | None:
 
 
 def _extent(position: Position | None, complete_since: str | None, tz: str = "UTC") -> str:
-    """How far an archive goes, and since when."""
+    """Say how far an archive goes, and since when."""
     if position is None:
         return "with nothing in it yet"
     last = f"up to log entry {position.id} of {entry_text(position, tz)}"
@@ -166,7 +166,7 @@ def _extent(position: Position | None, complete_since: str | None, tz: str = "UT
 
 
 def entry_text(position: Position, tz: str = "UTC") -> str:
-    """When the entry at *position* was written."""
+    """Return the time at which the entry at *position* was written."""
     return local_text(position.t_us // 1000, tz, has_ms=True)
 
 

@@ -25,9 +25,8 @@ from zsched.core.wording import duration_text, plural, relative_text
 from zsched.health.check import Finding
 from zsched.health.checks_archives import audit_text, entries_text
 from zsched.storage.archivers import Report
-from zsched.storage.daemons import SILENT_MS, DaemonRole, DaemonSeen
-from zsched.storage.limits import HeldBack
-from zsched.storage.overview import Overview
+from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
+from zsched.storage.queues import HeldBack
 
 _DAEMONS: Final = ("DAEMON", "HOST", "PID", "VERSION", "STARTED", "TZDATA", "HEARD OF", "ID")
 _LATELY: Final = (

@@ -25,7 +25,7 @@ from zsched.core.runs import Run, RunStatus
 
 OWN: Final = "schedule:"  # before the names of a recurring schedule's own fields in a record
 
-Given = tuple[str, Texts]  # lane, '' where there is none (an enqueued run); the record, as ``core.held`` has it
+Given = tuple[str, Texts]  # lane, '' where there is none (an enqueued run); the record of ``core.difference.Held``
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from zsched.core.log.rows import Forgotten, Key, Placed, Row, RunPushed, RunsOve
 from zsched.core.once import once
 
 if TYPE_CHECKING:
-    from zsched.core.held import Held
+    from zsched.core.difference import Held
 
 _RUN_PLACES = ("open", "skipped", "held", "refused")
 _RESTORED_HEAD: Final = 8  # texts before the pairs of a row
@@ -88,12 +88,12 @@ class RestoreEntry(ParsedEntry, kind="restore"):
 
     @property
     def reason(self) -> str:
-        """Why: lost, audit or corrected; '' if another writer broke the entry."""
+        """The reason: lost, audit or corrected; '' if another writer broke the entry."""
         return text(self.entry.body[1]) if len(self.entry.body) > 1 else ""
 
     @property
     def archive(self) -> str:
-        """Whose knowledge it is; '' if another writer broke the entry."""
+        """The id of the archive whose knowledge it is; '' if another writer broke the entry."""
         return text(self.entry.body[3]) if len(self.entry.body) > 3 else ""
 
     @once

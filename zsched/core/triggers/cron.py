@@ -95,7 +95,7 @@ class CronRule(WallRule):
 
     @property
     def cycle_years(self) -> int:
-        """That of the calendar."""
+        """The years after which the calendar repeats."""
         return CYCLE_YEARS
 
     def layers(self, year: Year) -> tuple[Layer, ...]:

@@ -61,7 +61,7 @@ class Recurrence(WallRule):
 
     @property
     def cycle_years(self) -> int:
-        """That of the calendar, as often as it takes for INTERVAL to fit in again."""
+        """The years after which the calendar repeats, as often as it takes for INTERVAL to fit in again."""
         return CYCLE_YEARS * self.interval // gcd(self.interval, _PERIODS_IN_CYCLE[self.freq])
 
     def layers(self, year: Year) -> tuple[Layer, ...]:

@@ -62,9 +62,9 @@ end
 
 -- Whether each of *runs* still is a deferred job of *queue*: two calls, where a look at each takes twice as long.
 local function all_wait(runs, queue)
-  local keys, deferred_key = {}, 'rq:deferred:' .. queue
+  local keys, deferred_key = {}, RQ_DEFERRED .. queue
   for n, run in ipairs(runs) do
-    keys[n] = 'rq:job:' .. run
+    keys[n] = RQ_JOB .. run
   end
   for first = 1, is_a(deferred_key, 'zset') and #runs or 0, AT_ONCE do
     local last = math.min(first + AT_ONCE - 1, #runs)

@@ -1,12 +1,13 @@
 -- find: where schedules are. The only place that knows lanes, paused and quarantine.
 --
--- USES   aside_words due_high_key due_normal_key due_low_key paused_key quarantine_key recurring_key
+-- USES   due_high_key due_normal_key due_low_key paused_key quarantine_key recurring_key
 -- GIVES  lanes, lane_keys, find(ids) -> list of {place, lane, key, due_ms, since_ms, note, recurring} or false
 --
 -- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule that has no place left. What is due
 -- stands in a lane or aside (lib/lanes.lua): `key` is that of the ZSET; lanes and lane_keys have the words of them all.
 -- Another program wrote a value in paused or quarantine that is not of PARKED's form: find answers that schedule as
 -- quarantined, without a lane, due '-'. `key` says where the value stands.
+-- include lib/meta.lua
 -- include lib/lanes.lua
 local BROKEN = 'its value in paused or quarantine is broken'
 

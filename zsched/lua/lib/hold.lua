@@ -1,10 +1,12 @@
 -- hold: fire nothing while it is not known what was lost, nor when the clock jumped.
 --
--- USES   hold_ms LONGEST_HOLD now_ms clock_from_ms clock_until_ms
+-- USES   clock_from_ms clock_until_ms
+-- GIVES  what lib/fence.lua gives
 --
 -- A hold further away than the longest lease was written before the clock jumped back: it is ignored.
 -- The caller knows by its monotonic clock about what TIME must be; outside of that window the
 -- server's clock has jumped, and firing by it could be early.
+-- include lib/fence.lua
 if now_ms < clock_from_ms or now_ms > clock_until_ms then
   return {'JUMPED', now_ms}
 end

@@ -1,10 +1,11 @@
 -- hold_on: let nothing fire for a while, or a while longer.
 --
--- USES   meta_key hold_ms LONGEST_HOLD now_ms
+-- USES   meta_key
 -- GIVES  hold_on(for_ms)
 --
 -- It lapses by itself, so that nobody has to be alive to end it. One further away than the
 -- longest lease was written before the clock jumped back: fire ignores it, and here it is replaced.
+-- include lib/time.lua
 local function hold_on(for_ms)
   if for_ms > 0 and (hold_ms < now_ms + for_ms or hold_ms > now_ms + LONGEST_HOLD) then
     redis.call('HSET', meta_key, 'hold', string.format('%.0f', now_ms + for_ms))

@@ -1,6 +1,6 @@
 -- liveness: judge whether the worker of a run is dead. Nothing else in zsched judges that.
 --
--- USES   now_ms iso() is_a (lib/types.lua), whole_of
+-- USES   now_ms
 -- GIVES  executions_of(run) -> list of '<run>:<execution>', as they stand in rq:wip
 --        is_alive(executions): a worker has one of them in hand
 --        is_dead(job) and is_dead_for_good(job), which does not come back into its queue; of jobs as job_of tells them
@@ -10,11 +10,13 @@
 -- more. A worker that is paused or without a connection for less than a minute is alive by this rule.
 -- The heartbeat is by the worker's clock. It has to be older than the least life of a key: a worker whose keys were
 -- lost with Redis' memory writes them again within 30 s. docs/policies.md tells the delay.
+-- include lib/rq.lua
+-- include lib/untrusted.lua
 local SILENT_MS = 62000  -- a minute, and 2 s for a late heartbeat
 local silent_before
 
 local function executions_of(run)
-  local key, found = 'rq:executions:' .. run, {}
+  local key, found = RQ_EXECUTIONS .. run, {}
   for n, execution in ipairs(is_a(key, 'zset') and redis.call('ZRANGE', key, 0, -1) or {}) do
     found[n] = run .. ':' .. execution
   end
@@ -23,7 +25,7 @@ end
 
 local function is_alive(executions)
   for _, execution in ipairs(executions) do
-    if redis.call('EXISTS', 'rq:execution:' .. execution) == 1 then
+    if redis.call('EXISTS', RQ_EXECUTION .. execution) == 1 then
       return true
     end
   end

@@ -1,8 +1,10 @@
 -- mend: do what chains of runs need.
 --
--- USES   meta's and overlap's names, chains_key, and what lib/launch.lua gives
+-- USES   chains_key
 -- GIVES  plan(need), as need_of answers it; plan_urgent(id), of what nobody else does. These only read.
 --        Then log_plans(), mend_planned() and push_all(). released: the runs that are let go on
+-- include lib/meta.lua
+-- include lib/overlap.lua
 local planned, released, releases, is_looked_at = {}, {}, {}, {}
 
 local function plan(need)

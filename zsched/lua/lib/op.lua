@@ -1,10 +1,11 @@
 -- op: a call that has no id of its own to make it repeatable is known by an operation id.
 --
--- USES   op_key keep_op_ms seq
+-- USES   op_key keep_op_ms
 -- GIVES  answer(reply); returns the first reply at once when the call is sent again
 --
 -- Only the reply of a call that changed something is kept: a refusal writes nothing, and is decided anew.
 -- Replies are flat lists of words, ids and numbers without spaces, kept joined by spaces.
+-- include lib/meta.lua
 local seq_before = seq
 if keep_op_ms > 0 then
   local told = redis.call('GET', op_key)

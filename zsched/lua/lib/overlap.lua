@@ -1,6 +1,6 @@
 -- overlap: what becomes of runs that wait for each other, or take each other's place. A policy is a row of POLICIES.
 --
--- USES   now_ms iso() chains_key and what lib/queues.lua gives; to decide patience_ms; to mend lib/launch.lua's requeue
+-- USES   now_ms chains_key rq_queues_key; to decide patience_ms
 -- GIVES  for an occurrence that is due, with its id, mode, limit, run and queue:
 --        overlapping(one, last) -> 'overlap', run | 'deferred', run | 'free', why the one before does not count |
 --        'broken', what is in the way. It only reads. Then join(one) before the run is launched; and defer(one) after,
@@ -14,6 +14,7 @@
 --                     is_urgent: nobody else will do it. The leader asks for the rest once more after RQ had its time
 -- plan(need)          adds lines to the entry `end`
 -- mend(need)          does it, and answers the runs that stay; plan and mend are called by lib/mend.lua
+-- include lib/launch.lua
 -- include lib/chain.lua
 -- include lib/liveness.lua
 -- include lib/withdraw.lua
@@ -35,7 +36,7 @@ function POLICIES.skip.at_due(_, last)
   if not last then
     return 'free'
   end
-  local job = redis.pcall('HMGET', 'rq:job:' .. last, 'status', 'enqueued_at')
+  local job = redis.pcall('HMGET', RQ_JOB .. last, 'status', 'enqueued_at')
   local status, queued_at = job[1], job[2]
   if not is_open(status) then
     return 'free'
@@ -58,9 +59,9 @@ local IS_OVER = {canceled = 'was cancelled', stopped = 'was stopped'}
 local IS_GONE = 'is gone: it expired, or somebody deleted it'
 
 local function problem_of(one, before)
-  local types = {{'rq:deferred:' .. one.queue, 'zset'}, {'rq:job::' .. one.run .. ':dependencies', 'set'}}
+  local types = {{RQ_DEFERRED .. one.queue, 'zset'}, {dependencies_key(one.run), 'set'}}
   for _, run in ipairs(before) do
-    types[#types + 1] = {'rq:job:' .. run .. ':dependents', 'set'}
+    types[#types + 1] = {dependents_key(run), 'set'}
   end
   for _, each in ipairs(types) do
     if not is_a(each[1], each[2]) then
@@ -99,7 +100,7 @@ end
 local function release_of(waiting, dead)
   local before = waiting.waits_for and job_of(waiting.waits_for)
   if before and is_in_the_way(before) or waiting.queue == '' or not queue_accepts(waiting.queue)
-    or not is_a('rq:deferred:' .. waiting.queue, 'zset') then
+    or not is_a(RQ_DEFERRED .. waiting.queue, 'zset') then
     return nil
   end
   local why = 'nobody knows what it waits for'
@@ -142,9 +143,9 @@ end
 
 function POLICIES.queue.mend(need)
   if need.run then
-    local at_front = redis.call('HGET', 'rq:job:' .. need.run, 'enqueue_at_front') == '1'
+    local at_front = redis.call('HGET', RQ_JOB .. need.run, 'enqueue_at_front') == '1'
     requeue(need.run, need.queue, at_front)
-    redis.call('ZREM', 'rq:deferred:' .. need.queue, need.run)
+    redis.call('ZREM', RQ_DEFERRED .. need.queue, need.run)
     depend_no_more(need.run, dependencies_of(need.run))
   end
   sweep(need.stale, need.queue)
@@ -218,17 +219,17 @@ end
 
 -- Make the run, whose hash is there, wait for those before it.
 local function defer(one)
-  local job_key, before = 'rq:job:' .. one.run, one.before
+  local job_key, before = RQ_JOB .. one.run, one.before
   redis.call('HSET', job_key, 'status', 'deferred', 'dependency_id', before[1],
     'dependency_ids', '["' .. table.concat(before, '", "') .. '"]', 'allow_dependency_failures', '1')
   if one.at_front then
     redis.call('HSET', job_key, 'enqueue_at_front', '1')
   end
   for _, each in ipairs(before) do
-    redis.call('SADD', 'rq:job:' .. each .. ':dependents', one.run)
+    redis.call('SADD', dependents_key(each), one.run)
   end
-  redis.call('SADD', 'rq:job::' .. one.run .. ':dependencies', unpack(before))  -- two colons: RQ's own
-  redis.call('ZADD', 'rq:deferred:' .. one.queue, string.format('%.0f', math.floor(now_ms / 1000)), one.run)
+  redis.call('SADD', dependencies_key(one.run), unpack(before))
+  redis.call('ZADD', RQ_DEFERRED .. one.queue, string.format('%.0f', math.floor(now_ms / 1000)), one.run)
 end
 
 local function need_of(id, text)

@@ -1,10 +1,12 @@
 -- place: put a schedule into its lane, or take it away from wherever it is.
 --
--- USES   find's names, schedule_prefix template_prefix run_suffix wake_key
+-- USES   schedule_prefix template_prefix run_suffix wake_key, and what find uses
 -- GIVES  run_key(id, due_ms), wake_if_earlier(lane, due_ms), leave(id, at), remove(id, at),
---        free_run(id, at_ms, least)
+--        free_run(id, at_ms, least); what lib/find.lua and lib/rq.lua give
+-- include lib/rq.lua
+-- include lib/find.lua
 local function run_key(id, due_ms)
-  return 'rq:job:' .. id .. '-' .. due_ms .. run_suffix
+  return RQ_JOB .. id .. '-' .. due_ms .. run_suffix
 end
 
 -- Call before the ZADD: the daemon sleeps until the head that is there now.
@@ -39,7 +41,7 @@ end
 local function free_run(id, at_ms, least)
   local run, k = id .. '-' .. string.format('%.0f', at_ms) .. run_suffix, least
   local free = k == 0 and run or run .. '-r' .. k
-  while redis.call('EXISTS', 'rq:job:' .. free) == 1 do
+  while redis.call('EXISTS', RQ_JOB .. free) == 1 do
     k = k + 1
     free = run .. '-r' .. k
   end

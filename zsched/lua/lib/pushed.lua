@@ -8,6 +8,7 @@
 -- replaced only if it has no field that zsched writes with a push, and none that RQ's workers write, also into a hash
 -- that was deleted while the run was going on. `scheduled` and `created` are no push. Any other status counts as a
 -- push, since a later RQ may know it. The auditor alarms on a hash that looks pushed and never was.
+-- include lib/rq.lua
 local OF_RUN = {'status', 'enqueued_at', 'started_at', 'ended_at', 'last_heartbeat', 'worker_name'}
 local IS_NO_PUSH = {[''] = true, scheduled = true, created = true}
 
@@ -26,6 +27,6 @@ local function is_pushed(job)
 end
 
 local function make_way(run)
-  local key = 'rq:job:' .. run
+  local key = RQ_JOB .. run
   return redis.call('EXISTS', key) == 0 or not is_pushed(redis.pcall('HMGET', key, unpack(OF_RUN)))
 end

@@ -1,6 +1,6 @@
 -- room: how many runs may go into each limited queue now, and when there is room again.
 --
--- USES   meta_key limits_key now_ms aside_words is_a(), and lanes' names
+-- USES   meta_key limits_key now_ms aside_words
 -- GIVES  is_limited, room[queue] = how many, nil where nothing limits it; aside = set of words that may hold something;
 --        spend(queue), room_again_ms(queue), note_room()
 --
@@ -8,6 +8,7 @@
 -- at least, and while it is less than BURST ahead there is room (GCRA). So a queue that rested gets a twentieth of a
 -- second's runs at once, or one, and no second has more than its limit and a twentieth. "- 0" is a limit that is gone:
 -- what stands aside for it goes as it is due, then the row goes too.
+-- include lib/lanes.lua
 local BURST, WAKE = 1 / 20, 1 / 100  -- of a second's runs: most at once; and as many as are worth a wake-up
 local CLOSE = 1e-6  -- of a run: what doubles may lack of a whole one
 

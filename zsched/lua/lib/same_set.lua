@@ -4,7 +4,7 @@
 -- GIVES  named = the names of the data set, if it has one; is_other: it is such a data set, and people
 --        want it; or the reply OTHER
 --
--- As is_same_set of core/recovery.py: where one of them has no name, only people and addresses tell. It is looked at
+-- As is_same_set of core/difference.py: where one of them has no name, only people and addresses tell. It is looked at
 -- where things are put back, since another data set may have come after the comparison.
 local is_other = false
 local named = redis.call('HGET', meta_key, 'gen')

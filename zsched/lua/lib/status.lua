@@ -1,10 +1,11 @@
 -- status: how far RQ is with a run.
 --
 -- GIVES  is_open(status)
---        what lib/clean.lua gives
+--        what lib/untrusted.lua gives
 --        job_of(run) -> {run, status, queue, worker, told_ms, heartbeat, on_lost, retries_left, waits_for}; without a
 --        status if its job is gone, or of another type
--- include lib/clean.lua
+-- include lib/rq.lua
+-- include lib/untrusted.lua
 local IS_OPEN = {queued = true, started = true, deferred = true, scheduled = true}
 
 local function is_open(status)
@@ -12,10 +13,10 @@ local function is_open(status)
 end
 
 local function job_of(run)
-  local job = redis.pcall('HMGET', 'rq:job:' .. run, 'status', 'origin', 'worker_name', 'zs_stop', 'last_heartbeat',
+  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'origin', 'worker_name', 'zs_stop', 'last_heartbeat',
     'zs_on_lost', 'retries_left', 'dependency_id')
   if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
-    redis.call('HGET', 'rq:job:' .. run, 'status')  -- not allowed to look, say: it ends the script
+    redis.call('HGET', RQ_JOB .. run, 'status')  -- not allowed to look, say: it ends the script
   end
   return {run = run, status = job[1], queue = job[2] or '', worker = job[3] or '', told_ms = tonumber(job[4] or ''),
     heartbeat = job[5] or '', on_lost = job[6], retries_left = job[7], waits_for = job[8] ~= '' and job[8] or nil}

@@ -1,11 +1,12 @@
 -- streaks: how many runs of a schedule failed one after the other, and what becomes of it then.
 --
--- USES   meta's and place's names, paused_key
+-- USES   paused_key
 -- GIVES  count(id, run, verdict), decide_pauses(), pause_failing() -> list of the schedules that it paused
 --
 -- Counted only of a schedule that asks for it (pause_after). A pause begins the count anew, so that who resumes it
 -- gives it as many chances again. The first two only read: call them before the first write, and pause_failing after
 -- the entry that says how the runs ended.
+-- include lib/place.lua
 local streaks, last_runs, failing = {}, {}, {}
 
 local function count(id, run, verdict)

@@ -1,12 +1,14 @@
 -- waiting: runs that wait in RQ, where and for whom, and taking them out of there.
 --
--- USES   now_ms iso() is_a (lib/types.lua)
+-- USES   now_ms
 -- GIVES  PLACES[status], how the keys begin in which such runs wait, before the queue
 --        is_in_place(one, most), of a run with its status and queue, and dependencies_of(run), which only read; then
 --        take_out(one), which wants its dependencies, or depend_no_more(run, dependencies) alone
 --        REMAINS_MS, of a job that is taken out and not kept
 --        sweep(runs, queue), of what waited and was cancelled, or is gone
-local PLACES = {queued = 'rq:queue:', scheduled = 'rq:scheduled:', deferred = 'rq:deferred:'}
+-- include lib/rq.lua
+-- include lib/untrusted.lua
+local PLACES = {queued = RQ_QUEUE, scheduled = RQ_SCHEDULED, deferred = RQ_DEFERRED}
 local REMAINS_MS = 600000  -- no archive that is well is so far behind
 
 -- Whether it is where it should wait; else a worker is about to begin with it. In a queue longer than *most* it is not
@@ -21,26 +23,26 @@ local function is_in_place(one, most)
 end
 
 local function dependencies_of(run)
-  local key = 'rq:job::' .. run .. ':dependencies'  -- two colons: RQ's own
+  local key = dependencies_key(run)
   return is_a(key, 'set') and redis.call('SMEMBERS', key) or {}
 end
 
 -- RQ watches the sets of dependents when it releases: so it does not do that at the same time.
 local function depend_no_more(run, dependencies)
   for _, before in ipairs(dependencies) do
-    local key = 'rq:job:' .. before .. ':dependents'
+    local key = dependents_key(before)
     if is_a(key, 'set') then
       redis.call('SREM', key, run)
     end
   end
-  redis.call('DEL', 'rq:job::' .. run .. ':dependencies')
+  redis.call('DEL', dependencies_key(run))
 end
 
 -- Cancel it; who calls this logs it. zs_told is the end that is in the log, which track.lua does not tell again while
 -- the archive is behind. What is far stays in its list and loses its data: to RQ there is no such job then, so a worker
 -- passes it over (measured, RQ 2.8 and 2.12).
 local function take_out(one)
-  local place_key, job_key = PLACES[one.status] .. one.queue, 'rq:job:' .. one.run
+  local place_key, job_key = PLACES[one.status] .. one.queue, RQ_JOB .. one.run
   local at = iso(now_ms)
   redis.call('HSET', job_key, 'status', 'canceled', 'ended_at', at, 'zs_told', at)
   depend_no_more(one.run, one.dependencies)  -- or RQ would release it all the same
@@ -58,8 +60,8 @@ end
 local function sweep(runs, queue)
   for _, run in ipairs(runs) do
     depend_no_more(run, dependencies_of(run))
-    if queue and is_a('rq:deferred:' .. queue, 'zset') then
-      redis.call('ZREM', 'rq:deferred:' .. queue, run)
+    if queue and is_a(RQ_DEFERRED .. queue, 'zset') then
+      redis.call('ZREM', RQ_DEFERRED .. queue, run)
     end
   end
 end

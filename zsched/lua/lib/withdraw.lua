@@ -1,9 +1,10 @@
 -- withdraw: take back runs that a later one takes the place of.
 --
--- USES   now_ms deadlines_key, and waiting's names
+-- USES   now_ms deadlines_key
 -- GIVES  plan_cancels(open, mode), of runs as job_of tells them and their overlap policy, which only reads; then
 --        cancel(open) -> those still open
 --        ends: the rows of those that are cancelled before they began, for an `end` entry
+-- include lib/waiting.lua
 -- include lib/tell.lua
 local MOST_WAITING = 2000  -- in a longer queue a run is not looked for: this may happen every second
 local WITHDRAWN = '{"ended":%.0f,"error":"its next occurrence came first (overlap=%s)"}'
@@ -25,7 +26,7 @@ local function cancel(open)
   for _, one in ipairs(open) do
     if one.is_withdrawn then
       take_out(one)
-      redis.call('PEXPIRE', 'rq:job:' .. one.run, REMAINS_MS)
+      redis.call('PEXPIRE', RQ_JOB .. one.run, REMAINS_MS)
       if is_a(deadlines_key, 'zset') then
         redis.call('ZREM', deadlines_key, one.run)
       end

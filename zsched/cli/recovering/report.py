@@ -1,19 +1,23 @@
-"""What Redis lacks, or lacked, counted and listed: the rows of a merge for people and programs."""
+"""Findings and outcome of a recovery, for people and programs: counted and listed rows, and both histories."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from zsched.cli.tables import lines
+from zsched.cli.recovering.archives import OpenedArchive, entry_text
+from zsched.cli.tables import lines, pairs
 from zsched.cli.times import local_text
 from zsched.core.clock import LAST_MS
-from zsched.core.log import text
+from zsched.core.difference import Verdict
+from zsched.core.log import Position, text
 from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
 from zsched.core.run_id import RunId
+from zsched.core.sentences import rough_duration
 from zsched.core.wording import plural
 
 SHOWN: Final = 50  # differences of a kind that are listed
@@ -33,14 +37,14 @@ class Action(Enum):
 
     @property
     def word(self) -> str:
-        """As JSON has it."""
+        """Return the word for it in JSON."""
         return self.value.replace(" ", "_").lower()
 
 
-_WHATS: Final = {
+_ACTIONS: Final = {
     "open": Action.AGAIN, "skipped": Action.SKIPPED, "gone": Action.OUT, "held": Action.HELD, "refused": Action.REFUSED,
 }  # fmt: skip
-_RUNS: Final = (Action.AGAIN, Action.SKIPPED, Action.HELD, Action.REFUSED)
+RUNS: Final = (Action.AGAIN, Action.SKIPPED, Action.HELD, Action.REFUSED)
 
 
 class DifferenceRow(NamedTuple):
@@ -56,7 +60,7 @@ class DifferenceRow(NamedTuple):
     @classmethod
     def of(cls, row: Restored) -> DifferenceRow:
         """From a row of a merge."""
-        what = _WHATS.get(row.place, Action.BACK)
+        what = _ACTIONS.get(row.place, Action.BACK)
         run_id = f"{row.id}-{row.run}" if row.run else None
         due_ms = row.due_ms
         if due_ms is None and run_id is not None and (parts := RunId.parse(run_id)):
@@ -64,7 +68,7 @@ class DifferenceRow(NamedTuple):
         return cls(what, row.id, run_id, row.place, due_ms, _func(row))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it."""
+        """Return it for JSON."""
         due_at = None if self.due_ms is None else iso(min(self.due_ms, LAST_MS))
         told = {"what": self.what.word, "id": self.id, "due_at": due_at}
         state = self.state if self.what is Action.BACK else None
@@ -96,11 +100,15 @@ class Difference:
             self.overdue += row.state == "due" and row.due_ms is not None and row.due_ms <= self._now_ms
             self.schedules += row.id != self._last_id
             self._last_id = row.id
-            if self._keeps_all or len(self._rows[row.what]) < (_RUNS_SHOWN if row.what in _RUNS else SHOWN):
+            if self._keeps_all or len(self._rows[row.what]) < (_RUNS_SHOWN if row.what in RUNS else SHOWN):
                 self._rows[row.what].append(row)
 
     def __bool__(self) -> bool:
         return bool(self.counts)
+
+    def emptied(self) -> Difference:
+        """Return one like this that took in nothing."""
+        return Difference(self._now_ms, keeps_all=self._keeps_all)
 
     def to_dict(self, left: int) -> dict[str, Any]:
         """Counts and the rows that were kept; *left*: schedules that are as they should be."""
@@ -112,7 +120,7 @@ class Difference:
         """The counts, a line each."""
         for what, forms in _WORDS.items():
             if number := self.counts[what]:
-                noun = plural(number, "run" if what in _RUNS else "schedule")
+                noun = plural(number, "run" if what in RUNS else "schedule")
                 overdue = f", {self.overdue:,} of them overdue" if what is Action.BACK else ""
                 yield f"{forms[is_done]} {noun}{overdue}{forms[2]}"
         if not self:
@@ -133,16 +141,119 @@ class Difference:
                 yield f"… and {more:,} more to {what.value}; --all lists them"
 
     def _kept(self, whats: Iterable[Action]) -> Iterator[DifferenceRow]:
-        """What is listed."""
+        """Yield the listed rows."""
         return (row for what in whats for row in self._shown(what))
 
     def _shown(self, what: Action) -> list[DifferenceRow]:
-        """What is listed of one kind: all runs in doubt unless they are very many."""
-        is_listed_wholly = self._keeps_all or (what in _RUNS and self.counts[what] <= _RUNS_SHOWN)
+        """Return the listed rows of one kind: all runs in doubt unless they are very many."""
+        is_listed_wholly = self._keeps_all or (what in RUNS and self.counts[what] <= _RUNS_SHOWN)
         return self._rows[what] if is_listed_wholly else self._rows[what][:SHOWN]
 
 
-RUNS: Final = _RUNS
+@dataclass(frozen=True, slots=True)
+class HistoryFindings:
+    """
+    Result of comparing the histories. ``gen``: names of the data set in Redis. ``now_ms``: its time. ``objection``: why
+    the archive belongs to another data set, or None.
+    """
+
+    known: OpenedArchive
+    verdict: Verdict
+    objection: str | None
+    is_nothing_lost: bool  # the log goes on from the archive's last entry, or an archive said that it lacks nothing
+    common: Position | None  # the last entry that both have
+    is_known: bool  # it has one, or what archives said of theirs in the log names one of its own
+    first: Position | None
+    last: Position | None
+    gen: str | None
+    now_ms: int
+
+    @property
+    def behind(self) -> int:
+        """Number of entries behind the last one that both have."""
+        if self.last is None or self.first is None:
+            return 0
+        return self.last.seq - (self.common.seq if self.common else self.first.seq - 1)
+
+    def refusal(self, *, is_named: bool, is_forced: bool) -> str | None:
+        """Return why it must not be done, or None. *is_named*: people said that it is to be this archive."""
+        known, again = self.known, f"zsched recover --from {self.known.path}"
+        mine = f"the archive {known.path} ends with log entry {_entry(known.position)}"
+        theirs = f"the log in Redis goes from {_entry(self.first)} to {_entry(self.last)}"
+        if self.verdict is Verdict.UNRELATED and not is_named:
+            return f"{self.objection}; {mine}, {theirs}; {again} puts it in all the same"
+        if self.verdict is Verdict.LEFT_BEHIND and not (is_named and is_forced):
+            unknown = "what happened between them is not known, and would be done again"
+            return f"{mine}, {theirs}: {unknown}; {again} --force puts it in all the same"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One recovery, done or (not *is_done*) foreseen. ``warnings``: why it would be refused, or what is still to do."""
+
+    place: dict[str, str]
+    found: HistoryFindings
+    difference: Difference
+    left: int
+    is_done: bool
+    merged: Position | None
+    warnings: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        found, known = self.found, self.found.known
+        return {
+            **self.place,
+            "archive": {"path": str(known.path), "id": known.recall.archive, **_to_dict(known.position)},
+            "verdict": None if found.is_nothing_lost else found.verdict.value,
+            "common": found.common and _to_dict(found.common),
+            "common_age_ms": self._age_ms,
+            "log": {"first": found.first and found.first.id, "last": found.last and found.last.id},
+            "behind_common": found.behind,
+            "done": self.is_done,
+            "merged": self.merged and self.merged.id,
+            "warnings": self.warnings,
+            **self.difference.to_dict(self.left),
+        }
+
+    def lines(self, tz: str) -> Iterator[str]:
+        """For people."""
+        found = self.found
+        if found.is_nothing_lost:
+            yield f"Nothing to do: Redis lost nothing of what the archive knows ({found.known.text(tz)})."
+            return
+        if not self.is_done:
+            yield from pairs(self._fields(tz))
+            yield ""
+        yield from self.difference.summary(self.left, is_done=self.is_done)
+        yield from self.difference.table(RUNS if self.is_done else Action, tz, is_done=self.is_done)
+        if self.is_done and self.merged is not None:
+            yield f"All that the archive {found.known.path} knows is in Redis; log entry {self.merged.id} says so."
+        for warning in self.warnings:
+            yield f"Note: {warning}"
+
+    def _fields(self, tz: str) -> Iterator[tuple[str, str]]:
+        found = self.found
+        common = "none: Redis has nothing of what the archive has"
+        if found.is_known:
+            common = "no entry, but another archive put back a part of what this one has"
+        if found.common is not None:
+            age = rough_duration(self._age_ms or 0)
+            common = f"log entry {found.common.id} of {entry_text(found.common, tz)}, {age} ago"
+        last = "nothing" if found.last is None else f"entry {found.last.id} of {entry_text(found.last, tz)}"
+        yield "archive", found.known.text(tz)
+        yield "redis", f"{self.place['redis']}, namespace {self.place['namespace']}; its log ends with {last}"
+        yield "both have", common
+        yield "since then", f"{found.behind:,} {'entry' if found.behind == 1 else 'entries'} in the log"
+        yield "history", _VERDICTS[found.verdict]
+
+    @property
+    def _age_ms(self) -> int | None:
+        common = self.found.common
+        return None if common is None else max(self.found.now_ms - common.t_us // 1000, 0)
+
+
 _WORDS: Final = {
     Action.BACK: ("put back", "put back", ""),
     Action.AGAIN: ("push again", "pushed again", " that may have been executed, marked uncertain"),
@@ -158,3 +269,18 @@ def _func(row: Restored) -> str:
     job = dict(zip(row.job[::2], row.job[1::2], strict=False))
     own = dict(zip(row.own[::2], row.own[1::2], strict=False))
     return text(own.get(b"func") or job.get(b"zs_func") or job.get(b"description") or b"")
+
+
+_VERDICTS: Final = {
+    Verdict.LOST: "Redis lost what the archive has behind that",
+    Verdict.LEFT_BEHIND: "the log was trimmed past the archive",
+    Verdict.UNRELATED: "this Redis is another data set than the archive's",
+}
+
+
+def _entry(position: Position | None) -> str:
+    return "nothing" if position is None else f"{position.id} of {entry_text(position)}"
+
+
+def _to_dict(position: Position) -> dict[str, Any]:
+    return {"entry": position.id, "at": iso(min(position.t_us // 1000, LAST_MS))}

@@ -1,12 +1,14 @@
-"""Everything that a namespace holds, page by page, each page together with where the log stood: for a bootstrap."""
+"""Everything that a namespace holds, read page by page, each page together with where the log stood."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
-from zsched.core.held import Held
+from zsched.config.settings import LONGEST_LEASE_MS
+from zsched.core.difference import Held
 from zsched.core.log import Position, any_milliseconds, text
 from zsched.core.log.kinds import OWN
 from zsched.core.model import Priority
@@ -14,7 +16,8 @@ from zsched.core.run_id import RunId
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
-from zsched.storage.limits import asides
+from zsched.storage.lease import Term
+from zsched.storage.queues import asides
 from zsched.storage.registries import queue_keys
 from zsched.storage.scripts import Scripts
 
@@ -24,16 +27,44 @@ _PAGE = 200  # schedules read by one script, runs by one pipeline
 Page = tuple[Position | None, list[Held]]
 
 
-class Census:
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """
+    Places of schedules at ``now_ms`` of the server, when the log ended with ``tail``. By id: ``places``, all that it
+    is in, "<lane>:<queue>" where it is throttled; ``statuses``, RQ's of its waiting run, '' for none.
+    """
+
+    now_ms: int
+    hold_ms: int
+    tail: Position | None
+    places: dict[str, list[str]]
+    statuses: dict[str, str]
+
+    def is_throttled(self, id: str) -> bool:
+        """Return True if its queue has no room for it, by its limit: it is late as it should be."""
+        return any(":" in place for place in self.places[id])
+
+    def is_held(self) -> bool:
+        """Return True if nothing fires now. A hold further away was written before the clock jumped (lib/hold.lua)."""
+        return self.now_ms < self.hold_ms <= self.now_ms + LONGEST_LEASE_MS
+
+
+class Scanner:
     """Reads one namespace over one wire."""
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._wire, self._keys, self._scripts = wire, keys, Scripts(wire, keys)
 
     def ids(self) -> Iterator[str]:
+        """Yield the ids of all schedules, some twice."""
+        yield from chain.from_iterable(self.ids_in_places())
+        yield from chain.from_iterable(self._scan("SSCAN", self._keys.recurring(), 1))
+
+    def ids_in_places(self) -> Iterator[list[str]]:
         """
-        Ids of all schedules, some twice. One that moves while this runs may be missed: its move is in the log, or it
-        stepped aside from its lane, and what stands aside is read after the lanes.
+        Yield the ids that are in a lane, throttled, paused or in quarantine, one reply of Redis after the other; some
+        twice. One that moves while this runs may be missed: its move is in the log, or it was throttled. Throttled ones
+        are read after the lanes.
         """
         keys = self._keys
         for lane in Priority:
@@ -42,10 +73,25 @@ class Census:
             yield from self._scan("ZSCAN", aside.key(keys), 2)
         yield from self._scan("HSCAN", keys.paused(), 2)
         yield from self._scan("HSCAN", keys.quarantine(), 2)
-        yield from self._scan("SSCAN", keys.recurring(), 1)
+
+    def places(self, term: Term, schedules: Sequence[tuple[str, str]]) -> Placement:
+        """
+        Return all places of *schedules*, each given with what follows its id in the id of its waiting run ('' of a
+        recurring one). Only the leader of *term* may ask.
+
+        Raises:
+            Stale, ServerChanged.
+        """
+        rows = [each for schedule in schedules for each in schedule]
+        reply = self._scripts.call("audit", rows=rows, token=term.token, expected_server=term.server_id)
+        now_ms, hold_ms, last, last_t, *found = reply
+        ids = [id for id, _ in schedules]
+        places = {id: text(each).split() for id, each in zip(ids, found[::2], strict=True)}
+        statuses = {id: text(each) for id, each in zip(ids, found[1::2], strict=True)}
+        return Placement(int(now_ms), int(hold_ms), _position(last, last_t), places, statuses)
 
     def schedules(self, ids: Iterable[str]) -> Iterator[Page]:
-        """Those of *ids* that exist, in pages."""
+        """Yield those of *ids* that exist, in pages."""
         for page in _pages(ids):
             _, last, last_t, *rows = self._scripts.call("get", rows=page)
             found = [self._held(id, row) for id, row in zip(page, rows, strict=True) if row]
@@ -60,29 +106,30 @@ class Census:
         moves nothing. What waits elsewhere goes into a queue from there, so it is read before; what workers took stands
         among the started, which are read after.
         """
-        queues = queue_keys(self._wire)
+        rq = self._keys.rq
+        queues = queue_keys(self._wire, self._keys.rq)
         for queue in queues:
-            name = queue.removeprefix(b"rq:queue:")
-            for registry in (b"rq:deferred:" + name, b"rq:scheduled:" + name):
+            name = rq.queue_name(queue)
+            for registry in (rq.registry("deferred", name), rq.registry("scheduled", name)):
                 if self._is(registry, b"zset"):
-                    yield from self._ours(self._scan("ZSCAN", registry, 2))
+                    yield from self._ours(chain.from_iterable(self._scan("ZSCAN", registry, 2)))
         for queue in filter(lambda queue: self._is(queue, b"list"), queues):
             last = -1
             while page := self._wire.execute("LRANGE", queue, last - _PAGE + 1, last):
                 yield from self._ours(map(text, page))
                 last -= _PAGE
         for queue in queues:
-            name = queue.removeprefix(b"rq:queue:")
-            yield from self._ours(text(member).partition(":")[0] for member in self._started(name))
+            started = self._started(rq.queue_name(queue))
+            yield from self._ours(text(member).partition(":")[0] for member in started)
 
     def runs(self, run_ids: Iterable[str], at: Position | None) -> Iterator[Page]:
         """
-        Those of *run_ids* whose jobs exist, in pages, as when the log ended with *at* or later; without those that were
-        cancelled in a long queue and stand there still.
+        Yield those of *run_ids* whose jobs exist, in pages, as when the log ended with *at* or later; without those
+        that were cancelled in a long queue and stand there still.
         """
         for page in _pages(run_ids):
             for run_id in page:
-                self._wire.send("HGETALL", self._keys.job(run_id))
+                self._wire.send("HGETALL", self._keys.rq.job(run_id))
             found, odd = [], dict[str, RedisRefused]()
             for run_id in page:
                 record = self._received(run_id, odd)
@@ -92,7 +139,7 @@ class Census:
                     run = run_id[len(id) + 1 :]
                     found.append(Held(id, run, "open", "", parts.nominal_ms, None, None, note, record))
             for run_id, error in odd.items():  # a key of another type, which only another writer leaves, is no run
-                if self._wire.execute("TYPE", self._keys.job(run_id)) == b"hash":
+                if self._wire.execute("TYPE", self._keys.rq.job(run_id)) == b"hash":
                     raise error
             yield at, found
 
@@ -129,19 +176,19 @@ class Census:
         return (member for member in members if RunId.ours(member, self._keys.namespace))
 
     def _started(self, queue: bytes) -> list[bytes]:
-        key = b"rq:wip:" + queue
+        key = self._keys.rq.registry("wip", queue)
         started: list[bytes] = self._wire.execute("ZRANGE", key, 0, -1) if self._is(key, b"zset") else []
         return started
 
     def _is(self, key: bytes, kind: bytes) -> bool:
-        """Whether *key* is what RQ makes of it; another type, which only another writer leaves, holds no runs."""
+        """Return True if *key* has the type that RQ gives it. Another type, left by another writer, holds no runs."""
         return bool(self._wire.execute("TYPE", key) == kind)
 
-    def _scan(self, command: str, key: str | bytes, width: int) -> Iterator[str]:
+    def _scan(self, command: str, key: str | bytes, width: int) -> Iterator[list[str]]:
         cursor = b"0"
         while True:
             cursor, flat = self._wire.execute(command, key, cursor, "COUNT", _PAGE)
-            yield from (text(member) for member in flat[::width])
+            yield [text(member) for member in flat[::width]]
             if cursor == b"0":
                 return
 

@@ -1,5 +1,5 @@
 """
-The decision of a merge, row by row: what a Redis that lost something lacks. Pure.
+The values that are compared, and the decision of a merge, row by row: what a Redis that lost something lacks. Pure.
 
 One archive compares what it knows with what Redis holds, and only where the two histories differ: ids that its
 own history touched after the last entry that both have. What the new history touched since then (the *branch*)
@@ -14,11 +14,67 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from zsched.core.held import Held
-from zsched.core.log import Entry, Key, Position, Touch, touches
+from zsched.core.log import Entry, Key, Position, Texts, Touch, text, touches
+from zsched.core.log.kinds import OWN
 from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry
 
+# What changes as a run or schedule goes its way; it says nothing of what was asked for.
+_OF_RUN = frozenset(
+    "status created_at enqueued_at started_at ended_at last_heartbeat worker_name dependency_id dependency_ids".split()
+    + "allow_dependency_failures enqueue_at_front zs_uncertain zs_deadline zs_stop".split()
+)
+_MOVING = frozenset(name.encode() for name in _OF_RUN)
+_OF_SCHEDULE = frozenset("version created_at updated_at nominal last ended_at failures".split())
 _FOR_GOOD: Final = 1 << 63  # µs: later than all that an archive knows
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """
+    A schedule as Redis holds it, or a run that is not over: ``run`` is what follows the id in its run id, '' for a
+    recurring schedule; ``place`` is due, paused, quarantine, ended or open. ``record``: field and value texts, those
+    of a recurring schedule's own hash after ``schedule:``. Where an archive knows it, ``t_us`` is of its last change,
+    and ``is_touched`` False if the new history has that change too.
+    """
+
+    id: str
+    run: str
+    place: str
+    lane: str
+    due_ms: int | None
+    nominal_ms: int | None
+    last: str | None
+    note: str | None
+    record: Texts
+    t_us: int = 0
+    is_touched: bool = True
+
+    def split(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
+        """The record's fields: those of the job or template, and a recurring schedule's own."""
+        pairs = {text(name): value for name, value in zip(self.record[::2], self.record[1::2], strict=True)}
+        own = {name.removeprefix(OWN): value for name, value in pairs.items() if name.startswith(OWN)}
+        return {name: value for name, value in pairs.items() if not name.startswith(OWN)}, own
+
+    def asked_for(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
+        """``split`` without what changes as time goes by."""
+        job, own = self.split()
+        return (
+            {name: value for name, value in job.items() if name not in _OF_RUN},
+            {name: value for name, value in own.items() if name not in _OF_SCHEDULE},
+        )
+
+    def job_asked_for(self) -> Texts:
+        """The same of a one-shot or a run of it, as texts; quick where nothing changed."""
+        if _MOVING.isdisjoint(self.record[::2]):
+            return self.record
+        pairs = zip(self.record[::2], self.record[1::2], strict=True)
+        return [each for name, value in pairs if name not in _MOVING for each in (name, value)]
+
+    def is_same(self, other: Held) -> bool:
+        """Return True if both say the same of a schedule: its place, its due time, and what was asked for."""
+        mine = self.run, self.place, self.due_ms, self.nominal_ms, self.last, self.note
+        theirs = other.run, other.place, other.due_ms, other.nominal_ms, other.last, other.note
+        return mine == theirs and self.lane == other.lane and self.asked_for() == other.asked_for()
 
 
 class Verdict(Enum):
@@ -53,25 +109,16 @@ def judge(mine: Position, first: Position | None, *, is_same_set: bool) -> Verdi
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A row of an archive's state, and when its last change was; unless ``is_touched`` both histories have that."""
-
-    held: Held
-    t_us: int
-    is_touched: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Mine:
+class Recalled:
     """
     An archive's knowledge of one schedule id. ``schedule`` is None when it is gone: fired, cancelled, taken out; since
     ``gone_us``, None when that is no matter here. ``runs``: those that were fired and not over.
     """
 
     id: str
-    schedule: Known | None
+    schedule: Held | None
     gone_us: int | None
-    runs: tuple[Known, ...]
+    runs: tuple[Held, ...]
 
 
 class Branch:
@@ -116,71 +163,68 @@ class Branch:
         return key in self._open or max(self._touched.get(key, -1), self._taken.get(key, -1)) >= t_us
 
 
-def lacking(mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | None = None) -> Iterator[Restored]:
+def lacking(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: int | None = None) -> Iterator[Restored]:
     """
-    Yield the rows that Redis needs to hold what *mine* says. *there*: the schedule as Redis holds it; *doubt_ms*: what
-    is due until then is marked when it fires, None: all of it.
+    Yield what Redis needs to hold what is *recalled*. *here*: the schedule as Redis holds it; *doubt_ms*: what is due
+    until then is marked when it fires, None: all of it.
 
     Whether RQ has a run is no matter here. A worker may write to its job at any moment, so restore.lua looks.
     """
-    schedule = _schedule(mine, there, branch, doubt_ms)
+    schedule = _schedule(recalled, here, branch, doubt_ms)
     if schedule is not None:
         yield schedule
-    is_leaving, has_job = schedule is not None, there is not None and bool(there.record)
-    for run in mine.runs:
-        waits = there is not None and there.run == run.held.run
+    is_leaving, has_job = schedule is not None, here is not None and bool(here.record)
+    for run in recalled.runs:
+        waits = here is not None and here.run == run.run
         if waits and has_job and not is_leaving:
             continue  # it is marked when it fires
         if not run.is_touched and not (waits and is_leaving):
             continue  # there as it was; else it waited, to be marked when it fires, and will not any more
-        if not branch.is_newer((mine.id, run.held.run), run.t_us):
+        if not branch.is_newer((run.id, run.run), run.t_us):
             yield _run(run)
 
 
-def _schedule(mine: Mine, there: Held | None, branch: Branch, doubt_ms: int | None) -> Restored | None:
-    """Return the row for the schedule; None when nothing must change."""
-    key = (mine.id, "")
-    if mine.schedule is not None:
-        known = mine.schedule
-        if branch.is_newer(key, known.t_us) or (there is not None and there.is_same(known.held)):
+def _schedule(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: int | None) -> Restored | None:
+    """Return what must become of the schedule; None when nothing must."""
+    key, known = (recalled.id, ""), recalled.schedule
+    if known is not None:
+        if branch.is_newer(key, known.t_us) or (here is not None and here.is_same(known)):
             return None
         return restored_row(known)
-    if there is None or mine.gone_us is None or branch.is_newer(key, mine.gone_us):
+    if here is None or recalled.gone_us is None or branch.is_newer(key, recalled.gone_us):
         return None
-    is_doubtful = doubt_ms is None or (there.due_ms is not None and there.due_ms <= doubt_ms)
-    if there.place == "due" and is_doubtful and any(run.held.run == there.run for run in mine.runs):
+    is_doubtful = doubt_ms is None or (here.due_ms is not None and here.due_ms <= doubt_ms)
+    if here.place == "due" and is_doubtful and any(run.run == here.run for run in recalled.runs):
         return None  # it fired in the lost history and was not over: it waits here, and fire will mark it
-    return Restored(mine.id, there.run, "gone", there.lane, there.due_ms, mine.gone_us, None, (), ())
+    return Restored(recalled.id, here.run, "gone", here.lane, here.due_ms, recalled.gone_us, None, (), ())
 
 
-def restored_row(known: Known) -> Restored:
-    """A schedule as it was, as a row of a restore."""
-    held = known.held
-    place, note, since_ms = held.place, held.note, known.t_us // 1000
-    if place == "due" and held.due_ms is None:  # another writer's: no lane takes it
+def restored_row(known: Held) -> Restored:
+    """Return a schedule as it was *known*, as a row of a restore."""
+    place, note, since_ms = known.place, known.note, known.t_us // 1000
+    if place == "due" and known.due_ms is None:  # another writer's: no lane takes it
         place, note = "quarantine", f"{since_ms} its due time is none"
     elif place in ("paused", "quarantine") and not note:
         note = f"{since_ms} "
-    job, own_texts = held.job_asked_for(), list[bytes]()
-    if held.run == "":
-        fields, own = held.asked_for()
-        moving = {"nominal": held.nominal_ms, "last": held.last}
+    job, own_texts = known.job_asked_for(), list[bytes]()
+    if known.run == "":
+        fields, own = known.asked_for()
+        moving = {"nominal": known.nominal_ms, "last": known.last}
         own |= {name: str(value).encode() for name, value in moving.items() if value is not None}
-        own |= {name: value for name, value in held.split()[1].items() if name in ("created_at", "updated_at")}
+        own |= {name: value for name, value in known.split()[1].items() if name in ("created_at", "updated_at")}
         if place == "ended":
             own["ended_at"] = str(since_ms).encode()
         job, own_texts = _texts(fields), _texts(own)
-    return Restored(held.id, held.run, place, held.lane, held.due_ms, known.t_us, note, job, own_texts)
+    return Restored(known.id, known.run, place, known.lane, known.due_ms, known.t_us, note, job, own_texts)
 
 
-def _run(known: Known) -> Restored:
-    """A run that was fired and not over: it is pushed again, or its schedule says no, unless RQ has it already."""
-    held = known.held
-    job, own = held.asked_for()
+def _run(run: Held) -> Restored:
+    """Return a run that was not over: it is pushed again, or its schedule says no, unless RQ has it already."""
+    job, own = run.asked_for()
     is_skipped = b"s" in job.get("zs", b"") + own.get("flags", b"")
     place = "skipped" if is_skipped else "open"
     flags = {"flags": own["flags"]} if own.get("flags") else {}
-    return Restored(held.id, held.run, place, held.lane, held.due_ms, known.t_us, None, _texts(job), _texts(flags))
+    return Restored(run.id, run.run, place, run.lane, run.due_ms, run.t_us, None, _texts(job), _texts(flags))
 
 
 def _texts(fields: dict[str, bytes]) -> list[bytes]:

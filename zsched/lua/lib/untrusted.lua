@@ -1,12 +1,27 @@
--- clean: clean texts that other programs wrote into RQ's keys, for a log entry or a reply.
+-- untrusted: check what another program may have written: types of keys, numbers, texts for an entry or a reply.
 --
--- GIVES  word_of(text), a status: letters, 20 at most; any other text is `odd`, and no text is nil
+-- GIVES  is_a(key, kind), also of a key that is not there; is_ms(text): whole milliseconds, as zsched writes them;
+--        whole_of(text): a whole number of at most 15 digits, or nil
+--        word_of(text), a status: letters, 20 at most; any other text is `odd`, and no text is nil
 --        name_of(text), a name or key: 200 bytes at most, `?` for spaces and control characters
 --        line_of(text): 1,000 bytes at most, `?` for control characters
 --        time_of(text), a time of RQ's: 40 bytes at most, `?` for characters that no time has
 --
 -- Whoever may write rq:job:* need not have any right on the log: an unchecked text would forge the words of an entry,
 -- or fill it.
+local function is_ms(text)
+  return type(text) == 'string' and #text <= 16 and string.find(text, '^%-?%d+$') ~= nil
+end
+
+local function whole_of(text)
+  return type(text) == 'string' and #text <= 15 and string.find(text, '^%d+$') and tonumber(text) or nil
+end
+
+local function is_a(key, kind)
+  local found = redis.call('TYPE', key).ok
+  return found == kind or found == 'none'
+end
+
 local function cleaned(text, most, odd)
   return text and (string.gsub(string.sub(text, 1, most), odd, '?'))
 end

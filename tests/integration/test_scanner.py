@@ -7,9 +7,9 @@ import redis
 
 from zsched import Client
 from zsched.storage import reruns
-from zsched.storage.census import Census
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.scanner import Scanner
 
 KEYS = Keys("default")
 RUN = "a-1700000000000"
@@ -22,7 +22,7 @@ def test_a_run_that_waits_anywhere_or_is_executed_is_found_without_what_only_its
     redis_client.sadd("rq:queues", "rq:queue:mail")
     asked_for = {"data": "call", "origin": "mail", "description": "app.task", "zs_expires": "60000"}
     way = {"status": status, "dependency_id": "b", "zs_deadline": "1700000060000", "zs_stop": "1700000000001"}
-    redis_client.hset(KEYS.job(RUN), mapping=asked_for | way)
+    redis_client.hset(KEYS.rq.job(RUN), mapping=asked_for | way)
     if status == "queued":
         redis_client.rpush("rq:queue:mail", RUN, "somebody-elses")
     elif status == "started":
@@ -31,9 +31,9 @@ def test_a_run_that_waits_anywhere_or_is_executed_is_found_without_what_only_its
         redis_client.zadd(f"rq:{status}:mail", {RUN: 1, "somebody-elses": 1})
 
     with Link.from_url(redis_url, 5.0).wire() as wire:
-        census = Census(wire, KEYS)
-        found = [*census.run_ids()]
-        [(_, [held])] = census.runs(found, None)
+        scanner = Scanner(wire, KEYS)
+        found = [*scanner.run_ids()]
+        [(_, [held])] = scanner.runs(found, None)
 
     assert [RUN] == found
     assert {name: value.encode() for name, value in asked_for.items()} == held.asked_for()[0]
@@ -48,7 +48,7 @@ def test_a_run_that_was_cancelled_in_a_long_queue_is_over_though_it_stands_there
     assert 2 == redis_client.llen("rq:queue:default")
 
     with Link.from_url(redis_url, 5.0).wire() as wire:
-        census = Census(wire, KEYS)
-        [(_, held)] = census.runs([*census.run_ids()], None)
+        scanner = Scanner(wire, KEYS)
+        [(_, held)] = scanner.runs([*scanner.run_ids()], None)
 
     assert ["b"] == [one.id for one in held]

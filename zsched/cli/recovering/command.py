@@ -1,16 +1,18 @@
 """
-A merge as people run it: whether it may be, the merge itself, and what came of it.
+The command ``zsched recover``: find out whether a recovery may be, drive it, and tell what came of it.
 
-It is the daemons' own merge (``daemon.merge``), so it may run beside theirs, and may end at any moment: what was
+It is the daemons' own recovery (``daemon.recovery``), so it may run beside theirs, and may end at any moment: what was
 put back stays, and the next one goes on.
 """
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import click
@@ -19,31 +21,52 @@ from zsched.archive.places import Told
 from zsched.cli.invocation import say
 from zsched.cli.progress import Progress
 from zsched.cli.recovering.archives import OpenedArchive, choose, opened_archive
-from zsched.cli.recovering.difference import Difference
-from zsched.cli.recovering.outcome import Found, Outcome
-from zsched.cli.recovering.stopping import Stopping
+from zsched.cli.recovering.report import Difference, HistoryFindings, Outcome
 from zsched.config import Settings
 from zsched.config.address import address_of
 from zsched.config.redaction import redact
-from zsched.core.log import Position
-from zsched.core.recovery import judge
-from zsched.daemon.merge import HistoryChanged, Merge, OtherRestores
-from zsched.daemon.recovery import WAIT_MS
+from zsched.core.clock import SystemClock
+from zsched.core.difference import judge
+from zsched.daemon import recovery
+from zsched.daemon.merge import Merge, OtherRestores
+from zsched.daemon.reconciler import HistoryChanged
+from zsched.daemon.recovery import Doing, RecoveryLoop
 from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.naming import Naming
 from zsched.storage.overview import Overview
+from zsched.storage.questions import Naming
 from zsched.storage.reader import Reader
-from zsched.storage.restoring import OtherDataSet
 from zsched.storage.rqjob import Encoder
 
 _DRY_RUN: Final = "zsched recover --dry-run shows what is missing"
+_SLEEP_S: Final = 0.1  # while only time has to pass
 
 
 class RecoveryRefused(ZschedError):
     """A recovery must not be begun as things are; the message says what was found, and what to run."""
+
+
+class Stopping:
+    """Inside the block the first Ctrl-C only sets ``is_asked``; the second one is as always."""
+
+    def __init__(self) -> None:
+        self.is_asked = False
+
+    def __enter__(self) -> Stopping:
+        self._is_main = threading.current_thread() is threading.main_thread()  # no other may handle signals
+        if self._is_main:
+            self._before = signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._is_main:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self.is_asked = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class ManualRecovery:
@@ -65,7 +88,7 @@ class ManualRecovery:
 
     def look(self, keeps_all: bool) -> Outcome:
         """
-        What a recovery would do; nothing is written.
+        Find out what a recovery would do; nothing is written.
 
         Raises:
             ArchiveError, RedisUnavailable, RedisRefused.
@@ -73,7 +96,9 @@ class ManualRecovery:
         overview = self._reader.overview()
         with self._reading() as known, closing(self._link.open()) as wire:
             while True:
-                merge, found = self._compare(known, wire, overview.now_ms)
+                merge = self._merge(known, wire)
+                merge.compare()
+                found = self._find(merge, known, wire, overview.now_ms)
                 difference = Difference(overview.now_ms, keeps_all=keeps_all)
                 try:
                     if not found.is_nothing_lost:
@@ -97,35 +122,22 @@ class ManualRecovery:
         overview = self._reader.overview()
         if reason := self._objection(overview):
             raise RecoveryRefused(reason)
+        self._difference = Difference(overview.now_ms, keeps_all=keeps_all or self._is_quiet)
         with self._reading() as known, closing(self._link.open()) as wire, Stopping() as stopping:
-            difference = Difference(overview.now_ms, keeps_all=keeps_all or self._is_quiet)
-            others: tuple[Position, str] | None = None  # what another archive had put back when it was looked at
-            while True:
-                merge, found = self._compare(known, wire, overview.now_ms)
-                if not difference and (reason := self._refusal(found)):
+
+            def is_lost(merge: Merge) -> bool:
+                self._found = found = self._find(merge, known, wire, overview.now_ms)
+                if not self._difference and (reason := self._refusal(found)):
                     raise RecoveryRefused(reason)
-                if found.is_nothing_lost:
-                    self._adopt(found, wire)
-                    return self._outcome(found, difference, 0, merge)
-                restoring = merge.branch.restored
-                is_news = restoring is not None and restoring[1] != known.recall.archive and restoring != others
-                if restoring is not None and is_news and not merge.branch.merged:
-                    others = restoring
-                    self._wait(restoring[1], stopping)
-                    continue
                 if found.objection is not None:  # which people were told, and want it
                     merge.allow_another()
-                try:
-                    self._run(merge, difference, stopping)
-                except (HistoryChanged, OtherDataSet):
-                    self._say("Redis lost its history once more; comparing again")
-                    difference = Difference(overview.now_ms, keeps_all=keeps_all or self._is_quiet)
-                except OtherRestores:
-                    others = merge.branch.restored
-                    self._wait(others[1] if others else "?", stopping)
-                else:
-                    self._adopt(found, wire)
-                    return self._outcome(found, difference, max(merge.total - difference.schedules, 0), merge)
+                merge.on_restored = self._difference.add
+                return not found.is_nothing_lost
+
+            loop = RecoveryLoop(wire, self._keys, SystemClock(), lambda: self._merge(known, wire), is_lost)
+            self._drive(loop, stopping)
+            self._adopt(self._found, wire)
+            return self._outcome(self._found, loop.merge)
 
     # -- how ----------------------------------------------------------------------------------------
 
@@ -134,52 +146,67 @@ class ManualRecovery:
         with opened_archive(self._path, self._settings.namespace, self._say) as known:
             yield known
 
-    def _compare(self, known: OpenedArchive, wire: Wire, now_ms: int) -> tuple[Merge, Found]:
+    def _merge(self, known: OpenedArchive, wire: Wire) -> Merge:
         hold_for_ms = self._settings.daemon.lease_ms
-        merge = Merge(known.recall, wire, self._keys, known.position, hold_for_ms=hold_for_ms, gens=known.gens)
-        merge.compare()
+        return Merge(known.recall, wire, self._keys, known.position, hold_for_ms=hold_for_ms, gens=known.gens)
+
+    def _find(self, merge: Merge, known: OpenedArchive, wire: Wire, now_ms: int) -> HistoryFindings:
+        """Collect what *merge* found when it was compared."""
         gen, first = Naming(wire, self._keys).gen(), Log(wire, self._keys).first()
         start, mine = first.position if first else None, known.position
         told = Told(known.path, self._settings.namespace, known.gens, known.address, mine)
         objection = told.objection(gen, address_of(self._settings.redis.url))
         verdict = judge(mine, start, is_same_set=objection is None)
-        is_nothing_lost = merge.common == mine or mine in merge.branch.merged
-        found = Found(
-            known, verdict, objection, is_nothing_lost, merge.common, merge.is_known, start, merge.seen, gen, now_ms
-        )  # fmt: skip
-        return merge, found
+        here = merge.is_nothing_lost, merge.common, merge.is_known
+        return HistoryFindings(known, verdict, objection, *here, start, merge.seen, gen, now_ms)
 
-    def _adopt(self, found: Found, wire: Wire) -> None:
+    def _adopt(self, found: HistoryFindings, wire: Wire) -> None:
         """Add to Redis the names by which daemons find this archive and its peers. Names that Redis has stay."""
         for gen in found.known.gens:
             if gen not in (found.gen or "").split():
                 Naming(wire, self._keys).adopt(gen)
 
-    def _run(self, merge: Merge, difference: Difference, stopping: Stopping) -> None:
-        merge.on_restored = difference.add
-        total = merge.total
-        try:
-            with Progress("recovering", is_quiet=self._is_quiet, counted="schedules compared") as progress:
-                progress.at(0, total)
-                for compared in merge.run():
-                    progress.at(min(compared, total), total)
+    def _drive(self, loop: RecoveryLoop, stopping: Stopping) -> None:
+        """Do all of it, and say how it goes."""
+        before: Doing | None = None
+        progress, total = self._progress(), 0
+        with ExitStack() as shown:
+            try:
+                for doing in loop.steps():
+                    if doing is not before:
+                        shown.close()
+                        progress, total = shown.enter_context(self._progress()), loop.merge.total
+                        self._begin(doing, loop.merge)
+                    if doing is Doing.RESTORING:
+                        progress.at(min(loop.compared, total), total)
+                    elif not doing.is_busy:
+                        threading.Event().wait(_SLEEP_S)
                     if stopping.is_asked:
-                        self._say(f"stopped; {_kept(difference)}")
+                        shown.close()
+                        self._say(f"stopped; {self._kept()}")
                         raise click.Abort
-        except RedisUnavailable as error:
-            raise RedisUnavailable(f"{error}; {_kept(difference)}") from error
-        except RedisRefused as error:  # out of memory, say
-            raise RedisRefused(f"{error}; {_kept(difference)}") from error
+                    before = doing
+            except (RedisUnavailable, RedisRefused) as error:  # gone, or out of memory, say
+                if before is not Doing.RESTORING:
+                    raise
+                kind = RedisUnavailable if isinstance(error, RedisUnavailable) else RedisRefused
+                raise kind(f"{error}; {self._kept()}") from error
 
-    def _wait(self, archive: str, stopping: Stopping) -> None:
-        """Let another archive put back what it knows."""
-        self._say(f"archive {archive} is putting back what it knows; comparing again in {WAIT_MS / 1000:g} s")
-        threading.Event().wait(WAIT_MS / 1000)
-        if stopping.is_asked:
-            raise click.Abort
+    def _progress(self) -> Progress:
+        return Progress("recovering", is_quiet=self._is_quiet, counted="schedules compared")
 
-    def _outcome(self, found: Found, difference: Difference, left: int, merge: Merge) -> Outcome:
-        overview = self._reader.overview()
+    def _begin(self, doing: Doing, merge: Merge) -> None:
+        """Say what begins, where that is no recovery as usual."""
+        if doing is Doing.STARTING_OVER:
+            self._say("Redis lost its history once more; comparing again")
+            self._difference = self._difference.emptied()
+        elif doing is Doing.YIELDING:
+            archive = merge.branch.restored[1] if merge.branch.restored else "?"
+            again = f"comparing again in {recovery.WAIT_MS / 1000:g} s"
+            self._say(f"archive {archive} is putting back what it knows; {again}")
+
+    def _outcome(self, found: HistoryFindings, merge: Merge) -> Outcome:
+        overview, is_done = self._reader.overview(), not found.is_nothing_lost
         waiting = [
             report
             for report in overview.archives
@@ -188,15 +215,16 @@ class ManualRecovery:
         warnings = [
             f"archive {report.place} waits as well, and may know more: run zsched recover --from its file"
             for report in waiting
-            if not found.is_nothing_lost and report.archive != found.known.recall.archive
+            if is_done and report.archive != found.known.recall.archive
         ]
-        return Outcome(self._place, found, difference, left, not found.is_nothing_lost, merge.merged, warnings)
+        left = max(merge.total - self._difference.schedules, 0) if is_done else 0
+        return Outcome(self._place, found, self._difference, left, is_done, merge.merged, warnings)
 
-    def _refusal(self, found: Found) -> str | None:
+    def _refusal(self, found: HistoryFindings) -> str | None:
         return found.refusal(is_named=self._is_named, is_forced=self._is_forced)
 
     def _objection(self, overview: Overview) -> str | None:
-        """Why a daemon should be left to do it; None when nobody leads, or one waits for people."""
+        """Return why a daemon should be left to do it; None when nobody leads, or one waits for people."""
         if overview.leader is None or self._is_forced:
             return None
         if any(report.awaits_people and report.is_recent(overview.now_ms) for report in overview.archives):
@@ -211,7 +239,6 @@ class ManualRecovery:
         if not self._is_quiet:
             say(text)
 
-
-def _kept(difference: Difference) -> str:
-    number = difference.schedules
-    return f"what was put back ({number:,} so far) stays, and running it again goes on"
+    def _kept(self) -> str:
+        number = self._difference.schedules
+        return f"what was put back ({number:,} so far) stays, and running it again goes on"

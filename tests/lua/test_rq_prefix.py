@@ -1,0 +1,89 @@
+"""RQ's keys under another prefix: each script does there what it does under the usual one, and touches no other key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import Ground
+from tests.lua.scene import CALLS, DUE_MS, contents, furnish, kept, set_back
+from tests.lua.test_hostile_jobs import TERM
+from zsched.core.runs import of_job, rq_time
+from zsched.embedded import EmbeddedRedis
+from zsched.errors import ConfigError
+from zsched.storage.dispatch import Dispatch, Over
+from zsched.storage.jobs import Jobs
+from zsched.storage.log import Log
+from zsched.storage.queues import suspended, unheard, workers_of
+from zsched.storage.registries import Registries
+from zsched.storage.rqkeys import RqKeys
+
+OTHER = "{app}:rq"
+
+
+@pytest.fixture
+def moved(led: Ground, redis_server: EmbeddedRedis) -> Iterator[Ground]:
+    """The same namespace, with RQ's keys under another prefix."""
+    ground = Ground(led.redis, redis_server.url, rq_prefix=OTHER)
+    yield ground
+    ground.close()
+
+
+def renamed(value: Any) -> str:
+    """*value* as it is under the other prefix."""
+    return repr(value).replace("rq:", f"{OTHER}:")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_script_does_the_same_under_another_prefix(led: Ground, moved: Ground, name: str) -> None:
+    furnish(led)
+    usual = kept(led)
+
+    reply = CALLS[name](led)
+    after = contents(led)
+    set_back(led, {key.replace(b"rq:", f"{OTHER}:".encode()): held for key, held in usual.items()})
+
+    assert renamed(reply) == repr(CALLS[name](moved))
+    assert {renamed(key): renamed(held) for key, held in after.items()} == {
+        repr(key): repr(held) for key, held in contents(moved).items()
+    }
+    set_back(led, usual)
+
+
+def test_a_run_is_fired_executed_and_tracked_under_another_prefix(moved: Ground) -> None:
+    rq, client = moved.keys.rq, moved.redis
+    moved.put(("a", DUE_MS), allow_past=1)
+    run = moved.run("a", DUE_MS)
+    client.sadd(rq.workers(), f"{OTHER}:worker:w")
+    client.sadd(rq.queue_workers("default"), f"{OTHER}:worker:w")
+    client.hset(f"{OTHER}:worker:w", mapping={"version": "2.12", "queues": "default"})
+    client.set(rq.suspended(), 1)
+
+    with closing(moved.link.open()) as wire:
+        assert 1 == moved.fire().runs
+        registries, dispatch, seen = Registries(wire, rq), Dispatch(wire, moved.keys), Log(wire, moved.keys).last()
+        assert ({"default": 1}, ["w"]) == (registries.depths(), [worker.name for worker in workers_of(wire, rq)])
+        assert (frozenset(), True) == (unheard(wire, moved.keys, ["default"]), suspended(wire, rq))
+        client.lpop(rq.queue("default"))
+        client.hset(rq.job(run), mapping={"status": "finished", "ended_at": rq_time(DUE_MS)})
+        client.zadd(rq.registry("finished", "default"), {run: DUE_MS / 1000})
+        ended = registries.members([(key, "-inf", "+inf") for key in registries.keys()])  # noqa: SIM118 - no dict
+        [job] = Jobs(wire, moved.keys).look([run])
+        assert seen is not None
+        assert job is not None
+        tracked = dispatch.track(TERM, seen.position, [Over.of(of_job(run, job, DUE_MS * 1000), job.seen)])
+
+    assert [[], [run.encode()]] == sorted(ended)
+    assert tracked is not None
+    assert 1 == tracked.ended
+    assert moved.last.rows[0].startswith(f"{run} succeeded ")
+    assert [] == client.keys("rq:*")
+
+
+@pytest.mark.parametrize("prefix", ["", "it's", "a*", "rq:jobs[1]", "a b", "x" * 65])
+def test_a_prefix_that_scripts_or_acls_would_misread_is_refused(prefix: str) -> None:
+    with pytest.raises(ConfigError, match="RQ's prefix="):
+        RqKeys(prefix)

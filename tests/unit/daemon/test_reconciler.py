@@ -1,0 +1,152 @@
+"""The reconciler by itself: what a log that goes on, or goes another way, makes of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tests.unit.core.recovering import entry, row
+from zsched.core.difference import Held, Recalled
+from zsched.core.log import Entry, Position
+from zsched.core.log.recovery import Restored
+from zsched.daemon.reconciler import HistoryChanged, Reconciler
+from zsched.storage.restoring import ROWS, Written
+
+
+def put(seq: int, id: str = "x", t_us: int = 100) -> Entry:
+    """An entry of the log, by which somebody touched schedule *id*."""
+    return entry("put", id, seq=seq, t_us=t_us)
+
+
+class Redis:
+    """A log, and restores that are refused while it has entries that the caller did not read."""
+
+    def __init__(self, *entries: Entry) -> None:
+        self.entries = list(entries)
+        self.come: list[list[Entry]] = []  # what others write just before each restore
+        self.sizes: list[int] = []  # of portions
+        self.read_at: Position | None = None  # where the log stood when schedules were read; None: at its end
+
+    @property
+    def end(self) -> Position:
+        return self.entries[-1].position
+
+    def read(self, first: str, count: int) -> list[Entry]:
+        after = 0 if first == "-" else int(first.partition("-")[2])
+        return [one for one in self.entries if one.position.seq >= after][:count]
+
+    def schedules(self, ids: Iterable[str]) -> Iterator[tuple[Position | None, list[Held]]]:
+        list(ids)
+        yield self.read_at or self.end, []
+
+    def restore(self, rows: Sequence[Restored], seen: Position | None, meanwhile: Any) -> Written | None:
+        self.sizes.append(len(rows))
+        self.entries += self.come.pop(0) if self.come else []
+        if seen != self.end:
+            return None
+        self.entries.append(entry("restore", *(one.id for one in rows), seq=self.end.seq + 1, t_us=200))
+        return Written(self.end, list(rows))
+
+
+class All:
+    """A scope in which everything that is recalled has to be put back."""
+
+    def __init__(self) -> None:
+        self.taken_in: list[int] = []
+        self.judged: list[list[str]] = []
+        self.put_back: list[str] = []
+
+    def take_in(self, entry: Entry) -> set[str]:
+        self.taken_in.append(entry.position.seq)
+        return {text.decode() for text in entry.body}
+
+    def judge(self, page: Sequence[Recalled], held: Mapping[str, Held]) -> list[Restored]:
+        self.judged.append([one.id for one in page])
+        return [row(id=one.id) for one in page]
+
+    def note(self, rows: Sequence[Restored]) -> None:
+        self.put_back += [one.id for one in rows]
+
+
+def reconciler(redis: Redis, scope: All) -> Reconciler:
+    seen = redis.entries[0].position
+    return Reconciler(redis, redis, redis, scope, seen)  # type: ignore[arg-type]  # in their place
+
+
+def page(*ids: str) -> list[Recalled]:
+    return [Recalled(id, None, None, ()) for id in ids]
+
+
+def test_schedules_that_others_touch_meanwhile_are_compared_again() -> None:
+    redis, scope = Redis(put(1)), All()
+    redis.come = [[put(2, "b")]]
+
+    steps = list(reconciler(redis, scope).reconcile(page("a", "b")))
+
+    assert [["a", "b"], ["b"]] == scope.judged
+    assert ["a", "b"] == scope.put_back
+    assert steps
+
+
+def test_own_entries_are_not_taken_in() -> None:
+    redis, scope = Redis(put(1)), All()
+
+    comparison = reconciler(redis, scope)
+    list(comparison.reconcile(page("a")))
+    list(comparison.reconcile(page("b")))
+
+    assert ([], redis.end) == (scope.taken_in, comparison.seen)
+
+
+def test_the_log_is_taken_in_up_to_where_redis_was_read_and_no_further() -> None:
+    redis, scope = Redis(*map(put, range(1, 60))), All()
+    redis.read_at = redis.entries[40].position
+
+    comparison = reconciler(redis, scope)
+    comparison.compare(page("a"))
+
+    assert (list(range(2, 42)), redis.read_at) == (scope.taken_in, comparison.seen)
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        Position(3, 9, 100),  # the log ends before it: rolled back since
+        Position(3, 2, 101),  # another entry has its id
+        Position(3, 1, 99),  # another history's, as old as what was seen
+    ],
+)
+def test_a_log_that_does_not_lead_to_where_redis_was_read_is_another_history(at: Position) -> None:
+    redis = Redis(*map(put, range(1, 4)))
+    redis.read_at = at
+
+    with pytest.raises(HistoryChanged):
+        reconciler(redis, All()).compare(page("a"))
+
+
+def test_a_log_without_the_entry_that_was_seen_is_another_history() -> None:
+    redis, scope = Redis(put(1)), All()
+    comparison = reconciler(redis, scope)
+    redis.entries = [put(1, t_us=99), put(2)]
+
+    with pytest.raises(HistoryChanged):
+        comparison.compare(page("a"))
+
+
+def test_a_log_with_a_gap_is_another_history() -> None:
+    with pytest.raises(HistoryChanged):
+        reconciler(Redis(put(1), put(3)), All()).compare(page("a"))
+
+
+def test_portions_get_small_while_the_log_goes_on_quickly_and_large_again() -> None:
+    redis, scope = Redis(put(1)), All()
+    redis.come = [[put(2)], [put(3)], []]
+    ids = [f"s{number}" for number in range(4 * ROWS)]
+
+    list(reconciler(redis, scope).put_back([row(id=id) for id in ids]))
+
+    assert [ROWS, ROWS // 4, 12, 24, 48] == redis.sizes[:5]
+    assert ROWS in redis.sizes[5:]
+    assert ids == scope.put_back

@@ -1,0 +1,47 @@
+-- rq: how RQ writes keys and times. A key is one of these and the name of a queue or worker, or the id of a job.
+--
+-- GIVES  RQ_JOB and the like; dependents_key(run), dependencies_key(run), intermediate_key(queue)
+--        iso(ms) -> 2026-11-21T08:00:00.123000Z; equal length, so texts compare like instants
+--
+-- storage/scripts.py puts the prefix of RQ's keys in where {rq} stands. storage/rqkeys.py says what is at each.
+local RQ_CANCELED = '{rq}:canceled:'
+local RQ_DEFERRED = '{rq}:deferred:'
+local RQ_EXECUTION = '{rq}:execution:'
+local RQ_EXECUTIONS = '{rq}:executions:'
+local RQ_FAILED = '{rq}:failed:'
+local RQ_JOB = '{rq}:job:'
+local RQ_LOCK = '{rq}:scheduler-lock:'
+local RQ_PUBSUB = '{rq}:pubsub:'
+local RQ_QUEUE = '{rq}:queue:'
+local RQ_RESULTS = '{rq}:results:'
+local RQ_SCHEDULED = '{rq}:scheduled:'
+local RQ_WIP = '{rq}:wip:'
+
+local function dependents_key(run)
+  return RQ_JOB .. run .. ':dependents'
+end
+
+local function dependencies_key(run)
+  return RQ_JOB .. ':' .. run .. ':dependencies'  -- two colons: RQ's own
+end
+
+local function intermediate_key(queue)
+  return RQ_QUEUE .. queue .. ':intermediate'
+end
+
+-- Days to civil date: the era algorithm of Howard Hinnant's "chrono-compatible low-level date algorithms".
+local function iso(ms)
+  local seconds = math.floor(ms / 1000)
+  local days, rest = math.floor(seconds / 86400), seconds % 86400
+  local z = days + 719468
+  local era = math.floor(z / 146097)
+  local doe = z - era * 146097
+  local yoe = math.floor((doe - math.floor(doe / 1460) + math.floor(doe / 36524) - math.floor(doe / 146096)) / 365)
+  local doy = doe - (365 * yoe + math.floor(yoe / 4) - math.floor(yoe / 100))
+  local mp = math.floor((5 * doy + 2) / 153)
+  local day = doy - math.floor((153 * mp + 2) / 5) + 1
+  local month = mp < 10 and mp + 3 or mp - 9
+  local year = yoe + era * 400 + (month <= 2 and 1 or 0)
+  return string.format('%04d-%02d-%02dT%02d:%02d:%02d.%03d000Z', year, month, day,
+    math.floor(rest / 3600), math.floor(rest % 3600 / 60), rest % 60, ms % 1000)
+end
