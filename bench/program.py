@@ -10,7 +10,7 @@ from bench import report
 from bench.arena import Arena
 from bench.catalogue import ROWS, Row
 from bench.results import Broken, Result
-from zsched.cli.exits import DONE, FAILED, INTERRUPTED, USAGE
+from zsched.cli.program import DONE, FAILED, INTERRUPTED, USAGE
 from zsched.core.clock import SystemClock
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError

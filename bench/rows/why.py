@@ -25,7 +25,7 @@ from bench.contest import Contestant, Figure, contest
 from bench.results import Broken, Result
 from zsched.archive import START, Archive
 from zsched.archive.places import paths_for
-from zsched.config.address import address_of
+from zsched.config.urls import address_of
 from zsched.core.changes import What
 from zsched.core.log import Entry, Position
 from zsched.storage.connection import Link

@@ -14,7 +14,7 @@ from tests.faults.ledger import doubles, queued
 from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
 from tests.faults.threads import know
 from zsched import Client
-from zsched.config.address import address_of
+from zsched.config.urls import address_of
 from zsched.daemon.process import UNUSABLE
 
 pytestmark = pytest.mark.once

@@ -15,7 +15,7 @@ from tests.faults.ledger import connect, queued
 from tests.faults.processes import SHORT, WITHIN_S, DaemonProcess, Start, eventually
 from tests.integration.command_line import Zsched
 from zsched import Client
-from zsched.config.address import address_of
+from zsched.config.urls import address_of
 from zsched.embedded import EmbeddedRedis
 from zsched.storage.archivers import ArchiveState
 

@@ -20,7 +20,7 @@ from tests.faults.ledger import assert_dense, doubles, queued
 from tests.faults.processes import DaemonProcess, Start, archive_of_its_own, eventually
 from tests.faults.streams import schedule_stream
 from zsched import Client, NewerFormat
-from zsched.cli.exits import USAGE
+from zsched.cli.program import USAGE
 from zsched.core.log import FORMAT
 from zsched.embedded import EmbeddedRedis
 from zsched.storage.archivers import ArchiveState, Report

@@ -14,7 +14,7 @@ from zsched.core.clock import ManualClock
 from zsched.core.runs import rq_time
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.errors import ServerChanged, Stale
-from zsched.storage.chains import Chain, Chains
+from zsched.storage.chains import ChainNeed, Chains
 from zsched.storage.connection import Link
 
 pytestmark = pytest.mark.redis
@@ -241,7 +241,7 @@ def test_a_long_round_is_followed_by_a_rest_of_ten_times_its_length(
 ) -> None:
     page = Chains.page
 
-    def slow(self: Chains, cursor: str) -> tuple[str, list[Chain]]:
+    def slow(self: Chains, cursor: str) -> tuple[str, list[ChainNeed]]:
         keeping.clock.advance(100)
         return page(self, cursor)
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from tests.integration.command_line import Zsched
 from zsched.cli import program
-from zsched.cli.exits import DONE, FAILED, INTERRUPTED, NOT_FOUND, PIPE_CLOSED, UNHEALTHY, USAGE
+from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, PIPE_CLOSED, UNHEALTHY, USAGE
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link

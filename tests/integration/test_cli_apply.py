@@ -17,7 +17,7 @@ import redis
 from click.testing import Result
 
 from tests.integration import command_line
-from zsched.cli.exits import DONE, FAILED, USAGE
+from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.client import Client
 
 pytestmark = pytest.mark.once

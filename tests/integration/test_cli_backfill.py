@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from tests.faults.processes import eventually
 from zsched import Client
 from zsched.cli import program
-from zsched.cli.exits import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE
+from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE
 from zsched.core.clock import to_ms
 from zsched.storage.keys import Keys
 

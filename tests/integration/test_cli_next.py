@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from tests.integration.command_line import Zsched
 from zsched.cli import program
-from zsched.cli.exits import DONE, NOT_FOUND, USAGE
+from zsched.cli.program import DONE, NOT_FOUND, USAGE
 
 pytestmark = pytest.mark.once
 

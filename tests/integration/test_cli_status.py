@@ -18,10 +18,10 @@ from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, now_ms, report, section, status
 from tests.log_rows import add_entry, end_fields
 from zsched import Client
-from zsched.cli.exits import DONE, FAILED, USAGE
-from zsched.cli.times import local_text
+from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.core.model import iso
 from zsched.core.runs import Run, RunStatus
+from zsched.core.sentences import local_text
 from zsched.embedded.guard import Guard
 from zsched.storage.questions import Questions
 

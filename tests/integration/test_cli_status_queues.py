@@ -13,7 +13,7 @@ from rq.suspension import resume, suspend
 from tests.integration.command_line import Zsched
 from tests.integration.standing import lead, now_ms, report, verdict
 from zsched import Client
-from zsched.cli.exits import DONE, UNHEALTHY
+from zsched.cli.program import DONE, UNHEALTHY
 from zsched.core.model import iso
 from zsched.storage.connection import Wire
 

@@ -13,7 +13,7 @@ from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, LAST_T, now_ms, report, section, verdict
 from tests.log_rows import add_entry, end_fields, row_fields
 from zsched import Client
-from zsched.cli.exits import DONE, UNHEALTHY
+from zsched.cli.program import DONE, UNHEALTHY
 from zsched.core.clock import from_ms
 from zsched.core.log import FORMAT
 from zsched.core.runs import Run, RunStatus

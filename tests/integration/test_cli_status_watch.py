@@ -21,9 +21,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from zsched.cli import program
-from zsched.cli.exits import DONE, USAGE
-from zsched.cli.status.lines import ScreenLine, Style
-from zsched.cli.status.screen import watch
+from zsched.cli.program import DONE, USAGE
+from zsched.cli.status_screen import ScreenLine, Style, watch
 from zsched.embedded.guard import Guard
 from zsched.errors import ConfigError, RedisUnavailable
 from zsched.storage.archivers import Archivers, ArchiveState

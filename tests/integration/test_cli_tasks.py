@@ -14,7 +14,7 @@ import redis
 from click.testing import CliRunner, Result
 
 from zsched.cli import program
-from zsched.cli.exits import DONE, USAGE
+from zsched.cli.program import DONE, USAGE
 from zsched.client import Client
 
 pytestmark = pytest.mark.once

@@ -18,7 +18,7 @@ from tests.integration.service_manager import Manager
 from zsched.archive import Archive
 from zsched.archive.check import SUM, sum_of
 from zsched.archive.schema import VERSION
-from zsched.cli.exits import FAILED, USAGE
+from zsched.cli.program import FAILED, USAGE
 from zsched.core.log import FORMAT
 from zsched.core.log.entry import OLDEST_FORMAT
 from zsched.embedded import EmbeddedRedis

@@ -10,7 +10,7 @@ import redis
 
 from tests.integration.command_line import Zsched
 from zsched import Client
-from zsched.cli.exits import FAILED, UNHEALTHY
+from zsched.cli.program import FAILED, UNHEALTHY
 from zsched.core.clock import LAST_MS
 from zsched.errors import Garbled
 from zsched.storage.keys import Keys

@@ -13,7 +13,7 @@ from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, LAST_T, now_ms, report
 from tests.log_rows import add_entry, end_fields
 from zsched import Client
-from zsched.cli.exits import UNHEALTHY
+from zsched.cli.program import UNHEALTHY
 from zsched.core.clock import from_ms
 from zsched.core.runs import Run, RunStatus
 from zsched.health.verdict import NAMES, WORST

@@ -23,7 +23,7 @@ from zsched.core.clock import ManualClock
 from zsched.core.log import Entry
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-from zsched.metrics.labels import MOST
+from zsched.metrics.meter import MOST
 
 pytestmark = pytest.mark.once
 FUNC, FAILS = "builtins.len", "builtins.int"

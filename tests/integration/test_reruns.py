@@ -23,7 +23,7 @@ from tests.faults.threads import STEADY, DaemonThread, know
 from tests.log_rows import row_lines
 from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
 from zsched.cli import program
-from zsched.cli.exits import DONE, FAILED, NOT_FOUND
+from zsched.cli.program import DONE, FAILED, NOT_FOUND
 from zsched.config import ArchiveSettings
 from zsched.core.changes import What
 from zsched.core.log import Entry, Position

@@ -19,7 +19,7 @@ from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from zsched import Client, InvalidSchedule, Run, RunStatus
 from zsched.cli import program
-from zsched.cli.exits import DONE, USAGE
+from zsched.cli.program import DONE, USAGE
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys
 

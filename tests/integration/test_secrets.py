@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
 from zsched import Client, RedisRefused, RedisUnavailable, config
 from zsched.cli import program
-from zsched.cli.exits import USAGE
+from zsched.cli.program import USAGE
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 

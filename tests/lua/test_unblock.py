@@ -109,6 +109,21 @@ def test_a_run_that_waits_is_released_when_the_worker_before_it_died(led: Ground
     assert [["r", *RELEASE, "urgent", f"the worker w of {A} died"]] == survey(led)[1]
 
 
+def test_a_dead_worker_of_a_run_that_left_the_chain_is_named_too(led: Ground) -> None:
+    jobs(led, "started", "deferred")
+    dies(led, A)
+    chain(led, f"queue {B}")
+
+    assert [["r", *RELEASE, "urgent", f"the worker w of {A} died"]] == survey(led)[1]
+
+
+def test_a_run_whose_job_names_no_queue_is_not_released(led: Ground) -> None:
+    jobs(led, "stopped", "deferred", origin="")
+    chain(led, QUEUE)
+
+    assert ("0", []) == survey(led)
+
+
 @pytest.mark.parametrize(("more", "waits"), [({"retries_left": "1"}, True), ({"retries_left": "0"}, False),
                                              ({"retries_left": "1", "zs_on_lost": "fail"}, False)])  # fmt: skip
 def test_a_run_of_a_dead_worker_that_goes_back_into_its_queue_keeps_its_place(

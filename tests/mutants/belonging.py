@@ -10,7 +10,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-_UNIT = "core daemon archive cli files".split()
+_UNIT = "core daemon archive cli files tasks".split()
 _LAYERS = {
     "zsched/core": tuple(f"tests/unit/{folder}" for folder in _UNIT),
     "zsched/lua": ("tests/lua",),
@@ -26,7 +26,7 @@ _BESIDES = {
         for name in ("correction", "covering", "merge", "recovery")
     },
     "zsched/daemon/daemon.py": "tests/integration/test_daemon_in_trouble.py tests/integration/test_daemon_ends.py"
-    " tests/integration/test_health.py tests/integration/test_limits.py",
+    " tests/integration/test_health.py tests/integration/test_limits.py tests/integration/test_trimmer.py",
     "zsched/daemon/elector.py": "tests/integration/test_daemon.py tests/integration/test_daemon_in_trouble.py",
     "zsched/daemon/failures.py": "tests/integration/test_health.py",
     "zsched/daemon/follower.py": "tests/faults/test_archive_unknown.py tests/integration/archive",

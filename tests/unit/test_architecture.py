@@ -73,7 +73,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "demo":           (EVERYTHING,                                       ("click", "structlog")),
     "bench":          (EVERYTHING,                                       ("click", "redis", "rq", "rq_scheduler")),
     "cli":            (EVERYTHING,                                       ("click", "structlog")),
-    "cli.status.screen": (("errors", "cli"),                             ("rich",)),  # of the extra ops
+    "cli.status_screen": (("errors", "core", "storage", "health", "cli"), ("rich",)),  # of the extra ops
     "cli.history":    (("errors", "core", "storage", "client", "cli"),   ("click",)),  # through Redis alone: no archive
     "cli.log":        (("errors", "core", "storage", "client", "cli"),   ("click",)),
 }  # fmt: skip

@@ -10,8 +10,8 @@ import pytest
 
 import zsched
 from zsched.config import QueueSettings, Settings, load_settings, variable_of
-from zsched.config.redaction import redact
-from zsched.config.tables import QUEUES, URGENCY
+from zsched.config.parsing import QUEUES, URGENCY
+from zsched.config.urls import redact
 from zsched.core.arguments import check_queue
 from zsched.core.urgency import OPTIONS, merged_presets
 from zsched.errors import ConfigError, InvalidSchedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zsched.config import load_settings
-from zsched.config.address import address_of
+from zsched.config.urls import address_of
 
 
 @pytest.mark.parametrize(

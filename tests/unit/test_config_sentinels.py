@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zsched.config import Settings, load_settings
-from zsched.config.sentinels import SentinelUrl
+from zsched.config.urls import SentinelUrl
 from zsched.errors import ConfigError
 
 URL = "redis+sentinel://h1:26379,h2:26380/mymaster/0"

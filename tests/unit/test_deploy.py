@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.documents import pages
-from zsched.cli.exits import USAGE
+from zsched.cli.program import USAGE
 from zsched.config import Settings
-from zsched.config.passwords import REDIS_CREDENTIAL
+from zsched.config.urls import REDIS_CREDENTIAL
 from zsched.core.clock import ManualClock
 from zsched.daemon.supervisor import Supervisor
 from zsched.metrics.pages import HANDLERS

@@ -49,6 +49,22 @@ def test_every_page_of_the_docs_is_linked_from_the_readme_or_from_a_page_that_is
     assert set(pages()) == reached
 
 
+def test_the_architecture_page_names_files_that_are_there() -> None:
+    page, package = (PROJECT / "docs/architecture.md").read_text(), PROJECT / "zsched"
+    packages = "|".join(folder.name for folder in package.iterdir() if folder.is_dir())
+
+    names = set(re.findall(rf"\b(?:{packages})/[a-z_/]+(?:\.lua)?", page))
+    assert "lua/fire.lua" in names
+    assert set() == {name for name in names if not any((package / f"{name}{end}").exists() for end in ("", ".py"))}
+
+
+def test_the_architecture_page_has_a_row_for_each_package() -> None:
+    page = (PROJECT / "docs/architecture.md").read_text()
+
+    packages = {file.parent.name for file in (PROJECT / "zsched").glob("*/__init__.py")} | {"lua"}
+    assert packages == {name for name in packages if f"\n| `{name}` |" in page}
+
+
 def test_the_security_page_names_the_patched_releases_that_the_doctor_knows() -> None:
     page = (PROJECT / "SECURITY.md").read_text()
 

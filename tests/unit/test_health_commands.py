@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zsched.health.shell import Shell
+from zsched.health.verdict import Shell
 from zsched.storage.connection import Link
 
 KEY = "zsched:{default}:meta"

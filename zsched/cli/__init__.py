@@ -1,28 +1,28 @@
 """
 The command line: one file per group of commands, all thin over ``zsched.client``.
 
-Reading order: program (the frame: shared options, errors, exit codes), invocation (what a command gets),
-values (what people write), then the commands. Results go to stdout, everything else to stderr; with
-``--json`` both are JSON, and an error is ``{"error": …, "type": …}`` on stderr.
+Reading order: program (the frame: exit codes, shared options, what a command gets, errors), values (what people
+write), output (what they are shown), functions (what they name by a path), then the commands. Three files are parts
+of commands: status_view is what ``zsched status`` shows, status_screen how, and import_steps how an import goes.
+
+Results go to stdout, everything else to stderr; with ``--json`` both are JSON, and an error is
+``{"error": …, "type": …}`` on stderr.
 """
 
 from __future__ import annotations
 
-from zsched.cli.backfill import backfill
-from zsched.cli.doctor import doctor
 from zsched.cli.files import apply, export
+from zsched.cli.functions import tasks
+from zsched.cli.health import doctor, status
 from zsched.cli.history import history, why
 from zsched.cli.imports import import_
-from zsched.cli.listing import ls, show
-from zsched.cli.lives import cancel, cancel_run, pause, resume, retry, run
+from zsched.cli.listing import ls, next_, show
+from zsched.cli.lives import backfill, cancel, cancel_run, pause, resume, retry, run
 from zsched.cli.log import log
 from zsched.cli.processes import daemon, dashboard, up
 from zsched.cli.program import program
 from zsched.cli.puts import add, set_
 from zsched.cli.recover import recover
-from zsched.cli.rules import next_
-from zsched.cli.status import status
-from zsched.cli.tasks import tasks
 
 __all__ = ["main", "program"]
 

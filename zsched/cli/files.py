@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 import click
 
-from zsched.cli.exits import DONE, FAILED, USAGE
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
-from zsched.cli.invocation import Invocation, connect, pass_invocation, say
-from zsched.cli.program import Subcommand
-from zsched.cli.progress import Progress
-from zsched.cli.texts import printable
-from zsched.cli.times import due_text
+from zsched.cli.output import Progress, due_text, printable, say
+from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.cli.values import content
 from zsched.core.wording import plural
 from zsched.errors import InvalidFile
-from zsched.files import Application, Applied, ClientChecks, ScheduleFile, Step, read, write
+from zsched.files import Application, Applied, ClientChecks, ScheduleFile, read, write
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
 
 _SHOWN: Final = 50  # errors in the middle of a run that are listed
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("file", metavar="FILE")
 @click.option("--prune", is_flag=True, help="Remove schedules that this file owns and no longer says.")
 @click.option("--dry-run", is_flag=True, help="Tell what would be done; write nothing.")
 @click.option("--take-over", is_flag=True, help="Schedules in FILE that others own become this file's.")
-@pass_invocation
 def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take_over: bool) -> int:
     """
     Make Redis hold the recurring schedules that FILE says, a TOML file such as config/schedules.toml; - is standard
@@ -52,23 +46,18 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
         checks = ClientChecks(client, partial(check_allowed, settings), importing)
         said = read(file, content(file, "a TOML file of schedules"), checks)
         application = Application(client, said, takes_over=take_over)
-        steps, stale = application.compare(), application.stale()
+        foretold = application.foretell(prune=prune)
     except InvalidFile as error:
         return _refuse(invocation, error)
-    if dry_run:
-        applied = Applied(steps, stale if prune else [], [] if prune else stale)
-    else:
-        applied = _run(invocation, application, steps, stale if prune else [])
-        applied.stale += [] if prune else stale
+    applied = foretold if dry_run else _run(invocation, application, foretold)
     _tell(invocation, said, applied, dry_run)
     tell_unchecked(checks.unchecked, "options may differ from those put where they can be")
     return FAILED if applied.errors else DONE
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.option("--owner", metavar="TEXT", help="Those that this file or program owns; '': that nobody does.")
 @click.option("--id", "globs", metavar="GLOB", multiple=True, help="Ids like this: 'report-*'; may be repeated.")
-@pass_invocation
 def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...]) -> int:
     """
     Write recurring schedules to stdout as a file that `zsched apply` reads, by id. What has its default is left out,
@@ -86,32 +75,30 @@ def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...])
     unsaid = [{"id": id, "reason": reason} for id, reason in written.unsaid]
     value = {"owner": written.owner, "ids": written.ids, "unsaid": unsaid, "ended": written.ended, "toml": written.text}
     invocation.answer(value, written.text.removesuffix("\n"))
-    if not invocation.wants_json:
-        for id, reason in written.unsaid:
-            say(f"{id} is only a comment: {reason}")
-        if written.ended:
-            say(f"left out {plural(len(written.ended), 'schedule')} that ended")
+    invocation.remark(*(f"{id} is only a comment: {reason}" for id, reason in written.unsaid))
+    if written.ended:
+        invocation.remark(f"left out {plural(len(written.ended), 'schedule')} that ended")
     return FAILED if written.unsaid else DONE
 
 
-def _run(invocation: Invocation, application: Application, steps: Sequence[Step], removals: Sequence[str]) -> Applied:
+def _run(invocation: Invocation, application: Application, foretold: Applied) -> Applied:
     """Do it, with a bar on a terminal."""
-    total = len(steps) + len(removals)
+    total = len(foretold.steps) + len(foretold.removed)
     with Progress("applying", is_quiet=invocation.wants_json) as progress:
         progress.at(0, total)
-        return application.run(steps, removals, lambda done: progress.at(done, total))
+        return application.carry_out(foretold, lambda done: progress.at(done, total))
 
 
 def _refuse(invocation: Invocation, error: InvalidFile) -> int:
     """All mistakes on stderr, a line each, as compilers write theirs."""
+    mistakes = plural(len(error.complaints), "mistake")
     if invocation.wants_json:
-        summary = f"{error.name}: {plural(len(error.complaints), 'mistake')}; nothing was applied"
-        told = {"error": summary, "type": type(error).__name__, "errors": list(error.complaints)}
-        click.echo(json.dumps(told), err=True)
-    else:
-        for complaint in error.complaints:
-            click.echo(printable(complaint), err=True)
-        say(f"nothing was applied: {plural(len(error.complaints), 'mistake')} in {error.name}")
+        summary = f"{error.name}: {mistakes}; nothing was applied"
+        invocation.tell_error(summary, error, errors=list(error.complaints))
+        return USAGE
+    for complaint in error.complaints:
+        click.echo(printable(complaint), err=True)
+    say(f"nothing was applied: {mistakes} in {error.name}")
     return USAGE
 
 
@@ -124,30 +111,25 @@ def _tell(invocation: Invocation, said: ScheduleFile, applied: Applied, is_dry: 
     value |= {"stale": applied.stale, "errors": errors}
     summary = ", ".join(f"{number:,} {outcome}" for outcome, number in counts.items())
     lead = "dry run, nothing was written: " if is_dry else ""
-    invocation.answer(value, *map(printable, _lines(applied)), f"{lead}{summary}")
-    if invocation.wants_json:
-        return
-    for one in errors[:_SHOWN]:
-        say(f"{one['id']}: {one['error']}")
+    invocation.answer(value, *map(printable, applied_lines(applied)), f"{lead}{summary}")
+    invocation.remark(*(f"{one['id']}: {one['error']}" for one in errors[:_SHOWN]))
     if len(errors) > _SHOWN:
-        say(f"… and {len(errors) - _SHOWN:,} more errors; --json lists them")
+        invocation.remark(f"… and {len(errors) - _SHOWN:,} more errors; --json lists them")
     if applied.stale:
         number = len(applied.stale)
         are, them = ("is", "it") if number == 1 else ("are", "them")
         shown = ", ".join(applied.stale[:_SHOWN]) + (", …" if number > _SHOWN else "")
         how = "with errors nothing is removed" if applied.errors else f"--prune removes {them}"
-        say(f"{plural(number, 'schedule')} of this file's {are} no longer in it: {shown}; {how}")
+        invocation.remark(f"{plural(number, 'schedule')} of this file's {are} no longer in it: {shown}; {how}")
 
 
-def _lines(applied: Applied) -> Iterator[str]:
-    """Yield a line for each schedule that changed."""
+def applied_lines(applied: Applied) -> Iterator[str]:
+    """Tell what became of each that changed."""
     for step in applied.steps:
         if step.outcome == UNCHANGED:
             continue
-        held = step.entry.definition
-        yield f"{step.entry.id}: {step.outcome}" + (
-            "" if step.next_ms is None else f", next {due_text(step.next_ms, held.tz)}"
-        )
+        due = "" if step.next_ms is None else f", next {due_text(step.next_ms, step.entry.definition.tz)}"
+        yield f"{step.entry.id}: {step.outcome}{due}"
         yield from (f"  {change.text()}" for change in step.changes)
         if step.outcome == UPDATED and not step.changes:
             yield "  no option differs; it was quarantined, or written by an older version"

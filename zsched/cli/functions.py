@@ -1,6 +1,6 @@
 """
 Functions that a command names by their paths: which it may name, where they are imported from, and what is told of
-those that are not here.
+those that are not here; and ``zsched tasks``, which lists those of a module.
 
 To import a module is to run it, so ``check_allowed`` comes before that.
 """
@@ -8,6 +8,7 @@ To import a module is to run it, so ``check_allowed`` comes before that.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import stat
 import sys
@@ -17,10 +18,16 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Final
 
-from zsched.cli.invocation import say
+import click
+
+from zsched.cli.output import jsonable, say
+from zsched.cli.program import Invocation, command
 from zsched.config import Settings
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.tasks.importing import Forbidden
+from zsched.tasks.lookup import tasks_of
+from zsched.tasks.signature import NO_DEFAULT, Parameter
+from zsched.tasks.task import Task
 
 _SHOWN: Final = 10  # function paths in a remark
 
@@ -100,3 +107,62 @@ def _path(callback: object) -> str | None:
     """The path that a callback's option names, a file's may be a table; what is none the client will refuse."""
     path = callback.get("func") if isinstance(callback, dict) else callback
     return path if isinstance(path, str) else None
+
+
+# -- zsched tasks -----------------------------------------------------------------------------------
+
+
+_HEADER: Final = ("NAME", "FUNC", "PARAMETERS", "OPTIONS", "ABOUT")
+
+
+@command()
+@click.argument("module")
+def tasks(invocation: Invocation, /, module: str) -> None:
+    """
+    List the tasks of MODULE, a dotted name: what they take, and the options of their schedules. No Redis is needed.
+
+    The module is imported from this folder, or from where Python finds modules.
+
+    \b
+    Examples:
+      zsched tasks app.tasks
+      zsched tasks app.tasks --json | jq -r '.[].func'
+    """
+    with importing():
+        found = tasks_of(module)
+    values = (_as_json(name, task) for name, task in found.items())
+    invocation.answer_rows(values, _HEADER, (_row(name, task) for name, task in found.items()))
+
+
+def _row(name: str, task: Task[..., Any]) -> tuple[str, ...]:
+    parameters = ", ".join(map(str, task.signature.parameters.values()))
+    options = ", ".join(f"{option}={_plain(value)!r}" for option, value in task.options.items())
+    return name, task.path, parameters, options, _about(task)
+
+
+def _as_json(name: str, task: Task[..., Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "func": task.path,
+        "parameters": [_parameter(parameter) for parameter in task.signature.parameters.values()],
+        "options": {option: _plain(value) for option, value in task.options.items()},
+        "about": _about(task),
+    }
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": parameter.name, "type": parameter.type_text}
+    is_required = parameter.default is NO_DEFAULT
+    return {**told, "required": is_required, "default": None if is_required else _plain(parameter.default)}
+
+
+def _about(task: Task[..., Any]) -> str:
+    """The first line of the docstring."""
+    return (inspect.getdoc(task) or "").partition("\n")[0]
+
+
+def _plain(value: Any) -> Any:
+    """*value* as JSON has it; a function as its path, and as a text what is none of JSON's."""
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    return jsonable(value)

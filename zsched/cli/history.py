@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 import click
 
-from zsched.cli.exits import DONE, NOT_FOUND
-from zsched.cli.invocation import Invocation, pass_invocation
-from zsched.cli.program import Subcommand
-from zsched.cli.runs import CELLS, cells, remark, with_short_workers
-from zsched.cli.tables import lines
-from zsched.cli.texts import printable
+from zsched.cli.output import CELLS, aligned, cells, printable, remark, with_short_workers
+from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
 from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
+from zsched.core.durations import rough_duration
 from zsched.core.lookback import Occurrence
 from zsched.core.runs import RunStatus
-from zsched.core.sentences import local_text, rough_duration
-from zsched.core.story import Source
+from zsched.core.sentences import local_text
 
 _HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", *CELLS, "WHY")
 _OWN_VERBS: Final = ("succeeded", "failed", "expired")  # the others were made so
 _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunStatus)))  # cancelled is both
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("id", metavar="ID|RUN_ID")
 @click.option("--tz", metavar="ZONE", help="Show times in this zone; default: the schedule's own, or UTC.")
-@pass_invocation
 def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
     Tell the story of schedule ID: created, changed, fired and how late and why, skipped, left out, quarantined,
@@ -49,19 +43,17 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     told = [f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines]
     told.append(f"now: {story.now}" if story.is_known else f"{id}: {story.now}")
     invocation.answer(story.to_dict(), *(printable(with_short_workers(line)) for line in told))
-    if not invocation.wants_json:
-        echo_source(invocation, story.source)
+    invocation.tell_source(story.source)
     return DONE if story.is_known else NOT_FOUND
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("id", required=False)
 @click.option("--status", type=click.Choice(_STATUSES), help="Those alone, or whose runs, became so.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="At most so many."
 )
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
-@pass_invocation
 def history(invocation: Invocation, /, id: str | None, status: str | None, limit: int, tz: str) -> None:
     """
     Show what became of the latest occurrences, of schedule ID or of all, the newest first: when it was decided,
@@ -82,17 +74,10 @@ def history(invocation: Invocation, /, id: str | None, status: str | None, limit
     """
     zone_name(tz)
     found, source = invocation.client().history(id, status=status, limit=limit)
-    table = lines(_HEADER, (_row(one, tz) for one in found)) if found else [_nothing(id, status)]
+    table = aligned(_HEADER, (_row(one, tz) for one in found)) if found else [_nothing(id, status)]
     occurrences = [one.shown() for one in found]
     invocation.answer({"source": source.to_dict(), "occurrences": occurrences}, *table)
-    if not invocation.wants_json:
-        echo_source(invocation, source)
-
-
-def echo_source(invocation: Invocation, source: Source) -> None:
-    """Say on stderr where an answer comes from."""
-    line = json.dumps({"source": source.to_dict()}) if invocation.wants_json else printable(str(source))
-    click.echo(line, err=True)
+    invocation.tell_source(source)
 
 
 def _row(one: Occurrence, tz: str) -> tuple[str, ...]:

@@ -1,35 +1,33 @@
-"""``zsched ls`` and ``zsched show``: what is scheduled."""
+"""``zsched ls``, ``zsched show`` and ``zsched next``: what is scheduled, and when it is due."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
-from zsched.cli.history import echo_source
-from zsched.cli.invocation import Invocation, echo_array, pass_invocation
-from zsched.cli.program import Subcommand
-from zsched.cli.runs import table
-from zsched.cli.tables import lines, pairs
-from zsched.cli.times import due_text, iso_text, local_text, utc_text
-from zsched.cli.values import instant
+from zsched.cli.output import due_text, iso_text, pairs, run_lines, utc_text
+from zsched.cli.program import Invocation, command
+from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import instant_ms
 from zsched.core.checked_options import POLICIES
 from zsched.core.clock import SystemClock, from_ms, to_ms
+from zsched.core.durations import duration_text, relative_text
 from zsched.core.forms import Duration
 from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.option_table import OPTIONS
 from zsched.core.policy import USUAL
-from zsched.core.sentences import shortened
-from zsched.core.wording import duration_text, relative_text
+from zsched.core.preview import nominal_of
+from zsched.core.sentences import local_text, shortened
+from zsched.core.triggers import KINDS, RULES, zone
 from zsched.errors import ScheduleNotFound
 
 _FEW: Final = 5  # next times, and last runs, that are shown of a schedule
@@ -41,7 +39,7 @@ _INSTANTS: Final = ("next_at", "anchor_at", "nominal_at", "created_at", "since")
 _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(option.form, Duration)]
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.option("--state", type=click.Choice([state.value for state in ScheduleState]))
 @click.option("--kind", type=click.Choice(LISTED_KINDS))
 @click.option("--func", metavar="FUNC", help="Those that run this dotted path.")
@@ -57,7 +55,6 @@ _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(o
     "--limit", type=click.IntRange(min=1), metavar="N", help=f"At most so many; on a terminal {PAGE} unless given."
 )
 @click.option("--after", metavar="CURSOR", help="Go on behind the last schedule of an earlier listing.")
-@pass_invocation
 def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: Any) -> None:
     """
     List schedules: active ones by due time, then paused, quarantined and ended ones by id.
@@ -75,20 +72,16 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
     if limit is None and sys.stdout.isatty() and not invocation.wants_json:
         limit = PAGE
     found = invocation.client().list(limit=None if limit is None else limit + 1, **filters)
-    if invocation.wants_json:
-        echo_array({**one.to_dict(), "cursor": one.cursor} for one in islice(found, limit))
-        return
-    shown = found if limit is None else list(islice(found, limit))
+    shown = found if limit is None or invocation.wants_json else list(islice(found, limit))
+    values = ({**one.to_dict(), "cursor": one.cursor} for one in islice(shown, limit))
     now_ms = SystemClock().now_ms()
-    for line in lines(_HEADER, (_row(one, tz, now_ms) for one in shown)):
-        click.echo(line)
+    invocation.answer_rows(values, _HEADER, (_row(one, tz, now_ms) for one in shown))
     if isinstance(shown, list) and next(found, None) is not None:
         click.echo(f"there are more: zsched ls … --after {shown[-1].cursor}", err=True)
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("id")
-@pass_invocation
 def show(invocation: Invocation, /, id: str) -> None:
     """
     Show everything that is known of schedule ID, its next 5 times and its last 5 runs. Arguments are shown where the
@@ -112,10 +105,10 @@ def show(invocation: Invocation, /, id: str) -> None:
     }
     told = [*pairs(_fields(schedule)), "", "next times:", *(f"  {due_text(to_ms(at), schedule.tz)}" for at in times)]
     told += [] if times else ["  none"]
-    told += ["", "last runs:", *(f"  {line}" for line in table(runs, schedule.tz))] if runs else ["", "no run yet"]
+    told += ["", "last runs:", *(f"  {line}" for line in run_lines(runs, schedule.tz))] if runs else ["", "no run yet"]
     invocation.answer(value, *told)
-    if runs.source.archive is None and not invocation.wants_json:
-        echo_source(invocation, runs.source)
+    if runs.source.archive is None:
+        invocation.tell_source(runs.source)
 
 
 def _next_times(client: Client, schedule: Schedule) -> Sequence[datetime]:
@@ -176,3 +169,90 @@ def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:
 
 def _bound(name: str, given: datetime | None, tz: str | None) -> datetime | None:
     return None if given is None else from_ms(instant_ms(name, given, tz))
+
+
+# -- zsched next ------------------------------------------------------------------------------------
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _rules(command: F) -> F:
+    """Add an option for each kind of rule."""
+    for kind in reversed(KINDS):
+        help = f"A rule instead of a schedule. {kind.help}"
+        value = duration if kind.is_duration else str
+        command = click.option(f"--{kind.name}", type=value, metavar=kind.metavar, help=help)(command)
+    return command
+
+
+@command("next")
+@click.argument("id", required=False)
+@_rules
+@click.option("--tz", metavar="ZONE", help="The rule's zone, and that of --from; default UTC, or the schedule's own.")
+@click.option(
+    "-n", "--number", type=click.IntRange(1, 100_000), default=10, show_default=True, metavar="K", help="How many."
+)
+@click.option(
+    "--from",
+    "start",
+    type=instant,
+    metavar="TIME",
+    help="Later than this: local in --tz, or with an offset or Z; default now.",
+)
+def next_(invocation: Invocation, /, id: str | None, number: int, start: datetime | None, **given: Any) -> None:
+    """
+    Show the next times of schedule ID, or of a rule. A rule needs no Redis; --every counts from --from.
+
+    With --json an array of {"utc", "local"}, in order; of a schedule with jitter each also has its "nominal" time in
+    UTC, and "utc" and "local" are when it is due.
+
+    \b
+    Examples:
+      zsched next digest -n 3
+      zsched next --cron '30 2 * * *' --tz America/New_York --from 2026-03-07T00:00 -n 3
+    """
+    rule = {name: value for name, value in given.items() if value is not None}
+    if (id is not None) == any(name in rule for name in RULES):
+        raise click.UsageError(f"give either a schedule's ID or one of {', '.join(f'--{name}' for name in RULES)}")
+    found: list[tuple[datetime, datetime | None]]  # when it is due; its nominal time, if it has jitter
+    if id is None:
+        # A rule is computed here: the Redis of this client is never asked, and its settings don't matter.
+        found = [(at, None) for at in Client.from_url("redis://localhost").preview(n=number, start=start, **rule)]
+    else:
+        found = list(_of_schedule(invocation.client(), id, number, start, rule.get("tz")))
+    header = ("LOCAL", "UTC", "NOMINAL") if any(nominal for _, nominal in found) else ("LOCAL", "UTC")
+    times = (_time(at, nominal) for at, nominal in found)
+    invocation.answer_rows(times, header, (_time_row(at, nominal) for at, nominal in found))
+
+
+def _of_schedule(
+    client: Client, id: str, number: int, start: datetime | None, tz: str | None
+) -> Iterator[tuple[datetime, datetime | None]]:
+    """
+    Yield the due times of schedule *id*, in its own zone or in *tz*, and the nominal times if it has jitter; a local
+    *start* is read in the same zone.
+    """
+    schedule = client.get(id)
+    place = zone(tz or schedule.tz)
+    after = None if start is None else from_ms(instant_ms("from", start, place.key))
+    for at in client.preview(id, n=number, start=after):
+        yield at.astimezone(place), _nominal(schedule, at).astimezone(place) if schedule.jitter_ms else None
+
+
+def _nominal(schedule: Schedule, due: datetime) -> datetime:
+    """The time of which *due* is the jittered one."""
+    due_ms = to_ms(due)
+    if schedule.trigger is None:
+        return from_ms(due_ms if schedule.nominal_ms is None else schedule.nominal_ms)
+    return from_ms(nominal_of(schedule.trigger, schedule.anchor_ms or 0, due_ms))
+
+
+def _time(at: datetime, nominal: datetime | None) -> dict[str, str]:
+    told = {"utc": utc_text(at), "local": iso_text(at)}
+    return told if nominal is None else told | {"nominal": utc_text(nominal)}
+
+
+def _time_row(at: datetime, nominal: datetime | None) -> tuple[str, ...]:
+    texts = (iso_text(at), utc_text(at)) if nominal is None else (iso_text(at), utc_text(at), iso_text(nominal))
+    return tuple(text.replace("T", " ") for text in texts)

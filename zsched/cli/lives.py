@@ -1,18 +1,26 @@
-"""``zsched cancel``, ``pause``, ``resume``, ``run``, ``retry``, ``cancel-run``: what is done to schedules and runs."""
+"""
+``zsched cancel``, ``pause``, ``resume``, ``run``, ``retry``, ``cancel-run``, ``backfill``: what is done to schedules
+and runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
 
 import click
 
-from zsched.cli.exits import DONE, FAILED, NOT_FOUND, USAGE
-from zsched.cli.invocation import Invocation, pass_invocation
-from zsched.cli.program import Subcommand
-from zsched.cli.times import due_text
+from zsched.cli.output import Progress, due_text, say
+from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
+from zsched.cli.values import instant
+from zsched.core.backfill import Backfill
 from zsched.core.model import Missed, Schedule
+from zsched.core.sentences import local_text
+from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, RunNotFound, RunNotOver, ScheduleNotFound
+from zsched.storage.store import BACKFILLED_AT_ONCE
 
 _CODES = {
     "not_found": NOT_FOUND, "already_fired": FAILED, "already_over": FAILED, "not_over": FAILED, "refused": USAGE,
@@ -32,9 +40,8 @@ class _Result:
         return {"id": self.id, "result": self.word} | ({"remark": self.remark} if self.remark else {})
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
-@pass_invocation
 def cancel(invocation: Invocation, ids: tuple[str, ...]) -> int:
     """
     Forget schedules; nothing of them fires any more. Tells per id: cancelled, already_fired (exit code 1) or
@@ -48,10 +55,9 @@ def cancel(invocation: Invocation, ids: tuple[str, ...]) -> int:
     return _each(invocation, ids, lambda id: _Result(id, client.cancel(id)))
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
 @click.option("--note", default="", metavar="TEXT", help="Why, one line; `zsched show` tells it.")
-@pass_invocation
 def pause(invocation: Invocation, ids: tuple[str, ...], note: str) -> int:
     """
     Stop schedules until they are resumed; what falls due meanwhile waits.
@@ -64,7 +70,7 @@ def pause(invocation: Invocation, ids: tuple[str, ...], note: str) -> int:
     return _each(invocation, ids, lambda id: _Result(id, client.pause(id, note).state.value))
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
 @click.option(
     "--missed",
@@ -73,7 +79,6 @@ def pause(invocation: Invocation, ids: tuple[str, ...], note: str) -> int:
     show_default=True,
     help="What passed in the pause: fire the latest late, or skip it.",
 )
-@pass_invocation
 def resume(invocation: Invocation, ids: tuple[str, ...], missed: str) -> int:
     """
     Let paused schedules go on. A one-shot whose time has passed fires now, or with --missed skip is gone.
@@ -86,9 +91,8 @@ def resume(invocation: Invocation, ids: tuple[str, ...], missed: str) -> int:
     return _each(invocation, ids, lambda id: _resumed(id, client.resume(id, missed)))
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("id")
-@pass_invocation
 def run(invocation: Invocation, id: str) -> None:
     """
     Push a run of schedule ID at once, and print its run id (RQ's job id). A one-shot runs now instead of at its
@@ -102,9 +106,8 @@ def run(invocation: Invocation, id: str) -> None:
     invocation.answer({"id": id, "run_id": run_id}, run_id)
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("run_id")
-@pass_invocation
 def retry(invocation: Invocation, run_id: str) -> None:
     """
     Run RUN_ID, which is over, once more with the same arguments and options, and print the new run id. When RQ has
@@ -119,9 +122,8 @@ def retry(invocation: Invocation, run_id: str) -> None:
     invocation.answer({"run_id": again, "retry_of": run_id}, again)
 
 
-@click.command(name="cancel-run", cls=Subcommand)
+@command("cancel-run")
 @click.argument("run_ids", metavar="RUN_ID…", nargs=-1, required=True)
-@pass_invocation
 def cancel_run(invocation: Invocation, run_ids: tuple[str, ...]) -> int:
     """
     Keep runs from running, or stop them. Tells per run: cancelled, stopping (its worker was told; `zsched history`
@@ -162,3 +164,82 @@ def _attempt(id: str, act: Callable[[str], _Result]) -> _Result:
         return _Result(id, "not_over", str(error))
     except InvalidSchedule as error:
         return _Result(id, "refused", str(error))
+
+
+# -- zsched backfill --------------------------------------------------------------------------------
+
+
+_MUCH: Final = 1000  # occurrences from which a bar shows how far it has come
+_LISTED: Final = 50  # of a dry run, before the rest is counted; --json has all
+
+
+@command()
+@click.argument("id")
+@click.option(
+    "--from",
+    "start",
+    type=instant,
+    metavar="TIME",
+    required=True,
+    help="The first time that counts: local in the schedule's zone, or with an offset or Z.",
+)
+@click.option("--to", "end", type=instant, metavar="TIME", required=True, help="Up to, and without, this; in the past.")
+@click.option("--dry-run", is_flag=True, help="Show what would run, and push nothing.")
+@click.option(
+    "--again", is_flag=True, help="Also what ran already, as extra runs; not what is queued or running still."
+)
+def backfill(invocation: Invocation, /, id: str, start: datetime, end: datetime, dry_run: bool, again: bool) -> None:
+    """
+    Run what recurring schedule ID did not run in the past: a run for each of its occurrences from --from up to, and
+    without, --to, the oldest first, at the back of its queue. The runs have the ids that they would have had. What was
+    pushed already is left out, so the same command can be given again; whether it was, a daemon's archive knows, or
+    the log in Redis as far back as it goes. If neither does, nothing is pushed (--again runs all of it).
+
+    The occurrences are those of the rule as it is now, at most 100,000 in one call. Of a cron rule without --starts
+    and --count also those before it was put; --every and --rrule begin when they were put. The next occurrence and
+    what comes after it are left to the schedule, whose overlap and catch-up policies do not matter here.
+
+    Ctrl-C stops it between two steps. With --json {"runs": [{"run_id", "nominal_at"}], "ran", "pending", …}: how many
+    ran already, and how many fire by themselves.
+
+    \b
+    Examples:
+      zsched backfill digest --from 2026-11-01T00:00 --to 2026-11-08T00:00 --dry-run
+      zsched backfill digest --from 2026-11-01T00:00Z --to 2026-11-08T00:00Z --json | jq '.runs | length'
+    """
+    progress = Progress("backfilling", is_quiet=invocation.wants_json, least=_MUCH)
+    try:
+        with progress:
+            done = invocation.client().backfill(id, start, end, dry_run=dry_run, again=again, on_progress=progress.at)
+    except KeyboardInterrupt:
+        say(_stopped(progress, again))
+        raise
+    invocation.answer(done.to_dict(), *_backfilled(done))
+    invocation.tell_source(done.source)
+
+
+def _stopped(progress: Progress, is_again: bool) -> str:
+    """Say how far it came, and how to go on."""
+    if not progress.total:
+        return "stopped before anything was pushed"
+    more = f"or up to {BACKFILLED_AT_ONCE} more"
+    come = f"stopped after {progress.done:,} of {progress.total:,} occurrences, {more}"
+    if is_again:
+        remedy = "give a later --from: the same command would run all of them once more"
+        return f"{come}; see zsched history for the last one, and {remedy}"
+    return f"{come}; the same command goes on from there"
+
+
+def _backfilled(done: Backfill) -> Iterator[str]:
+    """Yield the result, line by line, for people."""
+    number, times = len(done.runs), [local_text(one.nominal_ms, done.tz) for one in done.runs]
+    if done.is_dry_run:
+        for at, one in zip(times[:_LISTED], done.runs, strict=False):
+            yield f"{at}  {one.run_id or 'an extra run'}"
+        if number > _LISTED:
+            yield f"… and {number - _LISTED:,} more, up to {times[-1]}"
+    which = f", {times[0]} to {times[-1]}" if number > 1 else f", {times[0]}" if number else ""
+    verb = "would be pushed" if done.is_dry_run else "pushed"
+    ran = f"; {done.ran:,} ran already, or are open" if done.ran else ""
+    pending = f"; {done.pending:,} to be fired by the schedule itself" if done.pending else ""
+    yield f"{done.schedule_id}: {plural(number, 'run')} {verb}{which}{ran}{pending}"

@@ -1,34 +1,30 @@
-"""``zsched log``: the log's entries, and following it."""
+"""``zsched log``: the log's entries, a sentence each, and following it."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, Final
 
 import click
 
-from zsched.cli.entries import summary, unknown_entry_text
-from zsched.cli.history import echo_source
-from zsched.cli.invocation import Invocation, connect, pass_invocation
-from zsched.cli.program import Subcommand
-from zsched.cli.runs import with_short_workers
-from zsched.cli.texts import printable
+from zsched.cli.output import printable, with_short_workers
+from zsched.cli.program import Invocation, close_stdout, command, connect
 from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import check_id, instant_ms, zone_name
-from zsched.core.changes import Change
+from zsched.core.changes import Change, What
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
-from zsched.core.log import Entry, Position, UnknownEntry, changes
+from zsched.core.log import Entry, Position, UnknownEntry, changes, parse
 from zsched.core.model import iso
+from zsched.core.runs import RunStatus
 from zsched.core.sentences import local_text, sentence, told_together
+from zsched.core.wording import plural, some
 from zsched.errors import RedisUnavailable
 from zsched.storage.keys import Keys
 
@@ -48,7 +44,7 @@ def _since(text: str) -> datetime | timedelta:
     raise click.BadParameter(f"{text!r} is neither a duration nor a time; give 90s, 1h30m or 2026-12-24T18:00Z")
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
 @click.option(
     "--since",
@@ -64,7 +60,6 @@ def _since(text: str) -> datetime | timedelta:
     help=f"At most so many lines: the newest, or the first ones since --since; without both {_LIMIT}.",
 )
 @click.option("--tz", metavar="ZONE", help="Read and show times in this zone instead of UTC.")
-@pass_invocation
 def log(
     invocation: Invocation,
     /,
@@ -96,19 +91,20 @@ def log(
         limit = _LIMIT
     client = connect(settings)
     found, source = client.log(since_at, limit=limit if limit is not None and id is None else _LOOKED_AT)
-    echo_source(invocation, source)
-    read = _Read(found, Position.parse(f"{source.as_of} 0") if source.as_of else _BEGINNING)
-    told = (line for entry in read for line in teller.lines(entry))
+    if invocation.wants_json:
+        click.echo(json.dumps({"source": source.to_dict()}), err=True)
+    invocation.tell_source(source)
+    told = (line for entry in found for line in teller.lines(entry))
     with _ending_well() if follow else nullcontext():
         for line in islice(told, limit) if since_at is not None else deque(told, limit):
             click.echo(line)
         if follow:
-            _follow(client, teller, read.last)
+            _follow(invocation, client, teller, Position.parse(f"{source.as_of} 0") if source.as_of else _BEGINNING)
 
 
-def _follow(client: Client, teller: _LogLines, after: Position) -> None:
-    """Print what happens behind *after*, without end. Say once each time that Redis is gone."""
-    is_lost = False
+def _follow(invocation: Invocation, client: Client, teller: _LogLines, as_of: Position) -> None:
+    """Tell what happens behind what was told, or behind *as_of*, without end. Redis' absence is said once each time."""
+    is_lost, after = False, teller.last or as_of
     while True:
         try:
             for entry in client.follow_log(after):
@@ -117,7 +113,7 @@ def _follow(client: Client, teller: _LogLines, after: Position) -> None:
                     click.echo(line)
         except RedisUnavailable as error:
             if not is_lost:
-                click.echo(teller.problem(f"{error}; trying again until Ctrl-C"), err=True)
+                invocation.tell_error(f"{error}; trying again until Ctrl-C", error)
             is_lost = True
             threading.Event().wait(_RETRY_S)
 
@@ -129,23 +125,8 @@ def _ending_well() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         return
-    except BrokenPipeError:  # what is still buffered goes nowhere, or the interpreter would complain at its end
-        with suppress(OSError, ValueError):
-            devnull = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(devnull, sys.stdout.fileno())
-            os.close(devnull)
-
-
-class _Read:
-    """*entries* on their way; ``last`` is the position of the last one taken, or *before*."""
-
-    def __init__(self, entries: Iterable[Entry], before: Position) -> None:
-        self._entries, self.last = entries, before
-
-    def __iter__(self) -> Iterator[Entry]:
-        for entry in self._entries:
-            self.last = entry.position
-            yield entry
+    except BrokenPipeError:
+        close_stdout()
 
 
 class _LogLines:
@@ -153,13 +134,15 @@ class _LogLines:
 
     def __init__(self, run_suffix: str, id: str | None, tz: str, invocation: Invocation) -> None:
         self._run_suffix, self._id, self._tz, self._wants_json = run_suffix, id, tz, invocation.wants_json
-        self._last = _BEGINNING
+        self.last: Position | None = None  # of the last entry
         self._has_begun_anew = False  # since the last line
 
     def lines(self, entry: Entry) -> Iterator[str]:
         """Yield the lines for *entry*; none when it is not of the schedule that is asked for."""
-        self._has_begun_anew |= entry.position.seq <= self._last.seq  # in one history they rise
-        self._last = entry.position
+        self._has_begun_anew |= (
+            self.last is not None and entry.position.seq <= self.last.seq
+        )  # in one history they rise
+        self.last = entry.position
         try:
             found, problem = list(changes(entry, self._run_suffix)), ""
         except UnknownEntry:
@@ -174,10 +157,6 @@ class _LogLines:
             yield self._line(entry, problem or summary(entry, found, self._tz))
         else:
             yield from (self._line(entry, sentence(change, self._tz)) for change in told_together(found))
-
-    def problem(self, text: str) -> str:
-        """Return a problem as stderr shows it."""
-        return json.dumps({"error": text, "type": "RedisUnavailable"}) if self._wants_json else f"zsched: {text}"
 
     def _line(self, entry: Entry, text: str) -> str:
         at = local_text(entry.position.t_us // 1000, self._tz, has_ms=True)
@@ -196,3 +175,92 @@ def _instant(since: datetime | timedelta | None, tz: str | None) -> datetime | N
     if isinstance(since, timedelta):
         return from_ms(max(SystemClock().now_ms() - since // timedelta(milliseconds=1), 0))
     return None if since is None else from_ms(instant_ms("since", since, tz))
+
+
+# -- an entry in one line ---------------------------------------------------------------------------
+
+
+_NAMED: Final = 3  # schedules or runs that a line names
+# What an entry says of more than one; {} is their number with its noun.
+_OF_SCHEDULES: Final = {
+    What.PUT: "put {}",
+    What.FOUND: "found {} in Redis",
+    What.PAUSED: "paused {}",
+    What.RESUMED: "resumed {}",
+    What.REPLANNED: "planned {} anew, as the rules of their zones changed",
+    What.CANCELLED: "cancelled {}",
+    What.QUARANTINED: "quarantined {}",
+    What.ENDED: "ended {}, as their rules give no more occurrences",
+    What.RESTORED: "put back {} that Redis had lost",
+    What.WITHDRAWN: "took out {} that are over",
+}
+_OF_OCCURRENCES: Final = {
+    What.SKIPPED: "skipped {}",
+    What.EXPIRED: "let {} expire",
+    What.COALESCED: "left out {} in favour of later ones",
+}
+_OF_RUNS: Final = {
+    What.FIRED: "fired {}",
+    What.ENQUEUED: "enqueued {}",
+    What.DUPLICATE: "did not push {} again that were there already",
+    What.RUN_AGAIN: "pushed {} again whose workers died",
+    What.RELEASED: "put {} into their queues that had waited for others",
+    What.PUSHED_AGAIN: "pushed {} again that Redis had lost, marked uncertain",
+    What.HELD: "found {} in RQ that Redis had lost, not pushed again",
+    What.RUN_ENDED: "{} ended",
+}
+_ENDS: Final = {
+    RunStatus.SUCCEEDED.value: "{} succeeded",
+    RunStatus.FAILED.value: "{} failed",
+    RunStatus.CANCELLED.value: "{} were cancelled",
+    RunStatus.EXPIRED.value: "{} expired in their queues",
+    RunStatus.LOST.value: "{} are lost",
+}
+
+
+def summary(entry: Entry, found: list[Change], tz: str) -> str:
+    """Summarise *entry* by *found*, its changes; local times in *tz*."""
+    if not found:
+        return parse(entry).sentence()
+    if len({change.id for change in found}) == 1:
+        return _in_words(found, tz)
+    by_what = sorted(found, key=lambda change: (list(What).index(change.what), _end_of(change)))
+    kinds = groupby(by_what, lambda change: (change.what, _end_of(change)))
+    return "; ".join(_counted(what, end, list(some), tz) for (what, end), some in kinds)
+
+
+def _in_words(changes: list[Change], tz: str) -> str:
+    """Say what happened to the one schedule of *changes*."""
+    return f"{changes[0].id}: " + "; ".join(sentence(change, tz) for change in told_together(changes))
+
+
+def _counted(what: What, end: str, changes: list[Change], tz: str) -> str:
+    if len(changes) == 1:
+        return _in_words(changes, tz)
+    if what in _OF_OCCURRENCES:
+        names, number = [one.id for one in changes], plural(sum(one.count for one in changes), "occurrence")
+        text = _OF_OCCURRENCES[what]
+    elif what in _OF_RUNS:
+        names, number = [one.run_id or one.id for one in changes], plural(len(changes), "run")
+        text = _ENDS.get(end, _OF_RUNS[what])
+    else:
+        names, number = [one.id for one in changes], plural(len(changes), "schedule")
+        text = _OF_SCHEDULES[what]
+    return f"{text.format(number)}: {some(list(dict.fromkeys(names)), _NAMED)}"
+
+
+def _end_of(change: Change) -> str:
+    """Return the status with which the run of *change* ended."""
+    return change.why if change.what is What.RUN_ENDED else ""
+
+
+def unknown_entry_text(entry: Entry) -> str:
+    """Describe an entry that this version does not know, without its values, which may be arguments."""
+    names = ", ".join(name.decode(errors="backslashreplace") for name, _ in islice(_pairs(entry), _NAMED))
+    size = len(entry.body) // 2
+    more = ", …" if size > _NAMED else ""
+    return f"unknown kind or form, {plural(size, 'field')}: {names}{more}"
+
+
+def _pairs(entry: Entry) -> Iterable[tuple[bytes, bytes]]:
+    return zip(entry.body[::2], entry.body[1::2], strict=False)

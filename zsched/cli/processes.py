@@ -12,22 +12,19 @@ from typing import Any
 
 import click
 
-from zsched.cli.exits import DONE, FAILED
-from zsched.cli.invocation import Invocation, connect, pass_invocation, say
-from zsched.cli.program import Subcommand
+from zsched.cli.output import say
+from zsched.cli.program import DONE, FAILED, Invocation, command, connect, open_link
 from zsched.config import Settings
 from zsched.config.parsing import listen_address
 from zsched.core.arguments import check_queue
 from zsched.core.clock import SystemClock
 from zsched.errors import ConfigError
 from zsched.events import configure
-from zsched.storage.connection import Link
 
 _LOOK_S = 0.2  # between two looks whether all children are alive
 
 
-@click.command(cls=Subcommand)
-@pass_invocation
+@command()
 def daemon(invocation: Invocation) -> int:
     """
     Run a daemon in the foreground until SIGTERM or Ctrl-C. Start as many as you like: one leads, the others take
@@ -42,11 +39,10 @@ def daemon(invocation: Invocation) -> int:
     return run_daemon(invocation.settings)
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.option("--demo", is_flag=True, help="Schedule what a product would, and show it firing.")
 @click.option("--for", "seconds", type=click.FloatRange(min=1), metavar="SECONDS", help="End by itself.")
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="What the worker serves; may be repeated.")
-@pass_invocation
 def up(invocation: Invocation, demo: bool, seconds: float | None, queues: tuple[str, ...]) -> int:
     """
     Run everything on this machine: a private Redis, the daemon and an RQ worker. It ends by Ctrl-C or after --for
@@ -104,9 +100,8 @@ def _listen(ctx: click.Context, param: click.Parameter, given: str | None) -> st
         raise click.BadParameter(str(error)) from None
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.option("--listen", metavar="HOST:PORT", callback=_listen, help="Instead of [dashboard] listen, 127.0.0.1:9181.")
-@pass_invocation
 def dashboard(invocation: Invocation, listen: str | None) -> int:
     """
     Show RQ's queues, jobs and workers in the browser, until Ctrl-C or SIGTERM. Needs the extra: pip install
@@ -123,14 +118,14 @@ def dashboard(invocation: Invocation, listen: str | None) -> int:
     """
     from zsched.dashboard.login import is_private, login_for  # other commands need not wait for it
 
-    make_app, server = _extra()
+    app = _extra()
     settings = invocation.settings()
     configure(settings.log.level, settings.log.format)
     chosen = settings.dashboard if listen is None else dataclasses.replace(settings.dashboard, listen=listen)
-    family, address = server.resolve(chosen.listen)
+    family, address = app.resolve(chosen.listen)
     login = login_for(chosen, os.environ, address[0])
-    link = Link.from_url(settings.redis.url, settings.redis.timeout_s, settings.redis.read_password())
-    serving = server.DashboardServer(make_app(link, login), family, address)
+    link = open_link(settings)
+    serving = app.DashboardServer(app.make_app(link, login), family, address)
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     made = {"password": login.password} if login.was_made else {}
@@ -147,14 +142,14 @@ def dashboard(invocation: Invocation, listen: str | None) -> int:
     return DONE
 
 
-def _extra() -> tuple[Any, Any]:
+def _extra() -> Any:
     """Import what the extra brings. Raises ConfigError: it is not installed."""
     try:
-        from zsched.dashboard import app, server
+        from zsched.dashboard import app
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package == "zsched":
             raise
         problem = f"the dashboard needs {package}, which is not installed"
         raise ConfigError(f"{problem}: pip install 'zsched[dashboard]'") from error
-    return app.make_app, server
+    return app

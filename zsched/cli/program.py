@@ -1,5 +1,5 @@
 """
-The frame around every command: options that all of them share, and what becomes of errors.
+The frame around every command: exit codes, options that all of them share, what a command gets, what becomes of errors.
 
 ``-u -n -c --json`` are understood before and after the command's name. A command returns an exit code,
 or None for DONE; it raises ZschedError or click's own errors, which become one line on stderr here.
@@ -12,16 +12,120 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any
+from typing import Any, Final
 
 import click
 from click.exceptions import Exit
 
-from zsched.cli.exits import DONE, FAILED, INTERRUPTED, NOT_FOUND, PIPE_CLOSED, USAGE
-from zsched.cli.invocation import Invocation
+from zsched import config
+from zsched.cli.output import aligned, echo_array, printable, say
+from zsched.client import Client
+from zsched.config import Settings
+from zsched.core.story import Source
 from zsched.errors import ConfigError, InvalidSchedule, RunNotFound, ScheduleNotFound, ZschedError
+from zsched.storage.connection import Link
+
+# Exit codes, each with its one meaning; scripts and the documentation rely on them.
+DONE: Final = 0
+FAILED: Final = 1  # it was tried and did not work: Redis gone or refusing, a run that was fired already
+USAGE: Final = 2  # what was asked for makes no sense: arguments, options, settings
+NOT_FOUND: Final = 3  # no schedule, or no run, has that id
+UNHEALTHY: Final = 4  # `status`: nobody leads, or something is overdue; `doctor`: it found a problem
+INTERRUPTED: Final = 130  # Ctrl-C, as shells count it
+PIPE_CLOSED: Final = 141  # whoever read the output has gone, as shells count it
+
+
+@dataclass
+class Invocation:
+    """
+    One call of zsched. ``given`` are the shared options by name, from before and after the command; the
+    later one wins. Nothing is read or connected before a command asks.
+    """
+
+    given: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def wants_json(self) -> bool:
+        """True if results are to be JSON."""
+        return bool(self.given.get("json"))
+
+    @property
+    def config_file(self) -> str | None:
+        """Path of the configuration file, or None."""
+        return self.given.get("config") or os.environ.get(config.FILE_VARIABLE) or None
+
+    def settings(self) -> Settings:
+        """Defaults < file < environment < options. Raises ConfigError."""
+        flags = {"redis.url": self.given.get("redis_url"), "namespace": self.given.get("namespace")}
+        return config.load_settings(self.given.get("config"), flags=flags)
+
+    def client(self) -> Client:
+        """A client by those settings. Raises ConfigError."""
+        return connect(self.settings())
+
+    def answer(self, value: Any, *lines: str) -> None:
+        """Tell one result: *value* as JSON, else *lines*."""
+        if self.wants_json:
+            click.echo(json.dumps(value))
+        else:
+            for line in lines:
+                click.echo(line)
+
+    def answer_rows(self, values: Iterable[Any], header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Tell many results, as they come: *values* as one JSON array, else *rows* under *header*."""
+        if self.wants_json:
+            echo_array(values)
+        else:
+            for line in aligned(header, rows):
+                click.echo(line)
+
+    def remark(self, *texts: str) -> None:
+        """Say *texts* beside the answer; JSON has in it what is to be said."""
+        for text in () if self.wants_json else texts:
+            say(text)
+
+    def tell_source(self, source: Source) -> None:
+        """Say beside the answer where it comes from, which JSON has in it."""
+        if not self.wants_json:
+            click.echo(printable(str(source)), err=True)
+
+    def tell_error(self, message: str, error: Exception, **more: Any) -> None:
+        """Tell on stderr that *error* happened; *more* keys are for JSON."""
+        if self.wants_json:
+            click.echo(json.dumps({"error": message, "type": type(error).__name__, **more}), err=True)
+        else:
+            click.echo(f"zsched: {message}", err=True)
+
+
+def open_link(settings: Settings) -> Link:
+    """Return a link by the settings; no connection is made yet. Raises ConfigError."""
+    return Link.from_url(settings.redis.url, settings.redis.timeout_s, settings.redis.read_password())
+
+
+def connect(settings: Settings) -> Client:
+    """Return a client by the settings; no connection is made yet. Raises ConfigError."""
+    return Client(
+        open_link(settings),
+        settings.namespace,
+        serializer=settings.rq.serializer,
+        payload_limit=settings.limits.payload_bytes,
+        urgencies=settings.urgencies,
+    )
+
+
+pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
+
+
+def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a command of a function that gets its Invocation first; the name is the function's, unless given."""
+    return lambda function: click.command(name, cls=Subcommand, **attributes)(pass_invocation(function))
+
+
+# -- the program ------------------------------------------------------------------------------------
+
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _URL_HELP = "Redis: redis://host:6379/0, rediss://…, unix:///path?db=0 or redis+sentinel://host,host2/master/0."
@@ -60,7 +164,7 @@ class Program(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise _closed() from None
+            raise close_stdout() from None
 
     def main(
         self,
@@ -86,7 +190,7 @@ def _guarded(call: Callable[[], Any], as_json: bool) -> int:
         code = call()
         sys.stdout.flush()
     except BrokenPipeError:
-        return _closed().exit_code
+        return close_stdout().exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except click.ClickException as error:
@@ -108,14 +212,16 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _tell(message: str, error: Exception, code: int, as_json: bool) -> int:
-    line = json.dumps({"error": message, "type": type(error).__name__}) if as_json else f"zsched: {message}"
     with contextlib.suppress(BrokenPipeError):
-        click.echo(line, err=True)
+        Invocation({"json": as_json}).tell_error(message, error)
     return code
 
 
-def _closed() -> Exit:
-    """The exit for a closed pipe. What is still buffered goes nowhere, or the interpreter would complain at its end."""
+def close_stdout() -> Exit:
+    """
+    Return the exit for a closed pipe. What is still buffered goes nowhere, or the interpreter would complain at its
+    end.
+    """
     with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor has no pipe either
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, sys.stdout.fileno())
@@ -135,6 +241,14 @@ def _option(names: Sequence[str], attributes: dict[str, Any]) -> click.Option:
 
 def _shared_options() -> list[click.Parameter]:
     return [_option(names, attributes) for names, attributes in _SHARED]
+
+
+def help_unless_invoked(ctx: click.Context) -> int:
+    """Show a group's help if no command of it was named; return the exit code."""
+    if ctx.invoked_subcommand is not None:
+        return DONE
+    click.echo(ctx.get_help(), err=True)
+    return USAGE
 
 
 def _version() -> str:
@@ -158,7 +272,4 @@ def program(ctx: click.Context) -> int:
       zsched add reminder-42 app.tasks.remind --at 2026-12-24T18:00 --tz Asia/Seoul --args '[42]'
       zsched ls --queue email --json
     """
-    if ctx.invoked_subcommand is not None:
-        return DONE
-    click.echo(ctx.get_help(), err=True)
-    return USAGE
+    return help_unless_invoked(ctx)

@@ -13,9 +13,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
-from zsched.cli.invocation import Invocation, connect, pass_invocation
-from zsched.cli.program import Subcommand
-from zsched.cli.times import due_text
+from zsched.cli.output import due_text
+from zsched.cli.program import Invocation, command, connect
 from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.core.arguments import zone_name
 from zsched.core.clock import to_ms
@@ -90,11 +89,10 @@ _CLEARED: Final = {
 }
 
 
-@click.command(cls=Subcommand)
+@command()
 @click.argument("id")
 @click.argument("func")
 @_options(OPTIONS.keys() - {"id"})
-@pass_invocation
 def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     """
     Schedule FUNC, a dotted path that the workers can import, under the name ID.
@@ -121,12 +119,11 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     tell_unchecked(lookup.absent)
 
 
-@click.command("set", cls=Subcommand)
+@command("set")
 @click.argument("id")
 @click.option("--func", help="Run this instead, a dotted path.")
 @_options(FOR_UPDATE)
 @click.option("--unset", multiple=True, type=click.Choice(list(_CLEARED)), help="Back to the default; may be repeated.")
-@pass_invocation
 def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: Any) -> None:
     """
     Change some options of schedule ID; those not given stay. Local times are read in the schedule's own

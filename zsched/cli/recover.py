@@ -7,9 +7,7 @@ from pathlib import Path
 
 import click
 
-from zsched.cli.exits import DONE, NOT_FOUND
-from zsched.cli.invocation import Invocation, pass_invocation
-from zsched.cli.program import Subcommand
+from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, pass_invocation
 from zsched.core.arguments import zone_name
 
 

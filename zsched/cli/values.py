@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from datetime import datetime, timedelta
@@ -11,8 +10,9 @@ from typing import Any, Final
 
 import click
 
-from zsched.core.wording import parse_duration
+from zsched.core.durations import parse_duration
 from zsched.errors import ConfigError
+from zsched.files.checking import strict_json
 from zsched.files.reading import STDIN
 
 _DATE: Final = re.compile(r"[\d-]+|\d{4}-?W\d\d(-?\d)?", re.ASCII)
@@ -35,7 +35,7 @@ def instant(text: str) -> datetime:
 
 
 def duration(text: str) -> timedelta:
-    """A duration as ``core.wording`` reads it. Raises click.BadParameter: it is none."""
+    """A duration as ``core.durations`` reads it. Raises click.BadParameter: it is none."""
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -60,13 +60,9 @@ def json_object(text: str) -> dict[str, Any]:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+        return strict_json(text)
+    except ValueError as error:
         raise click.BadParameter(f"{text!r} is not JSON ({error})") from None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not in JSON")
 
 
 def content(file: str, wanted: str) -> bytes:

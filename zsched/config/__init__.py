@@ -1,11 +1,11 @@
 """
 Settings: defaults < TOML file < environment < flags; each key checked, each password hidden.
 
-``settings`` has the keys and reads them, ``tables`` those under names of the user's, ``parsing`` checks single values,
-``redaction`` hides passwords.
+``settings`` has the keys and reads them, ``parsing`` checks single values and tables under names of the user's,
+``urls`` takes URLs of Redis apart, and reads and hides passwords.
 """
 
-from zsched.config.redaction import has_password, redact
+from zsched.config.parsing import QueueSettings
 from zsched.config.settings import (
     FILE_VARIABLE,
     PASSWORD_VARIABLE,
@@ -21,7 +21,7 @@ from zsched.config.settings import (
     load_settings,
     variable_of,
 )
-from zsched.config.tables import QueueSettings
+from zsched.config.urls import has_password, redact
 
 __all__ = [
     "FILE_VARIABLE",

@@ -1,9 +1,12 @@
 """
-Parsers of configuration values, one per kind.
+Parsers of configuration values, one per kind, and of tables that each stand under a name of the user's.
 
-A parser takes what TOML gave, or a string from the environment or a flag, and returns the setting's
-value; a ValueError says what is wrong and what to write instead. :func:`setting` binds a default and
-its parser to a field of a settings dataclass.
+A parser takes what TOML gave, or a string from the environment or a flag, and returns the setting's value; a ValueError
+says what is wrong and what to write instead. :func:`setting` binds a default and its parser to a field of a settings
+dataclass.
+
+Of tables such as ``[queues.email]`` and ``[urgency.digest]`` there are as many as there are names. They are read from
+the file alone: a queue's name does not fit into a variable or a flag.
 """
 
 from __future__ import annotations
@@ -12,11 +15,14 @@ import dataclasses
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-from zsched.config.sentinels import SentinelUrl, address, is_sentinel_url
+from zsched.config.urls import SentinelUrl, address, is_sentinel_url
+from zsched.errors import ConfigError, show
 
 Parser = Callable[[object], Any]
 
@@ -130,7 +136,7 @@ def path(given: object) -> str:
 
 
 def redis_url(given: object) -> str:
-    """``redis://host:port/db``, ``rediss://…``, ``unix:///path?db=0``, or of Sentinels (``config.sentinels``)."""
+    """``redis://host:port/db``, ``rediss://…``, ``unix:///path?db=0``, or of Sentinels (``config.urls``)."""
     remedy = (
         "write redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock?db=0 or "
         "redis+sentinel://host:26379,host2:26379/<master name>/0"
@@ -152,3 +158,98 @@ def redis_url(given: object) -> str:
     if parts.scheme != "unix" and not re.fullmatch(r"(/[0-9]*)?", parts.path):
         raise ValueError(f"after the host comes the number of the database; {remedy}")
     return given
+
+
+# -- tables under names of the user's ---------------------------------------------------------------
+
+
+_LONGEST_S: Final = 10 * 365 * 86_400.0  # of a span that an urgency may give
+
+
+def _queue_name(given: object) -> str:
+    """The name of an RQ queue, as ``core.arguments.check_queue`` has it."""
+    if isinstance(given, str) and _is_queue(given):
+        return given
+    raise ValueError("write 1 to 128 printable characters without spaces, not beginning with -")
+
+
+def _is_queue(name: str) -> bool:
+    return (
+        1 <= len(name.encode("utf-8", "replace")) <= 128
+        and name.isprintable()
+        and not any(c.isspace() for c in name)
+        and not name.startswith("-")
+        and not name.endswith(":intermediate")
+    )
+
+
+def _per_second(given: object) -> float:
+    """A rate that lets something through within two weeks, and of which a script can count each run."""
+    try:
+        return float(number_within(1e-6, 1e6)(given))
+    except ValueError:
+        raise ValueError(
+            "write a number above 0, at most 1000000: 100, or 0.5 for one every two seconds; to let nothing run, pause "
+            "its schedules or stop its workers"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """``[queues.<name>]``. ``max_per_second``: as many runs of schedules at most go into it, None for any number."""
+
+    max_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables under one heading: what they may be named, and the keys of each."""
+
+    heading: str
+    name: Parser
+    keys: Mapping[str, Parser]
+
+    def read(self, file: Path, given: object) -> dict[str, dict[str, Any]]:
+        """
+        Read each table of *file*, by its name.
+
+        Raises:
+            ConfigError: a name or key that is none, a bad value, or no table at all.
+        """
+        if not isinstance(given, dict):
+            raise ConfigError(f"{file}: {self.heading} is a heading: write [{self.heading}.<name>] and its keys below")
+        return {self._named(file, name, table): self._values(file, name, table) for name, table in given.items()}
+
+    def _named(self, file: Path, name: str, table: object) -> str:
+        if not isinstance(table, dict):
+            place = f"{file}: [{self.heading}] {name}={show(table)}"
+            raise ConfigError(f"{place}: is in no table; write [{self.heading}.<name>] and its keys below")
+        try:
+            return str(self.name(name))
+        except ValueError as error:
+            raise ConfigError(f"{file}: [{self.heading}.{show(name)}]: no usable name; {error}") from None
+
+    def _values(self, file: Path, name: str, table: Mapping[str, object]) -> dict[str, Any]:
+        values = {}
+        for key, value in table.items():
+            place = f"{file}: [{self.heading}.{name}] {key}"
+            if key not in self.keys:
+                raise ConfigError(f"{place} is no setting; {suggest(key, self.keys)}")
+            try:
+                values[key] = self.keys[key](value)
+            except ValueError as error:
+                raise ConfigError(f"{place}={show(value)}: {error}") from None
+        return values
+
+
+QUEUES: Final = Tables("queues", _queue_name, {"max_per_second": _per_second})
+URGENCY: Final = Tables(
+    "urgency",
+    matching(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", "write 1 to 64 of A-Z, a-z, 0-9, _ and -, not beginning with -"),
+    {
+        "priority": one_of("high", "normal", "low"),
+        "at_front": boolean,
+        "expires_after": number_within(0.001, _LONGEST_S),
+        "jitter": number_within(0, _LONGEST_S),
+    },
+)

@@ -4,7 +4,7 @@ Settings: defaults < TOML file < environment < flags.
 Every key, its default and its bounds stand in the dataclasses below and nowhere else;
 ``config/zsched.toml`` repeats them for people, and a test holds the two equal. A key ``[redis] url``
 is ``ZSCHED_REDIS_URL`` in the environment and ``--redis-url`` as a flag; ``namespace`` stands above
-the sections. Tables with names of the user's (``config.tables``) stand in a file only. There is no search for files:
+the sections. Tables with names of the user's (``config.parsing``) stand in a file only. There is no search for files:
 one is read if ``-c`` or ``ZSCHED_CONFIG`` names it.
 
 An unknown key or a bad value is a ConfigError that says where it stands and what to do. Values are
@@ -24,6 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from zsched.config.parsing import (
+    QUEUES,
+    URGENCY,
+    QueueSettings,
     addresses,
     boolean,
     integer,
@@ -37,10 +40,19 @@ from zsched.config.parsing import (
     suggest,
     words,
 )
-from zsched.config.passwords import REDIS_CREDENTIAL, credential_file, gives_password, read_password_file
-from zsched.config.redaction import has_password, redact
-from zsched.config.sentinels import MASTER, SentinelUrl, is_sentinel_url, join, with_password_file
-from zsched.config.tables import QUEUES, URGENCY, QueueSettings
+from zsched.config.urls import (
+    MASTER,
+    REDIS_CREDENTIAL,
+    SentinelUrl,
+    credential_file,
+    gives_password,
+    has_password,
+    is_sentinel_url,
+    join,
+    read_password_file,
+    redact,
+    with_password_file,
+)
 from zsched.errors import ConfigError, show
 
 FILE_VARIABLE = "ZSCHED_CONFIG"

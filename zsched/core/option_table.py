@@ -9,7 +9,7 @@ from these entries are
     checks            ``core.options``: from keyword arguments to a ``Definition``
     Redis and back    ``core.checked_options``: fields, labels and flag letters, and what of them is shown
     the command line  ``cli.puts``: options of ``add`` and ``set``, their help, what ``--unset`` may clear
-    files             ``files.options``: keys, durations, keys in JSON
+    files             ``files.checking``: keys, durations, keys in JSON
 
 So a new option is an entry here and, if it is kept, a field of ``CheckedOptions``. Options that RQ knows are encoded by
 ``storage.rqjob``.

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from zsched.core.changes import BACKFILL, WAITS_FOR, Change, What
 from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.durations import rough_duration
 from zsched.core.lookback import run_that_ended
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.runs import Run, RunStatus
@@ -88,20 +89,6 @@ def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
     with suppress(OverflowError):  # the last hours of the year 9999, or the first of 1
         at = at.astimezone(zone(tz))
     return at.isoformat(sep=" ", timespec="milliseconds" if has_ms or ms % 1000 else "seconds")
-
-
-def rough_duration(ms: float) -> str:
-    """``0.4 ms`` (``3 ms`` of whole ones), ``3.2 s``, ``12 min 5 s``, ``2 h 3 min``, ``4 d 1 h``."""
-    if ms < 1000:
-        return f"{ms} ms" if isinstance(ms, int) else f"{ms:.1f} ms"
-    if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
-    seconds = int(ms / 1000)
-    for size, unit, smaller, name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= size:
-            rest = seconds % size // smaller
-            return f"{seconds // size} {unit}" + (f" {rest} {name}" if rest else "")
-    raise AssertionError("unreachable")
 
 
 def note_text(note: Mapping[str, Any]) -> str:

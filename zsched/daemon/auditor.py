@@ -11,10 +11,10 @@ log, and the rules in it. A *pass* looks at a part of that, a *round* of passes 
       └── a hold, an archive that is putting back: nothing is looked at, soon again
 
 So what should have fired is found two minutes later however many schedules there are, the rest within a round: a minute
-for every 2,500 of them. A page is the archive's state as of one entry, P; what Redis holds of the page's schedules,
-read together with the log's tail; and the log from P to its end. The log must have P and that tail, so all of it is of
-one history; and of what an entry behind P touched nothing is said. Then state and Redis must say the same, whatever
-clients and daemons do meanwhile: what differs was done by another writer, or is a bug (``core.audit``).
+for every 2,500 of them. A page is compared by the reconciler (``daemon.reconciler``): the archive's state as of one
+entry, P; what Redis holds of the page's schedules; and the log from P to where Redis was read, which must be of one
+history. What an entry behind P touched is not judged. Then state and Redis must say the same, whatever clients and
+daemons do meanwhile: what differs was done by another writer, or is a bug (``core.audit``).
 
 An occurrence that was not pushed, because RQ had a job of its run already, is wrong too when the history never pushed
 that run (``archive.ran``). Nothing puts that right: it counts for an hour.

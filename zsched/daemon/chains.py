@@ -59,7 +59,7 @@ class ChainKeeper:
 
     def step(self, term: Term) -> bool:
         """
-        Do a part of a round through all chains. Return True when there is more of it.
+        A part of a round through all chains; whether there is more of it.
 
         Raises:
             Stale, ServerChanged, RedisUnavailable, RedisRefused.

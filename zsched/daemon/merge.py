@@ -29,7 +29,7 @@ Not guaranteed: what no archive had.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final
@@ -53,26 +53,6 @@ class OtherRestores(Exception):
     """Another archive is putting back what it knows: wait for it, then compare again."""
 
 
-class Prefetched(Iterator[list[Recalled]]):
-    """Pages of which the next can be fetched before it is wanted, while Redis works."""
-
-    def __init__(self, source: Iterator[list[Recalled]]) -> None:
-        self._source = source
-        self._next: list[Recalled] | None = None
-
-    def fetch(self) -> None:
-        """Have the next page ready."""
-        if self._next is None:
-            self._next = next(self._source, None)
-
-    def __next__(self) -> list[Recalled]:
-        self.fetch()
-        page, self._next = self._next, None
-        if page is None:
-            raise StopIteration
-        return page
-
-
 class Merge:
     """
     One comparison of *recall* with the Redis at *wire*, and what follows from it: ``compare``, then ``rows`` to look
@@ -93,11 +73,10 @@ class Merge:
         self._recall, self._keys, self._position, self._wire = recall, keys, position, wire
         self._log, self._scanner, self._archivers = Log(wire, keys), Scanner(wire, keys), Archivers(wire, keys)
         self._restoring = Restoring(wire, keys, recall.archive, "lost", hold_for_ms, gens)
-        self._ahead = Prefetched(iter(()))
+        self._left: Iterator[list[Recalled]] = iter(())  # pages of this run
+        self._ahead = deque[list[Recalled]]()  # the next of them, fetched while Redis works
         self.archive = recall.archive  # its id
-        self.reconciler = Reconciler(
-            self._log, self._scanner, self._restoring, self, None, meanwhile=lambda: self._ahead.fetch()
-        )
+        self.reconciler = Reconciler(self._log, self._scanner, self._restoring, self, None, meanwhile=self._fetch)
         self.branch = Branch()
         self.common: Position | None = None
         self.is_known = False  # whether anything of the own history is here
@@ -179,12 +158,14 @@ class Merge:
             HistoryChanged, OtherRestores: begin again, with another comparison. OtherDataSet: this is another one.
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
-        compared, self._ahead = 0, Prefetched(self._pages())
-        for page in self._ahead:
-            for _ in self.reconciler.reconcile(page):
+        compared, self._left = 0, self._pages()
+        self._fetch()
+        while self._ahead:
+            for _ in self.reconciler.reconcile(self._ahead.popleft()):
                 yield compared
             self.branch.forget_taken()
             compared += _PAGE
+            self._fetch()
             yield compared
         positions = [report.position for report in self._archivers.reports() if report.position is not None]
         known = [each for each in positions if self._recall.number_of(each) is not None]
@@ -192,7 +173,8 @@ class Merge:
             known.append(self._position)
         while (entry := self._restoring.merged(dict.fromkeys(known), self.seen)) is None:
             yield compared  # on a slow network others may write for long
-            self.reconciler.read_on()
+            for _ in self.reconciler.catch_up():
+                yield compared
         self.merged, self.covered = entry, frozenset(known)
 
     # -- the scope: what its history touched behind the common entry --------------------------------
@@ -234,6 +216,10 @@ class Merge:
             known = chain(self._gone(), known)
         while page := list(islice(known, _PAGE)):
             yield page
+
+    def _fetch(self) -> None:
+        if not self._ahead:
+            self._ahead.extend(islice(self._left, 1))
 
     def _gone(self) -> Iterator[Recalled]:
         """Yield what Redis has and the archive knows to be over, with nothing in common (rule: GONE_TOO)."""

@@ -28,9 +28,9 @@ from typing import Final
 import structlog
 
 from zsched.core.clock import Clock
+from zsched.core.log import text
 from zsched.daemon.batch import Batch
 from zsched.errors import RedisRefused, ServerChanged, Stale
-from zsched.storage.dispatch import shown
 from zsched.storage.lease import Term
 from zsched.storage.native import Moved, NativeJobs
 
@@ -143,16 +143,16 @@ class Native:
                 continue
             self._reasons[queue] = reason
             if reason is None:
-                log.info("native_queue_served", queue=shown(queue))
+                log.info("native_queue_served", queue=text(queue))
             elif queue in moved.others:
-                log.info("native_queue_left", queue=shown(queue), holder=reason, reason="somebody else has its lock")
+                log.info("native_queue_left", queue=text(queue), holder=reason, reason="somebody else has its lock")
             else:
-                log.warning("native_queue_left", queue=shown(queue), reason=f"wrong type at {reason}")
+                log.warning("native_queue_left", queue=text(queue), reason=f"wrong type at {reason}")
         first = {(odd.queue, odd.word): odd.id for odd in reversed(moved.odd)}
         for (queue, word), count in Counter((odd.queue, odd.word) for odd in moved.odd).items():
             reason = _WORDS.get(word, f"RQ has it as {word}: taken out of the registry, not pushed")
             log.warning(
-                "native_jobs_odd", queue=shown(queue), count=count, first=shown(first[queue, word]), reason=reason
+                "native_jobs_odd", queue=text(queue), count=count, first=text(first[queue, word]), reason=reason
             )
 
     def _say_well(self) -> None:

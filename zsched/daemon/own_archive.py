@@ -23,7 +23,7 @@ from zsched.archive import Archive
 from zsched.archive.file import set_aside
 from zsched.archive.places import Told, demand_folder, paths_for, refused, state_folder
 from zsched.config import Settings
-from zsched.config.address import address_of
+from zsched.config.urls import address_of
 from zsched.core.clock import Clock, from_ms
 from zsched.core.difference import Verdict, judge
 from zsched.daemon.merge import Merge

@@ -134,6 +134,7 @@ class RecoveryLoop:
     def _wait(self, doing: Doing, for_ms: float) -> Iterator[Doing]:
         """Wait so long, or until somebody has merged: the sooner nobody holds fire, the better."""
         until_ms, before = self._clock.monotonic_ms() + for_ms, self._last_merged()
+        yield doing
         while self._clock.monotonic_ms() < until_ms and self._last_merged() == before:
             yield doing
 

@@ -32,12 +32,13 @@ import structlog
 
 from zsched.core.clock import Clock
 from zsched.core.difference import Held
+from zsched.core.log import text
 from zsched.core.replan import Move, move_of
 from zsched.core.triggers import spec_of
 from zsched.daemon.tick import Tick
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
-from zsched.storage.dispatch import Dispatch, FireResult, Stopped, Window, shown
+from zsched.storage.dispatch import Dispatch, FireResult, Stopped, Window
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.scanner import Scanner
@@ -145,7 +146,7 @@ class Replanner:
         cursor: Any = b"0"
         while True:
             cursor, members = self._wire.execute("SSCAN", self._keys.recurring(), cursor, "COUNT", _PAGE)
-            ids = [shown(member) for member in members]
+            ids = [text(member) for member in members]
             yield from (ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE))
             if cursor == b"0":
                 return
@@ -180,10 +181,10 @@ class ReplanningDispatch(Dispatch):
         fired = super().fire(term, window, limit)
         if isinstance(fired, Stopped) or not fired.recurring or self._replanner.is_settled(term):
             return fired
-        moved, _ = self._replanner.move(term, [shown(due.id) for due in fired.recurring if _is_of_zone(due.trigger)])
+        moved, _ = self._replanner.move(term, [text(due.id) for due in fired.recurring if _is_of_zone(due.trigger)])
         if not moved:
             return fired
-        staying = [due for due in fired.recurring if shown(due.id) not in moved]
+        staying = [due for due in fired.recurring if text(due.id) not in moved]
         return replace(fired, recurring=staying, next_ms=fired.now_ms)
 
 

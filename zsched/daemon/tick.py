@@ -18,13 +18,14 @@ import structlog
 
 from zsched.config import DaemonSettings
 from zsched.core.clock import Clock
+from zsched.core.log import text
 from zsched.core.policy import Why
 from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.native import Native
 from zsched.daemon.planner import Planner
 from zsched.daemon.server_clock import ServerClock
-from zsched.storage.dispatch import Dispatch, DueRecurring, FireResult, PlannedRun, Stopped, shown
+from zsched.storage.dispatch import Dispatch, DueRecurring, FireResult, PlannedRun, Stopped
 from zsched.storage.lease import Term
 from zsched.storage.meta import moving_away
 
@@ -154,7 +155,7 @@ class Ticker:
         if planned.bad and self._dispatch.quarantine(term, planned.bad):
             has_moved = True
             for one, reason in planned.bad:
-                log.error("schedule_quarantined", schedule_id=shown(one.id), reason=shown(reason))
+                log.error("schedule_quarantined", schedule_id=text(one.id), reason=text(reason))
         rest = planned.good
         while rest:
             part, rest = rest[: self._advance_batch.size], rest[self._advance_batch.size :]
@@ -189,10 +190,10 @@ class Ticker:
             if word != "fired":
                 level, event = _TOLD[word]
                 log.log(
-                    level, event, schedule_id=shown(one.id), nominal_ms=plan.fire_ms, reason=_REASONS.get(word, word)
+                    level, event, schedule_id=text(one.id), nominal_ms=plan.fire_ms, reason=_REASONS.get(word, word)
                 )
             for passed in plan.passed:
-                log.warning(_PASSED[passed.why], schedule_id=shown(one.id), count=passed.range.count)
+                log.warning(_PASSED[passed.why], schedule_id=text(one.id), count=passed.range.count)
         log.debug("schedules_advanced", **Counter(words))
 
     def _tell(self, fired: FireResult) -> None:

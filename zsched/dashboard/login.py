@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zsched.config import PASSWORD_VARIABLE, DashboardSettings
-from zsched.config.passwords import credential_file, read_password_file
+from zsched.config.urls import credential_file, read_password_file
 from zsched.errors import ConfigError
 
 CREDENTIAL: Final = "dashboard-password"

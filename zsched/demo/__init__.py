@@ -1,6 +1,6 @@
 """
 ``zsched up``: everything on one machine, and a demonstration of it.
 
-stack has the processes, tasks and schedules the product that is played, follow and runs learn what
-fires and what workers make of it, screen and summary tell it, play brings them together.
+stack has the processes, tasks what the workers do, runs learns what fires and what workers make of it, screen tells
+it, play has the schedules and brings all together.
 """

@@ -5,9 +5,9 @@ A file says which recurring schedules there are, and owns them: ``managed_by`` o
 schedule of another owner is never touched. What stands in the file is checked as a whole before anything is written,
 and every complaint names its line.
 
-Reading order: ``options`` (what may stand in a file), ``reading`` (from text to entries), ``lines`` (where it stood),
-``mending`` (how one mistake does not hide another), ``checking`` (what it is held against), ``applying`` (what becomes
-of it), ``difference`` (what changes, as people read it), ``toml`` and ``writing`` (the way back).
+Reading order: ``reading`` (from text to entries), ``checking`` (what may stand in a file, how one mistake does not hide
+another, what it is held against), ``applying`` (what becomes of it, and what changes, as people read it), ``toml``
+(where a key stands, and values as text) and ``writing`` (the way back).
 """
 
 from zsched.files.applying import Application, Applied, Step

@@ -1,28 +1,187 @@
 """
-Checks of a file's entries: the client's own checks of options, and the tasks behind functions.
+Options of an entry of a file, and checks that read an entry to its end.
 
-Not guaranteed: that a function, and what it takes, is as its entry says where its module cannot be imported from here.
-``unchecked`` has these, and the options of their schedules are those of the file alone.
+An entry has the options of ``client.schedule`` less those that make no sense there, and ``paused``. Durations are
+seconds or texts (``"5m"``). What TOML cannot say of arguments, such as null, is JSON in ``args_json``, ``kwargs_json``
+and ``meta_json``.
+
+An entry with mistakes is checked to its end: one reading tells all of them, and makes none up.
+
+    check   as a whole; the first option that is refused is a mistake
+    mend    it is taken out, and where others would suffer from that, something good stands in for it
+    again   until all is well, or a stand-in is refused as well
+
+A bad function is left out, with the rule that it may have had. Which mistakes may be the cause of arguments that are
+missing is known here too; whoever looks at arguments says nothing of these then.
+
+Entries are held against the client's own checks of options, and against the tasks that functions are.
+
+Not guaranteed: that an option of which two things are wrong is told of twice; that a function, and what it takes, is as
+its entry says where its module cannot be imported from here. ``unchecked`` has these, and the options of their
+schedules are those of the file alone.
 """
 
 from __future__ import annotations
 
+import difflib
+import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
 from zsched.client.keeper import Keeper
+from zsched.core.durations import parse_duration
+from zsched.core.forms import Instant, Json, Stored
 from zsched.core.model import Definition
-from zsched.errors import InvalidSchedule
+from zsched.core.option_table import OPTIONS
+from zsched.core.options import TRIGGERS
+from zsched.core.triggers import RULES
+from zsched.core.triggers.every import LONGEST_MS
+from zsched.errors import InvalidSchedule, InvalidTask, ZschedError
 from zsched.tasks.lookup import Lookup
+
+DURATIONS: Final = frozenset(name for name, option in OPTIONS.items() if option.form.is_duration)
+_TIMES: Final = tuple(name for name, option in OPTIONS.items() if isinstance(option.form, Instant))
+ARGUMENTS: Final = tuple(name for name, option in OPTIONS.items() if option.stored is Stored.DATA)
+# Options that may be given as JSON text, under their name and _json.
+JSON_KEYS: Final = tuple(name for name, option in OPTIONS.items() if isinstance(option.form, Json))
+ONE_RULE: Final = f"give exactly one of {', '.join(RULES)}"
+KEYS: Final = (*sorted(OPTIONS), "paused", *(f"{name}_json" for name in JSON_KEYS))
+NOT_SHARED: Final = ("func", *TRIGGERS)  # what defaults cannot say
+REFUSED: Final = {  # by key the problem and the remedy
+    "id": ("the table's name is the id", "write [schedules.<id>]"),
+    "managed_by": ("the file owns its schedules", "write owner = at the top of the file"),
+    "if_exists": ("a file says what is to be", "leave it out"),
+    "durable": ("it belongs to one call, not to a schedule", "leave it out"),
+    "allow_past": ("it belongs to one time, and these recur", "leave it out"),
+} | dict.fromkeys(
+    ("at", "after"),
+    ("its time passes, and the next apply would meet it in the past", "use zsched add, or a rule with count = 1"),
+)
+
+
+def option_of(key: str) -> str:
+    """The option that stands under *key*: ``args`` under ``args_json``."""
+    name = key.removesuffix("_json")
+    return name if name in JSON_KEYS else key
+
+
+def value_of(key: str, value: Any) -> Any:
+    """TOML's *value* under *key* as the client takes it: durations and JSON texts read. Raises ValueError."""
+    if option_of(key) != key:
+        return _from_json(key, value)
+    if isinstance(value, str) and key in DURATIONS:
+        return parse_duration(value)
+    if isinstance(value, str) and key in _TIMES:
+        raise ValueError(f"{value!r} is a text; write the time without quotes, such as 2026-12-24T18:00:00Z")
+    return value
+
+
+def _from_json(key: str, value: Any) -> Any:
+    """The value of a JSON text. Raises ValueError."""
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text; write JSON in quotes, or {option_of(key)} = in TOML")
+    try:
+        return strict_json(value)
+    except ValueError as error:
+        raise ValueError(f"not JSON ({error}); write it like '[1, null]'") from None
+
+
+def strict_json(text: str) -> Any:
+    """Return the value of a JSON text; NaN and Infinity are not in JSON. Raises ValueError."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not in JSON")
+
+
+# -- an entry to its end ----------------------------------------------------------------------------
+
+
+_FAR: Final = LONGEST_MS // 1000  # seconds; as ``every`` it stands in for a bad rule, and nothing is too long for it
+# What stands in for a bad option, so that nothing is said of others because of it; a bad one that is not here is left
+# out. Where one option is refused those that are judged before it are good, so they may be stood in for too.
+_STAND_INS: Final[Mapping[str, Mapping[str, Any]]] = {rule: {"every": _FAR} for rule in RULES} | {
+    "overlap": {"overlap": "queue"},
+    "catch_up": {"overlap": "queue", "catch_up": "all"},
+    "jitter": {"jitter": 0},
+    "expires_after": {"expires_after": _FAR},
+    "tz": {"tz": "UTC"},
+}
+
+DefineEntry = Callable[[str | None, Mapping[str, Any]], Definition]
+
+
+class Mistake(NamedTuple):
+    """A mistake in option ``field`` of an entry; ``field`` is "" when the entry lacks something."""
+
+    field: str
+    problem: str
+
+
+def mend(options: dict[str, Any], *fields: str) -> None:
+    """Take the bad *fields* out of *options*, and put in what stands for them."""
+    for field in fields:
+        options.pop(field, None)
+        options |= _STAND_INS.get(field, {})
+
+
+def check_through(
+    define: DefineEntry, func: str | None, options: Mapping[str, Any], bad: Iterable[str]
+) -> tuple[Definition | None, list[Mistake]]:
+    """
+    The definition of *func* and *options*, and no mistake; else None, and everything that is wrong with them. *bad*
+    are options that were found wrong before, and mended. *define* raises ZschedError for what it refuses.
+    """
+    options, met, mistakes = dict(options), set(bad), list[Mistake]()
+    while True:
+        has_rule = any(name in options for name in RULES)
+        try:
+            definition = define(func, options)
+        except InvalidSchedule as error:
+            field = "func" if isinstance(error, InvalidTask) else error.field
+            lacks_rule = field == "at" and not has_rule  # and its typed task has none
+            mistakes.append(Mistake("", f"no rule; {ONE_RULE}") if lacks_rule else Mistake(field, str(error)))
+        except ZschedError as error:  # a rule that cannot be evaluated
+            field = next((name for name in RULES if name in options), "every")
+            mistakes.append(Mistake(field, str(error)))
+        else:
+            return None if mistakes else definition, mistakes
+        if field in met:  # what stands in for it is not good either: better nothing than nonsense
+            return None, mistakes
+        met.add(field)
+        if field == "func":
+            func = None
+        elif field in options or field in _STAND_INS:
+            mend(options, field)
+        elif field != "at":
+            return None, mistakes
+        if not has_rule and field in ("at", "func"):  # the function may have been a task with a rule
+            mend(options, "every")
+
+
+def may_be_arguments(key: str) -> bool:
+    """Return True if *key*, which is bad, may have been meant for the arguments: no other option is nearer."""
+    if key in KEYS:
+        return False
+    near = difflib.get_close_matches(key, KEYS, 1, 0.6)
+    return not near or option_of(near[0]) in ARGUMENTS
+
+
+# -- the client's checks ----------------------------------------------------------------------------
+
 
 _ANY: Final = "module.function"  # stands in for a function that was found to be bad
 
 Allow = Callable[[str | None, Mapping[str, Any]], None]
 
 
-def _all(func: str | None, options: Mapping[str, Any]) -> None:
+def _allow_all(func: str | None, options: Mapping[str, Any]) -> None:
     """Every function may be named."""
 
 
@@ -35,7 +194,7 @@ class ClientChecks:
     def __init__(
         self,
         client: Client,
-        allow: Allow = _all,
+        allow: Allow = _allow_all,
         importing: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._keeper, self._allow, self._importing = Keeper(client), allow, importing

@@ -8,10 +8,10 @@ A file of schedules: from its text to checked entries, or to all that is wrong w
     func = "app.tasks.digest"
     cron = "0 9 * * 1-5"
 
-``options`` has the keys of an entry. Pure: what a function's path may be, what its options mean and what it takes, the
-caller's *checks* decide. An entry with a mistake is checked on (``mending``), so that one reading tells all; a mistake
-that could cause others takes them with it. Arguments are looked at last, when nothing is wrong with the keys that they
-stand under.
+``checking`` has the keys of an entry. Pure: what a function's path may be, what its options mean and what it takes, the
+caller's *checks* decide. An entry with a mistake is checked to its end, so that one reading tells all; a mistake that
+could cause others takes them with it. Arguments are looked at last, when nothing is wrong with the keys that they stand
+under.
 """
 
 from __future__ import annotations
@@ -28,10 +28,18 @@ from zsched.core.arguments import check_text
 from zsched.core.model import Definition
 from zsched.core.triggers import RULES
 from zsched.errors import NOT_GIVEN, InvalidFile, InvalidSchedule
-from zsched.files.lines import Lines
-from zsched.files.mending import check_through, may_be_arguments, mend
-from zsched.files.options import ARGUMENTS, NOT_SHARED, ONE_RULE, REFUSED, option_of, value_of
-from zsched.files.toml import key_text
+from zsched.files.checking import (
+    ARGUMENTS,
+    NOT_SHARED,
+    ONE_RULE,
+    REFUSED,
+    check_through,
+    may_be_arguments,
+    mend,
+    option_of,
+    value_of,
+)
+from zsched.files.toml import Lines, key_text
 
 STDIN: Final = "-"
 _TOP: Final = ("owner", "defaults", "schedules")

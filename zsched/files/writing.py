@@ -18,8 +18,8 @@ from zsched.client.keeper import Keeper, ScheduleWithOptions
 from zsched.core.exact import is_same
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.triggers import RULES, TriggerKind
-from zsched.files.difference import plain_options
-from zsched.files.options import JSON_KEYS
+from zsched.files.applying import plain_options
+from zsched.files.checking import JSON_KEYS
 from zsched.files.toml import json_text, key_text, toml_text
 
 

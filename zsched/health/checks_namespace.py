@@ -11,7 +11,7 @@ from zsched.core.wording import plural, some
 from zsched.errors import Garbled, RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.checks_daemons import in_quarantine, wrong_type
-from zsched.health.probe import Probe
+from zsched.health.facts import Probe
 from zsched.storage.meta import NUMBERS, number
 from zsched.storage.overview import typed
 from zsched.storage.queues import asides

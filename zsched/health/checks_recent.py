@@ -7,9 +7,9 @@ from typing import Final
 
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
+from zsched.core.durations import rough_duration
 from zsched.core.recent import Recent, Stretch
 from zsched.core.runs import BAD, RunStatus
-from zsched.core.sentences import rough_duration
 from zsched.core.wording import plural, some
 from zsched.health.check import Finding, fine, health_check, warning
 
@@ -65,8 +65,8 @@ def check_failing(recent: Recent) -> Iterator[Finding]:
     """A tenth of the latest runs failed or were lost."""
     stretch = _lately(recent)
     ended, bad = sum(stretch.ended.values()), sum(stretch.ended.get(status, 0) for status in BAD)
-    span = rough_duration(stretch.span_ms)
-    of = f"{bad:,} of {plural(ended, 'run')} that ended in the last {span} failed or were lost"
+    lately = f"in the last {rough_duration(stretch.span_ms)}"
+    of = f"{bad:,} of {plural(ended, 'run')} that ended {lately} failed or were lost"
     if bad >= _FAILING and bad > _FAILING_SHARE * ended:
         yield warning(of, "zsched history --status failed (or lost) lists them, zsched why ID tells of one schedule")
     else:

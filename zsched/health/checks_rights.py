@@ -24,7 +24,7 @@ from typing import Final
 from zsched.core.wording import plural
 from zsched.errors import RedisRefused, RedisUnavailable
 from zsched.health.check import Finding, fine, health_check, problem, skipped
-from zsched.health.probe import Probe
+from zsched.health.facts import Probe
 from zsched.storage.connection import Wire
 from zsched.storage.registries import is_denied
 from zsched.storage.rights import Rights, Role, rights_of

@@ -15,7 +15,7 @@ from zsched.core.log import text
 from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
-from zsched.health.probe import Probe
+from zsched.health.facts import Probe
 from zsched.storage.queues import used_queues, workers_of
 from zsched.storage.registries import is_denied
 from zsched.storage.rivals import CRON_OWNER, RqSchedulers, crons, rq_schedulers

@@ -10,7 +10,7 @@ from zsched.core.log import text
 from zsched.core.wording import some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
-from zsched.health.probe import Probe
+from zsched.health.facts import Probe
 from zsched.zone_rules import installed
 
 OLDEST: Final = (6, 2)  # COPY came with it, by which recurring schedules fire

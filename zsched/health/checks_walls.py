@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Final
 
 from zsched.config import Settings, has_password
-from zsched.config.sentinels import SentinelUrl, is_sentinel_url
+from zsched.config.urls import SentinelUrl, is_sentinel_url
 from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
-from zsched.health.probe import Probe
+from zsched.health.facts import Probe
 from zsched.storage.registries import replies
 
 # The first patched release of each series (Redis of 3 October 2025; Valkey of the same day). A series that is missing

@@ -21,8 +21,8 @@ from zsched.core.recent import Recent
 from zsched.errors import Garbled, RedisRefused
 from zsched.health import checks_namespace, checks_rights, checks_rq, checks_server, checks_walls, verdict
 from zsched.health.check import Finding, HealthCheck, Severity, checks_of, skipped
-from zsched.health.probe import Probe, info_of
-from zsched.health.shell import Shell
+from zsched.health.facts import Probe, info_of
+from zsched.health.verdict import Shell
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview

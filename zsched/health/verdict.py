@@ -4,22 +4,102 @@ The verdict on facts: which of them are problems and warnings, the worst first.
 A *problem* makes a namespace unhealthy: something does not fire or is not run, or a lost Redis could not be rebuilt. A
 *warning* is for people to look at in daylight, and leaves the exit code alone; else one broken schedule would hide the
 next outage.
+
+Remedies end in commands to copy into a shell: each reaches the Redis that was looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
-from zsched.health import checks_archives, checks_daemons, checks_queues, checks_recent
+import redis
+
+from zsched.health import checks_archives, checks_daemons, checks_recent
 from zsched.health.check import Finding, HealthCheck, Severity, checks_of
 from zsched.health.facts import DaemonHealth, Facts, RedisUnseen
-from zsched.health.shell import Shell
+from zsched.storage.connection import Link
+
+_HOSTS: Final = ("localhost", "127.0.0.1")  # where redis-cli and RQ go by themselves
+_PORT: Final = 6379
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Writes commands for the Redis of *link*, and for workers that read payloads by *serializer*."""
+
+    link: Link
+    serializer: str = "pickle"
+
+    def completed(self, finding: Finding) -> Finding:
+        """Return *finding* with its command at the end of the remedy."""
+        if not finding.command:
+            return finding
+        remedy = ": ".join(filter(None, (finding.remedy, self.written(finding.command))))
+        return replace(finding, remedy=remedy, command=())
+
+    def written(self, command: Sequence[object]) -> str:
+        """
+        Return *command* as a shell reads it. ``redis-cli`` gets host and port, but no user: the one of the settings
+        may seldom do what a remedy needs. Behind Sentinels the host is MASTER, as it is another one tomorrow. ``rq
+        worker`` gets the namespace's serializer, and its URL in the environment, as all users may read arguments. RQ
+        takes Sentinels from a module alone, so then the URL is left out.
+        """
+        words = list(map(str, command))
+        if words[0] == "redis-cli":
+            return shlex.join(["redis-cli", *self._server(), *words[1:]])
+        if words[:2] == ["rq", "worker"]:
+            if self.serializer == "json":
+                words[2:2] = ["--serializer", "json"]
+            url = "" if self.link.finds_master or self._is_usual else f"RQ_REDIS_URL={shlex.quote(self._url)} "
+            return url + shlex.join(words)
+        return shlex.join(words)
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        return dict(self.link.pool.connection_kwargs)
+
+    @property
+    def _has_tls(self) -> bool:
+        return issubclass(self.link.pool.connection_class, redis.SSLConnection)
+
+    def _server(self) -> list[str]:
+        host, port, path, db = (self._given.get(name) for name in ("host", "port", "path", "db"))
+        words: list[Any] = []
+        if path:
+            words += ["-s", path]
+        elif self.link.finds_master:
+            words += ["-h", "MASTER"]
+        else:
+            words += ["-h", host] if host and host not in _HOSTS else []
+            words += ["-p", port] if port and port != _PORT else []
+        words += ["--tls"] if self._has_tls else []
+        words += ["-n", db] if db else []
+        return list(map(str, words))
+
+    @property
+    def _is_usual(self) -> bool:
+        """True if RQ goes there by itself."""
+        given = self._given
+        has_more = given.get("db") or given.get("password") or given.get("username") or self._has_tls
+        return not has_more and given.get("host") in _HOSTS and given.get("port", _PORT) == _PORT
+
+    @property
+    def _url(self) -> str:
+        """The URL, with USER and PASSWORD for a worker's own."""
+        given = self._given
+        who = "USER:PASSWORD@" if given.get("username") else ":PASSWORD@" if given.get("password") else ""
+        return re.sub("://([^/?@]*@)?", f"://{who}", self.link.where, count=1)
+
+
+# -- the verdict ------------------------------------------------------------------------------------
+
 
 # All that judge facts without asking Redis for more. Warnings stand in this order.
-CHECKS: Final[tuple[HealthCheck[object], ...]] = checks_of(
-    (checks_recent, checks_daemons, checks_queues, checks_archives)
-)
+CHECKS: Final[tuple[HealthCheck[object], ...]] = checks_of((checks_recent, checks_daemons, checks_archives))
 
 # The names that a verdict's findings may have.
 NAMES: Final = tuple(sorted(check.name for check in CHECKS if check.needs not in (DaemonHealth, RedisUnseen)))

@@ -1,9 +1,9 @@
 """
-Moving one-shots from where RQ's job waits to here, a page at a time.
+Moving one-shots from where RQ's job waits to here, a page at a time; and taking an import back.
 
     put     all of the page, unless an id is another owner's
     take    their jobs out of the ZSETs; it answers which were there
-    keep    RQ's jobs of those until ``KEPT_S`` behind their time, so that ``undoing`` can give them back
+    keep    RQ's jobs of those until ``KEPT_S`` behind their time, so that ``undo`` can give them back
 
 A job that was not there any more has been taken by somebody since it was read, and RQ's job says by whom: with status
 ``scheduled`` by an import beside this one, which has put the same; else by RQ, or it was cancelled, and so it is here.
@@ -11,21 +11,30 @@ A job that was not there any more has been taken by somebody since it was read, 
 Authoritative is the ZSET: who takes a job out of it has it. Not guaranteed: that a job is in one place only between put
 and take. Who is killed there leaves the page in both; the next import finds it put, and takes it. One that was overdue
 fires here as soon as it is put, so it is the source that must not be started before that.
+
+On the way back what an import put is cancelled, and a one-shot that was moved waits again where it was. It is first
+given back and then cancelled here, as it came: one of the two has it at every moment. What is due within ``SOON_S``
+fires here; so does one whose job Redis has forgotten, which is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
 
 from zsched.client import Client
 from zsched.client.keeper import Keeper
 from zsched.core.clock import from_ms
+from zsched.core.model import Schedule
 from zsched.core.option_table import ScheduleRow
 from zsched.errors import InvalidSchedule, ScheduleExists, ZschedError
 from zsched.files.applying import CREATED
 from zsched.imports.found import ImportSource, Item, Origin
+from zsched.imports.rqjobs import RQ_SCHEDULED, RQ_SCHEDULER, SOON_S, score_of
 from zsched.storage.connection import Link
+from zsched.storage.rivals import CRON_OWNER
+from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS
 
 PAGE: Final = 200  # one-shots per page: a move of so many takes far less than any margin
 KEPT_S: Final = 7 * 86_400  # how long RQ's job of a moved one-shot outlives its time
@@ -141,3 +150,73 @@ class Moving:
 
     def _refuse(self, one: OneShot, error: ZschedError) -> None:
         self._source.refuse(one.item.place, one.item.func, str(error))
+
+
+# -- the way back -----------------------------------------------------------------------------------
+
+
+OWNERS: Final = ("crontab:", CRON_OWNER)  # that have a file or a module behind them
+
+
+@dataclass(slots=True)
+class Undone:
+    """Ids: of what is cancelled, of what waits again where it was, and of what stays here, with the reason."""
+
+    cancelled: list[str] = field(default_factory=list)
+    given_back: list[str] = field(default_factory=list)
+    kept: list[tuple[str, str]] = field(default_factory=list)
+
+
+def is_owner(owner: str | None) -> bool:
+    """Return True if *owner* is one that imports put as managed_by."""
+    return owner in (RQ_SCHEDULER, RQ_SCHEDULED) or (owner or "").startswith(OWNERS)
+
+
+def owners(client: Client) -> list[str]:
+    """The owners of imports that have something here, sorted."""
+    return sorted({owner for schedule in client.list() if (owner := schedule.managed_by) and is_owner(owner)})
+
+
+def owned(client: Client, owner: str) -> list[Schedule]:
+    """All that imports of *owner* have put and that is still to fire, or has ended."""
+    return [schedule for schedule in client.list() if schedule.managed_by == owner]
+
+
+def undo(
+    client: Client, link: Link, owner: str, now_ms: Callable[[], int], on_progress: Callable[[int, int], None]
+) -> Undone:
+    """
+    Cancel all that *owner* owns. *now_ms* asks for the server's time; *on_progress* is told how many are done, of how
+    many.
+
+    Raises:
+        RedisUnavailable: in the middle; the same call again goes on from there.
+    """
+    undone, schedules = Undone(), owned(client, owner)
+    for number, schedule in enumerate(schedules, 1):
+        if schedule.trigger is None and schedule.kind == "once":
+            _give_back(client, link, owner, schedule, now_ms(), undone)
+        elif client.cancel(schedule.id) == "cancelled":
+            undone.cancelled.append(schedule.id)
+        on_progress(number, len(schedules))
+    return undone
+
+
+def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_ms: int, undone: Undone) -> None:
+    """One that was moved: back to its ZSET, then away from here."""
+    id, due_ms = schedule.id, schedule.next_ms
+    if due_ms is None or due_ms <= now_ms + SOON_S * 1000:
+        undone.kept.append((id, f"it is due within {SOON_S} s, and fires here"))
+        return
+    rq = Keeper(client).keys.rq
+    if not link.execute("EXISTS", rq.job(id)):
+        undone.kept.append((id, "Redis has forgotten RQ's job of it; it fires here"))
+        return
+    origin = RQ_SCHEDULER_JOBS if owner == RQ_SCHEDULER else rq.registry("scheduled", schedule.queue)
+    link.execute("PERSIST", rq.job(id))
+    link.execute("ZADD", origin, score_of(due_ms), id)
+    if client.cancel(id) == "cancelled":
+        undone.given_back.append(id)
+    else:  # it was cancelled or run by hand just now
+        link.execute("ZREM", origin, id)
+        undone.kept.append((id, "somebody else took it meanwhile"))

@@ -18,7 +18,7 @@ from zsched.client import Client
 from zsched.core.model import At, Definition
 from zsched.core.options import define
 from zsched.errors import ZschedError
-from zsched.files import Application, Applied, ClientChecks, FileEntry, ScheduleFile, Step
+from zsched.files import Application, Applied, ClientChecks, FileEntry, ScheduleFile
 from zsched.files.applying import CREATED
 from zsched.files.checking import Allow
 from zsched.imports.found import ImportSource, Item
@@ -61,8 +61,8 @@ def refuse_twins(imported: Sequence[Imported]) -> None:
 
 class Importing:
     """
-    One source on its way in. *allow* is as that of *checks*, *link* what one-shots are moved through, *takes_over* as
-    of ``Application``.
+    One source on its way in; ``imported`` is what became of it. *allow* is as that of *checks*, *link* what one-shots
+    are moved through, *takes_over* as of ``Application``.
     """
 
     def __init__(
@@ -75,59 +75,52 @@ class Importing:
         *,
         takes_over: bool = False,
     ) -> None:
+        self.imported = Imported(source)
         self._client, self._link, self._source = client, link, source
         self._checks, self._allow, self._takes_over = checks, allow, takes_over
 
     def check(self) -> Imported:
-        """Check every item of the source in all that needs no Redis; refuse what is bad."""
-        imported, good = Imported(self._source), []
+        """Check every item in all that needs no Redis, and refuse what is bad."""
+        good = []
         for item in self._source.items:
             try:
-                imported.definitions[item.id] = self._defined(item)
+                self.imported.definitions[item.id] = self._defined(item)
                 good.append(item)
             except ZschedError as error:
                 self._source.refuse(item.place, str(item.options.get("description", item.id)), str(error))
         self._source.items = good
-        return imported
+        return self.imported
 
-    def compare(self, imported: Imported) -> tuple[Application, list[Step]]:
+    def foretell(self, *, prune: bool) -> None:
         """
-        Compare the recurring items with Redis; return the steps that a put would take.
+        Note what would be done; nothing is written.
 
         Raises:
             InvalidFile: an id is another owner's, or a one-shot's; nothing is to be put then.
         """
         entries = [
-            FileEntry(item.id, number, imported.definitions[item.id])
+            FileEntry(item.id, number, self.imported.definitions[item.id])
             for number, item in enumerate(self._source.items, 1)
             if item.origin is None
         ]
         file = ScheduleFile(self._source.name, self._source.owner, tuple(entries))
-        application = Application(self._client, file, takes_over=self._takes_over)
-        return application, application.compare()
+        self._application = Application(self._client, file, takes_over=self._takes_over)
+        self.imported.applied = self._application.foretell(prune=prune)
+        self.imported.moved = [MovedItem(one.item, CREATED, one.due_ms) for one in self._one_shots()]
 
-    def preview(self, imported: Imported, *, prune: bool) -> None:
-        """Note in *imported* what would be done. Raises as ``compare``."""
-        application, steps = self.compare(imported)
-        stale = application.stale()
-        imported.applied = Applied(steps, stale if prune else [], [] if prune else stale)
-        imported.moved = [MovedItem(one.item, CREATED, one.due_ms) for one in self._one_shots(imported)]
-
-    def run(self, imported: Imported, *, prune: bool, on_progress: Callable[[int], None]) -> None:
+    def run(self, on_progress: Callable[[int], None]) -> None:
         """
-        Do it, and note that in *imported*; *on_progress* is told how many schedules are done.
+        Do what was foretold, and note what was done; *on_progress* is told how many schedules are done.
 
         Raises:
-            InvalidFile: as ``compare``. RedisUnavailable: in the middle; the same import again goes on from there.
+            RedisUnavailable: in the middle; the same import again goes on from there.
         """
-        application, steps = self.compare(imported)
-        stale = application.stale()
-        imported.applied = application.run(steps, stale if prune else [], on_progress)
-        imported.applied.stale += [] if prune else stale
-        one_shots, moving = self._one_shots(imported), Moving(self._client, self._link, self._source)
+        number, one_shots = len(self.imported.applied.steps), self._one_shots()
+        self.imported.applied = self._application.carry_out(self.imported.applied, on_progress)
+        self.imported.moved, moving = [], Moving(self._client, self._link, self._source)
         for first in range(0, len(one_shots), PAGE):
-            imported.moved += moving.move(one_shots[first : first + PAGE])
-            on_progress(len(steps) + min(first + PAGE, len(one_shots)))
+            self.imported.moved += moving.move(one_shots[first : first + PAGE])
+            on_progress(number + min(first + PAGE, len(one_shots)))
 
     # -- how ----------------------------------------------------------------------------------------
 
@@ -143,9 +136,9 @@ class Importing:
             raise mistake
         return definition
 
-    def _one_shots(self, imported: Imported) -> list[OneShot]:
+    def _one_shots(self) -> list[OneShot]:
         """Return the one-shots to move."""
-        found = ((item, imported.definitions[item.id].when) for item in self._source.items)
+        found = ((item, self.imported.definitions[item.id].when) for item in self._source.items)
         return [
             OneShot(item, item.origin, when.due_ms)
             for item, when in found

@@ -4,24 +4,71 @@ Prometheus' families of what this daemon did, of what the log says of its terms,
 Every daemon tells the same of Redis, so over several daemons gauges are taken as a maximum and counters as a sum. When
 Redis gives no answer, ``zsched_redis_up`` is 0 and what only Redis knows is left out: yesterday's backlog would look
 like today's.
+
+Redis is looked at when somebody asks and at most once a second, however many ask, by connections with a short timeout
+of their own: Prometheus gives up after ten seconds by default, and that Redis does not answer is worth a page too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from zsched.core.clock import Clock
 from zsched.core.model import Priority
-from zsched.metrics.distribution import Distribution
-from zsched.metrics.labels import MOST, UNKNOWN, Names, label_text
-from zsched.metrics.lookout import Lookout
-from zsched.metrics.meter import DaemonMeter
-from zsched.metrics.tally import LogTally
+from zsched.errors import ZschedError
+from zsched.metrics.meter import MOST, UNKNOWN, DaemonMeter, Distribution, LogTally, Names, label_text
 from zsched.storage.archivers import ArchiveState, Report, last_audit, remembered
 from zsched.storage.overview import Overview
+from zsched.storage.reader import Reader
+
+# -- a look at Redis --------------------------------------------------------------------------------
+
+
+LONGEST_S: Final = 2.0  # for a connection or a reply
+_EVERY_MS: Final = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """
+    One look at Redis; ``overview`` is None when it gave no answer, and ``trouble`` says why. ``depths``: by queue.
+    """
+
+    overview: Overview | None = None
+    depths: Mapping[str, int] = field(default_factory=dict)
+    trouble: str = ""
+
+
+class Lookout:
+    """Looks through *reader*. Any thread may ask; one looks, the others wait for what it sees."""
+
+    def __init__(self, reader: Reader, clock: Clock) -> None:
+        self._reader, self._clock, self._lock = reader, clock, Lock()
+        self._sight, self._looked_ms = Sight(), float("-inf")
+
+    def look(self) -> Sight:
+        """Redis, as it was a second ago at most; that it does not answer, or refuses, is a sight too."""
+        with self._lock:
+            if self._clock.monotonic_ms() - self._looked_ms >= _EVERY_MS:
+                self._sight = self._see()
+                self._looked_ms = self._clock.monotonic_ms()
+            return self._sight
+
+    def _see(self) -> Sight:
+        try:
+            return Sight(self._reader.overview(), self._reader.queue_depths())
+        except ZschedError as error:
+            return Sight(trouble=str(error))
+
+
+# -- the collector ----------------------------------------------------------------------------------
 
 
 class DaemonCollector(Collector):

@@ -22,12 +22,9 @@ from zsched.core.clock import Clock
 from zsched.daemon.failures import Failures
 from zsched.health.facts import TIMEOUTS, DaemonHealth, RedisUnseen
 from zsched.health.verdict import problems
-from zsched.metrics.collector import DaemonCollector
-from zsched.metrics.labels import Names
-from zsched.metrics.lookout import LONGEST_S, Lookout
-from zsched.metrics.meter import DaemonMeter
+from zsched.metrics.collector import LONGEST_S, DaemonCollector, Lookout
+from zsched.metrics.meter import DaemonMeter, LogTally, Names
 from zsched.metrics.pages import served
-from zsched.metrics.tally import LogTally
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader

@@ -36,7 +36,7 @@ _PUTS_BACK = "Redis lost something that this archive has, and it is being put ba
 
 
 class ArchiveState(Enum):
-    """What an archiver is doing."""
+    """The state of an archiver."""
 
     FOLLOWING = "following"
     BOOTSTRAPPING = "bootstrapping"  # reading what Redis holds, as the log does not go back far enough
@@ -48,7 +48,7 @@ class ArchiveState(Enum):
 
 
 class Audited(NamedTuple):
-    """What an audit found; ``at_ms`` by the server's clock."""
+    """Result of an audit; ``at_ms`` by the server's clock."""
 
     at_ms: int
     checked: int
@@ -59,9 +59,9 @@ class Audited(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Report:
     """
-    What one archive told last. ``position`` is on its disk; ``told_ms`` is the server's time. ``about``: path, since
-    when it is complete, and the trouble it has; ``awaits_people`` when `zsched recover` has to be run; and the facts of
-    its daemon, with ``may_not_lead``, the reason, if that is so.
+    The last report of one archive. ``position`` is on its disk; ``told_ms`` is the server's time. ``about``: path,
+    since when it is complete, and the trouble it has; ``awaits_people`` when `zsched recover` has to be run; and the
+    facts of its daemon, with ``may_not_lead``, the reason, if that is so.
     """
 
     archive: str
@@ -72,17 +72,17 @@ class Report:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was the last one before its daemon stopped in order."""
+        """True if it was the last report before its daemon stopped in order."""
         return self.state is ArchiveState.STOPPED
 
     @property
     def place(self) -> str:
-        """Where the archive is: host and path."""
+        """The place of the archive: host and path."""
         return f"{self.about.get('host', '?')}:{self.about.get('path', '?')}"
 
     @property
     def awaits_people(self) -> bool:
-        """Whether it has what Redis lost, and waits for `zsched recover`: [archive] recovery = "manual"."""
+        """True if it has what Redis lost, and waits for `zsched recover`: [archive] recovery = "manual"."""
         return self.state is ArchiveState.LOST and self.about.get("awaits_people") is True
 
     @property
@@ -101,7 +101,7 @@ class Report:
 
     @property
     def audit(self) -> Audited | None:
-        """What the last audit found that its daemon made as the leader; None when it made none."""
+        """The result of the last audit that its daemon made as the leader; None when it made none."""
         told = self.about.get("audit")
         if not isinstance(told, dict):
             return None
@@ -124,11 +124,11 @@ class Report:
         return told if type(told) is int and 0 <= told <= LAST_MS else 0
 
     def is_alive(self, now_ms: int) -> bool:
-        """Whether it follows, and was heard of within ALIVE_MS."""
+        """Return True if it follows, and was heard of within ALIVE_MS."""
         return self.state is ArchiveState.FOLLOWING and self.is_recent(now_ms)
 
     def is_recent(self, now_ms: int, within_ms: int = ALIVE_MS) -> bool:
-        """Whether it was told within *within_ms*, and not before the clock was set back by more than that."""
+        """Return True if it was told within *within_ms*, and not before the clock was set back by more than that."""
         return abs(now_ms - self.told_ms) <= within_ms
 
     @classmethod
@@ -157,12 +157,12 @@ def reports_of(flat: list[bytes]) -> list[Report]:
 
 
 def remembered(reports: Iterable[Report], now_ms: int) -> list[Report]:
-    """Those of *reports* that count at *now_ms*, in their order; also of daemons that stopped since."""
+    """Return the *reports* that count at *now_ms*, in their order; also of daemons that stopped since."""
     return [report for report in reports if report.is_recent(now_ms, FORGOTTEN_MS)]
 
 
 def last_audit(reports: Iterable[Report], now_ms: int) -> Audited | None:
-    """What the last audit found of which *reports* tell; None when there is none, or it is forgotten by *now_ms*."""
+    """Return the last audit of which *reports* tell; None when there is none, or it is forgotten by *now_ms*."""
     audits = [audit for report in remembered(reports, now_ms) if (audit := report.audit) is not None]
     return max(audits, key=lambda audit: audit.at_ms, default=None)
 
@@ -201,15 +201,15 @@ class Archivers:
         self._channel.execute("HDEL", self._key, archive)
 
     def reports(self) -> list[Report]:
-        """What every archiver told last, the latest first."""
+        """Return the last report of every archiver, the latest first."""
         return reports_of(self._channel.execute("HGETALL", self._key))
 
     def alive(self) -> int:
-        """How many archives are alive."""
+        """Count the archives that are alive."""
         return int(self._archived("-", 0)[1])
 
     def archived(self, entry: str, entry_ms: int) -> str:
-        """Whether the entry *entry*, written at *entry_ms*, is on a disk: archived, waiting or LOST."""
+        """Say whether *entry*, written at *entry_ms*, is on a disk: archived, waiting or LOST."""
         return str(self._archived(entry, entry_ms)[0].decode())
 
     def _archived(self, entry: str, entry_ms: int) -> list[Any]:
@@ -297,7 +297,7 @@ class Durability:
 
 @contextmanager
 def _written(what: str) -> Iterator[None]:
-    """When Redis goes away inside the block, *what* was written all the same."""
+    """Say that *what* was written all the same, when Redis goes away inside the block."""
     try:
         yield
     except RedisUnavailable as error:

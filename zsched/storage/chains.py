@@ -51,7 +51,7 @@ class Chains:
             Stale, ServerChanged.
         """
         rows = [each for one in needs for each in (one.id, one.what, one.run)]
-        reply = self._scripts.call("unblock", token=term.token, expected_server=term.server_id, rows=rows)
+        reply = self._scripts.call("unblock", rows=rows, **term.fence)
         return [text(run_id) for run_id in reply[1]]
 
 

@@ -1,5 +1,5 @@
 """
-How zsched talks to Redis: nothing is ever sent twice unless zsched itself decides so.
+Connections to Redis: nothing is ever sent twice unless zsched itself decides so.
 
 redis-py ≥ 6 re-sends a command when only its *reply* was lost, which pushes a job twice (measured
 through a proxy that cuts replies). So commands go over redis-py's connections without its client's
@@ -22,8 +22,7 @@ import redis
 from redis.connection import ConnectionPool
 from redis.sentinel import SentinelConnectionPool
 
-from zsched.config.redaction import redact
-from zsched.config.sentinels import is_sentinel_url
+from zsched.config.urls import is_sentinel_url, redact
 from zsched.core.clock import Clock, SystemClock
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, show
 from zsched.storage import sentinel
@@ -42,7 +41,7 @@ _UNTYPED = re.compile(
 
 
 class Interruption(Protocol):
-    """What ends a wait: readable when it is over."""
+    """The end of a wait: readable when it is over."""
 
     def fileno(self) -> int:
         """For select."""
@@ -123,7 +122,7 @@ class Link:
 
     @property
     def finds_master(self) -> bool:
-        """Whether every new connection goes to who is the master then: Sentinels say who that is."""
+        """True if every new connection goes to who is the master then: Sentinels say who that is."""
         return isinstance(self.pool, sentinel.Pool)
 
     def look_for_master(self) -> None:
@@ -298,7 +297,7 @@ class Wire:
 
 
 def _distrust(error: BaseException | None) -> str | None:
-    """What TLS has against the server's certificate; None where that is not the matter."""
+    """Return what TLS has against the server's certificate; None where that is not the matter."""
     while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
         error = error.__cause__ or error.__context__
     return None if error is None else error.verify_message.rstrip(".")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from zsched.core.log import Position
+from zsched.core.log import Position, text
 from zsched.core.policy import Plan, Policy
 from zsched.core.replan import Move
 from zsched.core.runs import BAD, GONE, Run, RunStatus, facts_text
@@ -20,7 +20,7 @@ _SILENT_MS = 7 * 86_400_000  # an archive that reported nothing for so long is n
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Where the server's TIME must be, by the caller's monotonic clock, for a script to fire."""
+    """The range in which the server's TIME must be, by the caller's monotonic clock, for a script to fire."""
 
     from_ms: int
     until_ms: int
@@ -105,7 +105,7 @@ class Over(NamedTuple):
 
 
 class Tracked(NamedTuple):
-    """What one track wrote: how many runs are over, the entry that says so (None: none was), schedules it paused."""
+    """Result of one track: how many runs are over, the entry that says so (None: none was), schedules it paused."""
 
     ended: int
     entry: Position | None
@@ -133,7 +133,7 @@ class Dead(NamedTuple):
 
 class Lost(NamedTuple):
     """
-    What became of runs whose workers died: *again* are in their queues, *ended* are over. *entry* is the last one that
+    Result for runs whose workers died: *again* are in their queues, *ended* are over. *entry* is the last one that
     says so (None: all were left alone); *paused* are schedules.
     """
 
@@ -158,8 +158,8 @@ class Dispatch:
 
     def limit(self, term: Term, per_second: Mapping[str, float]) -> None:
         """Let *per_second* be the limits of queues from now on, and no others."""
-        rows = [text for queue, rate in per_second.items() for text in (queue, f"{rate:.12g}")]
-        self._scripts.call("limits", rows=rows, **_fence(term))
+        rows = [each for queue, rate in per_second.items() for each in (queue, f"{rate:.12g}")]
+        self._scripts.call("limits", rows=rows, **term.fence)
 
     def fire(self, term: Term, window: Window, limit: int) -> FireResult | Stopped:
         """Push the due one-shots among the first *limit* due schedules; answer the recurring ones among them."""
@@ -176,7 +176,7 @@ class Dispatch:
             skipped=_texts(skipped),
             expired=_texts(expired),
             cancelled=_texts(cancelled),
-            quarantined=[(shown(id), shown(reason)) for id, reason in quarantined],
+            quarantined=[(text(id), text(reason)) for id, reason in quarantined],
             recurring=[DueRecurring._make(row) for row in recurring],
             wrong=_texts(wrong),
         )
@@ -196,8 +196,8 @@ class Dispatch:
 
     def quarantine(self, term: Term, bad: Sequence[tuple[DueRecurring, bytes]]) -> int:
         """Take schedules that cannot be planned out of their lanes, each with a reason; how many were still there."""
-        rows = [text for due, reason in bad for text in (*due[:4], reason)]
-        return int(self._scripts.call("quarantine", rows=rows, **_fence(term))[1])
+        rows = [each for due, reason in bad for each in (*due[:4], reason)]
+        return int(self._scripts.call("quarantine", rows=rows, **term.fence)[1])
 
     def track(self, term: Term, seen: Position, over: Sequence[Over]) -> Tracked | None:
         """
@@ -205,11 +205,11 @@ class Dispatch:
         left out. None (LOST) when the log does not contain that entry: this Redis may never have heard of them.
         """
         rows = [each for one in over for each in one]
-        reply = self._scripts.call("track", seen_entry=seen.id, seen_t=seen.t_us, rows=rows, **_fence(term))
+        reply = self._scripts.call("track", seen_entry=seen.id, seen_t=seen.t_us, rows=rows, **term.fence)
         if reply[0] == "LOST":
             return None
         _now_ms, entry, t_us, ended, paused = reply
-        position = Position.parse(f"{shown(entry)} {shown(t_us)}") if ended else None
+        position = Position.parse(f"{text(entry)} {text(t_us)}") if ended else None
         return Tracked(ended, position, _texts(paused))
 
     def lose(self, term: Term, seen: Position, dead: Sequence[Dead], ended_ms: int) -> Lost | None:
@@ -219,17 +219,17 @@ class Dispatch:
         """
         rows = [each for one in dead for each in one]
         reply = self._scripts.call(
-            "lost", seen_entry=seen.id, seen_t=seen.t_us, ended_ms=ended_ms, rows=rows, **_fence(term)
+            "lost", seen_entry=seen.id, seen_t=seen.t_us, ended_ms=ended_ms, rows=rows, **term.fence
         )
         if reply[0] == "LOST":
             return None
         _now_ms, entry, t_us, again, ended, paused = reply
-        position = Position.parse(f"{shown(entry)} {shown(t_us)}") if again or ended else None
+        position = Position.parse(f"{text(entry)} {text(t_us)}") if again or ended else None
         return Lost(position, _texts(again), _texts(ended), _texts(paused))
 
     def trim(self, term: Term, first_kept: str, limit: int) -> int:
         """Forget at most *limit* of the log's entries before id *first_kept*; how many went."""
-        reply = self._scripts.call("trim", first_kept=first_kept, limit=limit, silent_ms=_SILENT_MS, **_fence(term))
+        reply = self._scripts.call("trim", first_kept=first_kept, limit=limit, silent_ms=_SILENT_MS, **term.fence)
         return int(reply[0])
 
     def replan(self, term: Term, tzdata: str, moves: Sequence[Move] = (), *, is_done: bool = False) -> ReplanResult:
@@ -238,22 +238,17 @@ class Dispatch:
         these now. Without *moves* it only asks.
         """
         rows = [each for move in moves for each in move]
-        reply = self._scripts.call("replan", tzdata=tzdata, is_done=int(is_done), rows=rows, **_fence(term))
+        reply = self._scripts.call("replan", tzdata=tzdata, is_done=int(is_done), rows=rows, **term.fence)
         words = zip(moves, reply[2:], strict=True)
-        return ReplanResult(shown(reply[1]), [move for move, word in words if word == b"moved"])
-
-
-def _fence(term: Term) -> dict[str, Any]:
-    return {"token": term.token, "expected_server": term.server_id}
+        return ReplanResult(text(reply[1]), [move for move, word in words if word == b"moved"])
 
 
 def _guard(term: Term, window: Window) -> dict[str, Any]:
-    timing = {"clock_from_ms": window.from_ms, "clock_until_ms": window.until_ms}
-    return _fence(term) | timing
+    return {**term.fence, "clock_from_ms": window.from_ms, "clock_until_ms": window.until_ms}
 
 
 def told(plan: Plan, policy: Policy) -> bytes:
-    """What advance.lua is told of a plan."""
+    """Write a plan for advance.lua."""
     times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.fire_ms, plan.due_ms))
     next_times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.next_ms, plan.next_due_ms))
     ranges = ((one.why.value, one.range) for one in plan.passed)
@@ -262,10 +257,5 @@ def told(plan: Plan, policy: Policy) -> bytes:
     return " ".join(words).encode()
 
 
-def shown(value: bytes) -> str:
-    """Bytes of Redis as text; those that are none, which only another writer leaves, are shown escaped."""
-    return value.decode(errors="backslashreplace")
-
-
 def _texts(values: Sequence[bytes]) -> list[str]:
-    return [shown(value) for value in values]
+    return [text(value) for value in values]

@@ -1,5 +1,5 @@
 """
-What happened: asked of an archive, or, when none answers, read from the log that Redis still holds.
+Questions about the past: asked of an archive, or, when none answers, read from the log that Redis still holds.
 
 Every answer says which of the two it is, since when nothing is missing in it, and how far it goes.
 """
@@ -45,14 +45,14 @@ class Inquiry:
         self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would be for ever
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
-        """What is known of schedule *id*: its first change and its *newest* ones."""
+        """Return what is known of schedule *id*: its first change and its *newest* ones."""
         answer, source = self._ask("schedule", id=id, newest=newest)
         if answer is not None:
             return Chronicle(id, source, answer["changes"], answer["left_out"], answer["terms"], answer["led"])
         return self._from_log(id, newest, source.problem)
 
     def occurrences(self, wanted: Wanted) -> tuple[list[Occurrence], Source]:
-        """What is *wanted*, the newest first; runs that the log has as open are as RQ has them now."""
+        """Find what is *wanted*, the newest first; runs that the log has as open are as RQ has them now."""
         answer, source = self._ask("runs", **wanted.to_dict())
         if answer is None:
             found, source = self._lookback(wanted, source.problem)
@@ -135,7 +135,7 @@ class Inquiry:
         return {ms for ms in ran if start_ms <= ms < end_ms}, source
 
     def held(self, run_ids: Sequence[str]) -> dict[str, bool]:
-        """Those of *run_ids* that RQ has, and whether each is over."""
+        """Return the runs of *run_ids* that RQ has, and whether each is over."""
         jobs = zip(run_ids, self._jobs.look(run_ids), strict=True)
         return {id: as_seen(Run(id, RunStatus.QUEUED), job).is_over for id, job in jobs if job is not None}
 
@@ -161,7 +161,9 @@ class Inquiry:
         return None, self._redis(self._log.first(), problem)
 
     def _entries_of_archive(self, answer: dict[str, Any]) -> Iterator[Entry]:
-        """What *answer* begins with, asked for page by page; the pages may be of different archives."""
+        """
+        Yield the entries that *answer* begins with, asked for page by page; the pages may be of different archives.
+        """
         while answer["entries"]:
             last = answer["entries"][-1]
             yield from answer["entries"]
@@ -181,7 +183,7 @@ class Inquiry:
         return Source(None, since_ms, last.id if last else None, problem, is_untrimmed)
 
     def _is_behind(self, seen: Position) -> bool:
-        """Whether the log ends before what was seen of it: Redis lost that."""
+        """Return True if the log ends before what was seen of it: Redis lost that."""
         last = self.last()
         return last is None or last.order < seen.order
 
@@ -216,7 +218,7 @@ class Inquiry:
         return lookback.found(), self._redis(oldest, problem)
 
     def _ran_by_log(self, id: str, start_ms: int, problem: str) -> tuple[list[int], Source]:
-        """As ``ran``, of any time; no run is pushed before its time."""
+        """Answer as ``ran`` from the log, of any time; no run is pushed before its time."""
         ran: list[int] = []
         oldest: Entry | None = None
         for oldest in self._back():

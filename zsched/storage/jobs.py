@@ -40,7 +40,7 @@ class Jobs:
         self._scripts = Scripts(channel, keys)
 
     def look(self, run_ids: Sequence[str]) -> list[Job | None]:
-        """What RQ says of each of *run_ids*; None where it holds nothing of a run."""
+        """Read RQ's hash of each of *run_ids*; None where it holds nothing of a run."""
         return [
             None if told == b"-" else _job(told)
             for first in range(0, len(run_ids), _PAGE)
@@ -71,7 +71,7 @@ _TRIES: Final = 100  # when other threads of the task note something at the same
 
 class Notes:
     """
-    What is noted in the job of one run, field by field; *client* is a ``redis.Redis``.
+    The notes in the job of one run, field by field; *client* is a ``redis.Redis``.
 
     Raises:
         RedisUnavailable: not reached. RedisRefused: an error reply. Contended: of ``change``.
@@ -82,7 +82,7 @@ class Notes:
 
     def attempt(self) -> int | None:
         """
-        Which attempt is on, from 1; None when the job is gone.
+        Return the number of the attempt that is on, from 1; None when the job is gone.
 
         Read from RQ's hash alone: look.lua reads keys of zsched's too, to which a worker needs no right.
         """
@@ -130,7 +130,8 @@ _KEPT_MS: Final = 600_000
 
 class Deadlines:
     """
-    What passed, look by look, over one wire; ``since_ms``: when it looked first. Raises RedisUnavailable, RedisRefused.
+    Deadlines that passed, look by look, over one wire; ``since_ms``: when it looked first. Raises RedisUnavailable,
+    RedisRefused.
     """
 
     def __init__(self, wire: Wire, keys: Keys) -> None:

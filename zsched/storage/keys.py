@@ -109,11 +109,11 @@ class Keys:
     # -- one key per schedule or call ---------------------------------------------------------
 
     def schedule_prefix(self) -> str:
-        """What stands before a schedule's id in its key."""
+        """The text before a schedule's id in its key."""
         return f"{self.prefix}schedule:"
 
     def template_prefix(self) -> str:
-        """What stands before a schedule's id in its template's key."""
+        """The text before a schedule's id in its template's key."""
         return f"{self.prefix}template:"
 
     def schedule(self, id: str) -> str:

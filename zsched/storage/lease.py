@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
+from typing import Any
 
 from zsched.core.clock import Clock
 from zsched.core.log import text
@@ -58,7 +59,7 @@ class Server:
         )
 
     def objection(self, allow_eviction: bool) -> str | None:
-        """Why a daemon must not lead on this server, or None."""
+        """Return why a daemon must not lead on this server, or None."""
         if self.role != "master":
             return f"it is a {self.role}: writes would be refused"
         if self.maxmemory > 0 and self.policy != "noeviction" and not allow_eviction:
@@ -82,6 +83,11 @@ class Term:
     now_ms: int
     hold_ms: int
     gen: str | None = None
+
+    @property
+    def fence(self) -> dict[str, Any]:
+        """The arguments by which each of a leader's scripts sees that the term goes on, on its server."""
+        return {"token": self.token, "expected_server": self.server_id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +153,7 @@ class Lease:
         The same term, trusted for a full length more. Raises Stale, ServerChanged.
         """
         started_ms = self._clock.monotonic_ms()
-        reply = self._scripts.call("renew", token=term.token, expected_server=term.server_id, lease_ms=self._lease_ms)
+        reply = self._scripts.call("renew", lease_ms=self._lease_ms, **term.fence)
         return replace(term, trusted_until_ms=started_ms + self._lease_ms, now_ms=int(reply[0]))
 
     def release(self, term: Term) -> None:

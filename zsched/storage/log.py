@@ -104,7 +104,7 @@ class Log:
         return next(iter(self.read_back("+", 1)), None)
 
     def contains(self, position: Position) -> bool:
-        """Whether the log has this very entry, so also everything before it that was not trimmed."""
+        """Return True if the log has this very entry, so also everything before it that was not trimmed."""
         found = self._entries(self._channel.execute("XRANGE", self._key, position.id, position.id))
         return bool(found) and found[0].position == position
 
@@ -167,7 +167,7 @@ _LOOKED_FOR_MS: Final = 250.0
 
 
 def recent(log: Log, now_ms: int, run_suffix: str, clock: Clock) -> Recent:
-    """What *log* tells of the time before *now_ms*, the server's; *run_suffix* as in ``core.recent``."""
+    """Count what *log* tells of the time before *now_ms*, the server's; *run_suffix* as in ``core.recent``."""
     counting, oldest_seq = Counting(now_ms, run_suffix), 1
     for entry in log.back(for_ms=_LOOKED_FOR_MS, clock=clock):
         if not counting.see(entry):

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from zsched.core.log import text
 from zsched.storage.connection import Wire
-from zsched.storage.dispatch import shown
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.scripts import Scripts
@@ -72,9 +72,9 @@ class NativeJobs:
             next_ms=int(next_ms) if next_ms != b"" else None,
             looked=looked,
             pushed=pushed,
-            others={queue: shown(holder) for queue, holder in _tuples(others, 2)},
-            broken={queue: shown(key) for queue, key in _tuples(broken, 2)},
-            odd=[Odd(queue, id, shown(word)) for queue, id, word in _tuples(odd, 3)],
+            others={queue: text(holder) for queue, holder in _tuples(others, 2)},
+            broken={queue: text(key) for queue, key in _tuples(broken, 2)},
+            odd=[Odd(queue, id, text(word)) for queue, id, word in _tuples(odd, 3)],
         )
 
     def release(self, term: Term, queues: Sequence[bytes]) -> None:
@@ -82,15 +82,7 @@ class NativeJobs:
         self._call(term, queues, 0, 0)
 
     def _call(self, term: Term, queues: Sequence[bytes], lock_s: int, limit: int) -> list[Any]:
-        return self._scripts.call(
-            "native",
-            token=term.token,
-            expected_server=term.server_id,
-            owner=self._owner,
-            lock_s=lock_s,
-            limit=limit,
-            rows=queues,
-        )
+        return self._scripts.call("native", owner=self._owner, lock_s=lock_s, limit=limit, rows=queues, **term.fence)
 
 
 def _tuples(flat: Sequence[bytes], size: int) -> Iterator[tuple[bytes, ...]]:

@@ -32,7 +32,7 @@ SILENT_MS: Final = 10_000  # without a report: three should have come, so that a
 
 
 class DaemonRole(Enum):
-    """What a daemon does."""
+    """The role of a daemon."""
 
     LEADS = "leader"
     STANDS_BY = "standby"
@@ -65,7 +65,7 @@ class DaemonSeen:
 
     @property
     def is_running(self) -> bool:
-        """Whether it leads, stands by, or is BARRED."""
+        """True if it leads, stands by, or is BARRED."""
         return self.role in (DaemonRole.LEADS, DaemonRole.STANDS_BY, DaemonRole.BARRED)
 
     @property
@@ -74,7 +74,7 @@ class DaemonSeen:
         return f"{self.host or '?'}, pid {'?' if self.pid is None else self.pid}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it; the keys are a promise."""
+        """Return the daemon for JSON; the keys are a promise."""
         return {
             "id": self.id,
             "role": self.role.value,
@@ -93,7 +93,7 @@ class DaemonSeen:
 
 
 def daemons_of(reports: Iterable[Report], leader: str | None, now_ms: int) -> list[DaemonSeen]:
-    """Who told *reports*: the *leader* first, then by role, host and id."""
+    """Return the daemons that told *reports*: the *leader* first, then by role, host and id."""
     order = list(DaemonRole)
     seen = [_seen(report, leader, now_ms) for report in reports if isinstance(report.about.get("daemon"), str)]
     return sorted(seen, key=lambda one: (order.index(one.role), one.host or "", one.id))
@@ -128,7 +128,9 @@ def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
 
 
 def _bar(report: Report) -> str | None:
-    """Why its daemon may not lead; None when it may. Where a newer format leads, the archive may say so first."""
+    """
+    Return why its daemon may not lead; None when it may. Where a newer format leads, the archive may say so first.
+    """
     reason = _text(report.about.get("may_not_lead"))
     if reason is None and report.state is ArchiveState.OUTDATED:
         return _text(report.about.get("trouble")) or "a newer zsched leads"
@@ -176,7 +178,7 @@ class Overview:
     namespace: str = "default"
 
     def behind(self, report: Report) -> int | None:
-        """How many entries of the log an archive lacks; None if it has none, or some that this log has not."""
+        """Count the entries of the log that an archive lacks; None if it has none, or some that this log has not."""
         last, position = self.log_last, report.position
         if position is None or last is None or position.order > last.order:
             return None
@@ -184,7 +186,7 @@ class Overview:
 
     @property
     def late_ms(self) -> int:
-        """How late the oldest waiting schedule is; 0 when none is."""
+        """Milliseconds by which the oldest waiting schedule is late; 0 when none is."""
         return 0 if self.oldest_due_ms is None else max(self.now_ms - self.oldest_due_ms, 0)
 
     @property
@@ -295,7 +297,7 @@ def _replies(wire: Wire, commands: dict[str, Command]) -> dict[str, Any]:
 
 
 def _began_ms(entries: list[Entry], epoch: int) -> int | None:
-    """When the term began that one of *entries* is the beginning of."""
+    """Return the beginning of the term that one of *entries* began."""
     terms = (entry.position for entry in entries if TermEntry.of(entry) and entry.position.epoch == epoch)
     return next((position.t_us // 1000 for position in terms), None)
 

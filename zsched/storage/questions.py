@@ -46,7 +46,7 @@ class Question:
 
     @property
     def text(self) -> str:
-        """As it stands in Redis."""
+        """Return the question as it stands in Redis."""
         seen = None if self.seen is None else list(self.seen)
         return json.dumps({"id": self.id, "about": self.about, "arguments": self.arguments, "seen": seen})
 
@@ -68,7 +68,7 @@ class Questions:
 
     @property
     def wait_s(self) -> float:
-        """How long an answer is waited for; well below the link's patience, for a busy Redis ends waits late."""
+        """Seconds that an answer is waited for; well below the link's patience, for a busy Redis ends waits late."""
         return min(WAIT_S, self._link.timeout_s / 2)
 
     def ask(self, about: str, **arguments: Any) -> dict[str, Any] | None:
@@ -184,9 +184,7 @@ class Naming:
         Raises:
             Stale, ServerChanged: the term is over.
         """
-        reply = self._scripts.call(
-            "name", token=term.token, expected_server=term.server_id, gen=gen, is_new=int(is_new)
-        )  # fmt: skip
+        reply = self._scripts.call("name", gen=gen, is_new=int(is_new), **term.fence)
         return text(reply[0])
 
     def adopt(self, gen: str) -> str:

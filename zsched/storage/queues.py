@@ -18,11 +18,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from zsched.core.durations import rough_duration
 from zsched.core.log import text
 from zsched.core.model import Priority
 from zsched.core.run_id import RunId
 from zsched.core.runs import ms_of
-from zsched.core.sentences import rough_duration
 from zsched.core.wording import plural
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Channel, Wire
@@ -39,13 +39,13 @@ class Aside(NamedTuple):
     queue: str
 
     def key(self, keys: Keys) -> str:
-        """Of the ZSET."""
+        """Return the key of the ZSET."""
         return keys.aside(self.lane, self.queue)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """How many schedules stand aside for a queue, by its limit; ``per_second`` is None when that has just ended."""
+    """The number of schedules that a queue's limit throttles; ``per_second`` is None when the limit has just ended."""
 
     queue: str
     per_second: float | None
@@ -68,7 +68,7 @@ def asides(channel: Channel, keys: Keys) -> list[Aside]:
 
 
 def held_back(counts: Iterable[tuple[Aside, int]], limits: Sequence[bytes]) -> list[HeldBack]:
-    """What the numbers of those that stand aside amount to, by queue; *limits* is the hash of them."""
+    """Sum up the throttled schedules by queue; *limits* is the hash of limits."""
     rates = {text(queue): _per_second(row) for queue, row in zip(limits[::2], limits[1::2], strict=True)}
     waiting: Counter[str] = Counter()
     for aside, count in counts:

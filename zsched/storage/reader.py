@@ -1,4 +1,4 @@
-"""What Redis holds of schedules, read back as values. Nothing here writes."""
+"""Schedules in Redis, read back as values. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Reader:
         return next(iter(self.find_many([id])), None)
 
     def find_many(self, ids: Iterable[str]) -> Iterator[StoredSchedule]:
-        """Those of *ids* that exist, in their order, read page by page."""
+        """Yield the schedules of *ids* that exist, in their order, with what an update needs; read page by page."""
         source = iter(ids)
         while page := list(islice(source, _PAGE)):
             now_ms, _, _, *rows = self._scripts.call("get", rows=page)
@@ -84,11 +84,13 @@ class Reader:
                     yield StoredSchedule(self._schedule(id, row), row[7], int(now_ms), _decoded(row[6]).get("digest"))
 
     def schedules(self, ids: Iterable[str]) -> Iterator[Schedule]:
-        """Those of *ids* that exist, in their order."""
+        """Return the schedules of *ids* that exist, in their order."""
         return (found.schedule for found in self.find_many(ids))
 
     def expected(self, record: RecurringRecord, spec: TriggerSpec) -> StoredSchedule:
-        """What ``find`` would give of *record* once it was put by the rule *spec*: its place and times are empty."""
+        """
+        Return what ``find`` would give of *record* once it was put by the rule *spec*: its place and times are empty.
+        """
         own = _bytes({**record.own, "trigger": spec.to_text()})
         row: list[Any] = [b"due", record.lane.value.encode(), b"", b"", b"", 1, own, _bytes(record.template)]
         return StoredSchedule(self._schedule(record.id, row), row[7], 0, record.digest(spec))
@@ -138,12 +140,12 @@ class Reader:
             return stalled_queues(wire, self._keys)
 
     def queue_depths(self) -> dict[str, int]:
-        """How many jobs wait in each queue that RQ knows."""
+        """Count the jobs that wait in each queue that RQ knows."""
         with self._link.wire() as wire:
             return Registries(wire, self._keys.rq).depths()
 
     def recent(self, clock: Clock) -> Recent:
-        """What happened in the last minutes, as far as the log can be read quickly; *clock* says how long it takes."""
+        """Count the last minutes, as far as the log can be read quickly; *clock* says how long it takes."""
         found = recent(Log(self._link, self._keys), self.now_ms(), self._keys.run_suffix, clock)
         return replace(found, ahead=self._still_silent(found.ahead)) if found.ahead is not None else found
 

@@ -58,7 +58,7 @@ def members(wire: Wire, key: str, most: int) -> list[str]:
 
 
 def is_denied(error: RedisRefused) -> bool:
-    """Whether it was refused for want of a right."""
+    """Return True if it was refused for want of a right."""
     return isinstance(error.__cause__, NoPermissionError)
 
 
@@ -160,14 +160,14 @@ class Registries:
         return Line(known, last_ms if rises else None)
 
     def on_their_way(self, queue: str, run_ids: Sequence[str]) -> set[str]:
-        """Those of *run_ids* that a worker took from *queue* and has not begun."""
+        """Return the runs of *run_ids* that a worker took from *queue* and has not begun."""
         begun = self._all(("EXISTS", self._rq.executions(run_id)) for run_id in run_ids)
         found = {run_id for run_id, is_there in zip(run_ids, begun, strict=True) if is_there}
         taken = next(self._all([("LRANGE", self._rq.intermediate(queue), 0, -1)]))
         return found | (set(map(text, taken)) & set(run_ids))
 
     def depths(self) -> dict[str, int]:
-        """How many jobs wait in each queue that RQ knows; what is of a wrong type is none."""
+        """Count the jobs that wait in each queue that RQ knows; a key of a wrong type is no queue."""
         queues = self.queues()
         replies = self._all(("LLEN", self._rq.queue(queue)) for queue in queues)
         return {queue: depth for queue, depth in zip(queues, replies, strict=True) if isinstance(depth, int)}
@@ -177,7 +177,7 @@ class Registries:
         return int(self._wire.execute("TIME")[0])
 
     def members(self, spans: Sequence[Span]) -> list[list[bytes]]:
-        """Of each of *spans* the members in it; what is of a wrong type has none."""
+        """Return the members in each of *spans*; a key of a wrong type has none."""
         found: list[list[bytes]] = list(self._all(_range(span, 0) for span in spans))
         for span, members in zip(spans, found, strict=True):
             read = _PAGE

@@ -1,5 +1,5 @@
 """
-What is done to runs: once more, and not after all.
+Retrying and cancelling runs.
 
 RQ's hash of a run says what was called and how. When RQ has forgotten it an archive is asked, through Redis; nothing
 is unpickled on the way, so the caller's serializer does not matter.
@@ -29,7 +29,7 @@ _PAUSE_S: Final = 0.05  # between two of them
 
 
 class Remembered(NamedTuple):
-    """What an archive knows of a run. ``record``: its job's texts, without what changed as it ran; None: forgotten."""
+    """A run as an archive knows it. ``record``: its job's texts, without what changed as it ran; None: forgotten."""
 
     is_known: bool
     record: list[bytes] | None = None
@@ -37,7 +37,7 @@ class Remembered(NamedTuple):
 
 
 class Reruns:
-    """What a client does to runs of one namespace, over one link. Raises RedisUnavailable, RedisRefused."""
+    """A client's operations on runs of one namespace, over one link. Raises RedisUnavailable, RedisRefused."""
 
     def __init__(self, link: Link, keys: Keys) -> None:
         self._link, self._keys, self._scripts = link, keys, Scripts(link, keys)
@@ -92,7 +92,7 @@ class Reruns:
         return "already_over"
 
     def remembered(self, run_id: str) -> Remembered:
-        """What an archive knows of *run_id*."""
+        """Ask an archive for *run_id*."""
         answer = self._questions.ask("record", run_id=run_id)
         if answer is None:
             return Remembered(False, problem=f"no archive answered within {self._questions.wait_s:g} s")

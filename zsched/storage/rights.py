@@ -1,5 +1,5 @@
 """
-What each kind of process may do in Redis: its commands, keys and channels, as an ACL takes them.
+Rights of each kind of process in Redis: its commands, keys and channels, as an ACL takes them.
 
 One source for ``deploy/redis/users.acl`` and ``zsched doctor``; a test holds the file to it. What scripts call is read
 from their texts, because Redis holds a script to the rights of its caller: a new command in a script is a new right
@@ -107,7 +107,7 @@ _RQ_KEYS: Final[Mapping[Role, str]] = {
 @dataclass(frozen=True, slots=True)
 class Rights:
     """
-    What a process needs, sorted: ``commands`` as an ACL names them (``hget``, ``script|load``), ``keys`` and
+    Rights that a process needs, sorted: ``commands`` as an ACL names them (``hget``, ``script|load``), ``keys`` and
     ``channels`` as patterns.
     """
 
@@ -124,7 +124,7 @@ class Rights:
 
 
 def rights_of(roles: Iterable[Role], keys: Keys) -> Rights:
-    """What a process needs that is all of *roles* in the namespace of *keys*."""
+    """Return the rights of a process that has all of *roles* in the namespace of *keys*."""
     commands, patterns, channels = set(_CONNECTION.split()), set[str](), set[str]()
     for role in roles:
         commands.update(_COMMANDS[role].split())
@@ -144,7 +144,7 @@ def rights_of(roles: Iterable[Role], keys: Keys) -> Rights:
 
 
 def commands_of(script: str) -> set[str]:
-    """What a script may call, as an ACL names it."""
+    """Return the commands that a script may call, as an ACL names them."""
     return {command.lower() for command in _CALL.findall(load(script).text)}
 
 

@@ -39,7 +39,7 @@ class Cron(NamedTuple):
     module: str
 
     def is_of(self, module: str) -> bool:
-        """Whether it runs *module*, or may: of a full path and a dotted name the ends are compared."""
+        """Return True if it runs *module*, or may: of a full path and a dotted name the ends are compared."""
         mine, other = dotted(self.module), dotted(module)
         short, long = sorted((mine, other), key=len)
         return not mine or mine == other or (long.startswith(".") and long.endswith(f".{short}"))

@@ -83,7 +83,7 @@ class Scanner:
             Stale, ServerChanged.
         """
         rows = [each for schedule in schedules for each in schedule]
-        reply = self._scripts.call("audit", rows=rows, token=term.token, expected_server=term.server_id)
+        reply = self._scripts.call("audit", rows=rows, **term.fence)
         now_ms, hold_ms, last, last_t, *found = reply
         ids = [id for id, _ in schedules]
         places = {id: text(each).split() for id, each in zip(ids, found[::2], strict=True)}

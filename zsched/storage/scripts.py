@@ -146,7 +146,7 @@ def checked(reply: list[Any], keys: Keys) -> list[Any]:
 
 
 def unknown_format(keys: Keys, theirs: int) -> OtherFormat:
-    """What is to be said where another zsched keeps the format *theirs*."""
+    """Return the error for a namespace where another zsched keeps the format *theirs*."""
     if theirs > FORMAT:
         return NewerFormat(
             f"a newer zsched keeps this namespace in format {theirs}, and this one knows {FORMAT}: upgrade zsched here"

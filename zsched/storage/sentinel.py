@@ -32,8 +32,7 @@ from redis.sentinel import (
     SentinelManagedSSLConnection,
 )
 
-from zsched.config.passwords import read_password_file
-from zsched.config.sentinels import SentinelUrl
+from zsched.config.urls import SentinelUrl, read_password_file
 from zsched.errors import ConfigError
 
 # Options of redis-py's own client machinery that must not move into a pool of ours.
@@ -41,7 +40,7 @@ _OF_CLIENT = ("maint_notifications_pool_handler", "maint_notifications_config", 
 
 
 def our_options() -> dict[str, Any]:
-    """What holds for every connection of ours."""
+    """Return the options of every connection of ours."""
     return {
         "retry": Retry(NoBackoff(), 0),
         "retry_on_error": [],
@@ -116,7 +115,7 @@ class Pool(SentinelConnectionPool):
         self.proxy.get_master_address()  # type: ignore[no-untyped-call]  # redis-py's
 
     def has_moved(self, connection: Any) -> bool:
-        """Whether *connection* is to another server than the master that was found last."""
+        """Return True if *connection* is to another server than the master that was found last."""
         return self.master_address not in (None, (connection.host, connection.port))
 
 
@@ -176,7 +175,7 @@ class _Asked:
         self.sentinel, self.masters, self.problem = sentinel, dict[str, Any](), ""
 
     def sentinel_masters(self) -> dict[str, Any]:
-        """What ``Sentinel.discover_master`` asks of each. Raises redis.ConnectionError for whatever it is."""
+        """Answer ``Sentinel.discover_master``, which asks each. Raises redis.ConnectionError for whatever it is."""
         try:
             self.masters = cast(dict[str, Any], self.sentinel.sentinel_masters())
         except redis.RedisError as error:  # also of a server that is no Sentinel, at which redis-py would stop asking
@@ -186,7 +185,7 @@ class _Asked:
 
 
 def _told(asked: list[_Asked], master: str) -> str:
-    """Why no master was found, and what to do."""
+    """Say why no master was found, and what to do."""
     answering = [one for one in asked if not one.problem]
     silent = "; ".join(f"{_shown(one.sentinel)}: {one.problem}" for one in asked if one.problem)
     if not answering:

@@ -1,5 +1,5 @@
 """
-What a client does to schedules: one typed operation per script, safe to repeat by id or operation id.
+A client's operations on schedules: one typed operation per script, safe to repeat by id or operation id.
 
 No policy and no planning here: the caller says what to write, and learns in a word what came of it.
 
@@ -74,7 +74,7 @@ OneShotRow = tuple[str, str, bytes]  # id, due ms or "+" and ms from the server'
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the one-shots of one call share. ``pairs``: RQ's fields and ours, flat."""
+    """The shared part of one call's one-shots. ``pairs``: RQ's fields and ours, flat."""
 
     lane: Priority
     pairs: tuple[str | bytes, ...]
@@ -93,7 +93,9 @@ class RecurringRecord:
     if_exists: IfExists
 
     def digest(self, spec: TriggerSpec) -> str:
-        """Of all that a put of this by the rule *spec* says: one whose digest is held already changes nothing."""
+        """
+        Return the digest of a put of this by the rule *spec*: a put whose digest Redis has already changes nothing.
+        """
         digest = hashlib.blake2b(digest_size=12)
         for text in (spec.to_text(), self.lane.value, *_flat(self.own), *_flat(self.template)):
             digest.update(text if isinstance(text, bytes) else text.encode())
@@ -117,7 +119,7 @@ class Answer:
 
 
 class Refilled(NamedTuple):
-    """What came of a backfill: a word, and per occurrence its run id, None where it has one already, or it is open."""
+    """Result of a backfill: a word, and per occurrence its run id, None where it has one already, or it is open."""
 
     word: str
     run_ids: list[str | None]
@@ -190,7 +192,7 @@ class Store:
     # -- recurring ------------------------------------------------------------------------------
 
     def record(self, definition: Definition) -> RecurringRecord:
-        """What a recurring schedule stores besides its rule. Raises InvalidSchedule."""
+        """Return what a recurring schedule stores besides its rule. Raises InvalidSchedule."""
         shared = self.encoder.shared(definition)
         func = str(shared.pop("zs_func", shared["description"]))
         letters = definition.letters()
@@ -320,7 +322,7 @@ def _put_call(shape: Shape, rows: Iterable[OneShotRow], op: str | None, seen: Se
 
 
 def _labels(definition: Definition) -> Pairs:
-    """What RQ does not know of a one-shot, as fields of its job; the scripts do not read it."""
+    """Return the labels of a one-shot, as fields of its job; neither RQ nor the scripts read them."""
     return {f"zs_{name}": text for name, text in definition.texts(Stored.LABEL).items()}
 
 

@@ -58,7 +58,7 @@ def inflated(data: bytes) -> bytes:
 
 
 def read_plain(data: bytes) -> Any:
-    """What the pickle *data* holds. Raises NotPlain: it holds an object of another class, is broken or too big."""
+    """Open the pickle *data*. Raises NotPlain: it holds an object of another class, is broken or too big."""
     value = _load(_Plain, data)
     if problem := excess(value):
         raise NotPlain(f"it has {problem}")
@@ -66,12 +66,12 @@ def read_plain(data: bytes) -> Any:
 
 
 def read_shown(data: bytes) -> Any:
-    """What the pickle *data* holds, objects of other classes as a ``Opaque`` each. Raises NotPlain: it is broken."""
+    """Open the pickle *data*, with an ``Opaque`` for each object of another class. Raises NotPlain: it is broken."""
     return _load(_Shown, data)
 
 
 def excess(value: Any) -> str:
-    """What *value* has too much of to be compared or written down: levels, or values; "" if neither."""
+    """Name what *value* has too much of to be compared or written down: levels, or values; "" if neither."""
     room, path = _ROOM, [(0, iter([value]))]  # ids and what is left of the containers on the way down
     inside: set[int] = set()
     while path:
@@ -110,7 +110,7 @@ class Opaque:
     """Stands for an object of a class, or for a function, that is not imported; takes whatever a pickle does to it."""
 
     def __new__(cls, *_args: object, **_kwargs: object) -> Self:
-        """Of any arguments: they are not kept."""
+        """Take any arguments, and keep none."""
         return super().__new__(cls)
 
     def __repr__(self) -> str:
@@ -124,10 +124,10 @@ class Opaque:
     def __setitem__(self, key: object, value: object) -> None: ...
 
     def append(self, value: object) -> None:
-        """As a list that is pickled in parts."""
+        """Take an item, as a list that is pickled in parts."""
 
     def add(self, value: object) -> None:
-        """As a set that is pickled in parts."""
+        """Take an item, as a set that is pickled in parts."""
 
 
 class _Plain(pickle.Unpickler):

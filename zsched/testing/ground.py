@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import redis
 
+from zsched.core.clock import Clock, ManualClock, SystemClock
 from zsched.errors import ConfigError
-from zsched.storage.connection import Link
+from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 
 # An archive is asked through Redis, and none answers here: half of this is waited for each time. Nothing else of a
@@ -77,3 +78,48 @@ def _copies(link: Link, key: str, copy_key: str) -> bool:
     seen = link.execute("HGET", key, "field")
     link.execute("DEL", key, copy_key)
     return bool(seen == b"1")
+
+
+# -- the clock --------------------------------------------------------------------------------------
+
+
+class FrozenClock(ManualClock):
+    """The leader's clock. Wall and monotonic clock move together, as the leader expects of a healthy server."""
+
+    def __init__(self, wire: Wire, keys: Keys, owner: str, now_ms: int) -> None:
+        super().__init__(wall_ms=now_ms)
+        self._wire, self._keys, self._owner = wire, keys, owner
+
+    def freeze(self) -> None:
+        """Stop the namespace's clock here. Raises ConfigError when somebody else has."""
+        meta_key = self._keys.meta()
+        if not self._wire.execute("HSETNX", meta_key, "frozen_by", self._owner):
+            raise ConfigError(
+                f"namespace={self._keys.namespace!r}: another test turns its clock; give each test an empty database"
+            )
+        self.tell()
+
+    def thaw(self) -> None:
+        """Let it go again: this owner could not lead after all."""
+        self._wire.execute("HDEL", self._keys.meta(), "frozen_ms", "frozen_by")
+
+    def move_to(self, at_ms: int) -> None:
+        """It is *at_ms* now, which is not earlier than before; scripts see it with ``tell``."""
+        self.advance(at_ms - self.now_ms())
+
+    def tell(self) -> None:
+        """Let Redis have the same time."""
+        self._wire.execute("HSET", self._keys.meta(), "frozen_ms", self.now_ms())
+
+
+class ClientClock:
+    """The clients' clock: the frozen time of day, and durations that pass, lest a wait never ends."""
+
+    def __init__(self, frozen: Clock) -> None:
+        self._frozen, self._machine = frozen, SystemClock()
+
+    def now_ms(self) -> int:
+        return self._frozen.now_ms()
+
+    def monotonic_ms(self) -> float:
+        return self._machine.monotonic_ms()

@@ -10,7 +10,7 @@ The daemon began long enough before ``start`` that no hold is left, and that not
 namespace's one lease, like any other.
 
 Not guaranteed: that what calls the machine's clock sees this one (``zsched.Client``s of the product do, since Redis
-tells them); see ``frozen``, ``deadlines`` and ``worker`` for the rest of what time does not reach.
+tells them); see ``ground``, ``runs`` and ``worker`` for the rest of what time does not reach.
 """
 
 from __future__ import annotations
@@ -43,11 +43,8 @@ from zsched.storage.lease import Busy, Lease, Server, Term
 from zsched.storage.native import NativeJobs
 from zsched.storage.rqjob import Encoder
 from zsched.testing import ground
-from zsched.testing.deadlines import ManualDeadlines
-from zsched.testing.delayed import Delayed
-from zsched.testing.endings import ManualEndings
-from zsched.testing.frozen import ClientClock, FrozenClock
-from zsched.testing.pushes import Fired, Push, Pushes, fired
+from zsched.testing.ground import ClientClock, FrozenClock
+from zsched.testing.runs import Delayed, Fired, ManualDeadlines, ManualEndings, Push, Pushes, fired
 from zsched.testing.worker import InlineWorker
 
 _LEASE_MS: Final = 86_400_000  # it lapses by the machine's clock: longer than anybody looks at a breakpoint

@@ -64,6 +64,23 @@ def test_two_archives_that_know_different_things_merge_in_either_order_with_the_
         assert_state_is_redis_own(scene)
 
 
+def test_an_archive_that_waited_compares_again_and_learns_what_another_one_knows(scene: Scene) -> None:
+    behind = watch(scene)
+    ahead = watch(scene, scene.follow("two.db"))
+    schedule(scene, "cancelled")
+    behind.go_on()
+    scene.client.cancel("cancelled")
+    ahead.go_on()
+    put_back(scene)
+    assert not behind.step()
+
+    run(scene, ahead.archive)
+    behind.go_on()
+
+    assert [] == rows_put_back(scene)
+    assert {} == lane_states(scene)
+
+
 def test_an_emptied_redis_is_filled_by_two_archives_in_either_order(scene: Scene, two: tuple[Watched, Watched]) -> None:
     first, second = two
     scene.client.update("older", args=("known to the second",))

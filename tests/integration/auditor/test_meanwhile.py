@@ -11,6 +11,7 @@ import redis
 from structlog.testing import capture_logs
 
 from tests.integration.archive.ground import SOON, Scene, rows_put_back
+from tests.integration.archive.merging import put_back, snapshot
 from tests.integration.auditor.ground import (
     FUNC,
     HANDS,
@@ -51,6 +52,23 @@ def test_whatever_clients_and_a_leader_do_is_no_alarm(
     assert [] == alarms(told)
     assert [] == rows_put_back(scene)
     assert rounds > 20
+
+
+def test_nothing_is_concluded_from_another_history_that_goes_on_with_the_same_numbers(
+    scene: Scene, auditing: Auditing
+) -> None:
+    before = snapshot(scene)
+    scene.client.schedule(FUNC, id="lost", at=SOON)
+    assert scene.follower.step()
+    put_back(scene, before)
+    for id in ("instead", "since-then"):
+        scene.client.schedule(FUNC, id=id, at=SOON)
+
+    with capture_logs() as told:
+        auditing.steps()
+
+    assert [] == alarms(told)
+    assert [] == rows_put_back(scene)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -11,7 +11,7 @@ import redis
 
 from tests.integration.cli_history.ground import FUNC, Leading, Zsched, queued
 from zsched import Client
-from zsched.cli.exits import USAGE
+from zsched.cli.program import USAGE
 
 pytestmark = pytest.mark.once
 

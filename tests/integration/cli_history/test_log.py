@@ -14,7 +14,7 @@ from click.testing import Result
 from tests.faults.processes import eventually
 from tests.integration.cli_history.ground import ALONE, FUNC, IMPATIENT, KEYS, NO_ANSWER, Leading, Zsched, queued
 from zsched import Client
-from zsched.cli.exits import DONE, USAGE
+from zsched.cli.program import DONE, USAGE
 
 pytestmark = pytest.mark.once
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.cli_history.ground import ALONE, DEADLINE_S, FUNC
 from zsched import Client
-from zsched.cli.exits import DONE
+from zsched.cli.program import DONE
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 

@@ -17,7 +17,7 @@ import redis
 from tests.faults.processes import eventually
 from tests.integration.cli_history.ground import ALONE, DEADLINE_S, FUNC, IMPATIENT, KEYS, Leading, Zsched, queued
 from zsched import Client
-from zsched.cli.exits import DONE, NOT_FOUND, USAGE
+from zsched.cli.program import DONE, NOT_FOUND, USAGE
 from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.once

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tests.integration.archive.ground import Scene
 from zsched import Client
 from zsched.cli import program
-from zsched.cli.exits import DONE, FAILED
+from zsched.cli.program import DONE, FAILED
 from zsched.core.model import Schedule
 
 HOUR_S = 3600

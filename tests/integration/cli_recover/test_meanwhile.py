@@ -21,7 +21,7 @@ from tests.integration.archive.ground import Scene
 from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, populate, told
 from zsched import Client
 from zsched.cli import program
-from zsched.cli.exits import DONE, INTERRUPTED, UNHEALTHY
+from zsched.cli.program import DONE, INTERRUPTED, UNHEALTHY
 from zsched.daemon import recovery
 from zsched.daemon.merge import Merge, OtherRestores
 from zsched.daemon.reconciler import HistoryChanged

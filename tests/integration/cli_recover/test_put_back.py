@@ -7,7 +7,7 @@ from rq.job import Job, JobStatus
 
 from tests.integration.archive.ground import Scene
 from tests.integration.cli_recover.ground import HOUR_S, Zsched, dump, listed, populate, told
-from zsched.cli.exits import DONE, USAGE
+from zsched.cli.program import DONE, USAGE
 from zsched.cli.recovering import report
 from zsched.core.clock import SystemClock
 from zsched.storage.lease import Lease, Server, Term

@@ -12,8 +12,8 @@ import redis
 
 from tests.integration.archive.ground import Scene
 from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, populate, told
-from zsched.cli.exits import DONE, NOT_FOUND
-from zsched.config.address import address_of
+from zsched.cli.program import DONE, NOT_FOUND
+from zsched.config.urls import address_of
 from zsched.core.log import Position
 from zsched.storage.keys import Keys
 

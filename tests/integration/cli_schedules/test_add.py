@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from tests.integration.cli_schedules.ground import FUNC, LATER, Zsched
-from zsched.cli.exits import DONE, FAILED, USAGE
+from zsched.cli.program import DONE, FAILED, USAGE
 
 pytestmark = pytest.mark.once
 

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from tests.integration.cli_schedules.ground import FUNC, Zsched
-from zsched.cli.exits import DONE, FAILED, NOT_FOUND
+from zsched.cli.program import DONE, FAILED, NOT_FOUND
 
 pytestmark = pytest.mark.once
 

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from tests.integration.cli_schedules.ground import FUNC, Zsched
-from zsched.cli.exits import USAGE
+from zsched.cli.program import USAGE
 
 pytestmark = pytest.mark.once
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.cli_schedules.ground import FUNC, LATER, Zsched
 from zsched import Client, Contended
-from zsched.cli.exits import FAILED, NOT_FOUND, USAGE
+from zsched.cli.program import FAILED, NOT_FOUND, USAGE
 
 pytestmark = pytest.mark.once
 

@@ -19,8 +19,8 @@ from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.sentinels import Sentinels
 from tests.integration.dashboard.ground import DONE, NOMINAL, dashboard, fill
 from zsched.cli import program
-from zsched.cli.exits import DONE as WENT_WELL
-from zsched.cli.exits import USAGE
+from zsched.cli.program import DONE as WENT_WELL
+from zsched.cli.program import USAGE
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 

@@ -17,7 +17,7 @@ from tests.faults.processes import DaemonProcess, eventually
 from tests.integration.doctor.ground import KEYS
 from zsched import Client
 from zsched.cli import program
-from zsched.cli.exits import DONE, FAILED, UNHEALTHY, USAGE
+from zsched.cli.program import DONE, FAILED, UNHEALTHY, USAGE
 from zsched.core.wording import plural
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard

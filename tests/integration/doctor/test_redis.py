@@ -15,7 +15,7 @@ from zsched.embedded import EmbeddedRedis, packaged_server
 from zsched.errors import RedisRefused, RedisUnavailable
 from zsched.health import checks_server
 from zsched.health.check import Severity
-from zsched.health.probe import Probe
+from zsched.health.facts import Probe
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 

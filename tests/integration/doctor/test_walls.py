@@ -13,7 +13,7 @@ from zsched.core.clock import SystemClock
 from zsched.embedded import EmbeddedRedis, find_server, packaged_server
 from zsched.health import checks_walls
 from zsched.health.check import Finding, Severity
-from zsched.health.probe import Probe
+from zsched.health.facts import Probe
 from zsched.storage.connection import Link
 from zsched.storage.rights import Role, rights_of
 

@@ -17,7 +17,7 @@ from tests.integration.files.ground import Ground, log_length, outcomes, texts
 from zsched.core.model import Priority
 from zsched.core.options import SCHEDULE_OPTIONS
 from zsched.files import write
-from zsched.files.options import REFUSED
+from zsched.files.checking import REFUSED
 
 pytestmark = pytest.mark.once
 

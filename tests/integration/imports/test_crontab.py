@@ -18,7 +18,7 @@ from rq import Queue
 from tests.integration.imports.ground import FUNC, NOWHERE, Zsched, summary
 from tests.integration.in_process import work_off
 from tests.unit.imports.debian import Line
-from zsched.cli.exits import DONE, FAILED, USAGE
+from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.client import Client
 
 pytestmark = pytest.mark.once

@@ -11,7 +11,7 @@ from rq import Queue
 from rq_scheduler import Scheduler
 
 from tests.integration.imports.ground import LATER, Zsched
-from zsched.cli.exits import FAILED
+from zsched.cli.program import FAILED
 from zsched.client import Client
 
 pytestmark = pytest.mark.once

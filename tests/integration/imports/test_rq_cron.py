@@ -9,7 +9,7 @@ import redis
 from rq.cron import CronScheduler
 
 from tests.integration.imports.ground import Zsched, summary
-from zsched.cli.exits import FAILED, USAGE
+from zsched.cli.program import FAILED, USAGE
 from zsched.client import Client
 
 pytestmark = pytest.mark.once

@@ -15,12 +15,12 @@ from rq.serializers import JSONSerializer
 
 from tests.integration.imports.ground import LATER, SOON, Zsched, summary
 from tests.integration.in_process import work_off
-from zsched.cli.exits import DONE, FAILED
+from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
 from zsched.errors import RedisUnavailable
-from zsched.imports import rqscheduled
-from zsched.imports.jobs import not_before
+from zsched.imports import rqjobs
 from zsched.imports.moving import Moving
+from zsched.imports.rqjobs import not_before
 
 pytestmark = pytest.mark.once
 
@@ -223,7 +223,7 @@ def test_an_id_that_somebody_has_here_is_refused_and_its_job_stays(
 def test_a_job_whose_time_comes_near_before_its_turn_is_left(
     zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rqscheduled, "SOON_S", 0)
+    monkeypatch.setattr(rqjobs, "SOON_S", 0)
     job = queue.enqueue_in(timedelta(seconds=4), "app.tasks.remind")
 
     result = zsched("import", "rq-scheduled")

@@ -16,7 +16,7 @@ from rq_scheduler import Scheduler
 
 from tests.integration.imports.ground import LATER, Zsched, summary
 from tests.integration.in_process import work_off
-from zsched.cli.exits import DONE, FAILED
+from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
 
 pytestmark = pytest.mark.once

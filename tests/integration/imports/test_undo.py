@@ -7,7 +7,7 @@ from rq import Queue
 from rq.registry import ScheduledJobRegistry
 
 from tests.integration.imports.ground import LATER, Zsched, summary
-from zsched.cli.exits import DONE, FAILED, USAGE
+from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.client import Client
 
 pytestmark = pytest.mark.once

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.archive.ground import put
 from zsched.archive import Archive
 from zsched.archive.places import archives_of, paths_for, state_folder, told_by
-from zsched.config.address import address_of
+from zsched.config.urls import address_of
 from zsched.errors import ArchiveOfAnother
 
 HERE, THERE = "here:6379/0", "there:6379/0"

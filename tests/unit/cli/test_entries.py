@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from zsched.cli.entries import summary
+from zsched.cli.log import summary
 from zsched.core.changes import Change, What
 from zsched.core.log import Entry, Position
 from zsched.core.sentences import sentence

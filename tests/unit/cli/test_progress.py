@@ -7,7 +7,7 @@ from io import StringIO
 
 import pytest
 
-from zsched.cli.progress import Progress
+from zsched.cli.output import Progress
 from zsched.core.clock import ManualClock
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zsched.cli.runs import cells, remark, table, with_short_workers
+from zsched.cli.output import cells, remark, run_lines, with_short_workers
 from zsched.core.runs import Run, RunStatus
 
 WORKER = "b5958f3c" + "0" * 24
@@ -21,7 +21,7 @@ def test_a_worker_that_nobody_named_is_told_by_its_first_digits() -> None:
         f"run a is running on worker {WORKER}, now"
     )
     assert "its worker b5958f3c… died" == remark(LOST)
-    assert WORKER not in "".join(table([LOST], "UTC"))
+    assert WORKER not in "".join(run_lines([LOST], "UTC"))
 
 
 def test_a_word_that_is_no_worker_name_of_rq_is_left_alone() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zsched.core.wording import duration_text, parse_duration
+from zsched.core.durations import duration_text, parse_duration, relative_text, rough_duration
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,38 @@ def test_a_written_duration_is_read_back(ms: int) -> None:
 @pytest.mark.parametrize(("ms", "expected"), [(0, "0s"), (1, "1ms"), (5_400_000, "1h30m"), (14 * 86_400_000, "14d")])
 def test_the_largest_units_are_written(ms: int, expected: str) -> None:
     assert expected == duration_text(ms)
+
+
+@pytest.mark.parametrize(
+    ("ms", "expected"),
+    [
+        (0.44, "0.4 ms"),
+        (999.9, "999.9 ms"),
+        (999.96, "1.0 s"),
+        (999, "999 ms"),
+        (3200, "3.2 s"),
+        (59_960, "1 min"),
+        (60_000, "1 min"),
+        (725_000, "12 min 5 s"),
+        (7_380_000, "2 h 3 min"),
+        (349_200_000, "4 d 1 h"),
+    ],
+)
+def test_durations_are_told_in_their_two_largest_units(ms: float, expected: str) -> None:
+    assert expected == rough_duration(ms)
+
+
+@pytest.mark.parametrize(
+    ("ms", "expected"),
+    [
+        (999, "now"),
+        (1500, "in 1s"),
+        (-12_999, "12s ago"),
+        (3_600_000, "in 1h"),
+        (3_659_999, "in 1h"),
+        (273_600_000, "in 3d 4h"),
+        (-86_400_000, "1d ago"),
+    ],
+)
+def test_a_distance_is_told_in_its_two_largest_units(ms: int, expected: str) -> None:
+    assert expected == relative_text(1_780_000_000_000 + ms, 1_780_000_000_000)

@@ -20,8 +20,7 @@ from zsched.core.log.kinds import KINDS, ParsedEntry
 from zsched.core.log.rows import OneShotsFired, Row
 from zsched.core.lookback import Lookback, Wanted
 from zsched.core.recent import Counting
-from zsched.metrics.labels import Names
-from zsched.metrics.tally import LogTally
+from zsched.metrics.meter import LogTally, Names
 
 _LOGS = re.compile(r"^-- LOGS\s+(.*(?:\n--\s{8}.*)*)", re.MULTILINE)
 

@@ -351,6 +351,16 @@ def test_a_trigger_alone_takes_only_what_belongs_to_it() -> None:
             define_trigger(options)
 
 
+@pytest.mark.parametrize(
+    ("options", "says"), [({}, "no trigger; give exactly"), ({"at": AT, "every": 5}, "more than one trigger; give")]
+)
+def test_a_schedule_has_one_trigger_and_a_refusal_says_whether_none_or_two_were_given(
+    options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InvalidSchedule, match=says):
+        _define(**options)
+
+
 def test_a_trigger_alone_has_no_jitter_for_that_depends_on_an_id() -> None:
     with pytest.raises(InvalidSchedule, match=r"^jitter=2: .*id.*preview a schedule by its id"):
         define_trigger({"every": 5, "jitter": 2})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.core.recovering import DUE_MS, FIELDS, RULE, RUN, entry, restore, row
+from zsched.archive.records import without_arguments
 from zsched.core.log import Entry, Position, changes
 from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry, restored
 from zsched.core.story import Chronicle, Source
@@ -18,6 +19,12 @@ ROWS = [
     Restored("g", "", "gone", "", None, 1 << 60, None, (), ()),
     row("refused"),
 ]
+
+
+def test_arguments_taken_out_of_a_restore_are_those_of_their_row_and_a_row_without_job_has_none() -> None:
+    _, taken = without_arguments(restore(*ROWS))
+
+    assert {0: FIELDS[5], 1: b"\xff\x00", 2: FIELDS[5], 4: FIELDS[5]} == taken
 
 
 def test_the_rows_of_a_restore_are_read_as_they_were_written() -> None:

@@ -20,7 +20,7 @@ from tests.unit.core.stories import (
 )
 from zsched.core.changes import Change, What
 from zsched.core.clock import LAST_MS
-from zsched.core.sentences import local_text, rough_duration, sentence
+from zsched.core.sentences import local_text, sentence
 from zsched.core.story import Source
 
 # -- a line for every kind ----------------------------------------------------------------------------
@@ -236,22 +236,6 @@ def test_a_story_in_json_has_readable_instants() -> None:
     assert ("2026-01-01T00:00:00.000Z", "put", None) == tuple(
         told["changes"][0][name] for name in ("nominal_at", "what", "late_ms")
     )
-
-
-@pytest.mark.parametrize(
-    ("ms", "expected"),
-    [
-        (0.44, "0.4 ms"),
-        (999.9, "999.9 ms"),
-        (3200, "3.2 s"),
-        (60_000, "1 min"),
-        (725_000, "12 min 5 s"),
-        (7_380_000, "2 h 3 min"),
-        (349_200_000, "4 d 1 h"),
-    ],
-)
-def test_durations_are_told_in_their_two_largest_units(ms: float, expected: str) -> None:
-    assert expected == rough_duration(ms)
 
 
 # -- a backfill ---------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from uuid import UUID
 import pytest
 from rq.serializers import DefaultSerializer, JSONSerializer
 
-from zsched.dashboard.values import Readable, presentable, traceback
+from zsched.dashboard.jobs import Readable, presentable, traceback
 
 PLAIN = [None, True, 7, "text", [1, {"a": [None]}], {"user": "u1", "n": 2.5}]
 OF_PICKLE = [

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.files.ground import CHECKS
 from zsched.core.options import SCHEDULE_OPTIONS
-from zsched.files.options import JSON_KEYS, REFUSED
+from zsched.files.checking import JSON_KEYS, REFUSED
 from zsched.files.reading import read
 
 EXAMPLE = Path(__file__).parents[3] / "config" / "schedules.toml"

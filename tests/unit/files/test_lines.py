@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from zsched.files.lines import Lines
+from zsched.files.toml import Lines
 
 TEXT = '''\
 # a comment with [schedules.no] in it

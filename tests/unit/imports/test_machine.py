@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zsched.errors import InvalidSchedule
-from zsched.imports.machine import machine_zone
+from zsched.imports.crontab import machine_zone
 
 
 def etc(root: Path, *, link: str = "", text: str = "") -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zsched.core.clock import from_ms, to_ms
-from zsched.imports.jobs import not_before, score_of
+from zsched.imports.rqjobs import not_before, score_of
 
 SECOND_MS = 1_800_000_000_000
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from zsched.core.changes import Change, What
 from zsched.core.log import Entry, outcomes
-from zsched.metrics.tally import OUTCOMES
+from zsched.metrics.meter import OUTCOMES
 
 T_MS = 1_800_000_000_000
 

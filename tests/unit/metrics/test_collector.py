@@ -10,11 +10,8 @@ import pytest
 from zsched.core.clock import ManualClock
 from zsched.core.model import Priority
 from zsched.health.facts import DaemonHealth
-from zsched.metrics.collector import DaemonCollector
-from zsched.metrics.labels import Names
-from zsched.metrics.lookout import Lookout, Sight
-from zsched.metrics.meter import DaemonMeter
-from zsched.metrics.tally import LogTally
+from zsched.metrics.collector import DaemonCollector, Lookout, Sight
+from zsched.metrics.meter import DaemonMeter, LogTally, Names
 from zsched.storage.overview import Overview
 
 NOW_MS = 1_800_000_000_000

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from zsched.metrics.distribution import Distribution
+from zsched.metrics.meter import Distribution
 
 BOUNDS = (0.1, 1, 10)
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from zsched.metrics.labels import OTHER, Names
+from zsched.metrics.meter import OTHER, Names
 
 
 def test_the_first_names_stand_for_themselves_and_the_others_are_other() -> None:

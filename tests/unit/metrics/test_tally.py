@@ -8,9 +8,7 @@ from tests.log_rows import end_fields, row_fields
 from tests.unit.metrics.ground import T_MS, entry, outcomes_of
 from zsched.core.log import Entry, Position
 from zsched.core.runs import Run, RunStatus
-from zsched.metrics.distribution import Distribution
-from zsched.metrics.labels import Names
-from zsched.metrics.tally import OUTCOMES, LogTally
+from zsched.metrics.meter import OUTCOMES, Distribution, LogTally, Names
 
 FIRE = entry(
     "fire",

@@ -15,12 +15,8 @@ from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.core.runs import RunStatus
 from zsched.health.facts import DaemonHealth
-from zsched.metrics.collector import DaemonCollector
-from zsched.metrics.distribution import Distribution
-from zsched.metrics.labels import Names
-from zsched.metrics.lookout import Lookout
-from zsched.metrics.meter import DaemonMeter
-from zsched.metrics.tally import DURATION_S, WAIT_S, LogTally
+from zsched.metrics.collector import DaemonCollector, Lookout
+from zsched.metrics.meter import DURATION_S, WAIT_S, DaemonMeter, Distribution, LogTally, Names
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo
 
@@ -139,6 +140,20 @@ def test_cron_means_what_the_manual_says(expr, zone, after, expected):
     assert expected == [text[5:] for text in islice(found, len(expected))]
 
 
+@pytest.mark.parametrize("number", range(8))  # of cron: Sunday is 0, and 7
+@pytest.mark.parametrize("n", range(1, 6))
+def test_a_numbered_weekday_is_that_of_the_month_and_there_is_none_where_the_month_is_too_short(
+    number: int, n: int
+) -> None:
+    trigger = cron(f"0 0 * * {number}#{n}", "UTC")
+    days = [date(2026, 1, 1) + timedelta(days=day) for day in range(3 * 365)]
+    expected = [day for day in days if day.isoweekday() % 7 == number % 7 and (day.day + 6) // 7 == n]
+
+    found = occurrences(trigger, ms("2025-12-31"), ms(days[-1].isoformat()))
+
+    assert expected == [datetime.fromtimestamp(at_ms / 1000, UTC).date() for at_ms in found]
+
+
 def test_gap_and_fold_choices_do_not_apply_to_wildcard_jobs():
     for gap in Gap:
         for fold in Fold:
@@ -181,3 +196,9 @@ def test_a_trigger_ends_before_the_year_10000_and_does_not_overflow():
         assert trigger.next_after(10**17) is None
         assert trigger.last_until(10**17) is not None
         assert 0 == trigger.count_between(10**17, 10**18)
+
+
+def test_a_time_in_the_first_year_of_all_is_found_from_both_sides() -> None:
+    trigger = build(TriggerSpec(CRON, "0 0 5 1 *", starts_ms=ms("0001-01-03")), 0)
+
+    assert ms("0001-01-05") == trigger.next_after(ms("0001-01-04")) == trigger.last_until(ms("0001-01-06"))

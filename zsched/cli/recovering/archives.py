@@ -12,7 +12,7 @@ from typing import Any, Final
 from zsched.archive import START, History, Recall, recalling
 from zsched.archive.places import archives_of, state_folder
 from zsched.config import Settings
-from zsched.config.address import address_of
+from zsched.config.urls import address_of
 from zsched.core.clock import SystemClock
 from zsched.core.log import Position
 from zsched.core.sentences import local_text

@@ -18,13 +18,11 @@ from typing import Final
 import click
 
 from zsched.archive.places import Told
-from zsched.cli.invocation import say
-from zsched.cli.progress import Progress
+from zsched.cli.output import Progress, say
 from zsched.cli.recovering.archives import OpenedArchive, choose, opened_archive
 from zsched.cli.recovering.report import Difference, HistoryFindings, Outcome
 from zsched.config import Settings
-from zsched.config.address import address_of
-from zsched.config.redaction import redact
+from zsched.config.urls import address_of, redact
 from zsched.core.clock import SystemClock
 from zsched.core.difference import judge
 from zsched.daemon import recovery
@@ -175,9 +173,10 @@ class ManualRecovery:
                 for doing in loop.steps():
                     if doing is not before:
                         shown.close()
-                        progress, total = shown.enter_context(self._progress()), loop.merge.total
                         self._begin(doing, loop.merge)
                     if doing is Doing.RESTORING:
+                        if doing is not before:
+                            progress, total = shown.enter_context(self._progress()), loop.merge.total
                         progress.at(min(loop.compared, total), total)
                     elif not doing.is_busy:
                         threading.Event().wait(_SLEEP_S)

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from zsched.cli.output import aligned, pairs
 from zsched.cli.recovering.archives import OpenedArchive, entry_text
-from zsched.cli.tables import lines, pairs
-from zsched.cli.times import local_text
 from zsched.core.clock import LAST_MS
 from zsched.core.difference import Verdict
+from zsched.core.durations import rough_duration
 from zsched.core.log import Position, text
 from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
 from zsched.core.run_id import RunId
-from zsched.core.sentences import rough_duration
+from zsched.core.sentences import local_text
 from zsched.core.wording import plural
 
 SHOWN: Final = 50  # differences of a kind that are listed
@@ -135,7 +135,7 @@ class Difference:
         if not any(self.counts[what] for what in whats):
             return
         yield ""
-        yield from lines(_HEADER, (row.cells(tz, is_done=is_done) for row in self._kept(whats)))
+        yield from aligned(_HEADER, (row.cells(tz, is_done=is_done) for row in self._kept(whats)))
         for what in whats:
             if more := self.counts[what] - len(self._shown(what)):
                 yield f"… and {more:,} more to {what.value}; --all lists them"

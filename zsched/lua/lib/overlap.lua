@@ -104,6 +104,7 @@ local function release_of(waiting, dead)
     return nil
   end
   local why = 'nobody knows what it waits for'
+  dead = dead or before and is_open(before.status) and before
   if dead then
     why = 'the worker ' .. name_of(dead.worker) .. ' of ' .. dead.run .. ' died'
   elseif before then

@@ -6,18 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zsched.cli.program import open_link
 from zsched.client import Client
 from zsched.config import Settings
-from zsched.config.redaction import redact
+from zsched.config.urls import redact
 from zsched.core.clock import LAST_MS, SystemClock
 from zsched.core.model import Priority, Schedule, ScheduleState, iso
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding
 from zsched.health.facts import Facts, QueuesUnknown
-from zsched.health.shell import Shell
-from zsched.health.verdict import HealthVerdict, judge_health
+from zsched.health.verdict import HealthVerdict, Shell, judge_health
 from zsched.storage.archivers import Audited, Report, last_audit
-from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
@@ -90,8 +89,7 @@ def looking(settings: Settings) -> Callable[[], StatusView]:
     Raises:
         ConfigError; the function RedisUnavailable, RedisRefused.
     """
-    redis, serializer = settings.redis, settings.rq.serializer
-    link = Link.from_url(redis.url, redis.timeout_s, redis.read_password())
+    link, serializer = open_link(settings), settings.rq.serializer
     reader = Reader(link, Keys(settings.namespace), Encoder(serializer))
     client = Client(link, settings.namespace, serializer=serializer)
 
@@ -99,7 +97,7 @@ def looking(settings: Settings) -> Callable[[], StatusView]:
         upcoming = _upcoming(client)
         facts = Facts.look(reader, SystemClock())
         verdict = judge_health(facts, Shell(link, serializer))
-        return StatusView(settings.namespace, redact(redis.url), facts, verdict, upcoming)
+        return StatusView(settings.namespace, redact(settings.redis.url), facts, verdict, upcoming)
 
     return look
 

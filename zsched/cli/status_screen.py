@@ -1,32 +1,38 @@
 """
-A namespace's status as lines for people: the verdict first, what to do under it, then a section after the other.
+A namespace's status for people: the verdict first, what to do under it, then a section after the other; and live.
 
-A line says what it is, so that a terminal may colour it, and cut it where that hides nothing of importance.
+A line says what it is, so that a terminal may colour it, and cut it where that hides nothing of importance. On a live
+screen the lines of a table are cut at the terminal's width; what is wrong, and what to do about it, is wrapped. What
+does not fit below is not shown, so the verdict always is. Redis being gone does not end it, for then somebody watches:
+what was seen last stays under what is wrong now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zsched.cli.runs import remark
-from zsched.cli.status.view import StatusView, complete_since
-from zsched.cli.tables import lines as table
-from zsched.cli.tables import pairs
-from zsched.cli.texts import printable
-from zsched.cli.times import local_text
+from zsched.cli.output import aligned, pairs, printable, remark
+from zsched.cli.status_view import StatusView, complete_since
 from zsched.core.changes import What
+from zsched.core.durations import duration_text, relative_text, rough_duration
 from zsched.core.model import Priority, Schedule
 from zsched.core.recent import Failure, Recent, Stretch
 from zsched.core.runs import RunStatus
-from zsched.core.sentences import rough_duration
-from zsched.core.wording import duration_text, plural, relative_text
+from zsched.core.sentences import local_text
+from zsched.core.wording import plural
+from zsched.errors import ConfigError, RedisRefused, RedisUnavailable
 from zsched.health.check import Finding
 from zsched.health.checks_archives import audit_text, entries_text
 from zsched.storage.archivers import Report
 from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
 from zsched.storage.queues import HeldBack
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
 
 _DAEMONS: Final = ("DAEMON", "HOST", "PID", "VERSION", "STARTED", "TZDATA", "HEARD OF", "ID")
 _LATELY: Final = (
@@ -39,14 +45,14 @@ _ID_WIDTH: Final = 8  # characters of a daemon's id, enough to find it in a log
 
 
 class Style(Enum):
-    """The kind of a line."""
+    """The kind of a line: its style on a terminal, and whether it is wrapped there, not cut."""
 
-    GOOD = "good"  # the verdict
-    BAD = "bad"  # a problem
-    WARNING = "warning"
-    REMEDY = "remedy"
-    HEADING = "heading"
-    PLAIN = "plain"
+    GOOD = ("bold green", True)  # the verdict
+    BAD = ("bold red", True)  # a problem
+    WARNING = ("yellow", True)
+    REMEDY = ("", True)
+    HEADING = ("bold", False)
+    PLAIN = ("", False)
 
 
 class ScreenLine(NamedTuple):
@@ -104,7 +110,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]], nothing: str = 
     if not found:
         yield ScreenLine(nothing)
         return
-    for number, text in enumerate(table(header, found)):
+    for number, text in enumerate(aligned(header, found)):
         yield ScreenLine(text, Style.PLAIN if number else Style.HEADING)
 
 
@@ -241,3 +247,52 @@ def _archive(report: Report, overview: Overview) -> str:
     if not report.is_recent(overview.now_ms):
         parts.append(f"heard of {relative_text(report.told_ms, overview.now_ms)}")
     return ", ".join(parts) + (f": {report.trouble}" if report.trouble else "")
+
+
+# -- live -------------------------------------------------------------------------------------------
+
+
+def watch(look: Callable[[], Iterable[ScreenLine]], every_s: float, console: Console | None = None) -> None:
+    """
+    Show what *look* gives every *every_s* seconds, until Ctrl-C; then the terminal is as before.
+
+    Raises:
+        ConfigError: rich is not installed.
+    """
+    try:
+        from rich.console import Console
+        from rich.live import Live
+    except ImportError:
+        raise ConfigError("--watch needs rich, which is not installed: pip install 'zsched[ops]'") from None
+    seen: list[ScreenLine] = []
+    with (
+        suppress(KeyboardInterrupt),
+        Live(console=console or Console(highlight=False), screen=True, auto_refresh=False) as live,
+    ):
+        while True:
+            try:
+                seen = told = list(look())
+            except (RedisUnavailable, RedisRefused) as error:
+                told = [*_no_answer(error, every_s), *seen]
+            live.update(coloured(told), refresh=True)
+            threading.Event().wait(every_s)
+
+
+def coloured(lines: Iterable[ScreenLine]) -> Group:
+    """*lines* in colour, each as wide as the terminal at most."""
+    from rich.console import Group
+    from rich.text import Text
+
+    texts = []
+    for text, kind in lines:
+        style, wraps = kind.value
+        texts.append(Text(text, style=style, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis"))
+    return Group(*texts)
+
+
+def _no_answer(error: Exception, every_s: float) -> list[ScreenLine]:
+    return [
+        ScreenLine(printable(f"UNHEALTHY: {error}"), Style.BAD),
+        ScreenLine(f"  → trying again every {every_s:g} s; this is what was seen last:", Style.REMEDY),
+        ScreenLine(""),
+    ]

@@ -1,0 +1,134 @@
+"""The loop of a recovery by itself: what it does next, and for whom it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.core.recovering import entry
+from zsched.core.clock import ManualClock
+from zsched.core.log import Position
+from zsched.daemon.merge import OtherRestores
+from zsched.daemon.reconciler import HistoryChanged
+from zsched.daemon.recovery import WAIT_MS, Doing, RecoveryLoop
+from zsched.storage.keys import Keys
+from zsched.storage.restoring import OtherDataSet
+
+FIRST, SECOND = Position(3, 5, 50), Position(3, 6, 60)
+COMPARES_AND_RESTORES = [Doing.COMPARING, Doing.RESTORING]
+
+
+class Comparison:
+    """A merge that finds *restored* by another archive, and then fails with *error* or puts all back."""
+
+    archive = "own"
+
+    def __init__(
+        self, restored: Position | None = None, error: Exception | None = None, is_lacking: bool = True
+    ) -> None:
+        self.restored_by_other, self._error, self._is_lacking = restored, error, is_lacking
+        self.branch = SimpleNamespace(merged=[])
+        self.is_done = False
+
+    def comparing(self) -> Iterator[None]:
+        yield
+
+    def look(self) -> Iterator[bool]:
+        yield self._is_lacking
+
+    def run(self) -> Iterator[int]:
+        yield 200
+        if self._error is not None:
+            raise self._error
+        self.is_done = True
+
+
+class Log:
+    """A wire that knows the log's newest entries."""
+
+    def __init__(self) -> None:
+        self.newest: list[tuple[bytes, list[bytes]]] = []
+
+    def execute(self, *command: Any) -> list[Any]:
+        return self.newest
+
+
+class Driver:
+    """Drives a loop through *comparisons*, one after the other; a second passes with each part of a wait."""
+
+    def __init__(self, *comparisons: Comparison, is_manual: bool = False, is_lost: bool = True) -> None:
+        self.log, self.clock, self.left = Log(), ManualClock(), list(comparisons)
+        self.loop = RecoveryLoop(
+            self.log, Keys("default"), self.clock, lambda: self.left.pop(0), lambda merge: is_lost, is_manual=is_manual
+        )  # type: ignore[arg-type]  # in their place
+
+    def run(self, most: int = 50, between: Callable[[], None] = lambda: None) -> list[Doing]:
+        """Return what it did, each once."""
+        did: list[Doing] = []
+        for doing, _ in zip(self.loop.steps(), range(most), strict=False):
+            did.append(doing)
+            if not doing.is_busy:
+                self.clock.advance(WAIT_MS / 3)
+                between()
+        return [doing for doing, _ in groupby(did)]
+
+
+def test_what_is_lost_is_compared_and_put_back() -> None:
+    driver = Driver(Comparison())
+
+    assert COMPARES_AND_RESTORES == driver.run()
+    assert (True, 200) == (driver.loop.merge.is_done, driver.loop.compared)  # type: ignore[attr-defined]
+
+
+def test_what_is_not_lost_is_only_compared() -> None:
+    assert [Doing.COMPARING] == Driver(Comparison(), is_lost=False).run()
+
+
+def test_it_yields_to_an_archive_that_is_restoring_until_nothing_more_comes() -> None:
+    driver = Driver(Comparison(FIRST), Comparison(SECOND), Comparison(SECOND))
+
+    assert [Doing.COMPARING, Doing.YIELDING] * 2 + COMPARES_AND_RESTORES == driver.run()
+
+
+def test_it_yields_once_to_a_restore_that_comes_in_between() -> None:
+    first = Comparison(None, OtherRestores())
+    driver = Driver(first, Comparison(FIRST))
+    run = first.run
+
+    def restored_meanwhile() -> Iterator[int]:
+        first.restored_by_other = FIRST
+        yield from run()
+
+    first.run = restored_meanwhile  # type: ignore[method-assign]
+
+    assert [*COMPARES_AND_RESTORES, Doing.YIELDING, *COMPARES_AND_RESTORES] == driver.run()
+
+
+def test_a_wait_ends_as_soon_as_somebody_has_merged() -> None:
+    driver, waits = Driver(Comparison(FIRST), Comparison(FIRST)), list[int]()
+
+    def merge() -> None:
+        waits.append(1)
+        merged = entry("merged", "archive", "other", "positions", "", seq=9)
+        driver.log.newest = [(merged.position.id.encode(), [b"kind", b"merged", b"t", b"5", *merged.body])]
+
+    driver.run(between=merge)
+
+    assert [1] == waits
+
+
+@pytest.mark.parametrize("error", [HistoryChanged(), OtherDataSet()])
+def test_a_redis_that_loses_its_history_once_more_is_compared_anew(error: Exception) -> None:
+    driver = Driver(Comparison(error=error), Comparison())
+
+    assert [*COMPARES_AND_RESTORES, Doing.STARTING_OVER, *COMPARES_AND_RESTORES] == driver.run()
+
+
+def test_in_manual_mode_people_are_awaited_while_something_is_lacking() -> None:
+    driver = Driver(Comparison(), Comparison(), Comparison(is_lacking=False), is_manual=True)
+
+    assert [Doing.COMPARING, Doing.AWAITING_PEOPLE] * 2 + COMPARES_AND_RESTORES == driver.run()

@@ -1,0 +1,152 @@
+"""``zsched status`` and ``zsched doctor``: the commands that say whether all is well."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from zsched.cli.program import DONE, UNHEALTHY, Invocation, command, open_link
+from zsched.cli.status_screen import status_lines, watch
+from zsched.cli.status_view import looking
+from zsched.core.arguments import zone_name
+from zsched.core.wording import plural
+from zsched.health.verdict import NAMES
+
+if TYPE_CHECKING:
+    from zsched.health.check import Finding
+
+_EVERY_S = 2.0  # between two looks
+
+
+_HELP: Final = f"""
+    Show whether all is well, and if not, what is wrong and what to do; then the daemons (who leads, who stands by,
+    host, version, time zone rules), what waits and how late it is, what happened in the last 1, 5 and 30 minutes, the
+    next 10 fires, the latest runs that failed, were lost or expired, and how far the archives are.
+
+    Exit code 4 when nobody leads, something is overdue by more than 10 seconds, jobs wait for more than 5 minutes in a
+    queue of ours that no worker listens to, or as workers are suspended, no archive follows the log, one has failed, or
+    has what Redis lost (then it says whether that is being put back, or `zsched recover` is awaited), or the last audit
+    found what it could not put right. Warnings leave it 0: Redis was rebuilt within half an hour, a tenth of the latest
+    runs failed, some expired or were missed, nobody stands by, a queue of ours has no worker, workers are suspended,
+    this user may not ask for them, quarantine, daemons of different versions or time zone rules. It reads Redis alone
+    and writes nothing.
+
+    With --json "problems" are texts, "alarms" the same with a name and a remedy, "warnings" like alarms. The names:
+    {", ".join(NAMES)}. docs/operations.md has the other keys.
+
+    \b
+    Examples:
+      zsched status --watch --tz Asia/Seoul
+      zsched status --json | jq .problems
+      zsched status --json | jq -r '.daemons[] | .role + " " + .host'
+"""
+
+
+@command(help=_HELP)
+@click.option("--watch", "is_watched", is_flag=True, help="Live on this terminal, until Ctrl-C; needs zsched[ops].")
+@click.option(
+    "--every", type=click.FloatRange(0.2, 3600), metavar="SECONDS", help=f"With --watch; default {_EVERY_S:g}."
+)
+@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
+def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz: str) -> int:
+    """Show whether all is well."""
+    zone_name(tz)
+    if is_watched:
+        _check_watched(invocation)
+    elif every is not None:
+        raise click.UsageError("--every is how often --watch looks; give both, or neither")
+    look = looking(invocation.settings())
+    if is_watched:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # the terminal is given back then, too
+        watch(lambda: status_lines(look(), tz), every or _EVERY_S)
+        return DONE
+    view = look()
+    if invocation.wants_json:
+        invocation.answer(view.to_dict())
+    else:
+        invocation.answer(None, *(line.text for line in status_lines(view, tz)))
+    return DONE if view.verdict.is_healthy else UNHEALTHY
+
+
+def _check_watched(invocation: Invocation) -> None:
+    """Raises UsageError where nobody could watch."""
+    if invocation.wants_json:
+        raise click.UsageError("--watch is for people, and --json is not; leave one of them out")
+    if not sys.stdout.isatty():
+        raise click.UsageError("--watch shows a live screen, and stdout is no terminal; leave --watch out")
+
+
+# -- zsched doctor ----------------------------------------------------------------------------------
+
+
+_HEADER = ("VERDICT", "CHECK", "FOUND")
+
+
+@command()
+@click.option(
+    "--role",
+    "roles",
+    type=click.Choice(["client", "daemon", "worker", "dashboard"]),
+    multiple=True,
+    default=["daemon"],
+    show_default=True,
+    help="What the user's rights are compared with; may be repeated.",
+)
+@click.option("--user", metavar="NAME", help="Whose rights, by ACL DRYRUN (Redis 7); else the connection's user's.")
+def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> int:
+    """
+    Look at everything that zsched stands on: Redis (version, role, eviction, memory, persistence, clock, the rights of
+    its users, the Lua sandbox), files of passwords, the namespace (key types, format, daemons, archives, zone rules,
+    leftovers) and RQ (workers, the queues in use, other schedulers); and all that `zsched status` judges. Each check
+    says ok, warning, problem or skipped, and what to do.
+
+    It writes nothing, needs no daemon, and no right but to read: what it may not ask is skipped, with the reason.
+    Exit code 4 when there is a problem, 1 when Redis cannot be asked.
+
+    \b
+    Examples:
+      zsched doctor
+      zsched doctor --json | jq '.[] | select(.verdict != "ok")'
+      zsched doctor --role client --user shop
+    """
+    from zsched.health.check import Severity
+    from zsched.health.doctor import examine  # other commands need not wait for it
+    from zsched.storage.rights import Role
+
+    settings = invocation.settings()
+    link, asked = open_link(settings), tuple(map(Role, roles))
+    findings = list(examine(settings, link, asked, user, config_file=invocation.config_file))
+    invocation.answer_rows(map(_to_dict, findings), _HEADER, _rows(findings))
+    if not invocation.wants_json:
+        click.echo(f"\n{_summary(findings)}")
+    is_unwell = any(finding.severity is Severity.PROBLEM for finding in findings)
+    return UNHEALTHY if is_unwell else DONE
+
+
+def _to_dict(finding: Finding) -> dict[str, str]:
+    return {
+        "check": finding.group,
+        "verdict": finding.severity.value,
+        "said": finding.text,
+        "remedy": finding.remedy,
+    }
+
+
+def _rows(findings: list[Finding]) -> Iterator[tuple[str, str, str]]:
+    """A line per finding, and below it what to do."""
+    for finding in findings:
+        yield finding.severity.value, finding.group, finding.text
+        if finding.remedy:
+            yield "", "", f"-> {finding.remedy}"
+
+
+def _summary(findings: list[Finding]) -> str:
+    """``1 problem, 2 warnings, 20 ok``."""
+    count = Counter(finding.severity.value for finding in findings)
+    parts = [plural(count[word], word) for word in ("problem", "warning") if count[word]]
+    return ", ".join([*parts, *(f"{count[word]} {word}" for word in ("skipped", "ok") if count[word])])

@@ -1,0 +1,322 @@
+"""``zsched import``: what other schedulers have, a command per source; and the way back."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from zsched.cli.functions import check_allowed, importing
+from zsched.cli.import_steps import Ground, import_all, tell_undone
+from zsched.cli.output import Progress, say
+from zsched.cli.program import DONE, FAILED, Invocation, Subcommand, command, help_unless_invoked
+from zsched.cli.values import content
+from zsched.core.policy import CatchUp, Overlap
+from zsched.core.triggers import zone
+from zsched.core.wording import plural, some
+from zsched.errors import InvalidSchedule, ZschedError
+from zsched.files.reading import STDIN
+from zsched.imports.crontab import machine_zone, read_crontab, users_of
+from zsched.imports.moving import OWNERS, is_owner, owned, owners, undo
+from zsched.imports.rqcron import owner_of, read_rq_cron
+from zsched.imports.rqjobs import RQ_SCHEDULED, RQ_SCHEDULER, read_rq_scheduled, read_rq_scheduler
+from zsched.storage.rivals import CRON_OWNER, crons, rq_schedulers
+from zsched.tasks.lookup import Lookup
+
+_SHOWN: Final = 10  # names in a message
+
+_DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Tell what would be done; write nothing.")
+_PRUNE: Final = click.option("--prune", is_flag=True, help="Remove what an earlier import put and is gone there.")
+_TAKE_OVER: Final = click.option("--take-over", is_flag=True, help="Schedules of these ids that others own become its.")
+_TZ: Final = click.option("--tz", metavar="ZONE", help="The zone of its times; default: that of this machine.")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _how(command: F) -> F:
+    """Add the options that ``import_all`` takes as they are."""
+    return _PRUNE(_DRY_RUN(_TAKE_OVER(command)))
+
+
+def _zone_of(tz: str | None) -> tuple[str, list[str]]:
+    """The zone's name, and what is to be said of where it comes from. Raises InvalidSchedule."""
+    if tz is not None:
+        return zone(tz).key, []
+    found = machine_zone()
+    return found.name, [f"times are of the zone {found.name}, by {found.found_in}; --tz gives another"]
+
+
+def _running(what: str, names: Sequence[str], aside: str) -> str:
+    """Say that *what* runs, which has to be stopped before its schedules come here."""
+    return f"{what} runs on this Redis ({some(names, _SHOWN)}; {aside}): every job would run twice; stop it first"
+
+
+# -- crontab ----------------------------------------------------------------------------------------
+
+
+_AS_CRON: Final = {"timeout": -1, "overlap": Overlap.ALLOW.value, "catch_up": CatchUp.NONE.value}  # what cron does
+
+
+@command()
+@click.argument("files", metavar="FILE…", nargs=-1, required=True)
+@click.option("--func", required=True, metavar="FUNC", help="Dotted path of what runs a command.")
+@click.option("--user", metavar="NAME", help="FILE is NAME's own crontab (crontab -l): its lines have no users.")
+@_TZ
+@click.option("--queue", metavar="NAME", help='The RQ queue of all of them; default "default".')
+@click.option("--timeout", metavar="TIME", help="How long a command may take; default -1: no limit, as with cron.")
+@click.option(
+    "--overlap",
+    type=click.Choice([one.value for one in Overlap]),
+    help="When the run before is not over; default allow, as with cron.",
+)
+@click.option(
+    "--catch-up",
+    type=click.Choice([one.value for one in CatchUp]),
+    help="For times that were missed; default none, as with cron.",
+)
+@_how
+def crontab(
+    invocation: Invocation,
+    /,
+    files: tuple[str, ...],
+    func: str,
+    user: str | None,
+    tz: str | None,
+    **given: Any,
+) -> int:
+    """
+    Each line of the crontabs FILE becomes a schedule that calls FUNC: the command is its argument, and user,
+    environment (the variables above the line) and stdin (what follows the first %, or null) are named arguments.
+    docs/migration.md has a FUNC to copy. FILE is in the format of /etc/crontab and /etc/cron.d, with a user in each
+    line, or with --user a user's own; - is standard input.
+
+    Times are those of Debian's cron, also when summer time begins and ends. A --dry-run needs no Redis. cron is not
+    touched: after the import take the lines out of cron, or every command runs twice. Going back: `zsched import
+    undo crontab:<full path of FILE>`, and put the lines back.
+
+    \b
+    Examples:
+      zsched import crontab /etc/crontab /etc/cron.d/* --func app.tasks.run_command --dry-run
+      crontab -l | zsched import crontab - --user "$USER" --func app.tasks.run_command
+    """
+    if STDIN in files and user is None:
+        raise click.UsageError("standard input is a user's crontab (crontab -l): say with --user whose")
+    ground = Ground.of(invocation)
+    zone_name, remarks = _zone_of(tz)
+    how = {name: given.pop(name) for name in ("prune", "dry_run", "take_over")}
+    options = {**_usual_of(ground, func), **{name: value for name, value in given.items() if value is not None}}
+    options["tz"] = zone_name
+    _try(ground, func, options)
+    sources = []
+    for file in dict.fromkeys(files):
+        source = read_crontab(file, content(file, "a crontab"), func, options, owner=_owner(file, user), user=user)
+        if unknown := ", ".join(sorted(name for name in users_of(source) if not _is_user(name))):
+            remedy = "if that is no user but a command, say --user"
+            source.remarks.append(f"{file}: this machine has no user {unknown}; {remedy}")
+        sources.append(source)
+    sources[0].remarks[:0] = remarks
+    advice = "cron is as it was: take these lines out of {} now, or every command runs twice"
+    return import_all(ground, sources, advice, needs_redis=not how["dry_run"], **how)
+
+
+def _usual_of(ground: Ground, func: str) -> dict[str, Any]:
+    """Return the options that make zsched act as cron, except those that FUNC, as a task, sets itself."""
+    check_allowed(ground.settings, func, {})
+    with importing():
+        task = Lookup().find(func)
+    return {name: value for name, value in _AS_CRON.items() if task is None or name not in task.options}
+
+
+def _try(ground: Ground, func: str, options: dict[str, Any]) -> None:
+    """Raises InvalidSchedule for what would be wrong with every line."""
+    called = {"args": ["true"], "kwargs": {"user": "root", "environment": {}, "stdin": None}}
+    ground.checks.define(func, {"id": "import", "cron": "0 0 * * *", **called, **options})
+    for mistake in ground.checks.mistakes(func, called):
+        raise mistake
+
+
+def _owner(file: str, user: str | None) -> str:
+    return f"crontab:{user}" if file == STDIN else f"crontab:{os.path.abspath(file)}"
+
+
+def _is_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+# -- rq-scheduler, rq-cron, rq-scheduled ------------------------------------------------------------
+
+
+@command("rq-scheduler")
+@_TZ
+@_how
+def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
+    """
+    The jobs of the package rq-scheduler on this Redis, with their ids. What recurs is copied and stays there; what
+    runs once is moved: put here, then taken out of its set. So stop rq-scheduler first, and leave it stopped: while one
+    runs nothing is imported. Its cron strings are of the zone of the machine where it ran: see --tz.
+
+    With the serializer pickle this opens the jobs' arguments; run it where the workers' code can be imported. Going
+    back: `zsched import undo rq-scheduler` gives back what has not fired; then start rq-scheduler.
+
+    \b
+    Examples:
+      zsched import rq-scheduler --dry-run
+      zsched import rq-scheduler --tz Europe/Berlin
+    """
+    ground = Ground.of(invocation)
+    link = ground.link
+    with link.wire() as wire:
+        others = rq_schedulers(wire).names
+    zone_name, remarks = _zone_of(tz)
+    if others and not how["dry_run"]:
+        raise ZschedError(
+            _running("an rq-scheduler", others, "one that was killed lapses after its --interval and 10 s")
+        )
+    with importing():
+        source = read_rq_scheduler(link, ground.jobs, zone_name)
+    if any("cron" in item.options for item in source.items):
+        source.remarks += remarks
+    if others:
+        source.remarks.append(_running("an rq-scheduler", others, "a real import refuses"))
+    advice = "what recurs is still in {}: do not start rq-scheduler on this Redis again, or it runs twice"
+    return import_all(ground, [source], advice, **how)
+
+
+@command("rq-cron")
+@click.argument("module")
+@_how
+def rq_cron(invocation: Invocation, /, module: str, **how: bool) -> int:
+    """
+    Import what MODULE registers for RQ's own cron: the argument of `rq cron`, such as app.cron_config. MODULE is
+    imported; nothing in it changes. Ids are the registered names. Cron strings are in UTC, as RQ's are. Stop `rq cron`
+    first: while one of this MODULE runs nothing is imported. Going back: `zsched import undo rq-cron:MODULE`, then
+    start it.
+
+    \b
+    Example:
+      zsched import rq-cron app.cron_config --dry-run
+    """
+    ground = Ground.of(invocation)
+    now_ms = ground.now_ms()
+    with ground.link.wire() as wire:
+        others = [one.name for one in crons(wire, ground.jobs.rq, now_ms) if one.is_of(module)]
+    if others and not how["dry_run"]:
+        raise ZschedError(_running(f"`rq cron {module}`", others, "one that was killed lapses after 2 minutes"))
+    with importing():
+        source = read_rq_cron(module)
+    if others:
+        source.remarks.append(_running(f"`rq cron {module}`", others, "a real import refuses"))
+    advice = "the module is as it was: do not start `rq cron {}` again, or every job runs twice"
+    return import_all(ground, [source], advice, **how)
+
+
+@command("rq-scheduled")
+@click.option("--queue", "queues", metavar="NAME", multiple=True, help="Only of this queue; may be repeated.")
+@_DRY_RUN
+def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bool) -> int:
+    """
+    RQ's own delayed jobs, of enqueue_at and enqueue_in, with their ids. Each is moved: put here, then taken out of
+    rq:scheduled:<queue>, so RQ's scheduler may run beside. The run gets a job id of its own; RQ's job of the old id
+    stays as scheduled until a week after its time. A daemon pushes such jobs at their time without this, too: to
+    import them is for those that are to have a history, `zsched why`, and recovery when Redis is lost.
+
+    Left where it is: what is due within 30 s, and runs that wait for another attempt. Going back: `zsched import
+    undo rq-scheduled` gives back what has not fired.
+
+    \b
+    Example:
+      zsched import rq-scheduled --queue email --dry-run
+    """
+    ground = Ground.of(invocation)
+    with importing():
+        source = read_rq_scheduled(ground.link, ground.jobs, ground.now_ms(), queues)
+    return import_all(ground, [source], "", dry_run=dry_run)
+
+
+# -- undo -------------------------------------------------------------------------------------------
+
+
+_NEXT: Final = {  # what fires instead of schedules of these owners
+    "crontab:": "their lines are back in cron",
+    CRON_OWNER: "`rq cron` is started again",
+    RQ_SCHEDULER: "rq-scheduler is started again",
+}
+
+
+@command("undo")
+@click.argument("owner")
+@_DRY_RUN
+def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
+    """
+    Take an import back: OWNER is what it told as the owner, such as crontab:/etc/cron.d/backup, rq-cron:app.cron,
+    rq-scheduler or rq-scheduled. Its schedules are cancelled; what was moved waits where it was. What fires within
+    30 s, and what cannot be given back, stays and is told, and the exit code is 1.
+
+    \b
+    Example:
+      zsched import undo rq-scheduler --dry-run
+    """
+    if not is_owner(owner):
+        names = f"{RQ_SCHEDULER}, {RQ_SCHEDULED}, {'…, '.join(OWNERS)}…"
+        raise InvalidSchedule("owner", owner, "no import has such an owner", f"give one of {names}")
+    if owner.startswith(CRON_OWNER):
+        owner = owner_of(owner.removeprefix(CRON_OWNER))
+    ground = Ground.of(invocation)
+    if dry_run:
+        ids = [schedule.id for schedule in owned(ground.client, owner)]
+        value = {"owner": owner, "dry_run": True, "ids": ids}
+        invocation.answer(value, *ids, f"{plural(len(ids), 'schedule')} to undo")
+        _remark(ground, owner, bool(ids))
+        return DONE
+    with Progress("undoing", is_quiet=invocation.wants_json) as progress:
+        undone = undo(ground.client, ground.link, owner, ground.now_ms, progress.at)
+    tell_undone(invocation, owner, undone)
+    back = [*undone.cancelled, *undone.given_back]
+    _remark(ground, owner, bool(back or undone.kept))
+    condition = next((said for start, said in _NEXT.items() if owner.startswith(start)), None)
+    if back and condition is not None:
+        invocation.remark(f"nothing fires these until {condition}")
+    return FAILED if undone.kept else DONE
+
+
+def _remark(ground: Ground, owner: str, has_any: bool) -> None:
+    """Say which owners there are, if nothing is of *owner*: it may be misspelt."""
+    if not has_any and not ground.invocation.wants_json:
+        others = some(owners(ground.client), _SHOWN) or "nothing"
+        say(f"nothing here is of {owner}; of other imports there is: {others}")
+
+
+# -- the group --------------------------------------------------------------------------------------
+
+
+@click.group(
+    "import",
+    params=Subcommand(None).params,  # the shared options: a group takes them too
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+)
+@click.pass_context
+def import_(ctx: click.Context) -> int:
+    """
+    Move in: take over what cron, rq-scheduler, RQ's cron or RQ's enqueue_at has. docs/migration.md has the steps.
+
+    Each command may be repeated: what did not change is unchanged. What cannot be imported is listed with its place
+    and the reason, the rest is imported, and the exit code is 1. `zsched import undo` takes an import back.
+
+    \b
+    Examples:
+      zsched import crontab /etc/cron.d/backup --func app.tasks.run_command --dry-run
+      zsched import rq-scheduler
+    """
+    return help_unless_invoked(ctx)
+
+
+for _command in (crontab, rq_scheduler, rq_cron, rq_scheduled, undo_):
+    import_.add_command(_command)

@@ -1,0 +1,278 @@
+"""
+RQ's job hashes as options of ``client.schedule``: RQ's own delayed jobs, and those of the package rq-scheduler.
+
+With the serializer pickle this opens what the jobs are called with, as RQ's workers do: for somebody who trusts this
+Redis as they do, where the modules of the arguments' classes can be imported.
+
+What zsched cannot say of a job is refused with its name. A job that ran already (a retry that waits, one of a Repeat)
+and one of zsched's own are nobody's to move.
+
+RQ's own delayed jobs are those of ``enqueue_at`` and ``enqueue_in`` in ``rq:scheduled:<queue>``. They are moved. The
+daemon pushes such jobs at their time anyway, wherever no scheduler of RQ does (``daemon/native``). Moved they get what
+zsched's own have: the log, the archive, ``zsched why``, and life after a lost Redis.
+
+Left where they are: what is due within ``SOON_S``, or has come near when its turn comes; runs that wait for another
+attempt, RQ's or zsched's. RQ's scheduler takes nothing before its time, so the two never reach for the same job.
+
+The package rq-scheduler has one ZSET of RQ's job ids, whose jobs say in ``meta`` how they recur:
+
+    interval    every so many seconds, counted from the time at which the job waits next, so its rhythm stays
+    cron_string by the rules of the package crontab, on the clock of the machine where rq-scheduler runs, whatever
+                ``use_local_timezone`` says (rq-scheduler 0.14, ``utils.get_next_scheduled_time``); *tz* is that zone
+    repeat      how many runs are left
+    none        a one-shot; what is overdue runs at once, as a started rq-scheduler would have it
+
+Where both day fields of a cron_string are restricted that package runs on days that match both, and cron, as zsched, on
+days that match either: refused. ``result_ttl`` -1 of what recurs is rq-scheduler's own, whose runs share one job; here
+each has its own, and keeping all of them for ever is nobody's wish.
+
+Not guaranteed: that a scheduler which is started after it was asked whether one runs does nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, Final
+
+from zsched.core.clock import from_ms
+from zsched.errors import InvalidSchedule
+from zsched.imports.found import ImportSource, Item, Origin
+from zsched.storage.connection import Link
+from zsched.storage.registries import Registries
+from zsched.storage.rqjob import Encoder
+from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS, RqKeys
+
+_PAGE: Final = 200  # hashes read in one round trip
+_SHOWN: Final = 200  # characters of a description, the most that one takes
+_READ: Final = (  # what the encoder turns into options
+    *("origin", "timeout", "result_ttl", "failure_ttl", "retries_left", "retry_intervals", "enqueue_at_front_on_retry"),
+    *("success_callback_name", "success_callback_timeout", "failure_callback_name", "failure_callback_timeout", "meta"),
+)
+_UNSAID: Final = {  # fields of RQ, and what is to be done instead
+    "dependency_ids": "it depends on other jobs; let those schedule it when they are done (Next, README)",
+    "dependency_id": "it depends on another job; let that schedule it when it is done (Next, README)",
+    "stopped_callback_name": "it has a callback for being stopped; leave that out",
+    "repeats_left": "it repeats itself (rq.Repeat); give it a rule: zsched add … --every … --count …",
+    "webhooks": "it has webhooks; call them in its callbacks",
+    "group_id": "it is one of a group; let RQ finish the group",
+}
+
+
+class RQJobs:
+    """RQ's jobs of one Redis, at the keys *rq*, written by the serializer of *encoder*."""
+
+    def __init__(self, link: Link, rq: RqKeys, encoder: Encoder) -> None:
+        self._link, self.rq, self._encoder = link, rq, encoder
+
+    def read(self, ids: Iterable[str]) -> Iterator[tuple[str, dict[str, bytes]]]:
+        """The fields that are not empty of each of *ids*, in their order; none of one that is gone."""
+        source = iter(ids)
+        while page := list(islice(source, _PAGE)):
+            with self._link.wire() as wire:
+                for id in page:
+                    wire.send("HGETALL", self.rq.job(id))
+                replies = [wire.receive() for _ in page]
+            for id, flat in zip(page, replies, strict=True):
+                pairs = zip(flat[::2], flat[1::2], strict=True)
+                yield id, {bytes(name).decode(errors="replace"): value for name, value in pairs if value != b""}
+
+    def options(self, fields: Mapping[str, bytes]) -> tuple[str, dict[str, Any]]:
+        """
+        The function of the job with *fields*, and its options without a time.
+
+        Raises:
+            ValueError: zsched cannot say it; the message says why, and what to do.
+        """
+        _refuse(fields)
+        try:
+            func, args, kwargs = self._encoder.open(fields["data"], runs=True)
+            options = self._encoder.options({name: fields[name] for name in _READ if name in fields}, runs=True)
+        except InvalidSchedule as error:
+            cause = f" ({error.__cause__})" if error.__cause__ else ""
+            remedy = "run this where its modules are, with the workers' [rq] serializer"
+            raise ValueError(f"what it is called with cannot be read here{cause}; {remedy}") from error
+        except Exception as error:  # fields of another writer, or a pickle of a class that is gone
+            problem = f"its fields cannot be read ({type(error).__name__}: {error})"
+            raise ValueError(f"{problem}; schedule it again by hand") from error
+        if not isinstance(func, str) or "." not in func:
+            raise ValueError(f"it calls {func!r}, the method of an object; give it a function of a module")
+        options |= {"args": list(args), "kwargs": dict(kwargs)}
+        if fields.get("enqueue_at_front") == b"1":
+            options["at_front"] = True
+        if int(fields.get("ttl", 0)) > 0:  # -1: for ever
+            options["expires_after"] = int(fields["ttl"])
+        described = fields.get("description", b"").decode(errors="replace")
+        if described and not described.startswith(f"{func}("):  # RQ's own, of function and arguments: ours is shorter
+            options["description"] = "".join(c if c.isprintable() else " " for c in described)[:_SHOWN]
+        return func, options
+
+
+def instant_of_score(score_s: float) -> datetime:
+    """
+    The time that a job's score says, in seconds.
+
+    Raises:
+        ValueError: it is none that the calendar has; one in milliseconds, say.
+    """
+    try:
+        return from_ms(round(score_s * 1000))
+    except (ValueError, OverflowError) as error:
+        problem = f"its time, {score_s:.16g} s after 1970, is none"
+        raise ValueError(f"{problem}; set its score to seconds (ZADD), or take it out of its set") from error
+
+
+def not_before(score_s: float) -> datetime:
+    """
+    Return the first time at which a one-shot is not early. RQ and rq-scheduler cut due times to whole seconds, so it
+    is the end of that second. A score with a fraction is from ``score_of`` or lua/native.lua: it has the millisecond.
+
+    Raises:
+        ValueError: as ``instant_of_score``.
+    """
+    if score_s % 1 > 0:
+        return instant_of_score(math.ceil(score_s * 1000) / 1000)
+    return instant_of_score(score_s) + timedelta(seconds=1)
+
+
+def score_of(due_ms: int) -> float:
+    """Return the score from which ``not_before`` reads *due_ms*: a bit earlier, so that it always has a fraction."""
+    return due_ms / 1000 - 0.0001
+
+
+def status_of(fields: Mapping[str, bytes]) -> str:
+    """RQ's word."""
+    return fields.get("status", b"").decode(errors="replace")
+
+
+def _refuse(fields: Mapping[str, bytes]) -> None:
+    """Raises ValueError for what cannot be said, and for what is not to be moved."""
+    if "data" not in fields:
+        raise ValueError("its job is gone, so nothing says what to call; take it out of its set, or leave it")
+    for field, problem in _UNSAID.items():
+        if field in fields:
+            raise ValueError(problem)
+
+
+# -- RQ's own delayed jobs --------------------------------------------------------------------------
+
+
+RQ_SCHEDULED: Final = "rq-scheduled"
+SOON_S: Final = 30  # from the reading on; what is due so soon is not tried
+_MARGIN_MS: Final = 5000  # left when a job is moved; even without RQ's second far longer than the move takes
+
+
+def read_rq_scheduled(link: Link, jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -> ImportSource:
+    """Read what waits in *queues*, or in all that RQ knows, by the server's time *now_ms*."""
+    source, soon, begun = ImportSource(RQ_SCHEDULED, RQ_SCHEDULED), 0, 0
+    with link.wire() as wire:
+        names = sorted(queues) or Registries(wire, jobs.rq).queues()
+    for queue in names:
+        waiting_key = jobs.rq.registry("scheduled", queue)
+        flat = link.execute("ZRANGE", waiting_key, 0, -1, "WITHSCORES")
+        due_s = {id.decode(errors="replace"): float(score) for id, score in zip(flat[::2], flat[1::2], strict=True)}
+        later = {id: at_s for id, at_s in due_s.items() if at_s * 1000 > now_ms + SOON_S * 1000}
+        soon += len(due_s) - len(later)
+        for id, fields in jobs.read(later):
+            if _has_begun(fields):
+                begun += 1
+                continue
+            try:
+                _refuse_others(fields)
+                func, options = jobs.options(fields)
+                options |= {"queue": queue, "at": not_before(later[id])}
+            except ValueError as error:
+                source.refuse(id, fields.get("description", b"").decode(errors="replace"), str(error))
+                continue
+            source.items.append(Item(id, id, func, options, Origin(waiting_key, id, _MARGIN_MS)))
+    if soon:
+        source.remarks.append(f"left to RQ, or to the daemon, as they are due within {SOON_S} s: {soon:,}")
+    if begun:
+        source.remarks.append(f"left where they are, as they are runs that wait for another attempt: {begun:,}")
+    return source
+
+
+def _has_begun(fields: Mapping[str, bytes]) -> bool:
+    """Return True if a worker had the job before, or zsched pushed it."""
+    return "started_at" in fields or any(name.startswith("zs") for name in fields)
+
+
+def _refuse_others(fields: Mapping[str, bytes]) -> None:
+    """Raises ValueError for a job that RQ would not push as waiting."""
+    if fields and status_of(fields) != "scheduled":
+        problem = f"RQ has it as {status_of(fields) or 'nothing'}, not as scheduled"
+        raise ValueError(f"{problem}; leave it, or take it out of the registry")
+
+
+# -- rq-scheduler -----------------------------------------------------------------------------------
+
+
+RQ_SCHEDULER: Final = "rq-scheduler"
+_ITS_META: Final = ("cron_string", "interval", "repeat", "use_local_timezone", "queue_class_name")
+_KEEPS: Final = -1  # RQ's result_ttl for ever
+_AND: Final = (
+    "the package crontab runs it on days that match day of month and day of week, cron and zsched on days that match "
+    "either; write it as --rrule, such as FREQ=MONTHLY;BYMONTHDAY=13;BYDAY=FR"
+)
+
+
+def read_rq_scheduler(link: Link, jobs: RQJobs, tz: str) -> ImportSource:
+    """All that waits in rq-scheduler's set; cron strings are of the zone *tz*."""
+    source = ImportSource(RQ_SCHEDULER, RQ_SCHEDULER)
+    flat = link.execute("ZRANGE", RQ_SCHEDULER_JOBS, 0, -1, "WITHSCORES")
+    due_s = {id.decode(errors="replace"): float(score) for id, score in zip(flat[::2], flat[1::2], strict=True)}
+    for id, fields in jobs.read(due_s):
+        try:
+            func, options = jobs.options(fields)
+            source.items.append(_item(id, func, options, due_s[id], tz))
+        except ValueError as error:
+            source.refuse(id, fields.get("description", b"").decode(errors="replace"), str(error))
+    return source
+
+
+def _item(id: str, func: str, options: dict[str, Any], due_s: float, tz: str) -> Item:
+    """The schedule that a job of rq-scheduler is. Raises ValueError."""
+    meta, at = options.pop("meta", None) or {}, not_before(due_s)
+    if not isinstance(meta, dict):
+        raise ValueError(f"its meta is {type(meta).__name__}, no dict; schedule it again by hand")
+    meta = dict(meta)
+    its = {name: meta.pop(name, None) for name in _ITS_META}
+    if meta:
+        options["meta"] = meta
+    if not its["interval"] and not its["cron_string"]:
+        return Item(id, id, func, options | {"at": at, "allow_past": True}, Origin(RQ_SCHEDULER_JOBS, id, 0))
+    if options.get("result_ttl") == _KEEPS:
+        del options["result_ttl"]
+    options |= {"overlap": "allow"}  # rq-scheduler looks at no run before
+    if its["repeat"] is not None:
+        options["count"] = max(_whole("repeat", its["repeat"]), 1)  # it counts down after a run
+    if its["interval"]:
+        return Item(
+            id, id, func, options | {"every": _whole("interval", its["interval"]), "starts": instant_of_score(due_s)}
+        )
+    return Item(id, id, func, options | {"cron": _cron(str(its["cron_string"])), "tz": tz})
+
+
+def _whole(name: str, given: Any) -> int:
+    """The number that meta has as *name*. Raises ValueError."""
+    try:
+        return int(given)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"its meta has {name} = {given!r}, no number; schedule it again by hand") from error
+
+
+def _cron(text: str) -> str:
+    """The expression of the package crontab as zsched reads it. Raises ValueError."""
+    fields = text.split()
+    if len(fields) in (6, 7):
+        year = fields.pop()
+        if year != "*":
+            raise ValueError(f"cron_string {text!r} has a year; schedule it with --starts and --ends instead")
+    if len(fields) < 5:
+        return text
+    fields = ["*" if "*" in field.split(",") else field for field in fields]
+    if not any(field.startswith(("*", "?")) for field in (fields[-3], fields[-1])):
+        raise ValueError(f"cron_string {text!r}: {_AND}")
+    return " ".join(fields)

@@ -1,0 +1,206 @@
+"""
+Pushed runs, by the log; and their fate by a clock that stands still: deadlines, RQ's own delayed jobs, and ends.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from zsched.core.changes import Change, What
+from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.log import Entry, Position, changes
+from zsched.core.runs import Run, RunStatus, of_job
+from zsched.storage.connection import Wire
+from zsched.storage.dispatch import Dispatch, Over
+from zsched.storage.jobs import Jobs
+from zsched.storage.keys import Keys
+from zsched.storage.lease import Term
+from zsched.storage.log import Log
+from zsched.storage.native import NativeJobs
+from zsched.storage.rqjob import Encoder
+
+_PUSHES: Final = (What.FIRED, What.ENQUEUED)
+_PAGE: Final = 500  # entries in one read
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """
+    A run that went to its queue because its time had come. ``id``: RQ's job id. ``func``: the dotted path. The instants
+    are aware, in UTC; ``at`` is when it was pushed, which is later than ``nominal_at`` only for what was missed, or has
+    jitter.
+    """
+
+    id: str
+    schedule_id: str
+    func: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    queue: str
+    nominal_at: datetime
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """A run that was pushed, by its time or by somebody. ``deadline_ms``: by when it must begin, or None."""
+
+    change: Change
+    run_id: str
+    queue: str
+    data: bytes
+    deadline_ms: int | None
+
+
+@dataclass
+class Pushes:
+    """Reads the log on from where it came to. ``last``: its newest entry; ``fired_us``: by run, when it was pushed."""
+
+    wire: Wire
+    keys: Keys
+    last: Position | None = None
+    fired_us: dict[str, int] = field(default_factory=dict)
+
+    def new(self) -> list[Push]:
+        """Return the runs that were pushed since the last call, in order."""
+        found = [change for entry in self._entries() for change in changes(entry, self.keys.run_suffix)]
+        return [self._push(change) for change in found if change.what in _PUSHES]
+
+    def _entries(self) -> list[Entry]:
+        log, found, page = Log(self.wire, self.keys), list[Entry](), list[Entry]()
+        while not found or len(page) == _PAGE:
+            page = log.read("-" if self.last is None else f"({self.last.id}", _PAGE)
+            if not page:
+                break
+            found += page
+            self.last = page[-1].position
+        return found
+
+    def _push(self, change: Change) -> Push:
+        run_id = change.run_id or ""
+        self.fired_us[run_id] = change.at_us
+        job_key = self.keys.rq.job(run_id)
+        queue, data, deadline_ms = self.wire.execute("HMGET", job_key, "origin", "data", "zs_deadline")
+        return Push(change, run_id, (queue or b"").decode(), data or b"", int(deadline_ms) if deadline_ms else None)
+
+
+def fired(pushes: Sequence[Push], encoder: Encoder) -> list[Fired]:
+    """Return the runs among *pushes* that fired by their time."""
+    return [_fired(push, encoder) for push in pushes if push.change.what is What.FIRED]
+
+
+def _fired(push: Push, encoder: Encoder) -> Fired:
+    change = push.change
+    func, args, kwargs = encoder.open(push.data, runs=True)
+    return Fired(
+        id=push.run_id,
+        schedule_id=change.id,
+        func=func,
+        args=args,
+        kwargs=kwargs,
+        queue=push.queue,
+        nominal_at=from_ms(change.nominal_ms or 0),
+        at=from_ms(change.at_us // 1000),
+    )
+
+
+# -- ends -------------------------------------------------------------------------------------------
+
+
+class ManualEndings:
+    """Ends of one namespace's runs; those of RQ's own jobs are returned, and not written down."""
+
+    def __init__(self, wire: Wire, keys: Keys, pushes: Pushes) -> None:
+        self._dispatch, self._jobs, self._pushes = Dispatch(wire, keys), Jobs(wire, keys), pushes
+
+    def of(self, run_id: str, went_well: bool, term: Term) -> Run:
+        """The run that was executed or expired: over, or queued for its next attempt. RQ may have forgotten it."""
+        [job] = self._jobs.look([run_id])
+        if job is None:
+            return Run(run_id, RunStatus.SUCCEEDED if went_well else RunStatus.FAILED)
+        fired_us, seen = self._pushes.fired_us.get(run_id), self._pushes.last
+        run = of_job(run_id, job, fired_us, watched_since_ms=0)
+        if run.is_over and fired_us is not None and seen is not None:
+            seen_job = "gone" if run.status is RunStatus.EXPIRED else job.seen
+            self._dispatch.track(term, seen, [Over.of(run, seen_job)])
+        return run
+
+
+# -- deadlines --------------------------------------------------------------------------------------
+
+
+_OUTLIVES_MS: Final = 10 * 366 * 86_400_000
+_WAITING: Final = (b"queued", b"deferred")
+
+
+class ManualDeadlines:
+    """Deadlines of one namespace's runs that have not begun."""
+
+    def __init__(self, wire: Wire, keys: Keys) -> None:
+        self._wire, self._keys = wire, keys
+        self._waiting: list[tuple[int, str]] = []
+
+    def note(self, pushes: Iterable[Push]) -> None:
+        """Keep what has a deadline from lapsing by itself."""
+        for push in pushes:
+            if push.deadline_ms is not None:
+                self._wire.execute("PEXPIRE", self._keys.rq.job(push.run_id), _OUTLIVES_MS)
+                heapq.heappush(self._waiting, (push.deadline_ms, push.run_id))
+
+    def expire(self, now_ms: int) -> list[str]:
+        """It is *now_ms*: what should have begun by then is gone; the run ids."""
+        expired = []
+        while self._waiting and self._waiting[0][0] <= now_ms:
+            run_id = heapq.heappop(self._waiting)[1]
+            job_key = self._keys.rq.job(run_id)
+            status, lives_ms = self._wire.execute("HGET", job_key, "status"), self._wire.execute("PTTL", job_key)
+            if status in _WAITING and lives_ms > 0:  # RQ's worker takes it away when it begins: a retry has none
+                self._wire.execute("DEL", job_key)
+                expired.append(run_id)
+        return expired
+
+
+# -- RQ's delayed jobs ------------------------------------------------------------------------------
+
+
+_AT_ONCE: Final = 500  # in one script
+_NEVER_MS: Final = LAST_MS + 1
+
+
+class Delayed:
+    """
+    All queues that RQ knows are served. The daemon looks every second for a due job. Here the clock stops at two times
+    of a job, as at a schedule's: the second that RQ wrote, and the millisecond that native.lua then gives it.
+    """
+
+    def __init__(self, wire: Wire, keys: Keys) -> None:
+        self._wire, self._keys, self._jobs = wire, keys, NativeJobs(wire, keys)
+        self._left: set[bytes] = set()  # queues that somebody else serves, or that have a broken key
+
+    def queues(self) -> list[str]:
+        """The queues that RQ knows, by name."""
+        return [name.decode() for name in self._jobs.queues()]
+
+    def due_ms(self) -> int:
+        """Return when to look at the first job, or a time after all times if there is none."""
+        heads = [
+            self._wire.execute("ZRANGE", self._keys.rq.registry("scheduled", name), 0, 0, "WITHSCORES")
+            for name in self._jobs.queues()
+            if name not in self._left
+        ]
+        return min((math.ceil(float(head[1]) * 1000) for head in heads if head), default=_NEVER_MS)
+
+    def move(self, term: Term) -> None:
+        """Look at some of the jobs whose time has come, and push those that are not early."""
+        queues = [name for name in self._jobs.queues() if name not in self._left]
+        moved = self._jobs.move(term, queues, _AT_ONCE)
+        self._left |= moved.others.keys() | moved.broken.keys()
+
+    def release(self, term: Term) -> None:
+        """Give RQ's scheduler locks up."""
+        self._jobs.release(term, self._jobs.queues())
