@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pytest
 import redis
 
+from tests.faults.campaign.safeguards import HOLD, WITHOUT_FENCE, WITHOUT_HOLD
 from tests.faults.leader import KEYS, Leader
 from tests.faults.ledger import doubles, queued
 from tests.faults.overdue import put_due
@@ -137,8 +138,8 @@ MUTANTS = [
     Mutant(_FENCE, "return {'STALE'}", "", test_fire.test_a_leader_without_the_lease_can_do_nothing),
     Mutant(_FENCE, "server ~= expected_server", "false", _ELSEWHERE, ("",)),
     Mutant(_FENCE, "return {'SERVER'}", "", test_fire.test_a_leader_on_a_server_without_meta_can_do_nothing),
-    Mutant(_FIRE, "-- include lib/fence.lua", "", test_fire.test_a_leader_without_the_lease_can_do_nothing),
-    Mutant(_ADVANCE, "-- include lib/fence.lua", "", test_advance.test_the_fence_holds_for_advance_too),
+    Mutant(_FIRE, HOLD, WITHOUT_FENCE, test_fire.test_a_leader_without_the_lease_can_do_nothing),
+    Mutant(_ADVANCE, HOLD, WITHOUT_FENCE, test_advance.test_the_fence_holds_for_advance_too),
     Mutant(_HOLD, "now_ms < clock_from_ms or ", "", _JUMPS, (5000,)),
     Mutant(_HOLD, " or now_ms > clock_until_ms", "", _JUMPS, (-5000,)),
     Mutant(_HOLD, "return {'JUMPED', now_ms}", "", _JUMPS, (5000,)),
@@ -147,8 +148,8 @@ MUTANTS = [
     Mutant(_HOLD, " + LONGEST_HOLD", " + 4000", test_fire.test_a_hold_longer_than_the_leaders_lease_is_kept),
     Mutant(_HOLD, " and hold_ms <= now_ms + LONGEST_HOLD", "", _FORGOTTEN),
     Mutant(_HOLD, "return {'HELD', now_ms, hold_ms}", "", _HELD),
-    Mutant(_FIRE, "-- include lib/hold.lua", "", _HELD),
-    Mutant(_ADVANCE, "-- include lib/hold.lua", "", test_advance.test_hold_and_jump_hold_for_advance_too),
+    Mutant(_FIRE, HOLD, WITHOUT_HOLD, _HELD),
+    Mutant(_ADVANCE, HOLD, WITHOUT_HOLD, test_advance.test_hold_and_jump_hold_for_advance_too),
     Mutant(_FIRE, _OLDEST, "false", _MARKED),
     Mutant(_FIRE, _OLDEST, "tonumber(due[2]) < doubt_ms", _MARKED),
     Mutant(_FIRE, _DUE, "true", _MARKED),
@@ -215,12 +216,12 @@ def test_the_script_test_beside_a_line_fails_without_it(
 
 def mutate(monkeypatch: pytest.MonkeyPatch, file: str, line: str, instead: str) -> None:
     """Replace *line* of the script *file* by another one."""
-    read = scripts._read
+    read = scripts.source
 
     def read_without(path: str) -> str:
         text = read(path)
         assert path != file or line in text, f"{file} has no such line any more: change this test with it"
         return text.replace(line, instead, 1) if path == file else text
 
-    monkeypatch.setattr(scripts, "_read", read_without)
+    monkeypatch.setattr(scripts, "source", read_without)
     scripts.load.cache_clear()

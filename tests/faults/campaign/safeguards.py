@@ -31,6 +31,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import zsched
+from zsched.storage.scripts import source
+
+# hold.lua includes fence.lua, which includes meta.lua: a script without one of them includes what that one does.
+HOLD = "-- include lib/hold.lua"
+WITHOUT_HOLD = "-- include lib/fence.lua"
+WITHOUT_FENCE = source("lib/hold.lua").replace(WITHOUT_HOLD, "-- include lib/meta.lua")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +56,12 @@ SAFEGUARDS = {
     ),
     "fence-of-fire": Safeguard(
         ("fire.lua",),
-        (("-- include lib/fence.lua", ""),),
+        ((HOLD, WITHOUT_FENCE),),
         ("fire-on-its-way",),
     ),
     "hold": Safeguard(
         ("fire.lua", "advance.lua"),
-        (("-- include lib/hold.lua", ""),),
+        ((HOLD, WITHOUT_HOLD),),
         ("older-rdb-cancelled",),
     ),
     "xadd": Safeguard(
