@@ -12,8 +12,11 @@ from dataclasses import dataclass
 
 from bench.arena import Ground
 from bench.results import Broken, percentile
+from zsched.core.log import Entry
+from zsched.core.log.fires import AdvanceEntry
+from zsched.core.log.runs import EndEntry
 from zsched.core.run_id import RunId
-from zsched.core.runs import Run, of_row
+from zsched.storage.log import Log
 
 _PAGE = 1000  # entries per read
 
@@ -63,12 +66,11 @@ class Lateness:
 def fires(ground: Ground) -> Iterator[Fire]:
     """The entries of the log that fired something, in order."""
     for page in _pages(ground, "-"):
-        for entry_id, fields in page:
-            epoch, kind, t_us = int(entry_id.partition(b"-")[0]), fields[b"kind"].decode(), int(fields[b"t"])
-            if kind == "fire" and fields.get(b"runs"):
-                yield Fire(epoch, kind, t_us, fields[b"runs"].decode().split(" "))
-            elif kind == "advance":
-                yield _advanced(epoch, t_us, fields[b"moves"].decode())
+        for entry in page:
+            if entry.kind == "fire" and (runs := entry.fields().get(b"runs")):
+                yield Fire(entry.position.epoch, entry.kind, entry.position.t_us, runs.decode().split(" "))
+            elif (advance := AdvanceEntry.of(entry)) is not None:
+                yield _advanced(advance)
 
 
 class Ends:
@@ -82,13 +84,13 @@ class Ends:
     def read(self) -> int:
         """Read on; how many ends were recorded by now."""
         for page in _pages(self._ground, self._after):
-            for _, fields in page:
-                if fields[b"kind"] == b"end":
-                    ended_ms = [run.ended_ms for run in _runs(fields[b"rows"].decode()) if run.ended_ms is not None]
+            for entry in page:
+                if (end := EndEntry.of(entry)) is not None:
+                    ended_ms = [run.ended_ms for run in end.ended_runs() if run.ended_ms is not None]
                     self._ended_ms += ended_ms
-                    self.late_ms += [int(fields[b"t"]) / 1000 - each for each in ended_ms]
+                    self.late_ms += [entry.position.t_us / 1000 - each for each in ended_ms]
             if page:
-                self._after = f"({page[-1][0].decode()}"
+                self._after = f"({page[-1].position.id}"
         return len(self.late_ms)
 
     def per_second(self) -> float:
@@ -128,28 +130,20 @@ def nominal(run: str) -> int:
     return parsed.nominal_ms
 
 
-def _pages(ground: Ground, after: str) -> Iterator[list[tuple[bytes, dict[bytes, bytes]]]]:
+def _pages(ground: Ground, after: str) -> Iterator[list[Entry]]:
     """The log's entries behind *after*, in pages."""
-    while True:
-        page = ground.redis.xrange(ground.keys.log(), after, "+", _PAGE)
-        yield page
-        if len(page) < _PAGE:
-            return
-        after = f"({page[-1][0].decode()}"
+    with ground.wire() as wire:
+        while True:
+            page = Log(wire, ground.keys).read(after, _PAGE)
+            yield page
+            if len(page) < _PAGE:
+                return
+            after = f"({page[-1].position.id}"
 
 
-def _runs(lines: str) -> Iterator[Run]:
-    """Yield the runs of an ``end`` entry."""
-    return (of_row(*line.split(" ", 2)) for line in lines.split("\n"))
-
-
-def _advanced(epoch: int, t_us: int, lines: str) -> Fire:
-    """An entry of advance.lua: lines "<id> <word> <nominal> <next> <next due> <passed> <why>"."""
-    runs, coalesced = [], 0
-    for line in lines.split("\n"):
-        id, word, nominal_ms, _, _, passed, _ = line.split(" ", 6)
-        if word in ("fired", "uncertain"):
-            runs.append(f"{id}-{nominal_ms.partition('+')[0]}")
-        if passed != "-":
-            coalesced += sum(int(one.rpartition(":")[2]) for one in passed.split(","))
-    return Fire(epoch, "advance", t_us, runs, coalesced)
+def _advanced(advance: AdvanceEntry) -> Fire:
+    """Return the runs that an entry of advance.lua tells of."""
+    position, moves = advance.entry.position, advance.moves
+    runs = [f"{move.id}-{move.run}" for move in moves if move.word in ("fired", "uncertain")]
+    coalesced = sum(one.range.count for move in moves for one in move.passed)
+    return Fire(position.epoch, "advance", position.t_us, runs, coalesced)

@@ -125,8 +125,16 @@ class Garbled(RedisRefused):
         super().__init__(f"{problem}; {remedy}")
 
 
-class NewerFormat(RedisRefused):
+class OtherFormat(RedisRefused):
+    """Another zsched keeps this namespace in a form that this one does not know. Nothing was written."""
+
+
+class NewerFormat(OtherFormat):
     """A newer zsched leads this namespace, and keeps it in a form that this one does not know. Nothing was written."""
+
+
+class OlderFormat(OtherFormat):
+    """An older zsched kept this namespace in a form that this one does not read any more. Nothing was written."""
 
 
 class ConfigError(ZschedError):

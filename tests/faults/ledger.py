@@ -11,6 +11,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.log_rows import row_lines
+
+_READ = "return redis.call('XRANGE', KEYS[1], '-', '+')"  # redis-py makes dicts of entries, and names repeat
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -19,7 +23,18 @@ class Entry:
     id: str
     kind: str
     t: int
-    fields: dict[str, str]
+    texts: list[bytes]
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Its fields before the rows, by name."""
+        shown = [text.decode(errors="replace") for text in self.texts]
+        return dict(zip(shown[::2], shown[1::2], strict=True))
+
+    @property
+    def rows(self) -> list[str]:
+        """Its rows as lines."""
+        return row_lines(self.texts)
 
 
 def connect(url: str) -> redis.Redis:
@@ -30,9 +45,8 @@ def connect(url: str) -> redis.Redis:
 def entries(client: Any, kind: str | None = None) -> list[Entry]:
     """The log of the namespace "default", or what it has of one *kind*."""
     found = []
-    for id, raw in client.execute_command("XRANGE", "zsched:{default}:log", "-", "+"):
-        fields = {name.decode(): value.decode(errors="replace") for name, value in raw.items()}
-        entry = Entry(id.decode(), fields.pop("kind"), int(fields.pop("t")), fields)
+    for id, texts in client.eval(_READ, 1, "zsched:{default}:log"):
+        entry = Entry(id.decode(), texts[1].decode(), int(texts[3]), texts[4:])
         if kind in (None, entry.kind):
             found.append(entry)
     return found
@@ -45,7 +59,7 @@ def fired(client: redis.Redis) -> list[tuple[str, int]]:
         if entry.kind == "fire":
             runs += [(run, entry.t) for run in entry.fields.get("runs", "").split()]
         elif entry.kind == "advance":
-            rows = [line.split(" ") for line in entry.fields["moves"].splitlines()]
+            rows = [line.split(" ") for line in entry.rows]
             runs += [
                 (f"{id}-{nominal.partition('+')[0]}", entry.t)
                 for id, word, nominal, *_ in rows

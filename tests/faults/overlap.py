@@ -26,10 +26,10 @@ import redis
 from tests.faults.processes import STEADY, DaemonProcess, eventually
 from tests.faults.threads import know
 from zsched import Client
+from zsched.core.changes import Change
+from zsched.core.log import changes
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.rows import Advanced
-from zsched.core.log.runs import Released, UnblockEntry
-from zsched.core.run_id import schedule_of
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
@@ -144,10 +144,10 @@ class Stage:
         """The runs of *id* that were pushed or wait, the oldest first."""
         return [KEYS.run_id(id, move.nominal_ms or 0) for move in self.moves(id) if move.is_pushed]
 
-    def released(self, id: str) -> list[Released]:
+    def released(self, id: str) -> list[Change]:
         """The runs of *id* that a leader released."""
         entries = [entry for entry in Log(self.link, KEYS).entries() if entry.kind == "unblock"]
-        return [row for entry in entries for row in UnblockEntry(entry).runs if schedule_of(row.run_id) == id]
+        return [change for entry in entries for change in changes(entry) if change.id == id]
 
     def status(self, run_id: str) -> str:
         """RQ's; '' of a run that is gone."""

@@ -84,8 +84,10 @@ def rule(seq: int) -> Entry:
 
 
 def advance(seq: int, nominal_ms: int, next_ms: int, passed: str = "-") -> Entry:
-    row = f"r fired {nominal_ms} {next_ms} {next_ms} {passed} -"
-    return entry(seq, "advance", "moves", row, t_us=nominal_ms * 1000 + 500 if nominal_ms >= DUE_MS else DUE_US)
+    words = f"fired {nominal_ms} {next_ms} {next_ms} {passed}"
+    return entry(
+        seq, "advance", "rows", "1", "r", words, t_us=nominal_ms * 1000 + 500 if nominal_ms >= DUE_MS else DUE_US
+    )
 
 
 ASKED = Call("put", "a", DUE_US - S + 1500, DUE_US - S + 2500, run_id=f"a-{DUE_MS}", due_ms=DUE_MS)

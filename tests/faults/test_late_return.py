@@ -106,7 +106,7 @@ class Scene:
         assert {"kept", "probe"} == self.ids
         assert ["probe"] == [run.rpartition("-")[0] for run in queued(self.watch)]
         assert [] == self.restored()
-        assert [] == [entry for entry in entries(self.watch, "advance") if RULE in entry.fields["moves"]]
+        assert [] == [row for entry in entries(self.watch, "advance") for row in entry.rows if RULE in row]
 
 
 @pytest.fixture(params=range(REPEAT))

@@ -88,7 +88,7 @@ def test_what_was_due_in_doubt_is_refired_or_skipped_as_it_says_and_recorded(sta
         assert {"once-refire", "rule-refire", "later"} == {run.rpartition("-")[0] for run in queued(watch)}
         skipped = " ".join(entry.fields.get("skipped", "") for entry in entries(watch, "fire")).split()
         assert ["once-skip"] == [run.rpartition("-")[0] for run in skipped]
-        rows = [line.split() for entry in entries(watch, "advance") for line in entry.fields["moves"].splitlines()]
+        rows = [line.split() for entry in entries(watch, "advance") for line in entry.rows]
         assert {("rule-refire", "uncertain"), ("rule-skip", "skipped")} == {(row[0], row[1]) for row in rows}
         assert 0 == watch.exists(f"rq:job:{skipped[0]}")
         assert {"rule-refire", "rule-skip"} == {

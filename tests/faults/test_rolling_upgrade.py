@@ -21,6 +21,7 @@ from tests.faults.processes import DaemonProcess, Start, archive_of_its_own, eve
 from tests.faults.streams import schedule_stream
 from zsched import Client, NewerFormat
 from zsched.cli.program import USAGE
+from zsched.core.log import FORMAT
 from zsched.embedded import EmbeddedRedis
 from zsched.storage.archivers import ArchiveState, Report
 
@@ -31,8 +32,8 @@ def another_version(folder: Path, format: int) -> Path:
     """A copy of zsched in *folder* whose scripts have other texts and keep *format*."""
     shutil.copytree(Path(zsched.__file__).parent, folder / "zsched")
     said = {
-        "lua/lib/time.lua": ("local FORMAT = 1", f"-- another version\nlocal FORMAT = {format}"),
-        "core/log/entry.py": ("FORMAT: Final = 1", f"FORMAT: Final = {format}"),
+        "lua/lib/time.lua": (f"local FORMAT = {FORMAT}", f"-- another version\nlocal FORMAT = {format}"),
+        "core/log/entry.py": (f"\nFORMAT: Final = {FORMAT}", f"\nFORMAT: Final = {format}"),
     }
     for name, (ours, theirs) in said.items():
         file = folder / "zsched" / name
@@ -50,7 +51,7 @@ def end(daemon: DaemonProcess) -> None:
 def test_leaders_of_two_versions_take_turns_and_fire_each_run_once(
     server: EmbeddedRedis, watch: redis.Redis, start_daemon: Start, tmp_path: Path
 ) -> None:
-    other = another_version(tmp_path, 1)
+    other = another_version(tmp_path, FORMAT)
     leader = start_daemon(server.url)
     leader.wait_for("hold_ended")
     runs = schedule_stream(server.url, watch, 2000)
@@ -77,7 +78,7 @@ def test_once_a_newer_format_has_led_older_daemons_and_clients_stand_back(
     old.wait_for("hold_ended")
     client = Client.from_url(server.url)
     client.schedule("app.tasks.t", id="kept", after=3600)
-    new = start_daemon(server.url, code=another_version(tmp_path, 2))
+    new = start_daemon(server.url, code=another_version(tmp_path, FORMAT + 1))
     new.wait_for("daemon_started")
 
     end(old)
@@ -85,7 +86,7 @@ def test_once_a_newer_format_has_led_older_daemons_and_clients_stand_back(
     older = start_daemon(server.url)
     refusal = older.wait_for("redis_refused")
 
-    assert "in format 2, and this one knows 1: upgrade zsched here" in refusal["reason"]
+    assert f"in format {FORMAT + 1}, and this one knows {FORMAT}: upgrade zsched here" in refusal["reason"]
     with pytest.raises(NewerFormat):
         client.schedule("app.tasks.t", id="kept", after=60)
     assert watch.zcard("zsched:{default}:due:normal") == 1
@@ -96,7 +97,7 @@ def test_once_a_newer_format_has_led_older_daemons_and_clients_stand_back(
 def test_an_older_daemons_archive_stops_where_a_newer_format_begins_and_goes_on_when_upgraded(
     server: EmbeddedRedis, watch: redis.Redis, start_daemon: Start, tmp_path: Path
 ) -> None:
-    newer, path = another_version(tmp_path, 2), Path(archive_of_its_own())
+    newer, path = another_version(tmp_path, FORMAT + 1), Path(archive_of_its_own())
     old = start_daemon(server.url, ARCHIVE_PATH=str(path))
     old.wait_for("hold_ended")
     eventually(lambda: has_caught_up(server.url, path))
@@ -110,7 +111,7 @@ def test_an_older_daemons_archive_stops_where_a_newer_format_begins_and_goes_on_
     told = eventually(lambda: outdated(server.url, path))
 
     assert "upgrade zsched here" in refusal["reason"]
-    term = next(entry for entry in log_in(server.url) if entry.format == 2)
+    term = next(entry for entry in log_in(server.url) if entry.format == FORMAT + 1)
     assert told.position is not None
     assert (1, str(told.position)) == (term.position.seq - told.position.seq, fact(path, "position"))
     end(old)
@@ -128,7 +129,7 @@ def test_an_archive_of_a_newer_format_is_opened_by_no_older_daemon(
     server: EmbeddedRedis, start_daemon: Start, tmp_path: Path
 ) -> None:
     path = Path(archive_of_its_own())
-    new = start_daemon(server.url, code=another_version(tmp_path, 2), ARCHIVE_PATH=str(path))
+    new = start_daemon(server.url, code=another_version(tmp_path, FORMAT + 1), ARCHIVE_PATH=str(path))
     new.wait_for("term_began")
     eventually(lambda: has_caught_up(server.url, path))
     end(new)
@@ -136,7 +137,7 @@ def test_an_archive_of_a_newer_format_is_opened_by_no_older_daemon(
     older = start_daemon(server.url, ARCHIVE_PATH=str(path))
 
     assert USAGE == older.wait()  # so that its unit does not start it again
-    assert "entries of format 2, and this one knows 1; upgrade zsched here" in str(older.events)
+    assert f"entries of format {FORMAT + 1}, and this one knows {FORMAT}; upgrade zsched here" in str(older.events)
 
 
 def test_what_a_newer_archive_puts_back_into_an_empty_redis_ends_an_older_leaders_term(
@@ -144,7 +145,7 @@ def test_what_a_newer_archive_puts_back_into_an_empty_redis_ends_an_older_leader
 ) -> None:
     path, mine = Path(archive_of_its_own()), Path(archive_of_its_own())
     Client.from_url(server.url).schedule("app.tasks.t", id="kept", after=3600)
-    new = start_daemon(server.url, code=another_version(tmp_path, 2), ARCHIVE_PATH=str(path))
+    new = start_daemon(server.url, code=another_version(tmp_path, FORMAT + 1), ARCHIVE_PATH=str(path))
     new.wait_for("hold_ended")
     eventually(lambda: has_caught_up(server.url, path))
 
@@ -158,9 +159,9 @@ def test_what_a_newer_archive_puts_back_into_an_empty_redis_ends_an_older_leader
     new.wait_for("term_began", 2)
 
     assert 1 == watch.zcard("zsched:{default}:due:normal")
-    restore = next(entry for entry in log_in(server.url) if entry.format == 2)
+    restore = next(entry for entry in log_in(server.url) if entry.format == FORMAT + 1)
     stopped = eventually(lambda: outdated(server.url, mine))
     assert ("restore", stopped.position.seq) == (restore.kind, restore.position.seq - 1)
-    assert "in format 2, and this one knows 1" in old.wait_for("redis_refused")["reason"]
+    assert f"in format {FORMAT + 1}, and this one knows {FORMAT}" in old.wait_for("redis_refused")["reason"]
     end(old)
     end(new)

@@ -16,10 +16,11 @@ from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
 from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, now_ms, report, section, status
+from tests.log_rows import add_entry, end_fields
 from zsched import Client
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.core.model import iso
-from zsched.core.runs import Run, RunStatus, row_of
+from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text
 from zsched.embedded.guard import Guard
 from zsched.storage.questions import Questions
@@ -57,16 +58,16 @@ def test_what_happened_lately_is_counted(zsched: Zsched, led: redis.Redis) -> No
     report(led)
     at_ms = now_ms(led)
     failed = Run(f"f-{at_ms}", RunStatus.FAILED, at_ms * 1000, at_ms, at_ms, at_ms - 5500, error="ValueError: no")
-    for seq, (kind, fields) in enumerate(
+    for seq, (kind, texts) in enumerate(
         [
-            ("fire", {"runs": f"a-{at_ms - 120_000} b-{at_ms - 120_000}"}),
-            ("fire", {"runs": f"c-{at_ms - 250}", "expired": "d-5"}),
-            ("end", {"rows": "\n".join(map(row_of, (failed, Run("a-5", RunStatus.SUCCEEDED))))}),
+            ("fire", ["runs", f"a-{at_ms - 120_000} b-{at_ms - 120_000}"]),
+            ("fire", ["runs", f"c-{at_ms - 250}", "expired", "d-5"]),
+            ("end", end_fields(failed, Run("a-5", RunStatus.SUCCEEDED))),
         ],
         13,
     ):
         t_ms = at_ms - 120_000 if seq == 13 else at_ms
-        led.xadd(KEYS.log(), {"kind": kind, "t": t_ms * 1000, **fields}, id=f"3-{seq}")
+        add_entry(led, KEYS.log(), f"3-{seq}", kind, t_ms * 1000, *texts)  # type: ignore[misc]  # texts or bytes
 
     result = zsched("status")
     told = json.loads(zsched("status", "--json").stdout)
@@ -87,8 +88,8 @@ def test_what_happened_lately_is_counted(zsched: Zsched, led: redis.Redis) -> No
 def test_failures_that_are_alike_are_one_line(zsched: Zsched, led: redis.Redis) -> None:
     report(led)
     at_ms = now_ms(led)
-    rows = "\n".join(row_of(Run(f"f-{n}", RunStatus.EXPIRED, ended_ms=at_ms, error="late")) for n in range(6))
-    led.xadd(KEYS.log(), {"kind": "end", "t": at_ms * 1000, "rows": rows}, id="3-13")
+    runs = [Run(f"f-{n}", RunStatus.EXPIRED, ended_ms=at_ms, error="late") for n in range(6)]
+    add_entry(led, KEYS.log(), "3-13", "end", at_ms * 1000, *end_fields(*runs))
 
     result = zsched("status")
     told = json.loads(zsched("status", "--json").stdout)

@@ -11,10 +11,12 @@ import redis
 
 from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, LAST_T, now_ms, report, section, verdict
+from tests.log_rows import add_entry, end_fields, row_fields
 from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY
 from zsched.core.clock import from_ms
-from zsched.core.runs import Run, RunStatus, row_of
+from zsched.core.log import FORMAT
+from zsched.core.runs import Run, RunStatus
 
 pytestmark = pytest.mark.once
 
@@ -167,8 +169,8 @@ def test_when_a_tenth_of_the_runs_fail_there_is_a_warning(
 ) -> None:
     report(led, daemon="d2")
     ended = [RunStatus.FAILED] * (failed - 1) + [RunStatus.LOST] + [RunStatus.SUCCEEDED] * well
-    rows = "\n".join(row_of(Run(f"a-{n}", status)) for n, status in enumerate(ended))
-    led.xadd(KEYS.log(), {"kind": "end", "t": now_ms(led) * 1000, "rows": rows}, id="3-13")
+    rows = end_fields(*(Run(f"a-{n}", status) for n, status in enumerate(ended)))
+    add_entry(led, KEYS.log(), "3-13", "end", now_ms(led) * 1000, *rows)
 
     told = json.loads(zsched("status", "--json").stdout)
 
@@ -188,10 +190,10 @@ def said(zsched: Zsched, name: str) -> dict[str, str]:
 def test_what_nobody_ran_in_time_is_a_warning(zsched: Zsched, led: redis.Redis) -> None:
     report(led, daemon="d2")
     t = now_ms(led) * 1000
-    expired = "\n".join(row_of(Run(f"a-{n}", RunStatus.EXPIRED)) for n in range(2))
-    led.xadd(KEYS.log(), {"kind": "end", "t": t, "rows": expired}, id="3-13")
+    expired = end_fields(*(Run(f"a-{n}", RunStatus.EXPIRED) for n in range(2)))
+    add_entry(led, KEYS.log(), "3-13", "end", t, *expired)
     led.xadd(KEYS.log(), {"kind": "fire", "t": t, "expired": "b-5"}, id="3-14")
-    led.xadd(KEYS.log(), {"kind": "advance", "t": t, "moves": "c passed - 9 9 missed:1:8:20,limit:1:8:3 -"}, id="3-15")
+    add_entry(led, KEYS.log(), "3-15", "advance", t, "rows", 1, "c", "passed - 9 9 missed:1:8:20,limit:1:8:3")
 
     result, warning = zsched("status"), said(zsched, "too_late")
 
@@ -211,11 +213,9 @@ def test_a_redis_that_was_rebuilt_is_a_warning_for_half_an_hour(zsched: Zsched, 
     led.delete(KEYS.log())
     for seq, (reason, texts) in enumerate([("lost", rows), ("audit", row("other", "", "due"))], 1):
         body = ["reason", reason, "archive", "x", "rows", len(texts) // 8, *texts]
-        entry = ["kind", "restore", "t", at_ms * 1000, *body, "format", 1]
-        led.execute_command("XADD", KEYS.log(), f"3-{seq}", *entry)
+        add_entry(led, KEYS.log(), f"3-{seq}", "restore", at_ms * 1000, *body, "format", FORMAT)
     for seq in (3, 4):
-        merged = {"kind": "merged", "t": at_ms * 1000, "archive": "x", "positions": "3-1 5"}
-        led.xadd(KEYS.log(), merged, id=f"3-{seq}")
+        add_entry(led, KEYS.log(), f"3-{seq}", "merged", at_ms * 1000, "archive", "x", "rows", 1, "3-1", 5)
 
     warning, result = said(zsched, "rebuilt"), zsched("status")
 
@@ -236,7 +236,7 @@ def row(id: str, run: str, place: str) -> list[str]:
 
 def test_a_redis_that_lost_nothing_lately_has_nothing_to_say_of_it(zsched: Zsched, led: redis.Redis) -> None:
     report(led, daemon="d2")
-    led.xadd(KEYS.log(), {"kind": "merged", "t": LAST_T, "archive": "x", "positions": "3-1 5"}, id="3-13")
+    add_entry(led, KEYS.log(), "3-13", "merged", LAST_T, "archive", "x", "rows", 1, "3-1", 5)
 
     told = json.loads(zsched("status", "--json").stdout)
 
@@ -254,9 +254,10 @@ def test_rules_that_are_silent_since_the_clock_was_ahead_are_named_until_they_ha
     for id in ("changed", "silent"):
         led.zadd(KEYS.due_normal(), {id: went_on + 1000})
         led.hset(KEYS.schedule(id), "nominal", went_on + 1000)
-    moves = "\n".join(f"{id} fired {went_on} {went_on + 1000} {went_on + 1000} - -" for id in ("changed", "silent"))
+    lines = (f"{id} fired {went_on} {went_on + 1000} {went_on + 1000} -" for id in ("changed", "silent"))
     last = int(led.hget(KEYS.meta(), "epoch") or 0), int(led.hget(KEYS.meta(), "seq") or 0) + 1
-    led.xadd(KEYS.log(), {"kind": "advance", "t": f"{went_on}000", "moves": moves}, id=f"{last[0]}-{last[1]}")
+    rows = row_fields("advance", *lines)
+    add_entry(led, KEYS.log(), f"{last[0]}-{last[1]}", "advance", f"{went_on}000", *rows)
     led.hset(KEYS.meta(), "seq", last[1])
 
     client.update("changed", every=2)

@@ -57,7 +57,7 @@ def test_recurring_ones_fire_at_every_occurrence_and_never_early(
         client.schedule(FUNC, id="tick", every=0.1, count=8)
         eventually(lambda: client.get("tick").state.value == "ended")
 
-    rows = [line.split() for entry in entries(redis_client, "advance") for line in entry.fields["moves"].splitlines()]
+    rows = [line.split() for entry in entries(redis_client, "advance") for line in entry.rows]
     nominals = [int(row[2]) for row in rows]
     found = _with_coalesced(rows)
     assert [found[0] + 100 * n for n in range(8)] == found
@@ -129,7 +129,7 @@ def test_a_schedule_late_by_several_occurrences_fires_the_latest_and_records_the
     with DaemonThread(redis_url) as daemon:
         run = wait_for_runs(redis_client, 1)[0]
 
-    _, word, nominal, _, _, passed, _ = entries(redis_client, "advance")[0].fields["moves"].splitlines()[0].split()
+    _, word, nominal, _, _, passed = entries(redis_client, "advance")[0].rows[0].split()
     why, first, last, count = passed.split(":")
     assert ("fired", "coalesced") == (word, why)
     assert run == f"tick-{nominal}"

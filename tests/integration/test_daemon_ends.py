@@ -11,14 +11,19 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.faults.processes import WITHIN_S
 from tests.integration.service_manager import Manager
 from zsched.archive import Archive
 from zsched.archive.check import SUM, sum_of
+from zsched.archive.schema import VERSION
 from zsched.cli.program import FAILED, USAGE
+from zsched.core.log import FORMAT
+from zsched.core.log.entry import OLDEST_FORMAT
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.once
 WITHOUT_METRICS = "import sys; sys.modules['prometheus_client'] = None; "
@@ -96,11 +101,16 @@ def test_without_the_extra_it_says_what_to_install(unit: Unit) -> None:
 @pytest.mark.parametrize(
     ("change", "namespace", "reason"),
     [
-        ("INSERT INTO fact VALUES ('format', 2)", "default", "has entries of format 2, and this one knows 1; upgrade"),
+        (
+            f"INSERT INTO fact VALUES ('format', {FORMAT + 1})",
+            "default",
+            f"has entries of format {FORMAT + 1}, and this one knows {FORMAT}; upgrade",
+        ),
         ("PRAGMA user_version = 99", "default", "is of version 99, this zsched reads up to"),
+        ("PRAGMA user_version = 1", "default", f"is of the older version 1, this zsched reads {VERSION}; move it away"),
         ("SELECT 1", "shop", "is of namespace 'default', not of 'shop'; give another [archive] path"),
     ],
-    ids=["newer-format", "newer-schema", "another-namespace"],
+    ids=["newer-format", "newer-schema", "older-schema", "another-namespace"],
 )
 def test_an_archive_that_is_not_for_it_ends_it_for_good(
     unit: Unit, tmp_path: Path, change: str, namespace: str, reason: str
@@ -116,6 +126,18 @@ def test_an_archive_that_is_not_for_it_ends_it_for_good(
 
     assert USAGE == code
     assert reason in status
+    assert "daemon_failed" in told
+
+
+def test_a_namespace_of_an_older_format_ends_it_for_good_with_the_remedy(
+    unit: Unit, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    redis_client.hset(Keys("default").meta(), "format", OLDEST_FORMAT - 1)
+
+    code, status, told = unit.end(REDIS_URL=redis_url, ARCHIVE_PATH=str(tmp_path / "archive.db"))
+
+    assert USAGE == code
+    assert f"in format {OLDEST_FORMAT - 1}, and this one knows {FORMAT}: give another namespace, or remove" in status
     assert "daemon_failed" in told
 
 

@@ -11,10 +11,11 @@ import redis
 
 from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, LAST_T, now_ms, report
+from tests.log_rows import add_entry, end_fields
 from zsched import Client
 from zsched.cli.program import UNHEALTHY
 from zsched.core.clock import from_ms
-from zsched.core.runs import Run, RunStatus, row_of
+from zsched.core.runs import Run, RunStatus
 from zsched.health.verdict import NAMES, WORST
 
 pytestmark = pytest.mark.once
@@ -78,13 +79,13 @@ def hurt(led: redis.Redis, client: Client) -> None:
     led.zadd(KEYS.due_low() + ":email", {"held": 1})
     ended = [Run(f"r-{n}", RunStatus.FAILED, ended_ms=at_ms) for n in range(5)] + [Run("e-5", RunStatus.EXPIRED)]
     epoch, seq = (int(led.hget(KEYS.meta(), name) or 0) for name in ("epoch", "seq"))
-    entries = [
-        {"kind": "end", "t": at_ms * 1000, "rows": "\n".join(map(row_of, ended))},
-        {"kind": "merged", "t": at_ms * 1000, "archive": "x", "positions": "3-1 5"},
-        {"kind": "cancel", "t": (at_ms + 3_600_000) * 1000, "id": "a", "due": 5},
+    entries: list[tuple[Any, ...]] = [
+        ("end", at_ms, *end_fields(*ended)),
+        ("merged", at_ms, "archive", "x", "rows", 1, "3-1", 5),
+        ("cancel", at_ms + 3_600_000, "id", "a", "due", 5),
     ]
-    for number, entry in enumerate(entries, seq + 1):
-        led.xadd(KEYS.log(), entry, id=f"{epoch}-{number}")
+    for number, (kind, entry_ms, *texts) in enumerate(entries, seq + 1):
+        add_entry(led, KEYS.log(), f"{epoch}-{number}", kind, entry_ms * 1000, *texts)
 
 
 def test_every_key_of_status_is_there_in_good_times_and_bad(zsched: Zsched, led: redis.Redis, redis_url: str) -> None:

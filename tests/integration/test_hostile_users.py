@@ -106,7 +106,7 @@ def has_fired(operator: redis.Redis, *ids: str) -> None:
 
 def ended(operator: redis.Redis) -> list[str]:
     """The rows of the log about runs that are over."""
-    return [row for entry in entries(operator, "end") for row in entry.fields["rows"].splitlines()]
+    return [row for entry in entries(operator, "end") for row in entry.rows]
 
 
 def archived(client: Client) -> None:

@@ -164,7 +164,7 @@ def test_recurring_schedules_of_a_limited_queue_take_their_turns(
     eventually(lambda: redis_client.llen("rq:queue:email") == 10)
     daemons.stop(daemon)
 
-    moves = [line.split() for one in entries(redis_client, "advance") for line in one.fields["moves"].splitlines()]
+    moves = [line.split() for one in entries(redis_client, "advance") for line in one.rows]
     times_ms = [one.t / 1000 for one in entries(redis_client, "advance")]
     assert {(f"r{n}", "fired", str(start_ms)) for n in range(10)} == {tuple(move[:3]) for move in moves}
     assert 10 == len(times_ms)

@@ -20,13 +20,15 @@ from rq.job import Job
 from tests.faults.leader import KEYS, Leader
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import STEADY, DaemonThread, know
+from tests.log_rows import row_lines
 from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, NOT_FOUND
 from zsched.config import ArchiveSettings
 from zsched.core.changes import What
 from zsched.core.log import Entry, Position
-from zsched.core.runs import RunStatus, of_row
+from zsched.core.log.runs import EndEntry
+from zsched.core.runs import RunStatus
 from zsched.embedded.guard import Guard
 from zsched.storage import reruns
 from zsched.storage.archivers import Archivers
@@ -90,7 +92,7 @@ def ends(link: Link) -> dict[str, list[str]]:
     told: dict[str, list[str]] = {}
     for entry in Log(link, KEYS).entries():
         if entry.kind == "end":
-            for line in entry.fields()[b"rows"].decode().split("\n"):
+            for line in row_lines(entry.body):
                 told.setdefault(line.split(" ")[0], []).append(line.split(" ")[1])
     return told
 
@@ -284,8 +286,8 @@ def test_a_queued_run_is_cancelled_at_once_and_told(
     assert ([], "canceled") == (queue(redis_client), status(redis_client, run))
     assert [] == work()
     assert "already_over" == client.cancel_run(run)
-    [(entry, row)] = [(one, one.fields()[b"rows"].decode()) for one in Log(link, KEYS).entries() if one.kind == "end"]
-    told = of_row(*row.split(" ", 2))
+    [entry] = [one for one in Log(link, KEYS).entries() if one.kind == "end"]
+    [told] = EndEntry(entry).ended_runs()
     assert (run, RunStatus.CANCELLED, None) == (told.id, told.status, told.started_ms)
     assert told.queued_ms is not None
     assert told.ended_ms is not None

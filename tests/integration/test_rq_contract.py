@@ -19,6 +19,7 @@ import redis
 from rq import Callback, Retry, get_current_job
 from rq.job import Job
 
+from tests.faults.ledger import Entry, entries
 from tests.faults.processes import archive_of_its_own
 from zsched import Client
 from zsched.config import ArchiveSettings, DaemonSettings, Settings
@@ -103,20 +104,18 @@ class Bench:
         while len(runs) < count:
             left_ms = int((deadline - time.monotonic()) * 1000)
             assert left_ms > 0, f"only {runs} after {DEADLINE_S} s"
-            for _, entries in self.redis.xread({Keys("default").log(): last}, block=left_ms):
-                for id, fields in entries:
-                    last = id
-                    if fields[b"kind"] == kind.encode():
-                        runs += _runs(fields)
+            for _, new in self.redis.xread({Keys("default").log(): last}, block=left_ms):
+                last = new[-1][0]
+            runs = [run for entry in entries(self.redis, kind) for run in _runs(entry)]
         return runs
 
     def job(self, run_id: str, serializer: Any = None) -> Job:
         return Job.fetch(run_id, connection=self.redis, serializer=serializer)
 
 
-def _runs(fields: dict[bytes, bytes]) -> list[str]:
-    rows = [row.split() for row in fields.get(b"moves", b"").decode().splitlines()]
-    return fields.get(b"runs", b"").decode().split() + [
+def _runs(entry: Entry) -> list[str]:
+    rows = [row.split() for row in entry.rows] if entry.kind == "advance" else []
+    return entry.fields.get("runs", "").split() + [
         Keys("default").run_id(id, nominal) for id, word, nominal, *_ in rows if word in ("fired", "uncertain")
     ]
 

@@ -132,8 +132,8 @@ def test_the_answerer_answers_after_a_bug(start: Start, redis_url: str, monkeypa
 def test_a_bug_while_answering_is_logged_and_told_to_the_asker(
     start: Start, redis_url: str, link: Link, monkeypatch: pytest.MonkeyPatch, bug: Exception
 ) -> None:
-    buggy = Buggy(answerer.Runs.of_schedule, bug)
-    monkeypatch.setattr(answerer.Runs, "of_schedule", lambda self, *given: buggy(self, *given))
+    buggy = Buggy(answerer.History.of_schedule, bug)
+    monkeypatch.setattr(answerer.History, "of_schedule", lambda self, *given: buggy(self, *given))
     client = Client.from_url(redis_url)
     daemon = start()
     client.schedule("app.run", id="a", after=3600)

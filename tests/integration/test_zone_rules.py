@@ -26,6 +26,7 @@ from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.archive.ground import ALWAYS, HOUR_MS, Scene
 from tests.integration.auditor.ground import Auditing
+from tests.log_rows import row_lines
 from zsched import Client
 from zsched.core.audit import GRACE_MS
 from zsched.core.changes import What
@@ -127,7 +128,7 @@ def test_a_daemon_with_new_rules_fires_at_the_new_time_and_tells_both(
     assert day_later(new_ms, EAST, EAST) == client.get("r").next_ms
     assert new_ms == client.get("paused").next_ms
     assert others == client.get("utc")
-    rows = [line for entry in entries(redis_client, "replan") for line in entry.fields["rows"].splitlines()]
+    rows = [line for entry in entries(redis_client, "replan") for line in entry.rows]
     assert sorted(f"{id} {old_ms} {new_ms} {new_ms}" for id in ("r", "paused")) == sorted(rows)
     lines = [text for _, text in story.lines if "rules changed" in text]
     assert ["2025a → 2025b"] == [line.partition("tzdata ")[2].partition(")")[0] for line in lines]
@@ -287,13 +288,13 @@ def test_a_term_that_ends_in_the_middle_is_followed_by_one_that_begins_again(sce
     Leading(scene).settle()
 
     assert {id: (ms, ms) for id, ms in should_ms.items()} == where(scene)
-    rows = [line for entry in entries_of(scene) for line in entry.splitlines()]
+    rows = [line for entry in entries_of(scene) for line in entry]
     assert moved > 0
     assert sorted(should_ms) == sorted(line.split()[0] for line in rows)
 
 
-def entries_of(scene: Scene) -> list[str]:
-    return [entry.fields()[b"rows"].decode() for entry in scene.log() if entry.kind == "replan"]
+def entries_of(scene: Scene) -> list[list[str]]:
+    return [row_lines(entry.body) for entry in scene.log() if entry.kind == "replan"]
 
 
 def test_one_that_cannot_be_planned_holds_up_nobody(scene: Scene) -> None:

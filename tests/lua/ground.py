@@ -7,6 +7,7 @@ from typing import Any
 
 import redis
 
+from tests.log_rows import WITH_ROWS, row_lines
 from zsched.core.clock import LAST_MS
 from zsched.core.model import Priority
 from zsched.storage.connection import Link
@@ -27,7 +28,7 @@ TEMPLATE = {"data": "call", "description": "app.task", "origin": "default", "tim
 
 @dataclass(frozen=True)
 class Entry:
-    """One log entry; ``texts`` are its own fields in order, ``fields`` the same by name."""
+    """One log entry; ``texts`` are its own fields in order, ``fields`` the same by name, ``rows`` those behind them."""
 
     id: str
     kind: str
@@ -36,7 +37,13 @@ class Entry:
 
     @property
     def fields(self) -> dict[str, str]:
-        return dict(zip(self.texts[::2], self.texts[1::2], strict=True))
+        names = self.texts[::2]
+        head = names.index("rows") if self.kind in WITH_ROWS and "rows" in names else len(names)
+        return dict(zip(names[:head], self.texts[1 : 2 * head : 2], strict=True))
+
+    @property
+    def rows(self) -> list[str]:
+        return row_lines(self.texts)
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class Fire:
     skipped: list[str]
     expired: list[str]
     cancelled: list[str]
-    quarantined: list[str]
+    quarantined: list[list[str]]
     uncertain: int
     recurring: list[list[str]]
     wrong: list[str]

@@ -39,8 +39,8 @@ def restore(ground: Ground, *rows: Restored, **over: Any) -> list[Any]:
 
 
 def merged(ground: Ground, *positions: Position, **over: Any) -> list[Any]:
-    lines = "\n".join(map(str, positions))
-    return ground.call("merged", positions=lines, **(seen(ground) | WHOSE | over))
+    rows = [text for position in positions for text in (position.id, position.t_us)]
+    return ground.call("merged", rows, **(seen(ground) | WHOSE | over))
 
 
 def seen(ground: Ground) -> dict[str, Any]:

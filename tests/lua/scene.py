@@ -169,7 +169,7 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "cancel of a one-shot": lambda g: g.call("cancel", id="later"),
     "cancel of a rule": lambda g: g.call("cancel", id="rule", op="op", keep_op_ms=1000),
     "cancel_run": lambda g: g.call(
-        "cancel_run", id="withdrawn", run=GONE, seen="queued then", row=f"{GONE} cancelled {{}}", most_waiting=50
+        "cancel_run", id="withdrawn", run=GONE, seen="queued then", facts="{}", most_waiting=50
     ),
     "pause": lambda g: g.call("pause", id="rule", note="n"),
     "resume": lambda g: g.call("resume", id="paused", missed="fire", **UNPLANNED),
@@ -189,7 +189,7 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "replan": _replan,
     "quarantine": lambda g: g.call("quarantine", [*row(g, "due-rule"), "why"], **FENCE),
     "track": lambda g: g.call(
-        "track", ["ended", WORKED[0], "finished then", "!", f"{WORKED[0]} succeeded {{}}"], **_seen(g), **FENCE
+        "track", ["ended", WORKED[0], "finished then", "!", "succeeded", "{}"], **_seen(g), **FENCE
     ),
     "look": lambda g: g.call("look", WORKED, fields="status ended_at zs_note"),
     "lost": lambda g: g.call(

@@ -41,7 +41,7 @@ def test_a_planned_occurrence_is_copied_from_the_template_and_pushed(led: Ground
     assert TEMPLATE | {"status": "queued"} == led.template("r")
 
 
-def test_one_entry_has_a_line_per_schedule(led: Ground) -> None:
+def test_one_entry_has_a_row_per_schedule(led: Ground) -> None:
     first, second = _due(led, "a", "b")
     due_a, due_b, next_ms = int(first[2]), int(second[2]), led.now_ms + HOUR_MS
 
@@ -50,9 +50,9 @@ def test_one_entry_has_a_line_per_schedule(led: Ground) -> None:
     entry = led.last
     assert (f"{EPOCH}-3", "advance") == (entry.id, entry.kind)
     assert [
-        f"a fired {due_a} {next_ms} {next_ms} - -",
-        f"b fired {due_b + 500} - - coalesced:{due_b}:{due_b + 400}:3 -",
-    ] == entry.fields["moves"].split("\n")
+        f"a fired {due_a} {next_ms} {next_ms} -",
+        f"b fired {due_b + 500} - - coalesced:{due_b}:{due_b + 400}:3",
+    ] == entry.rows
 
 
 @pytest.mark.parametrize("digest", ["digest-2"])
@@ -103,7 +103,7 @@ def test_a_run_id_that_exists_already_is_not_pushed_again_and_the_schedule_goes_
 
     assert (["duplicate"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
     assert {"status": "finished", "data": "old"} == led.job(f"r-{due_ms}")
-    assert f"r duplicate {due_ms} " in led.last.fields["moves"]
+    assert led.last.rows[0].startswith(f"r duplicate {due_ms} ")
 
 
 def _with_previous(led: Ground, **job: str) -> list[str]:
@@ -123,7 +123,7 @@ def test_a_run_whose_previous_one_is_open_is_skipped_and_recorded(led: Ground, s
     words = led.advance((row, int(row[2]), next_ms))
 
     assert (["overlap"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
-    assert led.last.fields["moves"].endswith(" - r-1")
+    assert led.last.rows[0].endswith(" - r-1")
     assert "r-1" == led.schedule("r")["last"]
     assert 0 == led.redis.exists(f"rq:job:r-{row[2]}")
 
@@ -133,7 +133,7 @@ def test_a_previous_run_that_ended_or_is_gone_is_no_obstacle(led: Ground, status
     row = _with_previous(led, **({"status": status} if status else {}))
 
     assert ["fired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
-    assert led.last.fields["moves"].endswith(" -")
+    assert led.last.rows[0].endswith(" -")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_silent_or_forgotten_previous_run_is_judged_and_the_judgement_recorded
     row = _with_previous(led, **(job | times))
 
     assert [word] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
-    assert led.last.fields["moves"].endswith(f" {why}")
+    assert led.last.rows[0].endswith(f" - {why}")
 
 
 def test_a_heartbeat_of_another_form_does_not_stop_the_batch(led: Ground) -> None:
@@ -182,7 +182,7 @@ def test_an_occurrence_before_the_doubt_that_must_not_run_twice_is_skipped(led: 
     words = led.advance((row, int(row[2]), next_ms))
 
     assert (["skipped"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
-    assert f"r skipped {row[2]} " in led.last.fields["moves"]
+    assert led.last.rows[0].startswith(f"r skipped {row[2]} ")
     assert "last" not in led.schedule("r")
 
 
@@ -297,7 +297,7 @@ def test_the_run_of_another_namespace_carries_its_name(led: Ground, redis_url: s
     email.close()
 
 
-def test_a_line_says_how_much_later_than_its_nominal_time_an_occurrence_was_due(led: Ground) -> None:
+def test_a_row_says_how_much_later_than_its_nominal_time_an_occurrence_was_due(led: Ground) -> None:
     [row] = _due(led)
     nominal_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
     words = (*row[:4], nominal_ms - 250, nominal_ms, "skip", 100, next_ms, next_ms, "-")
@@ -305,5 +305,5 @@ def test_a_line_says_how_much_later_than_its_nominal_time_an_occurrence_was_due(
     reply = led.call("advance", [" ".join(map(str, words))], patience_ms=HOUR_MS, **led._guard())
 
     assert "fired" == reply[-1]
-    assert f"r fired {nominal_ms - 250}+250 {next_ms} {next_ms} - -" == led.last.fields["moves"]
+    assert [f"r fired {nominal_ms - 250}+250 {next_ms} {next_ms} -"] == led.last.rows
     assert [f"r-{nominal_ms - 250}"] == led.queue()

@@ -47,7 +47,7 @@ def test_one_that_stood_aside_advances_back_into_its_lane(still: Ground) -> None
     assert ["fired"] == words
     assert dict.fromkeys("rs", f"high {due_ms + HOUR_MS}") == still.places()
     assert ["r", "s"] == ids(still.queue("email"))
-    assert f"s fired {due_ms} {due_ms + HOUR_MS}" == " ".join(still.last.fields["moves"].split()[:4])
+    assert f"s fired {due_ms} {due_ms + HOUR_MS}" == " ".join(still.last.rows[0].split()[:4])
 
 
 def test_one_that_stood_aside_can_end_there(still: Ground) -> None:

@@ -14,14 +14,14 @@ AT = 1_700_000_000_000
 RUN = f"a-{AT}"
 QUEUED_AT = "2023-11-14T22:13:20.000000Z"
 JOB = {"data": "call", "origin": "mail", "timeout": "180", "description": "app.task", "enqueued_at": QUEUED_AT}
-ROW = f'{RUN} cancelled {{"ended":1700000000001}}'
+FACTS = '{"ended":1700000000001}'
 REGISTRIES = {"scheduled": "rq:scheduled:mail", "deferred": "rq:deferred:mail"}
 
 
 def cancel_run(ground: Ground, status: str = "queued", run: str = RUN, **over: Any) -> list[Any]:
     arguments = {
         "seen": f"{status} {QUEUED_AT}",
-        "row": ROW,
+        "facts": FACTS,
         "most_waiting": 50_000,
         "op": "op-1",
         "keep_op_ms": 60_000,
@@ -47,7 +47,7 @@ def test_a_queued_run_leaves_its_queue_and_its_end_is_logged(ground: Ground) -> 
     assert JOB | {"status": "canceled", "ended_at": job["ended_at"], "zs_told": job["ended_at"]} == job
     assert now_ms == ms_of(job["ended_at"])
     assert [(RUN.encode(), now_ms // 1000)] == ground.redis.zrange("rq:canceled:mail", 0, -1, withscores=True)
-    assert ("0-1", "end", {"rows": ROW}) == (ground.last.id, ground.last.kind, ground.last.fields)
+    assert ("0-1", "end", [f"{RUN} cancelled {FACTS}"]) == (ground.last.id, ground.last.kind, ground.last.rows)
 
 
 @pytest.mark.parametrize("status", REGISTRIES)

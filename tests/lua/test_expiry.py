@@ -112,7 +112,7 @@ def test_an_occurrence_that_is_too_late_is_recorded_and_its_rule_goes_on(led: Gr
     words = led.advance((row, int(row[2]), next_ms))
 
     assert (["expired"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
-    assert f"r expired {row[2]} {next_ms} {next_ms} - -" == led.last.fields["moves"]
+    assert [f"r expired {row[2]} {next_ms} {next_ms} -"] == led.last.rows
     assert 0 == led.redis.exists(f"rq:job:r-{row[2]}")
     assert ("last" not in led.schedule("r"), str(next_ms)) == (True, led.schedule("r")["nominal"])
 
@@ -163,17 +163,17 @@ def test_what_passed_without_a_run_is_recorded_and_the_rule_goes_on(led: Ground,
     assert ["passed"] == led.advance((row, "", then, passed))
 
     told = then or "-"
-    assert f"r passed - {told} {told} {passed} -" == led.last.fields["moves"]
+    assert [f"r passed - {told} {told} {passed}"] == led.last.rows
     assert ([], "last" in led.schedule("r")) == (led.queue(), False)
     assert ({"r": f"normal {then}"} if then else {}) == led.places()
     assert ("ended_at" in led.schedule("r")) == (not then)
 
 
-def test_what_passed_beside_a_run_is_told_in_the_same_line(led: Ground) -> None:
+def test_what_passed_beside_a_run_is_told_in_the_same_row(led: Ground) -> None:
     row, next_ms = _due_rule(led), led.now_ms + HOUR_MS
 
     assert ["fired"] == led.advance((row, int(row[2]), next_ms, "missed:5:7:3"))
-    assert f"r fired {row[2]} {next_ms} {next_ms} missed:5:7:3 -" == led.last.fields["moves"]
+    assert [f"r fired {row[2]} {next_ms} {next_ms} missed:5:7:3"] == led.last.rows
 
 
 # -- on request -----------------------------------------------------------------------------------

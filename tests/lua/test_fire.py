@@ -143,13 +143,12 @@ def test_schedules_that_cannot_be_pushed_are_quarantined_and_the_rest_go_on(led:
 
     fired = led.fire()
 
-    lines = [
-        f"gone normal {at['gone']} its hash is gone",
-        f"queue normal {at['queue']} wrong type at rq:queue:broken",
-        f"job normal {at['job']} wrong type at its key",
-    ]
-    assert sorted(lines) == sorted(fired.quarantined)
-    assert "\n".join(fired.quarantined) == led.last.fields["quarantined"]
+    why = {
+        "gone": "its hash is gone", "queue": "wrong type at rq:queue:broken", "job": "wrong type at its key",
+    }  # fmt: skip
+    assert why == dict(fired.quarantined)
+    assert ["fire", "quarantine"] == [entry.kind for entry in led.entries()[-2:]]
+    assert [f"{name} normal {at[name]} {reason}" for name, reason in fired.quarantined] == led.last.rows
     assert [good] == led.queue()
     assert {name: f"quarantine normal {due_ms}" for name, due_ms in at.items()} == led.places()
     kept = led.redis.hget(led.keys.quarantine(), "gone").decode()
@@ -164,8 +163,8 @@ def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Gro
 
     fired = led.fire()
 
-    assert 1 == len(fired.quarantined)
-    assert fired.quarantined[0].endswith("wrong type at its key")
+    assert [["r", "wrong type at its key"]] == fired.quarantined
+    assert "quarantine" == led.last.kind
 
 
 def test_a_due_run_is_pushed_without_a_set_of_queues_and_fire_says_so(led: Ground) -> None:

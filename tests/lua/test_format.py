@@ -1,4 +1,4 @@
-"""lib/meta.lua and lib/time.lua: what a newer zsched keeps, an older one leaves alone, and what is garbage it names."""
+"""lib/meta.lua and lib/time.lua: another format is left alone, and garbage is named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.lua.ground import HOUR_MS, Ground
 from tests.lua.restoring import WHOSE
 from zsched.core.clock import LAST_MS
 from zsched.core.log import FORMAT
-from zsched.errors import Garbled, NewerFormat
+from zsched.core.log.entry import OLDEST_FORMAT
+from zsched.errors import Garbled, NewerFormat, OlderFormat
 from zsched.storage.meta import number
 from zsched.storage.scripts import load
 
@@ -21,7 +22,7 @@ LUA = Path(zsched.__file__).parent / "lua"
 WITHOUT = {"note", "release", "report"}  # of runs, of terms, of archives
 
 
-@pytest.mark.parametrize(
+CALLS = pytest.mark.parametrize(
     "call",
     [
         lambda ground: ground.put(("a", "+60000")),
@@ -33,34 +34,64 @@ WITHOUT = {"note", "release", "report"}  # of runs, of terms, of archives
     ],
     ids=["put", "put_recurring", "acquire", "fire", "advance", "get"],
 )
-def test_what_a_newer_zsched_keeps_an_older_one_neither_reads_nor_writes(
-    led: Ground, call: Callable[[Ground], Any]
-) -> None:
-    led.redis.hset(led.keys.meta(), "format", 2)
+
+
+@CALLS
+def test_a_newer_format_is_neither_read_nor_written(led: Ground, call: Callable[[Ground], Any]) -> None:
+    led.redis.hset(led.keys.meta(), "format", FORMAT + 1)
     before = led.keyspace()
 
-    with pytest.raises(NewerFormat, match="in format 2, and this one knows 1: upgrade zsched here"):
+    with pytest.raises(NewerFormat, match=f"in format {FORMAT + 1}, and this one knows {FORMAT}: upgrade zsched here"):
         call(led)
 
     assert before == led.keyspace()
 
 
+@CALLS
+def test_an_older_format_is_refused_with_the_remedy_and_never_read(led: Ground, call: Callable[[Ground], Any]) -> None:
+    led.put(("a", "+60000"))
+    led.redis.hset(led.keys.meta(), "format", OLDEST_FORMAT - 1)
+    before = led.keyspace()
+
+    with pytest.raises(OlderFormat) as caught:
+        call(led)
+
+    assert (
+        f"an older zsched kept this namespace in format {OLDEST_FORMAT - 1}, and this one knows {FORMAT}: give another "
+        "namespace, or remove the keys zsched:{default}:* and schedule again"
+    ) == str(caught.value)
+    assert before == led.keyspace()
+
+
+def test_after_the_remedy_a_namespace_of_an_older_format_is_a_new_one(led: Ground) -> None:
+    led.redis.hset(led.keys.meta(), "format", OLDEST_FORMAT - 1)
+    with pytest.raises(OlderFormat):
+        led.put(("a", "+60000"))
+
+    led.redis.delete(*led.redis.keys(r"zsched:{default}:*"))
+    led.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=1000, gen="g")
+
+    assert str(FORMAT).encode() == led.redis.hget(led.keys.meta(), "format")
+    assert "1-1" == led.last.id
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in LUA.glob("*.lua")))
 def test_every_script_that_reads_or_writes_schedules_looks_at_the_format(name: str) -> None:
-    assert ("{'FORMAT', meta[9], FORMAT}" in load(name).text) is (name not in WITHOUT)
+    assert ("{'FORMAT', meta[9]}" in load(name).text) is (name not in WITHOUT)
 
 
-def test_who_leads_notes_its_format_where_an_older_one_led(led: Ground) -> None:
+def test_who_leads_notes_its_format_where_nobody_led(led: Ground) -> None:
     led.redis.hdel(led.keys.meta(), "format")
     led.redis.delete(led.keys.lease())
 
     led.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=1000, gen="g")
 
-    assert led.redis.hget(led.keys.meta(), "format") == b"1"
+    assert led.redis.hget(led.keys.meta(), "format") == str(FORMAT).encode()
 
 
-def test_both_languages_know_the_same_format() -> None:
+def test_both_languages_know_the_same_formats() -> None:
     assert f"\nlocal FORMAT = {FORMAT} " in load("fire").text
+    assert f"\nlocal OLDEST_FORMAT = {OLDEST_FORMAT} " in load("fire").text
 
 
 def test_a_term_notes_its_format_in_the_log(ground: Ground) -> None:

@@ -167,7 +167,7 @@ class Storm:
             runs += fields.get("runs", "").split()
             runs += [fields["run"]] if entry.kind == "run_now" else []
             runs += [entry.texts[1]] if entry.kind == "enqueue" else []
-            for row in fields.get("moves", "").splitlines():
+            for row in entry.rows if entry.kind == "advance" else ():
                 id, word, nominal_ms, *_ = row.split(" ")
                 runs += [f"{id}-{nominal_ms}"] if word in ("fired", "uncertain") else []
         return sorted(runs)

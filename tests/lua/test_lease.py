@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import Ground
+from zsched.core.log import FORMAT
 from zsched.errors import ServerChanged, Stale
 
 LEASE_MS = 2000
@@ -32,7 +33,7 @@ def test_the_first_term_on_a_new_redis_begins_with_doubt_and_hold(ground: Ground
         "server": "s1",
         "doubt": str(now_ms),
         "hold": str(hold_ms),
-        "format": "1",
+        "format": str(FORMAT),
     }
     assert expected == _meta(ground)
     assert token.encode() == ground.redis.get(ground.keys.lease())
@@ -45,7 +46,8 @@ def test_the_first_entry_of_a_term_is_its_own(ground: Ground) -> None:
     _, _, now_ms, *_ = _acquire(ground)
 
     entry = ground.last
-    assert ("1-2", "term", {"daemon": "one", "server": "s1", "format": "1"}) == (entry.id, entry.kind, entry.fields)
+    expected = {"daemon": "one", "server": "s1", "format": str(FORMAT)}
+    assert ("1-2", "term", expected) == (entry.id, entry.kind, entry.fields)
     assert entry.t.startswith(str(now_ms))
 
 

@@ -29,7 +29,7 @@ def chain(led: Ground, run: str) -> bool:
 def lost(led: Ground, run: str) -> bool:
     """The run ends as lost."""
     heartbeat = led.job(run).get("last_heartbeat", "")
-    dead = ["r", run, "started", heartbeat, "", "end", f"{run} lost {{}}", PACKED]
+    dead = ["r", run, "started", heartbeat, "", "end", "lost", "{}", PACKED]
     seen = {"seen_entry": led.last.id, "seen_t": led.last.t}
     return led.call("lost", dead, token=TOKEN, expected_server=SERVER, ended_ms=1, **seen)[4] == [run]
 

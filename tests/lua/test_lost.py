@@ -50,12 +50,12 @@ def execution(ground: Ground, run: str, name: str = "x", is_alive: bool = False)
 
 def again(run: str, members: str = "", status: str = "started", attempt: int = 2) -> tuple[str, ...]:
     mark = BEAT if status == "started" else ENQUEUED
-    return run.rpartition("-")[0], run, status, mark, members, "again", f"{run} {attempt} {WHY}", ""
+    return run.rpartition("-")[0], run, status, mark, members, "again", str(attempt), WHY, ""
 
 
 def end(run: str, members: str = "", status: str = "started") -> tuple[str, ...]:
     mark = BEAT if status == "started" else ENQUEUED
-    return run.rpartition("-")[0], run, status, mark, members, "end", f'{run} lost {{"error":"{WHY}"}}', PACKED
+    return run.rpartition("-")[0], run, status, mark, members, "end", "lost", f'{{"error":"{WHY}"}}', PACKED
 
 
 def lose(ground: Ground, seen: Entry, *dead: tuple[str, ...], **over: Any) -> list[Any]:
@@ -77,7 +77,7 @@ def test_a_run_that_may_be_tried_again_is_in_its_queue_at_once(led: Ground, seen
     entry = led.last
     status, retries_left, enqueued_at = led.redis.hmget(led.keys.rq.job(A), "status", "retries_left", "enqueued_at")
     assert [entry.id, entry.t, [A], [], []] == reply[1:]
-    assert (f"{EPOCH}-2", "again", {"rows": f"{A} 2 {WHY}"}) == (entry.id, entry.kind, entry.fields)
+    assert (f"{EPOCH}-2", "again", [f"{A} 2 {WHY}"]) == (entry.id, entry.kind, entry.rows)
     assert ["before", A] == led.queue()
     assert (b"queued", b"1") == (status, retries_left)
     assert ENQUEUED.encode() < enqueued_at
@@ -111,7 +111,7 @@ def test_a_run_that_ends_is_recorded_and_filed_where_rq_shows_it(led: Ground, se
 
     entry = led.last
     assert [entry.id, entry.t, [], [A], []] == reply[1:]
-    assert ("end", {"rows": end(A)[6]}) == (entry.kind, entry.fields)
+    assert ("end", [f"{A} lost {end(A)[7]}"]) == (entry.kind, entry.rows)
     filed = Job.fetch(A, connection=led.redis)
     assert ("failed", from_ms(LOST_MS)) == (filed.get_status().value, filed.ended_at)  # as the log has it
     assert WHY == filed.latest_result().exc_string  # type: ignore[union-attr]  # there is one
@@ -227,7 +227,7 @@ def test_the_end_of_a_lost_run_releases_what_waited_for_it(led: Ground, seen: En
 
     released = led.last
     assert ["end", "unblock"] == [entry.kind for entry in led.entries()][-2:]
-    assert ({"rows": f"{AFTER} the worker w of {A} died"}, [A]) == (released.fields, reply[4])
+    assert ([f"{AFTER} the worker w of {A} died"], [A]) == (released.rows, reply[4])
     assert ([AFTER], f"queue {AFTER}".encode()) == (led.queue(), led.redis.hget(led.keys.chains(), "a"))
     assert "end" == next(entry for entry in led.entries() if entry.id == reply[1]).kind
 

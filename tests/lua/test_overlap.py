@@ -65,9 +65,9 @@ def dependents(led: Ground, run: str) -> set[str]:
 
 
 def told(led: Ground) -> list[str]:
-    """Why, of the moves of the last ``advance`` entry."""
+    """Why, of the rows of the last ``advance`` entry."""
     [entry] = [entry for entry in led.entries() if entry.kind == "advance"][-1:]
-    return [line.split(" ", 6)[6] for line in entry.fields["moves"].split("\n")]
+    return [" ".join(line.split(" ", 6)[6:]) for line in entry.rows]
 
 
 # -- which word -----------------------------------------------------------------------------------------
@@ -343,7 +343,7 @@ def test_a_chain_of_any_text_does_no_harm(led: Ground, text: str) -> None:
 
 
 def ends(led: Ground) -> list[str]:
-    return [row for entry in led.entries() if entry.kind == "end" for row in entry.fields["rows"].split("\n")]
+    return [row for entry in led.entries() if entry.kind == "end" for row in entry.rows]
 
 
 @pytest.mark.parametrize("status", ["queued", "deferred", "scheduled"])

@@ -20,8 +20,8 @@ def test_schedules_leave_their_lanes_with_a_reason(led: Ground) -> None:
     assert {"a": f"quarantine high {due_a}", "b": f"quarantine normal {due_b}"} == led.places()
     assert f"normal {due_b} {now_ms} bound reached: 1 2 3" == led.redis.hget(led.keys.quarantine(), "b").decode()
     entry = led.last
-    lines = f"a high {due_a} no date\nb normal {due_b} bound reached: 1 2 3"
-    assert (f"{EPOCH}-3", "quarantine", {"rows": lines}) == (entry.id, entry.kind, entry.fields)
+    rows = [f"a high {due_a} no date", f"b normal {due_b} bound reached: 1 2 3"]
+    assert (f"{EPOCH}-3", "quarantine", rows) == (entry.id, entry.kind, entry.rows)
 
 
 def test_a_schedule_that_was_moved_meanwhile_stays(led: Ground) -> None:

@@ -79,7 +79,7 @@ def test_a_run_is_fired_executed_and_tracked_under_another_prefix(moved: Ground)
     assert [[], [run.encode()]] == sorted(ended)
     assert tracked is not None
     assert 1 == tracked.ended
-    assert f"{run} succeeded" in moved.last.fields["rows"]
+    assert moved.last.rows[0].startswith(f"{run} succeeded ")
     assert [] == client.keys("rq:*")
 
 

@@ -22,7 +22,7 @@ def track(ground: Ground, verdicts: str) -> list[str]:
     for number, verdict in enumerate(verdicts):
         run = f"r-{NOMINAL_MS + number}"
         ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "failed", "ended_at": "now"})
-        rows += ["r", run, "failed now", verdict, f"{run} failed {{}}"]
+        rows += ["r", run, "failed now", verdict, "failed", "{}"]
     guard = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t}
     return list(ground.call("track", rows, **guard)[4])
 

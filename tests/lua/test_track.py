@@ -32,7 +32,7 @@ def job(ground: Ground, run: str, status: str | None, **more: str) -> None:
 
 def over(run: str, seen: str = f"finished {ENDED}", counts: str = "-") -> list[str]:
     """The texts of one run, which was seen so."""
-    return [run.rpartition("-")[0], run, seen, counts, f"{run} told {{}}"]
+    return [run.rpartition("-")[0], run, seen, counts, "told", "{}"]
 
 
 def track(ground: Ground, seen: Entry, *texts: list[str], **more: Any) -> list[Any]:
@@ -129,7 +129,7 @@ def test_a_run_that_is_as_it_was_seen_is_recorded(led: Ground, seen: Entry) -> N
 
     end = led.last
     assert [end.id, end.t, 1, []] == reply[1:]
-    assert (f"{EPOCH}-2", "end", [f"{A} told {{}}"]) == (end.id, end.kind, _rows(end))
+    assert (f"{EPOCH}-2", "end", [f"{A} told {{}}"]) == (end.id, end.kind, end.rows)
 
 
 @pytest.mark.parametrize("is_now", [("queued", ""), ("started", ENDED), ("finished", STARTED), ("failed", ENDED)])
@@ -168,7 +168,7 @@ def test_a_run_that_is_back_is_not_gone(led: Ground, seen: Entry) -> None:
     assert NOTHING == track(led, seen, over(A, "gone"))[1:]
 
 
-def test_one_entry_has_a_line_per_run_that_is_over(led: Ground, seen: Entry) -> None:
+def test_one_entry_has_a_row_per_run_that_is_over(led: Ground, seen: Entry) -> None:
     runs = [f"r{number}-1767225600000" for number in range(200)]
     for number, run in enumerate(runs):
         job(led, run, "finished" if number % 2 else "started", ended_at=ENDED)
@@ -176,7 +176,7 @@ def test_one_entry_has_a_line_per_run_that_is_over(led: Ground, seen: Entry) -> 
     reply = track(led, seen, *map(over, runs))
 
     assert 100 == reply[3]
-    assert [f"{run} told {{}}" for run in runs[1::2]] == _rows(led.last)
+    assert [f"{run} told {{}}" for run in runs[1::2]] == led.last.rows
     assert 2 == len(led.entries())
 
 
@@ -213,7 +213,3 @@ def test_only_the_leader_tracks(led: Ground, seen: Entry, fence: dict[str, str],
         track(led, seen, over(A), **fence)
 
     assert before == led.keyspace()
-
-
-def _rows(entry: Entry) -> list[str]:
-    return entry.fields["rows"].split("\n")

@@ -216,7 +216,7 @@ def test_the_next_one_is_in_its_queue_and_what_was_before_it_leaves(led: Ground,
 
     entry, job = led.last, led.job(B)
     assert ([B], []) == tuple(reply)
-    assert (f"{EPOCH}-1", "unblock", {"rows": f"{B} {WHY[status]}"}) == (entry.id, entry.kind, entry.fields)
+    assert (f"{EPOCH}-1", "unblock", [f"{B} {WHY[status]}"]) == (entry.id, entry.kind, entry.rows)
     assert (["before", B], f"queue {B}") == (led.queue(), chain(led))
     assert ("queued", 27) == (job["status"], len(job["enqueued_at"]))
     assert [] == led.redis.keys("rq:deferred:*") + led.redis.keys("rq:job:*:depend*")
@@ -345,7 +345,7 @@ def test_what_is_over_leaves_and_an_empty_chain_is_no_more(led: Ground) -> None:
 
 
 def ends(led: Ground) -> list[str]:
-    return [row for entry in led.entries() if entry.kind == "end" for row in entry.fields["rows"].split("\n")]
+    return [row for entry in led.entries() if entry.kind == "end" for row in entry.rows]
 
 
 @pytest.mark.parametrize("status", ["queued", "scheduled", "deferred"])
@@ -456,4 +456,4 @@ def test_why_is_one_line_whatever_rqs_hash_has_as_the_run_it_waits_for(led: Grou
             clock.advance(SETTLED_MS)
 
     seen = f"gone?{B}?{'x' * 300}"[:200]
-    assert {"rows": f"{B} {seen} is gone: it expired, or somebody deleted it"} == led.last.fields
+    assert [f"{B} {seen} is gone: it expired, or somebody deleted it"] == led.last.rows

@@ -65,10 +65,10 @@ def _places(ground: Ground) -> set[str]:
 
 def _pushed(entry: Entry) -> list[str]:
     """The runs that *entry* says are in their queues, or wait for others."""
-    rows = [line.split(" ") for line in entry.fields.get("moves", entry.fields.get("rows", "")).splitlines()]
+    rows = [line.split(" ") for line in entry.rows] if entry.kind in ("advance", "again", "unblock") else []
     if entry.kind == "advance":
         return [f"{row[0]}-{row[2]}" for row in rows if row[1] in ("fired", "uncertain", "deferred")]
-    return [row[0] for row in rows] if entry.kind in ("again", "unblock") else entry.fields.get("runs", "").split()
+    return [row[0] for row in rows] or entry.fields.get("runs", "").split()
 
 
 def _assert_sound(ground: Ground, told: int, placed: set[str]) -> None:

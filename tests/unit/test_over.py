@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zsched.core.runs import EXPIRED, GONE, Run, RunStatus, row_of
+from zsched.core.runs import EXPIRED, GONE, Run, RunStatus, facts_text
 from zsched.storage.dispatch import Over
 
 
@@ -22,4 +22,4 @@ from zsched.storage.dispatch import Over
 def test_a_run_counts_by_how_it_ended(status: RunStatus, error: str, counts: str) -> None:
     run = Run("poll-1700000000000", status, error=error)
 
-    assert Over("poll", run.id, "seen", counts, row_of(run)) == Over.of(run, "seen")
+    assert Over("poll", run.id, "seen", counts, run.status.value, facts_text(run)) == Over.of(run, "seen")

@@ -30,7 +30,7 @@ from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS
 from zsched.core.clock import Clock
 from zsched.core.difference import Held
-from zsched.core.log import Entry, Key, Position, UnknownEntry, UnreadableEntry, parse, reading
+from zsched.core.log import FORMAT, Entry, Key, Position, UnknownEntry, UnreadableEntry, parse, reading
 from zsched.core.log.recovery import ScanEntry
 from zsched.errors import ArchiveCorrupt, ArchiveFailed
 
@@ -86,7 +86,9 @@ class Archive:
         self.dropped = 0  # malformed ids left out since it was opened
         self._before = 0, 0  # both counts, of the state that a bootstrap replaces
         self._known_from = int(facts.get("known_from", 0))
-        self._format = int(facts.get("format", 1))  # the newest in which an entry may be: older versions leave it alone
+        self._format = int(
+            facts.get("format", FORMAT)
+        )  # the newest in which an entry may be: older versions leave it alone
         self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
         self._n = int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
         self._touches = int(facts.get("touches", 0))
@@ -132,7 +134,7 @@ class Archive:
         gen: str | None = None,
         address: str | None = None,
         complete_since: str | None = None,
-        format: int = 1,
+        format: int = 0,
     ) -> None:
         """
         Note which data set is followed here, by its names, and at which *address*; since when nothing is missing; and
@@ -311,7 +313,7 @@ class Archive:
                     self._insert(entry, touched, is_known=is_known)
                 elif is_known and not self._keeps_args:  # they may have been forgotten since
                     self._arguments.keep(n, without_arguments(entry)[1])
-                self._tail, self._format = entry.position, max(self._format, entry.format)
+                self._tail, self._format = entry.position, max(self._format, entry.format or 0)
                 if len(self._touched) >= _PIECE:
                     self._flush()
             self._flush()

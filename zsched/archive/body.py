@@ -1,4 +1,7 @@
-"""The BLOB of an entry's texts: their number, their lengths (32 bits each, little-endian), the texts."""
+"""
+The BLOB of an entry's texts: their number (32 bits), the bytes of a length (1, 2 or 4), their lengths, the texts.
+Numbers are little-endian.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +13,28 @@ from zlib import crc32
 from zsched.core.log import Entry, Position
 from zsched.errors import ArchiveCorrupt
 
-_LENGTH = 4  # bytes
+_HEAD = 5  # bytes
+_TYPES = {1: "B", 2: "H", 4: "I"}  # of ``array``, by the bytes of a length
 
 
 def pack(texts: Sequence[bytes]) -> bytes:
     """The BLOB of *texts*."""
-    lengths = array("I", [len(texts), *map(len, texts)])
+    sizes = list(map(len, texts))
+    longest = max(sizes, default=0)
+    width = 1 if longest < 1 << 8 else 2 if longest < 1 << 16 else 4
+    lengths = array(_TYPES[width], sizes)
     if sys.byteorder != "little":
         lengths.byteswap()
-    return lengths.tobytes() + b"".join(texts)
+    return b"".join([len(texts).to_bytes(4, "little"), bytes([width]), lengths.tobytes(), *texts])
 
 
 def unpack(body: bytes) -> list[bytes]:
     """The texts of a BLOB."""
-    count = int.from_bytes(body[:_LENGTH], "little")
-    lengths = array("I", body[_LENGTH : _LENGTH * (count + 1)])
+    count, width = int.from_bytes(body[: _HEAD - 1], "little"), body[_HEAD - 1]
+    lengths = array(_TYPES[width], body[_HEAD : _HEAD + width * count])
     if sys.byteorder != "little":
         lengths.byteswap()
-    texts, end = [], _LENGTH * (count + 1)
+    texts, end = [], _HEAD + width * count
     for length in lengths:
         texts.append(body[end : end + length])
         end += length

@@ -54,7 +54,7 @@ def stored_facts(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     facts: dict[str, Any] = dict(db.execute("SELECT name, value FROM fact").fetchall())
     if facts and facts.get(SUM) != sum_of(facts):
         raise ArchiveCorrupt(f"archive {path}: what it says of itself is not what was written")
-    if (format := int(facts.get("format", 1))) > FORMAT:
+    if (format := int(facts.get("format", FORMAT))) > FORMAT:
         remedy = "upgrade zsched here, or give another [archive] path"
         raise ArchiveForeign(f"archive {path} has entries of format {format}, and this one knows {FORMAT}; {remedy}")
     return facts

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from zsched.archive.schema import APPLICATION_ID, VERSION, create, migrate
+from zsched.archive.schema import APPLICATION_ID, VERSION, create
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
 
 _PAGE_BYTES: Final = 8192
@@ -76,7 +76,7 @@ def connect_to_write(path: Path, namespace: str, *, leaves_traces: bool = True) 
     overwritten too.
 
     Raises:
-        ArchiveForeign: another namespace's, a newer version's, or no archive.
+        ArchiveForeign: another namespace's, another version's, or no archive.
         ArchiveCorrupt, ArchiveFailed, ArchiveError.
     """
     with converted(path, CORRUPT_AT_OPEN):
@@ -84,16 +84,14 @@ def connect_to_write(path: Path, namespace: str, *, leaves_traces: bool = True) 
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-            version = _check_kind(db, path)
+            is_new = not _is_archive(db, path)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
             db.execute(f"PRAGMA secure_delete = {'OFF' if leaves_traces else 'ON'}")
             db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            if version is None:
+            if is_new:
                 create(db)
-            else:
-                migrate(db, version)
             _check_namespace(db, path, namespace)
         except BaseException:
             db.close()
@@ -153,8 +151,8 @@ def check_file(db: sqlite3.Connection, path: Path, namespace: str) -> None:
         ArchiveForeign, ArchiveCorrupt, ArchiveFailed.
     """
     with converted(path, CORRUPT_AT_OPEN):
-        if _check_kind(db, path) != VERSION:
-            raise ArchiveForeign(f"{path} is no archive, or of an older version; a daemon that opens it converts it")
+        if not _is_archive(db, path):
+            raise ArchiveForeign(f"{path} is no archive")
         _check_namespace(db, path, namespace)
 
 
@@ -201,8 +199,8 @@ def converted(path: Path, corrupt: tuple[int, ...] = _CORRUPT) -> Iterator[None]
         raise ArchiveFailed(f"archive {path}: {error.strerror or error}") from error
 
 
-def _check_kind(db: sqlite3.Connection, path: Path) -> int | None:
-    """The version of the archive in *db*; None when it is empty."""
+def _is_archive(db: sqlite3.Connection, path: Path) -> bool:
+    """Return True if *db* is an archive of this version, False if empty. Raises ArchiveForeign, ArchiveCorrupt."""
     [application], [version] = (
         db.execute("PRAGMA application_id").fetchone(),
         db.execute("PRAGMA user_version").fetchone(),
@@ -214,10 +212,15 @@ def _check_kind(db: sqlite3.Connection, path: Path) -> int | None:
             raise ArchiveForeign(
                 f"archive {path} is of version {version}, this zsched reads up to {VERSION}; upgrade it"
             )
-        return int(version)
+        if version < VERSION:
+            remedy = f"move it away: mv {path} {path}.old; a daemon begins another"
+            raise ArchiveForeign(
+                f"archive {path} is of the older version {version}, this zsched reads {VERSION}; {remedy}"
+            )
+        return True
     if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] or application:
         raise ArchiveForeign(f"{path} is a database of something else; give another [archive] path")
-    return None
+    return False
 
 
 def _check_namespace(db: sqlite3.Connection, path: Path, namespace: str) -> None:

@@ -37,28 +37,28 @@ class History:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
 
     def __enter__(self) -> Self:
         self._led: dict[int, int | None] = {}  # by the number of a term: what is late in one outage asks the same
-        self._db = connect_to_read(self._path)
-        with converted(self._path):
+        self.db = connect_to_read(self.path)
+        with converted(self.path):
             try:
-                self._db.execute("BEGIN")  # all of it is read as of one moment
-                facts = dict(self._db.execute("SELECT name, value FROM fact").fetchall())
-                self._last_n = self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0
-                self._last_segment = self._db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0
+                self.db.execute("BEGIN")  # all of it is read as of one moment
+                facts = dict(self.db.execute("SELECT name, value FROM fact").fetchall())
+                self.last_n = self.db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0
+                self._last_segment = self.db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0
             except sqlite3.Error:
-                self._db.close()
+                self.db.close()
                 raise
         self.namespace = str(facts["namespace"])
         self.complete_since: str | None = facts.get("complete_since")  # "start", or t in µs
         self.position = body.position_of(facts.get("position"))
-        self._suffix = "" if self.namespace == "default" else f"-n{self.namespace}"
+        self.run_suffix = "" if self.namespace == "default" else f"-n{self.namespace}"
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._db.close()
+        self.db.close()
 
     def of_schedule(self, id: str, newest: int) -> tuple[list[Change], int]:
         """
@@ -66,34 +66,34 @@ class History:
         how many entries were left out between them, by the index, which counts two ids with one CRC-32 together.
         """
         key = crc32(id.encode())
-        with converted(self._path):
-            late = list(islice(self._of(id, key), newest))
+        with converted(self.path):
+            late = list(islice(self.entries_of(id, key), newest))
             left_out = 0
             if len(late) == newest:
-                early = next(self._of(id, key, is_forwards=True))
+                early = next(self.entries_of(id, key, is_forwards=True))
                 if early[0] < late[-1][0]:
                     late.append(early)
-                    left_out = max(sum(self._count(segment, key) for segment in self._segments()) - len(late), 0)
+                    left_out = max(sum(self._count(segment, key) for segment in self.segments()) - len(late), 0)
         return [change for _, _, mine in reversed(late) for change in mine], left_out
 
     def entries_since(self, since_us: int, limit: int) -> Iterator[Entry]:
         """The log's entries with t >= *since_us*, in order, at most *limit*."""
-        with converted(self._path):
-            yield from self._from(first_since(self._db, since_us, self._last_n), limit)
+        with converted(self.path):
+            yield from self._from(first_since(self.db, since_us, self.last_n), limit)
 
     def entries_behind(self, position: Position, limit: int) -> Iterator[Entry]:
         """The log's entries behind *position*, by time when it is not in this archive; at most *limit*."""
         query = "SELECT n FROM entry WHERE seq = ? AND epoch = ? AND t = ?"
-        with converted(self._path):
-            found = self._db.execute(query, (position.seq, position.epoch, position.t_us)).fetchone()
-            n = found[0] + 1 if found else first_since(self._db, position.t_us + 1, self._last_n)
+        with converted(self.path):
+            found = self.db.execute(query, (position.seq, position.epoch, position.t_us)).fetchone()
+            n = found[0] + 1 if found else first_since(self.db, position.t_us + 1, self.last_n)
             yield from self._from(n, limit)
 
     def newest_entries(self, count: int, limit: int) -> Iterator[Entry]:
         """The newest *count* of the log's entries, in order; of them the first *limit*."""
         query = "SELECT n FROM entry WHERE seq IS NOT NULL ORDER BY n DESC LIMIT 1 OFFSET ?"
-        with converted(self._path):
-            found = self._db.execute(query, (max(count, 1) - 1,)).fetchone()
+        with converted(self.path):
+            found = self.db.execute(query, (max(count, 1) - 1,)).fetchone()
             yield from self._from(found[0] if found else 0, min(count, limit))
 
     def term_between(self, since_us: int, t_us: int) -> tuple[int, int | None] | None:
@@ -101,10 +101,10 @@ class History:
         Return when the last term began that began in [since_us, t_us), and when a leader before it wrote last, None:
         never; in µs. None when no term began then.
         """
-        with converted(self._path):
-            first, end = (first_since(self._db, t, self._last_n) for t in (since_us, t_us))
+        with converted(self.path):
+            first, end = (first_since(self.db, t, self.last_n) for t in (since_us, t_us))
             query = f"{ENTRY} WHERE kind = '{TermEntry.kind}' AND n >= ? AND n < ? ORDER BY n DESC LIMIT 1"
-            row = self._db.execute(query, (first, end)).fetchone()
+            row = self.db.execute(query, (first, end)).fetchone()
             if row is None:
                 return None
             term = body.entry_of(row)
@@ -119,40 +119,40 @@ class History:
         Return when a leader wrote last before the entry number *n*; it goes back entry by entry, at most to a term.
         """
         query = f"{ENTRY} WHERE {body.of_kinds(leaders_kinds())} AND n < ? ORDER BY n DESC LIMIT 1"
-        row = self._db.execute(query, (n,)).fetchone()
+        row = self.db.execute(query, (n,)).fetchone()
         return body.entry_of(row).position.t_us if row else None
 
-    def _segments(self) -> range:
+    def segments(self) -> range:
         return range(self._last_segment + 1)
 
     def _count(self, segment: int, key: int) -> int:
         known = "EXISTS (SELECT 1 FROM entry WHERE entry.n = touch.n)"  # others were forgotten by age
         query = f"SELECT count(*) FROM touch WHERE segment = ? AND key = ? AND {known}"
-        return int(self._db.execute(query, (segment, key)).fetchone()[0])
+        return int(self.db.execute(query, (segment, key)).fetchone()[0])
 
-    def _of(self, id: str, key: int, *, is_forwards: bool = False) -> Iterator[_ReadEntry]:
+    def entries_of(self, id: str, key: int, *, is_forwards: bool = False) -> Iterator[_ReadEntry]:
         """Entries that concern *id*, whose CRC-32 is *key*, with what they say of it; the newest first."""
-        for n, entry in self._touching(key, is_forwards=is_forwards):
-            mine = [change for change in self._changes(entry) if change.id == id]
+        for n, entry in self.touching(key, is_forwards=is_forwards):
+            mine = [change for change in self.changes_in(entry) if change.id == id]
             if mine:
                 yield n, entry.position.t_us, mine
 
-    def _touching(self, key: int, *, is_forwards: bool = False) -> Iterator[tuple[int, Entry]]:
+    def touching(self, key: int, *, is_forwards: bool = False) -> Iterator[tuple[int, Entry]]:
         """Entries that concern an id with the CRC-32 *key*, by number; the newest first."""
-        segments = self._segments() if is_forwards else reversed(self._segments())
+        segments = self.segments() if is_forwards else reversed(self.segments())
         query = f"SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n {'ASC' if is_forwards else 'DESC'}"
         for segment in segments:
-            for (n,) in self._db.execute(query, (segment, key)):
-                row = self._db.execute(f"{ENTRY} WHERE n = ?", (n,)).fetchone()
+            for (n,) in self.db.execute(query, (segment, key)):
+                row = self.db.execute(f"{ENTRY} WHERE n = ?", (n,)).fetchone()
                 if row is not None:  # else it was forgotten by age
                     yield n, body.entry_of(row)
 
     def _from(self, n: int, limit: int) -> Iterator[Entry]:
         """The log's entries from number *n* on."""
         query = f"{ENTRY} WHERE n >= ? AND seq IS NOT NULL ORDER BY n LIMIT ?"
-        yield from map(body.entry_of, self._db.execute(query, (n, max(limit, 0))))
+        yield from map(body.entry_of, self.db.execute(query, (n, max(limit, 0))))
 
-    def _changes(self, entry: Entry, id: str | None = None) -> Iterator[Change]:
+    def changes_in(self, entry: Entry, id: str | None = None) -> Iterator[Change]:
         """Yield the changes of *entry*, at least those of schedule *id*; none if it cannot be read."""
         with suppress(UnknownEntry):
-            yield from changes(entry if id is None else narrowed(entry, id), self._suffix)
+            yield from changes(entry if id is None else narrowed(entry, id), self.run_suffix)

@@ -8,9 +8,10 @@ the state a part at a time, waiting schedules and all (``next``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import islice
+from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -58,28 +59,23 @@ class OpenRun(NamedTuple):
         return self.note == "uncertain"
 
 
-class OpenRuns(History):
+class OpenRuns:
     """
-    The archive at *path*, read-only and as of one moment, inside the block.
-
-    ``life``: which state it is; None while another one is being read from Redis.
-
-    Raises:
-        ArchiveCorrupt, ArchiveFailed.
+    The open runs of *history*, as of one moment. ``life``: which state it is; None while another one is being read from
+    Redis.
     """
 
-    def __enter__(self) -> OpenRuns:
-        super().__enter__()
+    def __init__(self, history: History) -> None:
+        self._history, self.position = history, history.position
         query = "SELECT name, value FROM fact WHERE name IN ('life', 'boot_n')"
-        with converted(self._path):
-            facts = dict(self._db.execute(query).fetchall())
+        with converted(history.path):
+            facts = dict(history.db.execute(query).fetchall())
         self.life: int | None = None if "boot_n" in facts else int(facts.get("life", 1))
-        return self
 
     def among(self, keys: Iterable[RunKey]) -> list[OpenRun]:
         """Return the open runs among *keys*."""
-        with converted(self._path):
-            found = ((key, self._db.execute(_IS_OPEN, (self.life, *key)).fetchone()) for key in keys)
+        with converted(self._history.path):
+            found = ((key, self._history.db.execute(_IS_OPEN, (self.life, *key)).fetchone()) for key in keys)
             return [OpenRun(*key, *row) for key, row in found if row is not None]
 
     def last_end(self, key: RunKey) -> Run | None:
@@ -87,8 +83,8 @@ class OpenRuns(History):
         Return the last record of a run that is over; None when there is none, or long before its schedule's newest.
         """
         id, run_id = key[0], f"{key[0]}-{key[1]}"
-        with converted(self._path):
-            for _, _, changes in islice(self._of(id, crc32(id.encode())), _LOOKED_BACK):
+        with converted(self._history.path):
+            for _, _, changes in islice(self._history.entries_of(id, crc32(id.encode())), _LOOKED_BACK):
                 for change in reversed(changes):
                     if change.what is What.RUN_ENDED and change.run_id == run_id:
                         return run_that_ended(change)
@@ -102,9 +98,9 @@ class OpenRuns(History):
         """
         by_entry: dict[int, dict[str, int]] = {}  # rows by run id
         found: dict[str, str] = {}
-        with converted(self._path):
+        with converted(self._history.path):
             for run in runs:
-                stored = self._db.execute(_ROW, (self.life, run.id, run.run)).fetchone()
+                stored = self._history.db.execute(_ROW, (self.life, run.id, run.run)).fetchone()
                 if stored is not None:
                     with suppress(ArchiveCorrupt):
                         row = Live.of(stored)
@@ -116,7 +112,7 @@ class OpenRuns(History):
 
     def _queues_in(self, n: int, rows: Mapping[str, int]) -> dict[str, str]:
         """The queues of runs whose records stand in *rows* of entry number *n*."""
-        stored = self._db.execute(f"{ENTRY} WHERE n = ?", (n,)).fetchone()
+        stored = self._history.db.execute(f"{ENTRY} WHERE n = ?", (n,)).fetchone()
         if stored is None:
             return {}
         record_in, found = reader(body.entry_of(stored)), {}
@@ -132,9 +128,21 @@ class OpenRuns(History):
         None when it was looked through.
         """
         start = after or ("", "")
-        with converted(self._path):
-            rows = self._db.execute(_OPEN_PART, (self.life, *start, looked_at, limit)).fetchall()
+        with converted(self._history.path):
+            rows = self._history.db.execute(_OPEN_PART, (self.life, *start, looked_at, limit)).fetchall()
             found = [OpenRun(*row) for row in rows]
             if len(found) == limit:
                 return found, (found[-1].id, found[-1].run)
-            return found, self._db.execute(_END_OF_PART, (self.life, *start, looked_at - 1)).fetchone()
+            return found, self._history.db.execute(_END_OF_PART, (self.life, *start, looked_at - 1)).fetchone()
+
+
+@contextmanager
+def open_runs(path: Path) -> Iterator[OpenRuns]:
+    """
+    Open the archive at *path* to ask for its open runs. Another process or thread may be writing it.
+
+    Raises:
+        ArchiveCorrupt, ArchiveFailed.
+    """
+    with History(path) as history:
+        yield OpenRuns(history)

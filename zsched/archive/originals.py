@@ -34,21 +34,19 @@ class Original(NamedTuple):
     record: list[bytes] | None = None
 
 
-class Originals(History):
-    """The archive at *path*, as ``History``. Raises ArchiveCorrupt, ArchiveFailed."""
+class Originals:
+    """The records of runs in *history*."""
 
-    @classmethod
-    def beside(cls, history: History) -> Originals:
-        """Read the same archive as *history*."""
-        return cls(history._path)
+    def __init__(self, history: History) -> None:
+        self._history = history
 
     def of(self, run_id: str) -> Original:
         """Find run *run_id* and its record."""
-        parts = RunId.ours(run_id, self.namespace)
+        parts = RunId.ours(run_id, self._history.namespace)
         if parts is None:
             return Original(False)
         id = parts.schedule_id
-        with converted(self._path):
+        with converted(self._history.path):
             push = self._push(id, run_id, parts.nominal_ms)
             if push is None:
                 return Original(False)
@@ -58,22 +56,22 @@ class Originals(History):
     def _push(self, id: str, run_id: str, nominal_ms: int) -> tuple[int, Entry] | None:
         """The entry that pushed it and its number: as a rule at its time or later, a one-shot on request before."""
         key, ms = crc32(id.encode()), b"%d" % nominal_ms
-        from_n = first_since(self._db, nominal_ms * 1000, self._last_n)
+        from_n = first_since(self._history.db, nominal_ms * 1000, self._history.last_n)
         for numbers in (self._numbers(key, from_n), self._numbers(key, 0, "DESC")):
             for n in islice(numbers, _LOOKED_AT):
-                row = self._db.execute(_ENTRY, (n,)).fetchone()
+                row = self._history.db.execute(_ENTRY, (n,)).fetchone()
                 if row is not None:  # else forgotten by age
                     entry = body.entry_of(row)
                     if not any(ms in each for each in entry.body):  # quicker than to read all of an entry
                         continue
-                    if any(change.run_id == run_id and is_push(change) for change in self._changes(entry)):
+                    if any(change.run_id == run_id and is_push(change) for change in self._history.changes_in(entry)):
                         return n, entry
         return None
 
     def _numbers(self, key: int, from_n: int, order: str = "ASC") -> Iterator[int]:
         query = f"SELECT n FROM touch WHERE segment = ? AND key = ? AND n >= ? ORDER BY n {order}"
-        for segment in self._segments() if order == "ASC" else reversed(self._segments()):
-            for (n,) in self._db.execute(query, (segment, key, from_n)):
+        for segment in self._history.segments() if order == "ASC" else reversed(self._history.segments()):
+            for (n,) in self._history.db.execute(query, (segment, key, from_n)):
                 yield n
 
     def _record(self, id: str, run_id: str, push_n: int, is_by_rule: bool) -> list[bytes] | None:
@@ -84,11 +82,11 @@ class Originals(History):
             f"SELECT {body.COLUMNS} FROM entry WHERE {body.of_kinds(kinds_with_records())} AND n IN"
             " (SELECT n FROM touch WHERE segment = ? AND key = ? AND n <= ?) ORDER BY n DESC"
         )
-        for segment in reversed(self._segments()):
-            for stored in self._db.execute(query, (segment, key, push_n)):
+        for segment in reversed(self._history.segments()):
+            for stored in self._history.db.execute(query, (segment, key, push_n)):
                 entry = body.entry_of(stored)
                 with suppress(UnknownEntry), reading(entry):
-                    parsed = parse(entry, self._suffix)
+                    parsed = parse(entry, self._history.run_suffix)
                     for row, of in enumerate(parsed.owners()):
                         record = parsed.record_of(row)[1] if of in wanted else ()
                         if b"data" in record[::2]:
@@ -98,7 +96,7 @@ class Originals(History):
     def _whole(self, record: Texts, n: int, row: int) -> list[bytes] | None:
         """*record* with its arguments, as a job has it; None when they are gone."""
         if b"" in record:  # they stand apart, or are forgotten
-            data = Arguments(self._db).of(n, row)
+            data = Arguments(self._history.db).of(n, row)
             if data is not None:
                 record = with_arguments(record, data)
         fields = dict(zip(record[::2], record[1::2], strict=True))

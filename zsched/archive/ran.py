@@ -14,18 +14,19 @@ the server's clock, whose times are not in order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
 from zsched.archive import body
 from zsched.archive.file import converted
-from zsched.archive.history import History
+from zsched.archive.history import ENTRY, History
 from zsched.archive.retention import first_since
 from zsched.core.backfill import ran_at
-from zsched.core.changes import RAN
+from zsched.core.changes import RAN, Change, What
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.log import Entry, kinds_telling
+from zsched.core.log.fires import AdvanceEntry
+from zsched.core.lookback import is_push
 
 _LOOKED_FOR_MS: Final = 500.0
 _MOST: Final = 20_000  # occurrences in one answer
@@ -33,6 +34,11 @@ _ENTRIES: Final = (
     f"SELECT {', '.join(f'entry.{name}' for name in body.COLUMNS.split(', '))} FROM touch JOIN entry USING (n)"
     " WHERE segment = ? AND key = ? AND n > ?"
 )
+
+
+_ENTRIES_AT_ONCE: Final = 100_000  # of any kind in one look for suppressed occurrences
+_MOST_SUPPRESSED: Final = 200  # in one look
+_EARLY_US: Final = 60_000_000  # how long before its time a run's push is looked for: run_now pushes a one-shot early
 
 
 class Part(NamedTuple):
@@ -46,17 +52,11 @@ class Part(NamedTuple):
     read_to: int | None
 
 
-class Ran(History):
-    """The archive at *path*, as ``History``. Raises ArchiveCorrupt, ArchiveFailed."""
+class Ran:
+    """The occurrences that ran, by *history*."""
 
-    def __init__(self, path: Path, clock: Clock | None = None) -> None:
-        super().__init__(path)
-        self._clock = clock or SystemClock()
-
-    @classmethod
-    def beside(cls, history: History) -> Ran:
-        """Read the same archive as *history*."""
-        return cls(history._path)
+    def __init__(self, history: History, clock: Clock | None = None) -> None:
+        self._history, self._clock = history, clock or SystemClock()
 
     def of(self, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> Part:
         """
@@ -64,19 +64,65 @@ class Ran(History):
         *read_to* has under this archive's id.
         """
         until_ms, found = self._clock.monotonic_ms() + _LOOKED_FOR_MS, set[int]()
-        with converted(self._path):
-            archive = str(self._db.execute("SELECT value FROM fact WHERE name = 'archive'").fetchone()[0])
-            first_n = first_since(self._db, start_ms * 1000, self._last_n)
+        with converted(self._history.path):
+            archive = str(self._history.db.execute("SELECT value FROM fact WHERE name = 'archive'").fetchone()[0])
+            first_n = first_since(self._history.db, start_ms * 1000, self._history.last_n)
             behind_n = max(read_to.get(archive, 0), first_n - 1)
-            for n, entry in self._entries(id, behind_n):
-                times = (ran_at(change) for change in self._changes(entry, id) if change.id == id)
+            for n, entry in self.entries(id, behind_n):
+                times = (ran_at(change) for change in self._history.changes_in(entry, id) if change.id == id)
                 found.update(ms for ms in times if ms is not None and start_ms <= ms < end_ms)
                 if self._clock.monotonic_ms() >= until_ms or len(found) >= _MOST:
                     return Part(archive, sorted(found), n)
         return Part(archive, sorted(found), None)
 
-    def _entries(self, id: str, behind_n: int) -> Iterator[tuple[int, Entry]]:
+    def entries(self, id: str, behind_n: int) -> Iterator[tuple[int, Entry]]:
         key, query = crc32(id.encode()), f"{_ENTRIES} AND {body.of_kinds(kinds_telling(*RAN))} ORDER BY n"
-        for segment in self._segments():
-            for row in self._db.execute(query, (segment, key, behind_n)):
+        for segment in self._history.segments():
+            for row in self._history.db.execute(query, (segment, key, behind_n)):
                 yield row[0], body.entry_of(row)
+
+
+class Suppressed:
+    """
+    Suppressed occurrences of *history*: ``advance`` did not push them because a job of their run existed, and this
+    history never pushed that run. Another program made that job.
+
+    A run whose time is before the beginning of the archive's history is never reported. Not guaranteed: that a run is
+    told apart which a lost history pushed and no archive knows, or which ``run_now`` pushed more than a minute before
+    its time; nor that occurrences are found from a time to which the server's clock was set back later.
+    """
+
+    def __init__(self, history: History) -> None:
+        self._history, self._ran = history, Ran(history)
+
+    def before(self, t_us: int) -> int:
+        """The number of the last entry before *t_us*."""
+        with converted(self._history.path):
+            return first_since(self._history.db, t_us, self._history.last_n) - 1
+
+    def look(self, behind_n: int) -> tuple[list[Change], int]:
+        """Return the suppressed occurrences behind entry number *behind_n*, and the number of the last entry read."""
+        until_n, found, asked = min(behind_n + _ENTRIES_AT_ONCE, self._history.last_n), [], 0
+        query = f"{ENTRY} WHERE n > ? AND n <= ? AND kind = '{AdvanceEntry.kind}' AND instr(body, ?) ORDER BY n"
+        with converted(self._history.path):
+            rows = self._history.db.execute(query, (behind_n, until_n, AdvanceEntry.DUPLICATE)).fetchall()
+            for row in rows:
+                for change in self._history.changes_in(body.entry_of(row)):
+                    if change.what is What.DUPLICATE and asked < _MOST_SUPPRESSED:
+                        asked += 1
+                        found += [change] if self._is_suppressed(change) else []
+        return found, until_n
+
+    def _is_suppressed(self, duplicate: Change) -> bool:
+        nominal_us = (duplicate.nominal_ms or 0) * 1000
+        if self._history.complete_since is None or (
+            self._history.complete_since != "start" and int(self._history.complete_since) > nominal_us
+        ):
+            return False
+        behind_n = first_since(self._history.db, nominal_us - _EARLY_US, self._history.last_n) - 1
+        told = (
+            change
+            for _, entry in self._ran.entries(duplicate.id, behind_n)
+            for change in self._history.changes_in(entry)
+        )
+        return not any(is_push(change) and change.run_id == duplicate.run_id for change in told)

@@ -9,9 +9,8 @@ one entry, in 0.6 s where each has an entry of its own (measured; the file cache
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 from zlib import crc32
 
@@ -44,17 +43,11 @@ _WINDOW: Final = 2000  # entries of any kind between two looks at the clock
 _Look = Entry | int  # an entry; or t in µs, up to which there is nothing of interest
 
 
-class Runs(History):
-    """
-    The archive at *path*, read-only, inside the block. Another process or thread may be writing it.
+class Runs:
+    """The newest occurrences and runs of *history*."""
 
-    Raises:
-        ArchiveCorrupt, ArchiveFailed.
-    """
-
-    def __init__(self, path: Path, clock: Clock | None = None) -> None:
-        super().__init__(path)
-        self._clock = clock or SystemClock()
+    def __init__(self, history: History, clock: Clock | None = None) -> None:
+        self._history, self._clock = history, clock or SystemClock()
 
     def look(self, wanted: Wanted) -> tuple[list[Occurrence], int | None]:
         """
@@ -64,7 +57,7 @@ class Runs(History):
         Where nothing but ends of runs is wanted, they are those that ended last, by when they were pushed.
         """
         until_ms = self._clock.monotonic_ms() + _LOOKED_FOR_MS
-        with converted(self._path):
+        with converted(self._history.path):
             if wanted.are_ends:
                 return self._ended(wanted, until_ms)
             lookback = Lookback(wanted)
@@ -80,7 +73,7 @@ class Runs(History):
 
         def see(entry: Entry) -> bool:
             chosen = parse(entry).only_ends(wanted.statuses)
-            return chosen is not None and lookback.see_ends(list(self._changes(chosen)))
+            return chosen is not None and lookback.see_ends(list(self._history.changes_in(chosen)))
 
         looked_back_to = self._read(self._ends(wanted.statuses), see, _LOOKED_AT, until_ms)
         pushes = _Pushes(self._changes_at)
@@ -92,7 +85,7 @@ class Runs(History):
 
     def _read(self, looks: Iterable[_Look], see: Callable[[Entry], bool], most: int, until_ms: float) -> int | None:
         """Let *see* see entries until it says that this is enough; where it had to give up, t in µs."""
-        looked, t_us = 0, self.position.t_us if self.position else 0
+        looked, t_us = 0, self._history.position.t_us if self._history.position else 0
         for look in looks:
             if isinstance(look, int):
                 t_us = look
@@ -110,7 +103,7 @@ class Runs(History):
     def _outcomes(self, entry: Entry) -> Iterator[Change]:
         """Yield the changes of *entry* to occurrences and runs; none if it cannot be read."""
         with suppress(UnknownEntry):
-            yield from outcomes(entry, self._suffix)
+            yield from outcomes(entry, self._history.run_suffix)
 
     def _all(self) -> Iterator[_Look]:
         """All that tell of occurrences."""
@@ -120,27 +113,37 @@ class Runs(History):
         """Ends of runs, where there may be such. In short entries SQLite is the faster to look, in long ones Python."""
         words = EndEntry.words(statuses)
         has_one = " OR ".join([f"length(body) > {_SHORT}", *["instr(body, ?)"] * len(words)])
-        return self._back(f"kind = '{EndEntry.kind}' AND ({has_one})", *words)
+        return self._back(f"kind = '{EndEntry.kind}' AND ({has_one})", words)
 
-    def _back(self, where: str, *arguments: bytes) -> Iterator[_Look]:
-        """Entries for which that is so, and where it has come to now and then."""
-        first = self._db.execute("SELECT min(n) FROM entry").fetchone()[0] or self._last_n + 1
+    def _back(self, where: str, words: Sequence[bytes] = ()) -> Iterator[_Look]:
+        """Entries for which that is so and that have one of *words*, if any; and where it has come to now and then."""
+        first = self._history.db.execute("SELECT min(n) FROM entry").fetchone()[0] or self._history.last_n + 1
         query = f"{ENTRY} WHERE n >= ? AND n < ? AND {where} ORDER BY n DESC"
-        for end in range(self._last_n + 1, first, -_WINDOW):
+        for end in range(self._history.last_n + 1, first, -_WINDOW):
             begin = end - _WINDOW
-            yield from map(body.entry_of, self._db.execute(query, (begin, end, *arguments)))
-            yield self._db.execute("SELECT t FROM entry WHERE n >= ? ORDER BY n LIMIT 1", (begin,)).fetchone()[0]
+            for row in self._history.db.execute(query, (begin, end, *words)):
+                if not words or _has_one(row, words):
+                    yield body.entry_of(row)
+            yield self._history.db.execute("SELECT t FROM entry WHERE n >= ? ORDER BY n LIMIT 1", (begin,)).fetchone()[
+                0
+            ]
 
     def _of_id(self, id: str) -> Iterator[_Look]:
         kinds = kinds_telling(*LOOKED_FOR)
-        for _, entry in self._touching(crc32(id.encode())):
+        for _, entry in self._history.touching(crc32(id.encode())):
             yield entry if entry.kind in kinds else entry.position.t_us
 
     def _changes_at(self, t_us: int) -> list[Change]:
         """Return the changes of the first entries of that very time."""
-        n = first_since(self._db, t_us, self._last_n)
-        found = self._db.execute(f"{ENTRY} WHERE n >= ? AND n < ? AND t = ?", (n, n + _OF_ONE_TIME, t_us))
-        return [change for row in found for change in self._changes(body.entry_of(row))]
+        n = first_since(self._history.db, t_us, self._history.last_n)
+        found = self._history.db.execute(f"{ENTRY} WHERE n >= ? AND n < ? AND t = ?", (n, n + _OF_ONE_TIME, t_us))
+        return [change for row in found for change in self._history.changes_in(body.entry_of(row))]
+
+
+def _has_one(row: body.HistoryRow, words: Sequence[bytes]) -> bool:
+    """Return True if the entry in *row* may have one of *words*; or is broken, which ``entry_of`` finds out."""
+    stored = row[5]
+    return not isinstance(stored, bytes) or any(word in stored for word in words)
 
 
 class _Pushes:

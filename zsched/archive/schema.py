@@ -1,5 +1,5 @@
 """
-The tables of an archive, their versions, and how an older file becomes a newer one.
+The tables of an archive, and their version.
 
 ========  ======================================================================================
 fact      what the file is about: archive id, namespace, position, complete since, …
@@ -26,7 +26,7 @@ import sqlite3
 from typing import Final
 
 APPLICATION_ID: Final = 0x7A736368  # "zsch", in the file's header: this is no other program's database
-VERSION: Final = 1
+VERSION: Final = 2  # raised with the tables, and with how entries stand in them; others are refused
 SEGMENT_BITS: Final = 16
 
 _TABLES: Final = """
@@ -43,18 +43,8 @@ CREATE TABLE live(
 CREATE TABLE argument(n INTEGER, row INTEGER, data BLOB, PRIMARY KEY (n, row)) WITHOUT ROWID;
 """
 
-# From a version to the next: statements, run in one transaction with the new number.
-MIGRATIONS: Final[dict[int, str]] = {}
-
 
 def create(db: sqlite3.Connection) -> None:
     """The tables, in a new file. One transaction."""
     header = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
     db.executescript(f"BEGIN IMMEDIATE; {_TABLES} {header} COMMIT;")
-
-
-def migrate(db: sqlite3.Connection, version: int) -> None:
-    """Bring a file of *version* up to VERSION, step by step; each step wholly or not at all."""
-    while version < VERSION:
-        db.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;")
-        version += 1

@@ -61,8 +61,8 @@ class Change:
 
     ``nominal_ms`` is the time that an occurrence had, or that a schedule has from now on; ``next_ms`` what
     comes after a recurring one's. ``first_ms`` to ``last_ms`` are *count* occurrences. ``why``: reason, note or
-    mark; ``by``: who is written down as having put it; ``record``: of a run that is over, as ``runs.of_row`` reads it;
-    ``jitter_ms``: how much later than its nominal time an occurrence was due.
+    mark; ``by``: who is written down as having put it; ``record``: of a run that is over, as ``runs.ended_run`` reads
+    it; ``jitter_ms``: how much later than its nominal time an occurrence was due.
     """
 
     id: str

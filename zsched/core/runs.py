@@ -296,20 +296,15 @@ def of_facts(run_id: str, status: str, facts: object) -> Run:
     return Run(run_id, RunStatus(status), **told)
 
 
-def row_of(run: Run) -> str:
-    """The line of a run that is over in an ``end`` entry: ``<run id> <status> <JSON>``; ``of_row`` is the inverse."""
-    return f"{run.id} {run.status.value} {_dumps(facts_of(run))}"
-
-
-def of_row(run_id: str, status: str, facts: str) -> Run:
-    """The run that a line of an ``end`` entry tells of. Raises ValueError, TypeError, RecursionError."""
-    return of_facts(run_id, status, json.loads(facts))
+def facts_text(run: Run) -> str:
+    """The same as JSON, as it stands in a row of an ``end`` entry; ``ended_run`` reads it."""
+    return _dumps(facts_of(run))
 
 
 def ended_run(run_id: str, status: str, facts: str, told_ms: int) -> Run:
-    """The run that a line of an ``end`` entry of *told_ms* tells of; what cannot be read of it is left out."""
+    """The run of which a row of an ``end`` entry of *told_ms* tells; what cannot be read of it is left out."""
     with suppress(ValueError, KeyError, TypeError, RecursionError):
-        run = of_row(run_id, status, facts)
+        run = of_facts(run_id, status, json.loads(facts))
         if run.is_over:
             return run
     return Run(run_id, ended_as(status), ended_ms=told_ms, error=_UNREADABLE)

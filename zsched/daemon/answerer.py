@@ -43,7 +43,7 @@ _ENTRY_BYTES: Final = 4_194_304  # of them, after which the answer ends: one ent
 _WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers have 64 bits
 _NOT_UNDERSTOOD: Final = (TypeError, ValueError, KeyError)  # of wrong arguments
 
-CheckedQuestion = Callable[[Runs], dict[str, Any]]  # a checked question: called with an archive, it returns the answer
+CheckedQuestion = Callable[[History], dict[str, Any]]  # called with an archive, it returns the answer
 
 
 class Answerer:
@@ -115,7 +115,7 @@ class Answerer:
 
     @staticmethod
     def _looked(path: Path, look: CheckedQuestion) -> dict[str, Any]:
-        with Runs(path) as history:
+        with History(path) as history:
             told = look(history)
             position = history.position
             source = {
@@ -186,20 +186,20 @@ _TOPICS: Final[dict[str, Callable[..., CheckedQuestion]]] = {
 # -- answers ----------------------------------------------------------------------------------------
 
 
-def _story_of(history: Runs, *, id: str, newest: int) -> dict[str, Any]:
+def _story_of(history: History, *, id: str, newest: int) -> dict[str, Any]:
     """The story of one schedule, and who led before what was late: ``terms`` and ``led``, as in ``core.lateness``."""
     found, left_out = history.of_schedule(id, newest)
     terms, led = _leaders(history, found)
     return {"changes": [change.to_dict() for change in found], "left_out": left_out, "terms": terms, "led": led}
 
 
-def _newest_runs(history: Runs, *, wanted: Wanted) -> dict[str, Any]:
+def _newest_runs(history: History, *, wanted: Wanted) -> dict[str, Any]:
     """The newest occurrences and runs of the kinds wanted, each occurrence with its run."""
-    found, looked_back_to = history.look(wanted)
+    found, looked_back_to = Runs(history).look(wanted)
     return {"occurrences": [one.to_dict() for one in found], "looked_back_to": looked_back_to}
 
 
-def _log_entries(history: Runs, *, since_us: int | None, behind: Position | None, limit: int) -> dict[str, Any]:
+def _log_entries(history: History, *, since_us: int | None, behind: Position | None, limit: int) -> dict[str, Any]:
     """
     Entries of the log, raw: behind the position *behind*, else since *since_us*, else beginning so that *limit* are
     the newest. The first of them, that is: who wants more asks for what is behind the last.
@@ -213,21 +213,19 @@ def _log_entries(history: Runs, *, since_us: int | None, behind: Position | None
     return {"entries": [_raw(entry) for entry in _within_bounds(found)]}
 
 
-def _record_of(history: Runs, *, run_id: str) -> dict[str, Any]:
+def _record_of(history: History, *, run_id: str) -> dict[str, Any]:
     """Return whether a run is known, and its record: a job's texts, to push it once more; None: not known."""
-    with Originals.beside(history) as originals:
-        original = originals.of(run_id)
+    original = Originals(history).of(run_id)
     record = None if original.record is None else [text.decode("latin-1") for text in original.record]
     return {"is_known": original.is_known, "record": record}
 
 
-def _ran_between(history: Runs, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> dict[str, Any]:
+def _ran_between(history: History, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> dict[str, Any]:
     """
     Occurrences of a schedule that ran, found in a part of the history: ``read_to`` says how far this archive, ``by``,
     was read for them, None: to its end; whoever asks again gives it back, and those of other archives beside it.
     """
-    with Ran.beside(history) as ran:
-        part = ran.of(id, start_ms, end_ms, read_to)
+    part = Ran(history).of(id, start_ms, end_ms, read_to)
     return {"ran": packed(part.times_ms), "by": part.archive, "read_to": part.read_to}
 
 

@@ -17,7 +17,7 @@ history. What an entry behind P touched is not judged. Then state and Redis must
 daemons do meanwhile: what differs was done by another writer, or is a bug (``core.audit``).
 
 An occurrence that was not pushed, because RQ had a job of its run already, is wrong too when the history never pushed
-that run (``archive.suppressed``). Nothing puts that right: it counts for an hour.
+that run (``archive.ran``). Nothing puts that right: it counts for an hour.
 
 What is wrong is said, with what was expected and what was found, and put right by a ``restore`` (reason: audit), which
 Redis refuses when the log went on meanwhile; then a few times again, and in the next pass. It fires late then, and all

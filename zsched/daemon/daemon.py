@@ -34,7 +34,7 @@ from zsched.daemon.tick import Tick, Ticker
 from zsched.daemon.tracker import Tracker
 from zsched.daemon.trimmer import Trimmer
 from zsched.daemon.waker import Waker
-from zsched.errors import RedisRefused, RedisUnavailable, ServerChanged, Stale
+from zsched.errors import OlderFormat, RedisRefused, RedisUnavailable, ServerChanged, Stale
 from zsched.health.facts import DaemonHealth
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -121,7 +121,7 @@ class Daemon:
         Lead or stand by until stopped.
 
         Raises:
-            RedisRefused: this Redis can never do (cluster mode), or refuses our password.
+            RedisRefused: this Redis can never do (cluster mode, OlderFormat), or refuses our password.
             ArchiveError: the archive is somebody else's, or may not be written.
         """
         log.info("daemon_started", daemon=self.id, namespace=self._settings.namespace, redis=self._link.where)
@@ -185,6 +185,8 @@ class Daemon:
                             self._lead(session)
                 except (Stale, ServerChanged) as error:
                     session.elector.lose(error)
+                except OlderFormat:
+                    raise
                 except RedisRefused as error:  # of the campaign: out of memory, no permission
                     self._may_not_lead("redis_refused", str(error))
                     self._pause(_REFUSED_PAUSE_MS)

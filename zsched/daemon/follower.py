@@ -7,7 +7,7 @@ that id on, which is included::
     the first entry is that very one ─── append the rest, commit, report              following
     nothing is there yet ─────────────── read what Redis holds                        bootstrapping
     the log goes another way ─────────── ``daemon.recovery`` finds out what happened  lost, refused, bootstrapping
-    a newer zsched led from there on ─── leave the rest to it                         outdated
+    another format from there on ─────── leave the rest to whoever knows it           outdated
 
 A log that contains an entry contains everything before it, so one comparison per pass is enough, and two
 histories that share an id (a rolled-back Redis counts on from where it was) are told apart by the time.
@@ -49,14 +49,14 @@ import structlog
 from zsched.archive import START, Archive
 from zsched.core.clock import Clock
 from zsched.core.difference import Held, Verdict
-from zsched.core.log import FORMAT, Entry, Position, readable
+from zsched.core.log import Entry, Position, is_known, readable
 from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.peers import Correction, Covering, Unanswered
 from zsched.daemon.reconciler import HistoryChanged
 from zsched.daemon.recovery import PATIENCE_MS, Recovery
-from zsched.errors import NewerFormat
+from zsched.errors import OtherFormat
 from zsched.storage.archivers import ArchiveState
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
@@ -64,7 +64,7 @@ from zsched.storage.log import Log, Pages
 from zsched.storage.meta import number
 from zsched.storage.questions import Naming
 from zsched.storage.scanner import Scanner
-from zsched.storage.scripts import newer_format
+from zsched.storage.scripts import unknown_format
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +107,7 @@ class Follower:
         self._batch, self._pages = Batch(_PAGE, _READ_MS, least=5), Pages(_PAGE, _PAGE_BYTES)
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
         self.came = 0  # entries that the last step brought
-        self.refusal: NewerFormat | None = None  # why it is outdated
+        self.refusal: OtherFormat | None = None  # why it is outdated
 
     def step(self, within_ms: float = float("inf")) -> bool:
         """
@@ -128,7 +128,7 @@ class Follower:
             self._archive.commit()  # what is before it
             self._note_correcting()
             return False
-        except NewerFormat as error:
+        except OtherFormat as error:
             self.state, self.refusal = ArchiveState.OUTDATED, error
             self._recovery.forget()
             return False
@@ -238,7 +238,7 @@ class Follower:
         return entries, len(entries) == size
 
     def _append(self, entries: Sequence[Entry], tail: Position | None) -> None:
-        """Take in *entries*, which follow on *tail*. Raises HistoryChanged, NewerFormat."""
+        """Take in *entries*, which follow on *tail*. Raises HistoryChanged, OtherFormat."""
         self._check_dense(entries, tail)
         known, path, dropped = readable(entries), str(self._archive.path), self._archive.dropped
         self.came += len(known)
@@ -264,10 +264,10 @@ class Follower:
             entries = entries[number:]
 
     def _demand_all(self, known: Sequence[Entry], entries: Sequence[Entry]) -> None:
-        """Raises NewerFormat, with *known* made durable, where that is not all of *entries*."""
+        """Raises OtherFormat, with *known* made durable, where that is not all of *entries*."""
         if len(known) < len(entries):
             self._archive.commit()
-            raise newer_format(entries[len(known)].format)
+            raise unknown_format(self._keys, entries[len(known)].format or 0)
 
     @staticmethod
     def _check_dense(entries: Iterable[Entry], tail: Position | None) -> None:
@@ -307,10 +307,11 @@ class Follower:
         return self._bootstrap(first, merged)
 
     def _demand_known_format(self) -> int:
-        """The format that is noted in Redis. Raises NewerFormat, Garbled."""
-        format = number(self._keys, "format", self._wire.execute("HGET", self._keys.meta(), "format"))
-        if format > FORMAT:
-            raise newer_format(format)
+        """The format that is noted in Redis, 0 if none is. Raises OtherFormat, Garbled."""
+        noted = self._wire.execute("HGET", self._keys.meta(), "format")
+        format = number(self._keys, "format", noted)
+        if noted is not None and not is_known(format):
+            raise unknown_format(self._keys, format)
         return format
 
     def _gen_of(self, position: Position | None) -> str | None:
@@ -388,7 +389,7 @@ class Follower:
         self._archive.commit()
 
     def _copy_all(self, entries: Sequence[Entry]) -> None:
-        """*entries* into the history. Raises NewerFormat."""
+        """*entries* into the history. Raises OtherFormat."""
         known = readable(entries)
         self._demand_all(known, entries)
         for part in self._corrected(known):

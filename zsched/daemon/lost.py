@@ -38,11 +38,11 @@ from typing import Final
 
 import structlog
 
-from zsched.archive.openruns import OpenRun, OpenRuns
+from zsched.archive.openruns import OpenRun, open_runs
 from zsched.core.log import Position
 from zsched.core.model import OnLost
 from zsched.core.run_id import RunId, RunKey
-from zsched.core.runs import Job, RunStatus, ms_of, of_job, row_of, whole
+from zsched.core.runs import Job, RunStatus, facts_text, ms_of, of_job, whole
 from zsched.core.untrusted import in_a_line
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import Tracker
@@ -110,14 +110,14 @@ class _Case:
         job, run_id, why = self.job, self.run.run_id, self.why
         mark = job.queued_at if job.status == "queued" else job.heartbeat_at
         if self.goes_on:
-            word, row, packed = "again", f"{run_id} {job.attempt + 1} {why}", ""
+            row, packed = ("again", str(job.attempt + 1), why), ""
         else:
             seen = of_job(run_id, job, self.run.fired_us, self.run.is_uncertain)
             heartbeat_ms = ms_of(job.heartbeat_at)
             lost = replace(seen, status=RunStatus.LOST, ended_ms=now_ms, error=why, heartbeat_ms=heartbeat_ms)
-            word, row = "end", row_of(lost)
+            row = ("end", lost.status.value, facts_text(lost))
             packed = b64encode(zlib.compress(f"AbandonedJobError: {why}".encode())).decode()
-        return Dead(self.run.id, run_id, job.status, mark, " ".join(self.members), word, row, packed)
+        return Dead(self.run.id, run_id, job.status, mark, " ".join(self.members), *row, packed)
 
 
 class LostRuns:
@@ -151,7 +151,7 @@ class LostRuns:
         queued = self._tracker.take_queued()
         if not lapsed and not queued and not self._missing:
             return False
-        with OpenRuns(path) as runs:
+        with open_runs(path) as runs:
             as_of = runs.position
             if runs.life is None or as_of is None or as_of.epoch != term.epoch:
                 return False

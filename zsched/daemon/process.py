@@ -21,7 +21,7 @@ from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.reload import reload
 from zsched.daemon.status_line import StatusLine
 from zsched.daemon.supervisor import Supervisor
-from zsched.errors import ArchiveForeign, ConfigError, ZschedError
+from zsched.errors import ArchiveForeign, ConfigError, OlderFormat, ZschedError
 from zsched.events import configure
 from zsched.health.facts import DaemonHealth
 from zsched.storage.connection import Link
@@ -40,8 +40,8 @@ _SWITCH_S = 0.0001
 def run_daemon(read: Callable[[], Settings]) -> int:
     """
     Run a daemon by the settings that *read* gives, until SIGTERM or SIGINT; a second one ends it at once. SIGHUP: they
-    are read again, and in force as far as they can be. Returns the exit code: UNUSABLE if the archive is not for this
-    daemon, until somebody upgrades it or gives it another. Why it failed is its last status too.
+    are read again, and in force as far as they can be. Returns the exit code: UNUSABLE if the archive or namespace is
+    not for this daemon, until somebody upgrades it or gives it another. Why it failed is its last status too.
 
     Raises:
         ConfigError: the settings cannot be used, now or later: somebody has to mend them.
@@ -60,7 +60,7 @@ def run_daemon(read: Callable[[], Settings]) -> int:
     except ZschedError as error:
         supervisor.failed(str(error))
         log.error("daemon_failed", reason=str(error))
-        return UNUSABLE if isinstance(error, ArchiveForeign) else FAILED
+        return UNUSABLE if isinstance(error, ArchiveForeign | OlderFormat) else FAILED
     return DONE
 
 

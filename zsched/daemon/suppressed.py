@@ -6,7 +6,8 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
-from zsched.archive.suppressed import Suppressed
+from zsched.archive import History
+from zsched.archive.ran import Suppressed
 from zsched.core.audit import Alarm, suppressed
 
 _LASTS_MS: Final = 3_600_000  # for this long it counts as an alarm; nothing repairs it
@@ -24,10 +25,11 @@ class SuppressedRuns:
         while self._at_ms and self._at_ms[0] < now_ms - _LASTS_MS:
             self._at_ms.popleft()
         others = len(self._at_ms)
-        with Suppressed(path) as history:
+        with History(path) as history:
+            found = Suppressed(history)
             if self._read_to is None or self._read_to > history.last_n:  # another file
-                self._read_to = history.before((now_ms - _LASTS_MS) * 1000)
-            changes, self._read_to = history.look(self._read_to)
+                self._read_to = found.before((now_ms - _LASTS_MS) * 1000)
+            changes, self._read_to = found.look(self._read_to)
         alarms = [suppressed(one.id, one.run_id or "", one.nominal_ms) for one in changes]
         self._at_ms.extend([now_ms] * len(alarms))
         return alarms, others

@@ -215,6 +215,5 @@ class Ticker:
         for line in fired.cancelled:
             run, _, status = line.partition("=")
             log.info("run_cancelled", run_id=run, reason=f"RQ has it as {status}")
-        for line in fired.quarantined:
-            id, _, _, reason = line.split(" ", 3)
+        for id, reason in fired.quarantined:
             log.error("schedule_quarantined", schedule_id=id, reason=reason)

@@ -33,7 +33,7 @@ from typing import Final
 
 import structlog
 
-from zsched.archive.openruns import OpenRun, OpenRuns
+from zsched.archive.openruns import OpenRun, OpenRuns, open_runs
 from zsched.core.log import Position
 from zsched.core.run_id import RunId, RunKey
 from zsched.core.runs import Job, Run, RunStatus, of_job
@@ -116,7 +116,7 @@ class Tracker:
         is_round = self._until_round_ms <= 0
         if not self._ended and not is_round:
             return False
-        with OpenRuns(path) as runs:
+        with open_runs(path) as runs:
             as_of = runs.position
             if runs.life is None or as_of is None or not self._is_late_enough(as_of, term):
                 return False
@@ -210,7 +210,7 @@ class Tracker:
         """In which queues runs stood whose jobs do not say so any more, by run id: the archive may know."""
         if not forgotten:
             return {}
-        with OpenRuns(path) as runs:
+        with open_runs(path) as runs:
             return runs.queues(forgotten)
 
     def _requeued(self, before: Sequence[Run]) -> list[Over]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, get_args
 
-from zsched.core.log import FORMAT, text
+from zsched.core.log import is_known, text
 from zsched.core.model import Priority
 from zsched.core.wording import plural, some
 from zsched.errors import Garbled, RedisRefused
@@ -16,6 +16,7 @@ from zsched.storage.meta import NUMBERS, number
 from zsched.storage.overview import typed
 from zsched.storage.queues import asides
 from zsched.storage.rqkeys import Registry
+from zsched.storage.scripts import unknown_format
 
 _QUEUES: Final = 500  # of RQ's that are looked at
 _SCHEDULES: Final = 500  # of the recurring
@@ -102,17 +103,15 @@ def check_meta(probe: Probe) -> Iterator[Finding]:
 
 @health_check("format", Probe)
 def check_format(probe: Probe) -> Iterator[Finding]:
-    """The namespace's format: scripts of an older version do nothing here."""
+    """The namespace's format: scripts of a version that does not know it do nothing here."""
     value = probe.ask("HGET", probe.keys.meta(), "format")
     if value is None:
         yield fine("no format yet: no daemon has led here since there are formats")
-    elif (format := number(probe.keys, "format", value)) <= FORMAT:
+    elif is_known(format := number(probe.keys, "format", value)):
         yield fine(f"format {format}, which this zsched knows")
     else:
-        yield problem(
-            f"a newer zsched keeps it in format {format}, and this one knows {FORMAT}: no call of it does anything",
-            "upgrade zsched on this machine to the version of the daemons",
-        )
+        what, _, remedy = str(unknown_format(probe.keys, format)).partition(": ")
+        yield problem(f"{what}: no call of it does anything", remedy)
 
 
 @health_check("quarantined", Probe, "quarantine")

@@ -11,7 +11,7 @@
 -- RETURNS  OK, now ms, then per schedule a word: fired deferred uncertain skipped overlap expired passed duplicate
 --          changed quarantined
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
--- LOGS   advance: moves = lines "<id> <word> <nominal[+<jitter>]|-> <next nominal|-> <next due|-> <passed|-> <why|->"
+-- LOGS   advance: rows = id, "<word> <nominal[+<jitter>]|-> <next nominal|-> <next due|-> <passed|->", why or nothing
 --        end: rows, of runs that later ones took the place of before they began
 --
 -- A schedule whose version or due time is not what was planned is left alone (changed): the score alone
@@ -46,7 +46,7 @@ local function decide(one, template, schedule)
   return is_doubtful and 'uncertain' or verdict == 'free' and 'fired' or 'deferred', why, deadline_ms
 end
 
-local reply, moves, lines, bad = {'OK', now_ms}, {}, {}, {}
+local reply, moves, rows, bad = {'OK', now_ms}, {}, {}, {}
 for i = ROWS, #ARGV do
   local id, word, due_ms, planned_version, nominal_ms, run_due_ms, mode, limit, next_nominal_ms, next_due_ms, passed =
     string.match(ARGV[i], PLANNED)
@@ -85,15 +85,15 @@ for i = ROWS, #ARGV do
   if one.word ~= 'changed' then
     local jitter_ms = run_due_ms ~= nominal_ms and tonumber(run_due_ms) - tonumber(nominal_ms)
     local nominal = nominal_ms .. (jitter_ms and string.format('+%.0f', jitter_ms) or '')
-    lines[#lines + 1] = id .. ' ' .. one.word .. ' ' .. nominal .. ' ' .. next_nominal_ms .. ' ' .. next_due_ms .. ' '
-      .. passed .. ' ' .. (one.why or '-')
+    local words = one.word .. ' ' .. nominal .. ' ' .. next_nominal_ms .. ' ' .. next_due_ms .. ' ' .. passed
+    add_row(rows, id, words, one.why)
   end
 end
-if #lines == 0 then
+if #rows == 0 then
   return reply
 end
 
-append('advance', {'moves', table.concat(lines, '\n')})
+append_rows('advance', rows)
 
 local function start(one)
   join(one)
@@ -142,7 +142,5 @@ for _, one in ipairs(bad) do
   redis.call('ZREM', one.key, one.id)
   park(quarantine_key, one.id, one.lane, one.due_ms, nil, one.why)
 end
-if #ends > 0 then
-  append('end', {'rows', table.concat(ends, '\n')})
-end
+append_rows('end', ends)
 return reply

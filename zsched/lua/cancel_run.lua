@@ -5,14 +5,14 @@
 --        id              its schedule's
 --        run
 --        seen            what look saw of its job: "<status> <enqueued_at>"
---        row             its line for the log, made of that
+--        facts           what is recorded of its end, made of that (JSON, core/runs.py)
 --        most_waiting    in a queue longer than that it is not looked for: that would keep everybody waiting
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
 -- RETURNS  OK, word, now ms, detail
 --        words: cancelled, stopping (its worker was told), over, UNKNOWN (RQ has no such job), WAITS (it is a
 --        schedule that has not fired), AGAIN (not as seen: look again), TAKEN (on its way out of where it waited: look
 --        again), DEAF (its worker, the detail, does not listen), BROKEN (what another writer changed), WRONGTYPE
--- LOGS   end: rows = the line as given
+-- LOGS   end: rows = run, cancelled, facts
 --
 -- One step, so whoever comes later finds the run either as it was or cancelled. Three may come at the same time:
 -- * A worker. It takes a run out of its list first, and says `started` some ms later; in between nothing can keep it
@@ -71,7 +71,7 @@ if not is_in_place(one, most_waiting) then
 end
 
 one.dependencies = dependencies_of(run)
-append('end', {'rows', row})
+append('end', {'rows', 1, run, 'cancelled', '', facts})
 take_out(one)
 if one.is_far then
   redis.call('PEXPIRE', job_key, REMAINS_MS)

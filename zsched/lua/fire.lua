@@ -6,14 +6,14 @@
 --        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
 --        limit                        most schedules looked at
 -- RETURNS  OK, now ms, next due ms after this batch or '', number looked at, number pushed, lists of
---          skipped, expired, cancelled and quarantined as in LOGS, number uncertain, the due recurring
---          schedules, each a list: id, word of lib/lanes, due ms, version, trigger, anchor, nominal, policy, and the
---          keys of a wrong type that it met and left alone
+--          skipped, expired and cancelled as in LOGS, list of those quarantined, each a list: id, reason, number
+--          uncertain, the due recurring schedules, each a list: id, word of lib/lanes, due ms, version, trigger,
+--          anchor, nominal, policy, and the keys of a wrong type that it met and left alone
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   fire: runs = run ids pushed · uncertain = those of them that a lost history may have pushed ·
 --        skipped = uncertain and on_uncertain=skip · expired = later than their deadlines ·
---        cancelled = <run id>=<RQ status> · quarantined = lines "<id> <lane> <due ms> <reason>" ·
---        doubt = what it was set to, in ms. Absent: empty.
+--        cancelled = <run id>=<RQ status> · doubt = what it was set to, in ms. Absent: empty.
+--        quarantine: rows = id, "<lane> <due ms>", reason
 --
 -- A doubt later than TIME was cast before the clock jumped back (rule: CLAMP): it becomes TIME. What is due until then
 -- stays doubtful, and what comes later is not. Such a hold is cleared, so that it does not count later.
@@ -44,7 +44,7 @@ end
 local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of another writer, and no integer
 
 local runs, job_keys = {}, {}  -- what is pushed, and where its hash is
-local uncertain, skipped, expired, cancelled, quarantined, recurring = {}, {}, {}, {}, {}, {}
+local uncertain, skipped, expired, cancelled, quarantined, rows, recurring = {}, {}, {}, {}, {}, {}, {}
 local marked, deadlines, dropped, bad, leaving, stepping = {}, {}, {}, {}, {}, {}
 local wrong, is_noted = {}, {}  -- keys of a wrong type
 local pcall = redis.pcall
@@ -107,7 +107,7 @@ end
 local function take_special(id, word, due_ms, run, job_key, job)
   local queue, status, flags = job[1], job[2], job[3]
   if job.err or not flags or status ~= 'scheduled' then
-    if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- of another program; rows of advance are split at spaces
+    if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- of another program; words of advance are split at spaces
       return true, 'its id is malformed'
     end
     local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal', 'policy')
@@ -185,8 +185,10 @@ local function look_at(word, most, passed)
         gone[#gone + 1] = id
       end
       if problem then
+        local shown = id == '' and '?' or name_of(id)
         bad[#bad + 1] = {id, name, due_ms, nil, problem}
-        quarantined[#quarantined + 1] = name_of(id) .. ' ' .. name .. ' ' .. due_ms .. ' ' .. problem
+        quarantined[#quarantined + 1] = {shown, problem}
+        add_row(rows, shown, name .. ' ' .. due_ms, problem)
       end
     end
   end
@@ -240,11 +242,11 @@ field('uncertain', uncertain, ' ')
 field('skipped', skipped, ' ')
 field('expired', expired, ' ')
 field('cancelled', cancelled, ' ')
-field('quarantined', quarantined, '\n')
 field('doubt', is_doubt_ahead and {string.format('%.0f', doubt_ms)} or {}, '')
 if #fields > 0 then
   append('fire', fields)
 end
+append_rows('quarantine', rows)
 
 if is_doubt_ahead then
   redis.call('HSET', meta_key, 'doubt', string.format('%.0f', doubt_ms))
@@ -282,9 +284,9 @@ if #fields > 0 then
   if #dropped > 0 then
     redis.call('DEL', unpack(dropped))
   end
-  for _, one in ipairs(bad) do
-    park(quarantine_key, unpack(one, 1, 5))
-  end
+end
+for _, one in ipairs(bad) do
+  park(quarantine_key, unpack(one, 1, 5))
 end
 
 local next_ms = looked - alone >= limit and now_ms or is_stuck and now_ms + STUCK_MS or ''

@@ -4,14 +4,15 @@
 -- ARGV   @prefixes
 --        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
---        ended_ms                     when the runs that end did, as their lines for the log have it
---        ...   eight texts per run: its schedule's id, its own id, the status that was seen of its job (started or
+--        ended_ms                     when the runs that end did, as what is recorded of them has it
+--        ...   nine texts per run: its schedule's id, its own id, the status that was seen of its job (started or
 --              queued), its last_heartbeat or, of a queued one, enqueued_at, its lapsed members of rq:wip by spaces,
---              again | end, its line for the log, and of an end the reason as rq:results keeps it (packed)
+--              again | end, the attempt that is next or the status, why it goes on or what is recorded of its end
+--              (JSON, core/runs.py), and of an end the reason as rq:results keeps it (packed)
 -- RETURNS  OK, now ms, id and t of the last entry of these two kinds or - and 0, list of the runs that are in their
 --          queues again, list of those that ended, list of schedules that were paused  |  STALE  |  SERVER  |  LOST
--- LOGS   again: rows = the lines "<run id> <attempt> <why>"
---        end: rows = the lines "<run id> <status> <JSON>" (core/runs.py)
+-- LOGS   again: rows = run id, attempt, why
+--        end: rows = run id, status, JSON
 --        pause: as in pause.lua, of a schedule with pause_after failures in a row
 --        unblock: as in unblock.lua, of the runs that waited for those that ended
 --
@@ -116,10 +117,10 @@ local function fail(one)
   redis.call('ZADD', one.failed_key, score, one.run)
 end
 
-local again, ended = {kind = 'again', runs = {}, lines = {}}, {kind = 'end', runs = {}, lines = {}}
+local again, ended = {kind = 'again', runs = {}, rows = {}}, {kind = 'end', runs = {}, rows = {}}
 local lost, is_lost = {}, {}
-for i = ROWS, #ARGV, 8 do
-  local id, run, status, mark, members, word, line, packed = unpack(ARGV, i, i + 7)
+for i = ROWS, #ARGV, 9 do
+  local id, run, status, mark, members, word, words, text, packed = unpack(ARGV, i, i + 8)
   local one = not is_lost[run] and look(run, status, mark, members)
   if one and (word == 'end' or (one.retries_left or 0) >= 1) then
     one.packed, one.goes_on = packed, word == 'again'
@@ -129,7 +130,7 @@ for i = ROWS, #ARGV, 8 do
     end
     local kind = one.goes_on and again or ended
     kind.runs[#kind.runs + 1] = run
-    kind.lines[#kind.lines + 1] = line
+    add_row(kind.rows, run, words, text)
     lost[#lost + 1], is_lost[run] = one, true
   end
 end
@@ -140,9 +141,7 @@ end
 decide_pauses()
 local entry
 for _, what in ipairs({again, ended}) do
-  if #what.runs > 0 then
-    entry = append(what.kind, {'rows', table.concat(what.lines, '\n')})
-  end
+  entry = append_rows(what.kind, what.rows) or entry
 end
 log_plans()
 for _, one in ipairs(lost) do

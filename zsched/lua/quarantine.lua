@@ -5,7 +5,7 @@
 --        @term
 --        ...   per schedule: id, word of lib/lanes, due ms, version, reason
 -- RETURNS  OK, now ms, number taken out  |  STALE  |  SERVER
--- LOGS   quarantine: rows = lines "<id> <lane> <due ms> <reason>"
+-- LOGS   quarantine: rows = id, "<lane> <due ms>", reason
 -- include lib/fence.lua
 -- include lib/lanes.lua
 
@@ -15,15 +15,13 @@ for i = ROWS, is_a(quarantine_key, 'hash') and #ARGV or 0, 5 do
   local lane, key = lane_of(word), key_of(word)
   if redis.call('ZSCORE', key, id) == due_ms
     and redis.pcall('HGET', schedule_prefix .. id, 'version') == planned_version then
-    rows[#rows + 1] = table.concat({id, lane, due_ms, reason}, ' ')
+    add_row(rows, id, lane .. ' ' .. due_ms, reason)
     taken[#taken + 1] = {id = id, key = key, lane = lane, due_ms = due_ms, reason = reason}
   end
 end
-if #rows > 0 then
-  append('quarantine', {'rows', table.concat(rows, '\n')})
-  for _, one in ipairs(taken) do
-    redis.call('ZREM', one.key, one.id)
-    park(quarantine_key, one.id, one.lane, one.due_ms, nil, one.reason)
-  end
+append_rows('quarantine', rows)
+for _, one in ipairs(taken) do
+  redis.call('ZREM', one.key, one.id)
+  park(quarantine_key, one.id, one.lane, one.due_ms, nil, one.reason)
 end
-return {'OK', now_ms, #rows}
+return {'OK', now_ms, #taken}

@@ -8,14 +8,15 @@
 --        ...   per schedule six texts: id, version, due ms, nominal ms, new nominal ms, new due ms
 -- RETURNS  OK, now ms, version that all were planned by before or '', then per schedule a word: moved changed
 --          |  STALE  |  SERVER
--- LOGS   replan: old, new = those versions · rows = lines "<id> <nominal ms> <new nominal ms> <new due ms>"
+-- LOGS   replan: old, new = those versions · rows = id, "<nominal ms> <new nominal ms> <new due ms>"
 --
 -- A schedule that is not as it was seen any more, in a lane or paused, is left alone (changed). No rows only ask.
 -- include lib/fence.lua
 -- include lib/find.lua
 
 local before = redis.call('HGET', meta_key, 'tzdata') or ''
-local reply, ids, lines, moves = {'OK', now_ms, before}, {}, {}, {}
+local reply, ids, moves = {'OK', now_ms, before}, {}, {}
+local fields = {'old', before, 'new', tzdata, 'rows'}
 for i = ROWS, #ARGV, 6 do
   ids[#ids + 1] = ARGV[i]
 end
@@ -26,16 +27,21 @@ for n, id in ipairs(ids) do
   local schedule = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'nominal')
   if at and at.recurring and (at.place == 'due' or at.place == 'paused') and at.due_ms == due_ms
     and schedule[1] == planned_version and schedule[2] == nominal_ms then
-    lines[#lines + 1] = table.concat({id, nominal_ms, new_nominal_ms, new_due_ms}, ' ')
-    moves[#moves + 1] = {id = id, at = at, nominal_ms = new_nominal_ms, due_ms = new_due_ms}
+    moves[#moves + 1] = {id = id, at = at, nominal_ms = new_nominal_ms, due_ms = new_due_ms,
+      words = nominal_ms .. ' ' .. new_nominal_ms .. ' ' .. new_due_ms}
     reply[#reply + 1] = 'moved'
   else
     reply[#reply + 1] = 'changed'
   end
 end
 
-if #lines > 0 then
-  append('replan', {'old', before, 'new', tzdata, 'rows', table.concat(lines, '\n')})
+fields[#fields + 1] = #moves
+for _, one in ipairs(moves) do
+  fields[#fields + 1] = one.id
+  fields[#fields + 1] = one.words
+end
+if #moves > 0 then
+  append('replan', fields)
 end
 for _, one in ipairs(moves) do
   local at = one.at

@@ -4,12 +4,12 @@
 -- ARGV   @prefixes
 --        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
---        ...   five texts per run: its schedule's id, its own id, what look saw of its job ("<status> <ended_at>", or
---              gone), how it counts in its schedule's row of failures (+ a success, ! a failure, - not at all), and
---              its line for the log
+--        ...   six texts per run: its schedule's id, its own id, what look saw of its job ("<status> <ended_at>", or
+--              gone), how it counts in its schedule's row of failures (+ a success, ! a failure, - not at all), its
+--              status, and what is recorded of it (JSON, core/runs.py)
 -- RETURNS  OK, now ms, the entry's id and t or - and 0, number of runs that ended, list of schedules that were paused
 --          |  STALE  |  SERVER  |  LOST
--- LOGS   end: rows = the lines "<run id> <status> <JSON>" (core/runs.py)
+-- LOGS   end: rows = run id, status, JSON
 --        pause: as in pause.lua, of a schedule with pause_after failures in a row
 --
 -- LOST: the log does not contain that entry, so this Redis may never have heard of the runs; that their jobs
@@ -24,25 +24,25 @@ if not seen or seen[2][4] ~= seen_t then
 end
 
 local rows, runs = {}, {}
-for i = ROWS, #ARGV, 5 do
-  local id, run, seen_as, verdict, row = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+for i = ROWS, #ARGV, 6 do
+  local id, run, seen_as, verdict, status, facts = unpack(ARGV, i, i + 5)
   local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'ended_at', 'zs_told')
   if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
     return job
   end
   local is_told = job[1] == 'canceled' and job[2] and job[2] == job[3]
   if (job[1] and word_of(job[1]) .. ' ' .. (time_of(job[2]) or '') or 'gone') == seen_as and not is_told then
-    rows[#rows + 1] = row
+    add_row(rows, run, status, facts)
     runs[#runs + 1] = run
     count(id, run, verdict)
   end
 end
-if #rows == 0 then
+if #runs == 0 then
   return {'OK', now_ms, '-', '0', 0, {}}
 end
 decide_pauses()
-local entry = append('end', {'rows', table.concat(rows, '\n')})
+local entry = append_rows('end', rows)
 if is_a(deadlines_key, 'zset') then
   redis.call('ZREM', deadlines_key, unpack(runs))
 end
-return {'OK', now_ms, entry, t, #rows, pause_failing()}
+return {'OK', now_ms, entry, t, #runs, pause_failing()}

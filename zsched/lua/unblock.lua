@@ -5,7 +5,7 @@
 --        ...   three texts per chain: its schedule's id, what it needs, and the run, both as survey answered them
 -- RETURNS  OK, now ms, list of the runs that were released, list of the chains that do not need that any more
 --          |  STALE  |  SERVER
--- LOGS   unblock: rows = lines "<run id> <why>"
+-- LOGS   unblock: rows = run id, why
 --        end: rows, of runs that were withdrawn, as in advance
 --
 -- RQ's worker may release a run at the same time: the dependents that it watches lose this run here, so one of the two

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from zsched.core.log import Position, text
 from zsched.core.policy import Plan, Policy
 from zsched.core.replan import Move
-from zsched.core.runs import BAD, GONE, Run, RunStatus, row_of
+from zsched.core.runs import BAD, GONE, Run, RunStatus, facts_text
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -54,8 +54,8 @@ class PlannedRun(NamedTuple):
 class FireResult:
     """
     Result of one fire. ``next_ms``: when to fire again, None when nothing waits. ``looked``: schedules looked
-    at. ``skipped``, ``expired``: run ids; ``quarantined``: lines "<id> <lane> <due ms> <reason>"; ``cancelled``:
-    "<run id>=<RQ status>"; ``wrong``: keys of a wrong type that were left alone.
+    at. ``skipped``, ``expired``: run ids; ``quarantined``: ids, each with the reason; ``cancelled``: "<run id>=<RQ
+    status>"; ``wrong``: keys of a wrong type that were left alone.
     """
 
     now_ms: int
@@ -66,7 +66,7 @@ class FireResult:
     skipped: list[str]
     expired: list[str]
     cancelled: list[str]
-    quarantined: list[str]
+    quarantined: list[tuple[str, str]]
     recurring: list[DueRecurring]
     wrong: list[str] = field(default_factory=list)
 
@@ -82,15 +82,16 @@ class Stopped:
 
 class Over(NamedTuple):
     """
-    A run that is over: *seen* as ``core.runs.Job.seen`` or "gone"; *counts* is ``+``, ``!`` or ``-``; *row* its line of
-    the log.
+    A run that is over: *seen* as ``core.runs.Job.seen`` or "gone"; *counts* is ``+``, ``!`` or ``-``; *facts* what is
+    recorded of it.
     """
 
     schedule_id: str
     run_id: str
     seen: str
     counts: str
-    row: str
+    status: str
+    facts: str
 
     @classmethod
     def of(cls, run: Run, seen: str) -> Over:
@@ -100,7 +101,7 @@ class Over(NamedTuple):
         """
         is_bad = run.status in BAD and run.error != GONE
         counts = "!" if is_bad else "+" if run.status is RunStatus.SUCCEEDED else "-"
-        return cls(run.schedule_id, run.id, seen, counts, row_of(run))
+        return cls(run.schedule_id, run.id, seen, counts, run.status.value, facts_text(run))
 
 
 class Tracked(NamedTuple):
@@ -114,8 +115,9 @@ class Tracked(NamedTuple):
 class Dead(NamedTuple):
     """
     A run whose worker died. *status* and *mark* are what was seen of its job: ``started`` and its last heartbeat, or
-    ``queued`` and when it was pushed; *members* its lapsed entries in ``rq:wip``. It goes back into its queue or ends,
-    by *word* (again, end), with *row*, its line of the log, and *packed*, the reason as RQ keeps one.
+    ``queued`` and when it was pushed; *members* its lapsed entries in ``rq:wip``. It goes back into its queue (*word*
+    is ``again``, *words* the attempt, *text* the reason), or ends (``end``, its status, what is recorded of it);
+    *packed* is the reason as RQ keeps one.
     """
 
     schedule_id: str
@@ -124,7 +126,8 @@ class Dead(NamedTuple):
     mark: str
     members: str
     word: str
-    row: str
+    words: str
+    text: str
     packed: str
 
 
@@ -173,7 +176,7 @@ class Dispatch:
             skipped=_texts(skipped),
             expired=_texts(expired),
             cancelled=_texts(cancelled),
-            quarantined=_texts(quarantined),
+            quarantined=[(text(id), text(reason)) for id, reason in quarantined],
             recurring=[DueRecurring._make(row) for row in recurring],
             wrong=_texts(wrong),
         )

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from zsched.core.log import text
 from zsched.core.run_id import RunId
-from zsched.core.runs import Run, RunStatus, as_seen, row_of
+from zsched.core.runs import Run, RunStatus, as_seen, facts_text
 from zsched.errors import InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs
@@ -136,7 +136,7 @@ class Reruns:
             id=parts.schedule_id,
             run=run_id,
             seen="-" if job is None else f"{job.status} {job.queued_at}",
-            row=row_of(cancelled),
+            facts=facts_text(cancelled),
             most_waiting=MOST_WAITING,
             op=op,
             keep_op_ms=KEEP_OP_MS,

@@ -83,8 +83,8 @@ class Restoring:
 
     def merged(self, positions: Iterable[Position], seen: Position | None) -> Position | None:
         """Say that nothing of these histories is missing. The entry that says so; None as ``restore``."""
-        lines = "\n".join(map(str, positions))
-        reply = self._scripts.call("merged", positions=lines, **self._whose(seen))
+        rows = [each for position in positions for each in (position.id, position.t_us)]
+        reply = self._scripts.call("merged", rows=rows, **self._whose(seen))
         return _position(reply)
 
     def _whose(self, seen: Position | None) -> dict[str, Any]:

@@ -32,7 +32,7 @@ import redis
 from redis.exceptions import NoScriptError
 
 from zsched.core.log import FORMAT, text
-from zsched.errors import NewerFormat, RedisUnavailable, ServerChanged, Stale, ZschedError
+from zsched.errors import NewerFormat, OlderFormat, OtherFormat, RedisUnavailable, ServerChanged, Stale, ZschedError
 from zsched.storage.connection import RESENDS, Channel, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.meta import garbled
@@ -96,7 +96,7 @@ class Scripts:
         Raises:
             Stale: the lease is not this term's.
             ServerChanged: the Redis is not the one that the term was won on.
-            NewerFormat: a newer zsched leads, in a form that this one does not know.
+            NewerFormat, OlderFormat: another zsched keeps the namespace in a form that this one does not know.
             Garbled: meta holds what is no number.
             RedisUnavailable, RedisRefused: as ``Link.execute``.
         """
@@ -139,16 +139,21 @@ def checked(reply: list[Any], keys: Keys) -> list[Any]:
     if word == "SERVER":
         raise ServerChanged("this Redis is not the one on which the term began")
     if word == "FORMAT":
-        raise newer_format(text(reply[1]))
+        raise unknown_format(keys, int(reply[1]))
     if word == "GARBLED":
         raise garbled(keys, text(reply[1]), reply[2])
     return reply[1:] if word == "OK" else [word, *reply[1:]]
 
 
-def newer_format(theirs: object) -> NewerFormat:
-    """Return the error for a namespace where a newer zsched keeps the format *theirs*."""
-    return NewerFormat(
-        f"a newer zsched keeps this namespace in format {theirs}, and this one knows {FORMAT}: upgrade zsched here"
+def unknown_format(keys: Keys, theirs: int) -> OtherFormat:
+    """Return the error for a namespace where another zsched keeps the format *theirs*."""
+    if theirs > FORMAT:
+        return NewerFormat(
+            f"a newer zsched keeps this namespace in format {theirs}, and this one knows {FORMAT}: upgrade zsched here"
+        )
+    return OlderFormat(
+        f"an older zsched kept this namespace in format {theirs}, and this one knows {FORMAT}: give another namespace, "
+        f"or remove the keys {keys.prefix}* and schedule again"
     )
 
 

@@ -79,7 +79,8 @@ def track(scene: Scene) -> None:
 
 
 def ends(scene: Scene) -> list[tuple[str, str]]:
-    return [(end.run_id, end.status) for one in scene.log() if (parsed := EndEntry.of(one)) for end in parsed.ends]
+    ended = (run for one in scene.log() if (parsed := EndEntry.of(one)) for run in parsed.ended_runs())
+    return [(run.id, run.status.value) for run in ended]
 
 
 def open_runs(scene: Scene) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tests.integration.archive.ground import Scene, schedule
 from zsched.archive import recalling
 from zsched.core.clock import SystemClock
 from zsched.core.log import FORMAT, Position, entry
-from zsched.daemon import follower
+from zsched.core.log.entry import OLDEST_FORMAT
 from zsched.errors import ArchiveForeign
 from zsched.storage.archivers import ArchiveState
 
@@ -40,7 +40,6 @@ def upgraded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As the newer version follows."""
     with monkeypatch.context() as patch:
         patch.setattr(entry, "FORMAT", NEWER)
-        patch.setattr(follower, "FORMAT", NEWER)
         patch.setattr("zsched.archive.check.FORMAT", NEWER)
         scene.reopen()
         yield
@@ -117,6 +116,16 @@ def test_nor_where_the_log_does_not_go_back_to_that_term(scene: Scene) -> None:
     assert not scene.follower.step()
 
     assert (ArchiveState.OUTDATED, None) == (scene.follower.state, scene.archive.position)
+
+
+def test_an_archive_takes_in_nothing_of_an_older_format(scene: Scene) -> None:
+    schedule(scene, "a")
+    scene.redis.hset(scene.keys.meta(), "format", OLDEST_FORMAT - 1)
+
+    assert [False] * 3 == [scene.follower.step() for _ in range(3)]
+
+    assert (ArchiveState.OUTDATED, None) == (scene.follower.state, scene.archive.position)
+    assert "remove the keys" in str(scene.follower.refusal)
 
 
 def test_nothing_is_held_or_put_back_where_a_newer_one_leads(scene: Scene) -> None:

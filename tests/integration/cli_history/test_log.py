@@ -155,7 +155,8 @@ def test_what_other_writers_wrote_cannot_steer_the_terminal(
 ) -> None:
     evil = {"kind": "pause", "t": "1795257273824902", "id": "a", "lane": "normal", "due": 10**30, "note": "\x1b[2J"}
     redis_client.xadd(KEYS.log(), evil, "0-1")  # type: ignore[arg-type]  # str and int
-    redis_client.xadd(KEYS.log(), {"kind": "quarantine", "t": "9" * 30, "rows": "a normal 7 \x1b[2J\x07"}, "0-2")
+    bad = {"kind": "quarantine", "t": "9" * 30, "rows": 1, "a": "normal 7", "": "\x1b[2J\x07"}
+    redis_client.xadd(KEYS.log(), bad, "0-2")  # type: ignore[arg-type]  # str and int
 
     commands: list[tuple[str, ...]] = [("log",), ("why", "a"), ("history",), ("log", "--json"), ("why", "a", "--json")]
     results = [zsched(*command, **IMPATIENT) for command in commands]

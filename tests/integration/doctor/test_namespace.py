@@ -10,6 +10,7 @@ import redis
 from tests.integration.doctor.ground import KEYS, command_of, examined, only, report, unwell
 from zsched import Client
 from zsched.core.log import FORMAT
+from zsched.core.log.entry import OLDEST_FORMAT
 from zsched.core.model import Priority
 from zsched.health.check import Severity
 
@@ -88,7 +89,16 @@ def test_a_newer_format_is_a_problem(url: str, sound: redis.Redis) -> None:
     finding = only(examined(url)["format"], PROBLEM)
 
     assert f"in format {FORMAT + 1}, and this one knows {FORMAT}" in finding.text
-    assert "upgrade zsched on this machine" in finding.remedy
+    assert "upgrade zsched here" == finding.remedy
+
+
+def test_an_older_format_is_a_problem(url: str, sound: redis.Redis) -> None:
+    sound.hset(KEYS.meta(), "format", OLDEST_FORMAT - 1)
+
+    finding = only(examined(url)["format"], PROBLEM)
+
+    assert f"in format {OLDEST_FORMAT - 1}, and this one knows {FORMAT}: no call of it does anything" in finding.text
+    assert "remove the keys zsched:{default}:*" in finding.remedy
 
 
 def test_our_format_is_fine(url: str, sound: redis.Redis) -> None:

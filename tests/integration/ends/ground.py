@@ -9,11 +9,12 @@ import redis
 
 from tests.faults.leader import KEYS, Leader
 from zsched.archive import Archive
-from zsched.archive.openruns import OpenRuns
+from zsched.archive.openruns import open_runs
+from zsched.core.changes import Change
 from zsched.core.clock import SystemClock
-from zsched.core.log import Entry, Position
-from zsched.core.log.runs import Again, AgainEntry, EndEntry
-from zsched.core.runs import Run, of_row, rq_time
+from zsched.core.log import Entry, Position, changes
+from zsched.core.log.runs import EndEntry
+from zsched.core.runs import Run, rq_time
 from zsched.daemon.follower import Follower
 from zsched.daemon.lost import LostDelays, LostRuns
 from zsched.daemon.tracker import Tracker
@@ -26,18 +27,18 @@ ALL = 1_000_000
 
 def opened(path: str | Path) -> set[str]:
     """Ids of the schedules whose runs the archive has as open."""
-    with OpenRuns(Path(path)) as runs:
+    with open_runs(Path(path)) as runs:
         return {run.id for run in runs.next(None, ALL, ALL)[0]}
 
 
 def ends(link: Link) -> list[str]:
-    """``<run id> <status>`` of every line of every ``end`` entry in the log."""
+    """``<run id> <status>`` of every row of every ``end`` entry in the log."""
     return [f"{run.id} {run.status.value}" for run in recorded(link)]
 
 
 def recorded(link: Link) -> list[Run]:
-    """What every line of every ``end`` entry tells."""
-    return [of_row(*end[:3]) for entry in entries(link) for end in EndEntry(entry).ends]
+    """What every row of every ``end`` entry tells."""
+    return [run for entry in entries(link) for run in EndEntry(entry).ended_runs()]
 
 
 def entries(link: Link, kind: str = "end") -> list[Entry]:
@@ -45,9 +46,9 @@ def entries(link: Link, kind: str = "end") -> list[Entry]:
     return [entry for entry in Log(link, KEYS).entries() if entry.kind == kind]
 
 
-def agains(link: Link) -> list[Again]:
-    """Every line of every ``again`` entry."""
-    return [row for entry in entries(link, "again") for row in AgainEntry(entry).runs]
+def agains(link: Link) -> list[Change]:
+    """What every row of every ``again`` entry tells; ``count`` is the attempt."""
+    return [change for entry in entries(link, "again") for change in changes(entry)]
 
 
 class Tracking:

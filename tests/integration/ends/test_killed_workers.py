@@ -104,7 +104,7 @@ def test_a_run_whose_worker_was_killed_is_run_again_and_ends_with_its_second_att
         [run] = eventually(lambda: recorded(link))
 
         lines = client.why("a").lines
-    assert (run_id, 2) == (row.run_id, row.attempt)
+    assert (run_id, 2) == (row.run_id, row.count)
     assert row.why.startswith("its worker ")
     assert " died: no heartbeat since 20" in row.why
     assert (run_id, "succeeded", 2) == (run.id, run.status.value, run.attempt)

@@ -54,7 +54,7 @@ def test_a_run_that_left_its_queue_is_pushed_again_while_retries_are_left(
     taken(redis_client, runs[0])
 
     losing.step()
-    assert [(runs[0], 2, LEFT)] == [row[:3] for row in agains(losing.link)]
+    assert [(runs[0], 2, LEFT)] == [(row.run_id, row.count, row.why) for row in agains(losing.link)]
     assert [runs[1].encode(), runs[0].encode()] == redis_client.lrange("rq:queue:default", 0, -1)
 
     ago(redis_client, *runs)

@@ -21,7 +21,7 @@ from tests.integration.ends.ground import (
     recorded,
 )
 from zsched import Client
-from zsched.core.runs import Run, RunStatus, row_of, rq_time
+from zsched.core.runs import rq_time
 from zsched.daemon import endings, tracker
 from zsched.errors import Stale
 from zsched.storage.dispatch import Over
@@ -94,9 +94,7 @@ def test_what_is_not_here_is_not_gone_while_the_archive_has_not_noticed_a_loss(
         client.enqueue(FUNC, id="later")
 
     with closing(Leader(redis_url)) as again:
-        over = [
-            Over(id, run, "gone", "!", row_of(Run(run, RunStatus.LOST))) for id, run in zip("ab", runs, strict=True)
-        ]
+        over = [Over(id, run, "gone", "!", "lost", "{}") for id, run in zip("ab", runs, strict=True)]
         assert again.dispatch.track(again.term, as_of, over) is None
         assert not tracking.another().step(again.term)
 
@@ -274,7 +272,7 @@ def test_a_job_that_changed_after_it_was_looked_at_is_left_alone(
     tracking.follow()
     finish(redis_client, run)
     redis_client.hset(KEYS.rq.job(run), "ended_at", rq_time(1_795_277_135_295))
-    stale = Over("a", run, "finished ", "+", row_of(Run(run, RunStatus.SUCCEEDED)))
+    stale = Over("a", run, "finished ", "+", "succeeded", "{}")
 
     told = tracking.leader.dispatch.track(tracking.leader.term, tracking.as_of(), [stale])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.log_rows import row_fields
 from tests.unit.archive.ground import DUE_MS, T_US, entry
 from zsched.archive import Archive
 from zsched.core.log import Entry
@@ -28,7 +29,7 @@ def rule(place: str = "due", id: str = "r", note: str | None = None) -> Restored
 
 
 def end(seq: int, *run_ids: str) -> Entry:
-    return entry(seq, "end", "rows", "\n".join(f"{run_id} finished - -" for run_id in run_ids))
+    return entry(seq, "end", *row_fields("end", *(f"{run_id} succeeded {{}}" for run_id in run_ids)))
 
 
 def take(archive: Archive, *entries: Entry) -> None:

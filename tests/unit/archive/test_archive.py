@@ -91,7 +91,7 @@ UNKNOWN = [
     entry(1, "put", "lane", "low", "fields", "x"),
     entry(1, "put_recurring", "id", "r", "due", 5),
     entry(1, "enqueue", "run"),
-    entry(1, "advance", "moves", "r fired 1"),
+    entry(1, "advance", "rows", 1, "r", "fired 1"),
     Entry.of(b"1-1", [b"another writer's", b"\xff"]),
     Entry.of(b"1-1", [b"kind", b"put", b"t", b"9" * 40]),
 ]
@@ -112,8 +112,8 @@ def test_an_unknown_entry_is_kept_as_it_is_and_told(path: Path, unknown: Entry, 
 
 
 def test_a_malformed_schedule_does_not_hide_the_runs_of_its_fire(archive: Archive) -> None:
-    lines = "two words low 1.5 its id is none\nb low 1900000000000.5 its hash is gone"
-    archive.append([put(1, "a", "b"), fire(2, f"a-{DUE_MS}", quarantined=lines)])
+    bad = ["two words", "low 1.5", "", "its id is none", "b", "low 1900000000000.5", "", "its hash is gone"]
+    archive.append([put(1, "a", "b"), fire(2, f"a-{DUE_MS}"), entry(3, "quarantine", "rows", 2, *bad)])
 
     assert {f"a-{DUE_MS}": "open", f"b-{DUE_MS}": "quarantine"} == places(archive)
     assert 0 == archive.unknown_entries
@@ -129,10 +129,10 @@ def test_an_entry_that_cannot_be_read_to_its_end_changes_nothing(archive: Archiv
 
 
 def test_a_bad_text_of_a_fire_costs_that_text_and_not_its_runs(archive: Archive) -> None:
-    lines = f"bait low {DUE_MS} wrong type at rq:queue:q\n!"
+    bad = entry(3, "quarantine", "rows", 2, "bait", f"low {DUE_MS}", "", "wrong type at rq:queue:q", "!", "")
     archive.append([put(1, "a", "b", "c", "bait")])
 
-    problems = archive.append([fire(2, f"a-{DUE_MS} x b-{DUE_MS}", cancelled=f"! c-{DUE_MS}=odd", quarantined=lines)])
+    problems = archive.append([fire(2, f"a-{DUE_MS} x b-{DUE_MS}", cancelled=f"! c-{DUE_MS}=odd"), bad])
 
     found = {f"a-{DUE_MS}": "open", f"b-{DUE_MS}": "open", f"bait-{DUE_MS}": "quarantine"}
     assert (found, 0) == (places(archive), archive.unknown_entries)
@@ -238,7 +238,7 @@ def test_arguments_of_a_run_are_there_until_it_ended(path: Path) -> None:
         prune(archive)
         assert [SECRET, b"call", b"call"] == [record.fields["data"] for _, record in archive.state()]
 
-        archive.append([entry(5, "end", "rows", f"a-{DUE_MS} finished - -")])
+        archive.append([entry(5, "end", "rows", 1, f"a-{DUE_MS}", "succeeded", "", "{}")])
         prune(archive)
 
         assert {f"b-{DUE_MS}": "open", f"z-{DUE_MS}": "due"} == places(archive)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -192,6 +193,21 @@ def test_a_newer_versions_archive_is_refused(tmp_path: Path) -> None:
         ArchiveForeign, match=f"is of version {VERSION + 1}, this zsched reads up to {VERSION}; upgrade"
     ):
         Archive(path, "default")
+
+
+def test_an_older_versions_archive_is_refused_and_begins_anew_after_the_remedy(tmp_path: Path) -> None:
+    path = archived(tmp_path / "archive.db", [put(1, "a")])
+    statement(path, f"PRAGMA user_version = {VERSION - 1}")
+    before = path.read_bytes()
+
+    with pytest.raises(ArchiveForeign) as caught:
+        Archive(path, "default")
+    assert f"is of the older version {VERSION - 1}, this zsched reads {VERSION}; move it away: " in str(caught.value)
+    assert before == path.read_bytes()
+
+    [command] = re.findall(r"mv [^;]+", str(caught.value))
+    subprocess.run(command.split(), check=True)
+    archived(path, [put(1, "b")])
 
 
 def test_a_folder_that_is_a_file_is_an_error_with_a_remedy(tmp_path: Path) -> None:

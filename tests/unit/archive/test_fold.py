@@ -87,17 +87,22 @@ def test_a_restored_schedule_has_the_record_of_its_row(archive: Archive) -> None
 
 
 def test_a_restored_schedule_goes_on(archive: Archive) -> None:
-    advance = f"r fired {RUN} {DUE_MS + 5} {DUE_MS + 5} - -"
+    advance = f"fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
     take(archive, restore(1, rule(), one_shot(), one_shot(id="b")))
-    take(archive, entry(2, "advance", "moves", advance), fire(3, f"a-{RUN}"), entry(4, "cancel", "id", "b", "due", RUN))
+    take(
+        archive,
+        entry(2, "advance", "rows", 1, "r", advance),
+        fire(3, f"a-{RUN}"),
+        entry(4, "cancel", "id", "b", "due", RUN),
+    )
 
     assert {"r": "due", f"r-{RUN}": "open", f"a-{RUN}": "open"} == places(archive)
     assert b"call" == next(record for one, record in archive.state() if one.key == ("r", RUN)).fields["data"]
 
 
 def test_a_run_that_ended_is_not_open_and_its_schedule_stays(archive: Archive) -> None:
-    advance = f"r fired {RUN} {DUE_MS + 5} {DUE_MS + 5} - -"
-    take(archive, put_recurring(1, "r"), put(2, "a"), entry(3, "advance", "moves", advance), fire(4, f"a-{RUN}"))
+    advance = f"fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
+    take(archive, put_recurring(1, "r"), put(2, "a"), entry(3, "advance", "rows", 1, "r", advance), fire(4, f"a-{RUN}"))
 
     take(archive, end(5, f"r-{RUN}", f"a-{RUN}", "unknown-5"))
 
@@ -109,7 +114,7 @@ def test_a_run_that_ended_is_not_open_and_its_schedule_stays(archive: Archive) -
     [
         entry(2, "restore", "reason", "lost", "archive", "x", "rows", 2, *one_shot(id="b").texts()),
         entry(2, "restore", "rows", 0),
-        entry(2, "end", "rows", "a"),
+        entry(2, "end", "rows", 1, "a"),
     ],
     ids=["too few rows", "no head", "end"],
 )

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.log_rows import row_fields
 from tests.unit.archive.ground import DUE_MS, archived, at, enqueue, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive
-from zsched.archive.openruns import OpenRun, OpenRuns
+from zsched.archive.openruns import OpenRun, open_runs
 from zsched.core.run_id import RunKey
 from zsched.errors import ArchiveCorrupt
 
@@ -30,7 +31,7 @@ def around(path: Path, looked_at: int, limit: int = ALL) -> list[list[RunKey]]:
     """A round through the state, part by part."""
     after: RunKey | None = None
     parts = []
-    with OpenRuns(path) as runs:
+    with open_runs(path) as runs:
         while True:
             found, after = runs.next(after, looked_at, limit)
             parts.append([(run.id, run.run) for run in found])
@@ -56,10 +57,10 @@ def test_a_part_ends_where_enough_was_found(path: Path, limit: int) -> None:
 
 def test_a_run_that_ended_is_open_no_more(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
-        archive.append([entry(13, "end", "rows", f"s0-{DUE_MS} succeeded {{}}\ns2-{DUE_MS} lost {{}}")])
+        archive.append([entry(13, "end", *row_fields("end", f"s0-{DUE_MS} succeeded {{}}", f"s2-{DUE_MS} lost {{}}"))])
         archive.commit()
 
-    with OpenRuns(path) as runs:
+    with open_runs(path) as runs:
         open = [(run.id, run.run) for run in runs.among(OPEN)]
         assert (at(13), [OPEN[1], OPEN[3], OPEN[4]]) == (runs.position, open)
     assert [[OPEN[1], OPEN[3], OPEN[4]]] == around(path, ALL)
@@ -67,7 +68,7 @@ def test_a_run_that_ended_is_open_no_more(path: Path) -> None:
 
 def test_an_open_run_tells_when_it_was_pushed_and_whether_that_is_uncertain(tmp_path: Path) -> None:
     marked = entry(2, "fire", "runs", f"a-{DUE_MS} b-{DUE_MS}", "uncertain", f"b-{DUE_MS}")
-    with OpenRuns(archived(tmp_path / "archive.db", [put(1, "a", "b", "waits"), marked])) as runs:
+    with open_runs(archived(tmp_path / "archive.db", [put(1, "a", "b", "waits"), marked])) as runs:
         a, b = runs.among([("a", str(DUE_MS)), ("b", str(DUE_MS)), ("waits", str(DUE_MS)), ("x", "1")])
 
     assert OpenRun("a", str(DUE_MS), at(2).t_us, None) == a
@@ -84,7 +85,7 @@ QUEUES = [
 
 
 def open_in(path: Path) -> list[OpenRun]:
-    with OpenRuns(path) as runs:
+    with open_runs(path) as runs:
         return runs.next(None, ALL, ALL)[0]
 
 
@@ -94,7 +95,7 @@ def test_the_queue_of_an_open_run_is_that_of_its_record(tmp_path: Path, keep_arg
     open = open_in(path)
     names = {f"a-{DUE_MS}", f"b-{DUE_MS}", "asked-1", f"rule-{DUE_MS}", f"rule-{DUE_MS + 1}"}
 
-    with OpenRuns(path) as runs:
+    with open_runs(path) as runs:
         assert dict.fromkeys(names, "mail") == runs.queues(open)
 
 
@@ -107,7 +108,7 @@ def test_a_run_that_a_bootstrap_found_has_the_queue_of_its_job(tmp_path: Path) -
         archive.commit()
     open = open_in(path)
 
-    with OpenRuns(path) as runs:
+    with open_runs(path) as runs:
         assert {f"x-{DUE_MS}": "mail"} == runs.queues(open)
 
 
@@ -115,10 +116,10 @@ def test_the_queue_of_a_run_that_is_open_no_more_is_not_told(tmp_path: Path) -> 
     path = archived(tmp_path / "archive.db", QUEUES)
     open = open_in(path)
     with closing(Archive(path, "default")) as archive:
-        archive.append([entry(6, "end", "rows", "asked-1 succeeded {}")])
+        archive.append([entry(6, "end", "rows", 1, "asked-1", "succeeded", "", "{}")])
         archive.commit()
 
-    with OpenRuns(path) as runs:
+    with open_runs(path) as runs:
         assert "asked-1" not in runs.queues(open)
 
 
@@ -136,7 +137,7 @@ def test_a_record_that_is_not_what_was_written_costs_the_queues_of_its_runs_alon
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(damage)
 
-    with OpenRuns(path) as runs:
+    with open_runs(path) as runs:
         queues = runs.queues(open)
 
     assert len(open) - 1 == len(queues)
@@ -145,17 +146,17 @@ def test_a_record_that_is_not_what_was_written_costs_the_queues_of_its_runs_alon
 
 def test_while_a_state_is_read_from_redis_there_is_none(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
-        with OpenRuns(path) as runs:
+        with open_runs(path) as runs:
             before = runs.life
         archive.begin_bootstrap()
         archive.scan([held("x", "open")], at(20))
         archive.commit()
-        with OpenRuns(path) as runs:
+        with open_runs(path) as runs:
             assert runs.life is None
 
         archive.append([put(21, "y")])
         archive.end_bootstrap(START)
-        with OpenRuns(path) as runs:
+        with open_runs(path) as runs:
             assert runs.life not in (None, before)
     assert [[("x", str(DUE_MS))]] == around(path, ALL)
 
@@ -163,7 +164,7 @@ def test_while_a_state_is_read_from_redis_there_is_none(path: Path) -> None:
 def test_an_archive_that_knows_nothing_has_none(tmp_path: Path) -> None:
     path = archived(tmp_path / "archive.db", [])
 
-    with OpenRuns(path) as runs:
+    with open_runs(path) as runs:
         assert (None, []) == (runs.position, runs.among(OPEN))
     assert [[]] == around(path, ALL)
 
@@ -172,5 +173,5 @@ def test_a_file_that_is_no_archive_is_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "archive.db"
     path.write_bytes(b"not a database, but long enough to look at" * 100)
 
-    with pytest.raises(ArchiveCorrupt), OpenRuns(path):
+    with pytest.raises(ArchiveCorrupt), open_runs(path):
         pass

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.archive.ground import DUE_MS, T_US, archived, enqueue, entry, fire, put, put_recurring
+from zsched.archive import History
 from zsched.archive.originals import Original, Originals
 from zsched.core.log import Entry
 from zsched.core.log.recovery import Restored
@@ -18,12 +19,12 @@ RUN = f"a-{DUE_MS}"
 
 def fired(seq: int, id: str, nominal_ms: int, word: str = "fired") -> Entry:
     """A rule pushed a run."""
-    return entry(seq, "advance", "moves", f"{id} {word} {nominal_ms} - - - -")
+    return entry(seq, "advance", "rows", 1, id, f"{word} {nominal_ms} - - -")
 
 
 def original(tmp_path: Path, *entries: Entry, run: str = RUN, **options: Any) -> Original:
-    with Originals(archived(tmp_path / "archive.db", entries, **options)) as originals:
-        return originals.of(run)
+    with History(archived(tmp_path / "archive.db", entries, **options)) as history:
+        return Originals(history).of(run)
 
 
 def fields(found: Original) -> dict[bytes, bytes]:

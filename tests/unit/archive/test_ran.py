@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+from tests.log_rows import row_fields
 from tests.unit.archive.ground import T_US, archived, at, entry, held, put_recurring
-from zsched.archive import Archive
+from zsched.archive import Archive, History
 from zsched.archive.ran import Part, Ran
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry
@@ -33,8 +34,8 @@ def second(number: int) -> int:
 
 def fired(seq: int, *ids: str, nominal_ms: int | None = None, word: str = "fired") -> Entry:
     """Rules fired for the second of that entry."""
-    lines = (f"{id} {word} {second(seq) if nominal_ms is None else nominal_ms} - - - -" for id in ids)
-    return entry(seq, "advance", "moves", "\n".join(lines))
+    lines = (f"{id} {word} {second(seq) if nominal_ms is None else nominal_ms} - - -" for id in ids)
+    return entry(seq, "advance", *row_fields("advance", *lines))
 
 
 def backfilled(seq: int, id: str, *times: int) -> Entry:
@@ -42,8 +43,8 @@ def backfilled(seq: int, id: str, *times: int) -> Entry:
 
 
 def ran(path: Path, id: str = "r", start_ms: int = START_MS, end_ms: int = END_MS) -> list[int]:
-    with Ran(path) as found:
-        part = found.of(id, start_ms, end_ms, {})
+    with History(path) as history:
+        part = Ran(history).of(id, start_ms, end_ms, {})
     assert part.read_to is None
     return part.times_ms
 
@@ -92,7 +93,8 @@ def test_a_long_search_answers_part_by_part(path: Path) -> None:
     archived(path, [put_recurring(1, "r"), *(fired(n, "r") for n in range(2, 12))])
     told: list[Part] = []
 
-    with Ran(path, SlowClock()) as found:
+    with History(path) as history:
+        found = Ran(history, SlowClock())
         while not told or told[-1].read_to is not None:
             read_to = {part.archive: part.read_to for part in told if part.read_to is not None} | {"another": 99}
             told.append(found.of("r", START_MS, END_MS, read_to))

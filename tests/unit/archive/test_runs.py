@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.log_rows import end_fields
 from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, enqueue, entry, fire, held, put, rows
-from zsched.archive import Archive
+from zsched.archive import Archive, History
 from zsched.archive.runs import Runs
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry
 from zsched.core.lookback import Occurrence, Wanted, kept
-from zsched.core.runs import Run, RunStatus, row_of
+from zsched.core.runs import Run, RunStatus
 
 ALL = frozenset(RunStatus)
 FIRED = Wanted(frozenset([What.FIRED]), frozenset(), 2)
@@ -29,12 +30,12 @@ def run(id: str) -> str:
 def end(seq: int, status: RunStatus, *ids: str, fired_seq: int = 0) -> Entry:
     """Runs that ended, all of which were pushed by one entry."""
     runs = [Run(run(id), status, T_US + fired_seq * SECOND_US if fired_seq else None) for id in ids]
-    return entry(seq, "end", "rows", "\n".join(map(row_of, runs)))
+    return entry(seq, "end", *end_fields(*runs))
 
 
 def look(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> tuple[list[Occurrence], int | None]:
-    with Runs(path, clock) as runs:
-        return runs.look(wanted)
+    with History(path) as history:
+        return Runs(history, clock).look(wanted)
 
 
 def told(found: list[Occurrence]) -> list[tuple[str, str, str | None]]:
@@ -110,7 +111,7 @@ def test_an_empty_archive_has_no_runs(path: Path) -> None:
 
 
 def test_runs_are_told_once_with_how_they_ended(path: Path) -> None:
-    again = entry(4, "again", "rows", f"{run('b')} 2 its worker died")
+    again = entry(4, "again", "rows", 1, run("b"), "2", "", "its worker died")
     fired = fire(1, run("a"), run("b"), run("c"))
     archived(path, [fired, end(2, RunStatus.SUCCEEDED, "a"), end(3, RunStatus.LOST, "c"), again])
 

@@ -66,7 +66,7 @@ def test_there_are_words_for_many_of_every_kind() -> None:
     ("told", "expected"),
     [
         (entry("term", "daemon", "d1", "server", "s"), "daemon d1 leads"),
-        (entry("merged", "archive", "x7", "positions", "1-9 5"), "all that archive x7 knows is in Redis"),
+        (entry("merged", "archive", "x7", "rows", "1", "1-9", "5"), "all that archive x7 knows is in Redis"),
         (entry("fire"), "nothing of any schedule"),
     ],
 )

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.log_rows import row_fields
 from zsched.core.changes import Change, What
 from zsched.core.log import FORMAT, Entry, Position, UnknownEntry, changes, parse, readable
-from zsched.core.log.fires import AdvanceEntry, FireEntry, quarantined
+from zsched.core.log.entry import OLDEST_FORMAT
+from zsched.core.log.fires import AdvanceEntry, FireEntry, QuarantineEntry
 from zsched.core.log.kinds import KINDS
 from zsched.core.log.puts import PutEntry, PutRecurringEntry
 from zsched.core.log.rows import Quarantined
@@ -82,7 +84,6 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         entry(
             "fire", "runs", f"a-{DUE_MS} b-1-{DUE_MS}-nshop", "uncertain", f"a-{DUE_MS}", "skipped", f"c-{DUE_MS}",
             "expired", f"x-{DUE_MS}", "cancelled", f"d-{DUE_MS}=canceled",
-            "quarantined", f"e low {DUE_MS} its hash is gone\nf high 5 why not",
         ),
         [
             change("a", What.FIRED, run_id=f"a-{DUE_MS}", nominal_ms=DUE_MS, why="uncertain"),
@@ -90,26 +91,30 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
             change("c", What.SKIPPED, run_id=f"c-{DUE_MS}", nominal_ms=DUE_MS, why="uncertain"),
             change("x", What.EXPIRED, run_id=f"x-{DUE_MS}", nominal_ms=DUE_MS),
             change("d", What.CANCELLED, run_id=f"d-{DUE_MS}", nominal_ms=DUE_MS, why="RQ has it as canceled"),
-            change("e", What.QUARANTINED, nominal_ms=DUE_MS, why="its hash is gone"),
-            change("f", What.QUARANTINED, nominal_ms=5, why="why not"),
         ],
     ),
-    "fire of another writer's": (
-        entry("fire", "quarantined", "two words low 1.5 its id is none\na?b low 5 its id is none\ne low 1.5 why not"),
+    "quarantine of another writer's": (
+        entry("quarantine", "rows", 3, "two words", "low 1.5", "", "y", "a?b", "low 5", "e", "low 1.5", "", "why not"),
         [change("e", What.QUARANTINED, why="why not")],
     ),
     "advance": (
         entry(
-            "advance", "moves", f"r fired {DUE_MS} 9 9 coalesced:1:7:3 previous_worker_silent\nu uncertain 5 9 9 - -\n"
-            "s skipped 5 9 9 - -\no overlap 5 9 9 - o-4\nd duplicate 5 9 9 - -\nq quarantined 5 9 9 - "
-            "its template is gone or of the wrong type\ne fired 5 - - - -",
+            "advance",
+            *row_fields(
+                "advance", f"r fired {DUE_MS} 9 9 coalesced:1:7:3 previous_worker_silent", "u uncertain 5 9 9 -",
+                "s skipped 5 9 9 -", "o overlap 5 9 9 - o-4", "d duplicate 5 9 9 -",
+                "q quarantined 5 9 9 - its template is gone or of the wrong type", "e fired 5 - - -",
+            ),
         ),
         MOVED,
     ),
     "advance by policies": (
         entry(
-            "advance", "moves", "m passed - 9 12 missed:1:7:3,limit:8:8:1 -\nx expired 5 9 9 missed:1:1:1 -\n"
-            "w deferred 5 9 9 - w-4\nz passed - - - missed:1:2:2 -",
+            "advance",
+            *row_fields(
+                "advance", "m passed - 9 12 missed:1:7:3,limit:8:8:1", "x expired 5 9 9 missed:1:1:1",
+                "w deferred 5 9 9 - w-4", "z passed - - - missed:1:2:2",
+            ),
         ),
         [
             change("m", What.SKIPPED, first_ms=1, last_ms=7, count=3, next_ms=9, why="missed"),
@@ -122,7 +127,7 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         ],
     ),
     "quarantine": (
-        entry("quarantine", "rows", f"r normal {DUE_MS} cannot be planned: X: y z"),
+        entry("quarantine", "rows", 1, "r", f"normal {DUE_MS}", "", "cannot be planned: X: y z"),
         [change("r", What.QUARANTINED, nominal_ms=DUE_MS, why="cannot be planned: X: y z")],
     ),
     "cancel": (entry("cancel", "id", "a", "due", DUE_MS), [change("a", What.CANCELLED, nominal_ms=DUE_MS)]),
@@ -151,18 +156,18 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         [change("r", What.SKIPPED, why="paused", first_ms=5, last_ms=50, count=7), change("r", What.ENDED)],
     ),
     "replan": (
-        entry("replan", "old", "2025b", "new", "2026a", "rows", f"r {DUE_MS} 90 95\ns {DUE_MS} 5 5"),
+        entry("replan", "old", "2025b", "new", "2026a", "rows", 2, "r", f"{DUE_MS} 90 95", "s", f"{DUE_MS} 5 5"),
         [
             change("r", What.REPLANNED, nominal_ms=DUE_MS, next_ms=90, why="tzdata 2025b → 2026a"),
             change("s", What.REPLANNED, nominal_ms=DUE_MS, next_ms=5, why="tzdata 2025b → 2026a"),
         ],
     ),
     "replan where nobody knows what was before": (
-        entry("replan", "old", "", "new", "2026a", "rows", "r 5 6 7"),
+        entry("replan", "old", "", "new", "2026a", "rows", 1, "r", "5 6 7"),
         [change("r", What.REPLANNED, nominal_ms=5, next_ms=6, why="tzdata unknown → 2026a")],
     ),
     "unblock": (
-        entry("unblock", "rows", f"a-{DUE_MS} a-1 was stopped"),
+        entry("unblock", "rows", 1, f"a-{DUE_MS}", "a-1 was stopped"),
         [change("a", What.RELEASED, run_id=f"a-{DUE_MS}", nominal_ms=DUE_MS, why="a-1 was stopped")],
     ),
     "term": (entry("term", "daemon", "d", "server", "s"), []),
@@ -199,13 +204,18 @@ def test_an_entry_says_what_its_script_did(entry: Entry, said: list[Change]) -> 
         entry("backfill", "id", "a"),
         entry("fire", "runs"),
         entry("advance"),
-        entry("advance", "moves", ""),
-        entry("advance", "moves", "r fired 5 9 9 -"),
-        entry("advance", "moves", "r fired soon 9 9 - -"),
-        entry("advance", "moves", "r vanished 5 9 9 - -"),
-        entry("advance", "moves", "r passed - 9 9 lost:1:2:2 -"),
-        entry("advance", "moves", "r passed - 9 9 missed:1:2 -"),
-        entry("advance", "moves", "r passed - 9 9 missed:1:2:2, -"),
+        entry("advance", "rows", "r fired 5 9 9 - -"),
+        entry("advance", "rows", 1),
+        entry("advance", "rows", 1, "r"),
+        entry("advance", "rows", 1, "r", "fired 5 9 9"),
+        entry("advance", "rows", 1, "r", "fired soon 9 9 -"),
+        entry("advance", "rows", 1, "r", "vanished 5 9 9 -"),
+        entry("advance", "rows", 1, "r", "passed - 9 9 lost:1:2:2"),
+        entry("advance", "rows", 1, "r", "passed - 9 9 missed:1:2"),
+        entry("advance", "rows", 1, "r", "passed - 9 9 missed:1:2:2,"),
+        entry("advance", "rows", 1, "r", "passed - 9 9 missed:1:2:2", "s", "passed - 9 9 missed:1:2:2"),
+        entry("advance", "rows", 1, "", "a text of no row", "r", "fired 5 9 9 -"),
+        entry("advance", "rows", "many", "r", "fired 5 9 9 -"),
         entry("quarantine"),
         entry("cancel", "id", "a"),
         entry("cancel", "id", "a", "due", "soon"),
@@ -264,19 +274,23 @@ def test_a_put_recurring_gives_its_record() -> None:
     ("name", "pushed"),
     [("advance", "rue"), ("advance by policies", "w")],
 )
-def test_the_lines_of_an_advance_tell_which_were_pushed(name: str, pushed: str) -> None:
+def test_the_rows_of_an_advance_tell_which_were_pushed(name: str, pushed: str) -> None:
     assert [*pushed] == [move.id for move in AdvanceEntry(SAID[name][0]).moves if move.is_pushed]
 
 
-def test_a_quarantined_schedule_may_have_any_time_and_its_line_costs_no_other_line() -> None:
-    lines = f"a low {DUE_MS} why\nx y high 5 z\n!\n\nlow low low inf low\na nolane 5 why".encode()
-    dropped: list[str] = []
+def test_a_quarantined_schedule_may_have_any_time_and_its_row_costs_no_other_row() -> None:
+    stored = ["a", f"low {DUE_MS}", "", "why", "x y", "high 5", "!", "", "low", "low low", "", "inf\nlow", "b", "no 5"]
+    parsed = QuarantineEntry(entry("quarantine", "rows", 5, *stored))
 
-    assert [Quarantined("a", "low", DUE_MS, "why"), Quarantined("low", "low", None, "inf low")] == list(
-        quarantined(lines, dropped)
-    )
-    assert ["x y high 5 z", "!", "", "a nolane 5 why"] == dropped
-    assert [] == list(quarantined(None))
+    assert [Quarantined("a", "low", DUE_MS, "why"), Quarantined("low", "low", None, "inf\nlow")] == list(parsed.rows())
+    assert ["x y", "!", "b"] == parsed.dropped
+
+
+@pytest.mark.parametrize("why", ["", "two\nlines a-5 lost {}", "rows", "\x00", "x" * 5000])
+def test_a_text_of_somebody_else_stands_by_itself_whatever_it_says(why: str) -> None:
+    given = entry("again", "rows", 2, f"a-{DUE_MS}", "2", "", why, f"b-{DUE_MS}", "3", "", "it died")
+
+    assert [("a", why, 2), ("b", "it died", 3)] == [(one.id, one.why, one.count) for one in changes(given)]
 
 
 def test_a_malformed_run_id_is_dropped_from_a_fire() -> None:
@@ -292,11 +306,11 @@ def test_a_malformed_run_id_is_dropped_from_a_fire() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        entry("end", "rows", f"nobody failed {{}}\na-{DUE_MS} failed {{}}"),
-        entry("again", "rows", f"nobody 2 why\na-{DUE_MS} 2 why"),
-        entry("unblock", "rows", f"nobody why\na-{DUE_MS} why"),
-        entry("replan", "rows", f"no\u00fe 5 6 7\na {DUE_MS} 6 7"),
-        entry("advance", "moves", f"n? fired 5 6 6 - -\na fired {DUE_MS} 6 6 - -"),
+        entry("end", *row_fields("end", "nobody failed {}", f"a-{DUE_MS} failed {{}}")),
+        entry("again", *row_fields("again", "nobody 2 why", f"a-{DUE_MS} 2 why")),
+        entry("unblock", *row_fields("unblock", "nobody why", f"a-{DUE_MS} why")),
+        entry("replan", *row_fields("replan", "no\u00fe 5 6 7", f"a {DUE_MS} 6 7")),
+        entry("advance", *row_fields("advance", "n? fired 5 6 6 -", f"a fired {DUE_MS} 6 6 -")),
     ],
     ids=lambda given: given.kind,
 )
@@ -342,7 +356,7 @@ def test_the_schedule_of_a_run_is_in_its_id(run_id: str, id: str) -> None:
 
 def test_how_late_an_occurrence_is_counts_from_when_it_was_due_by_its_jitter() -> None:
     at_us = (DUE_MS + 250) * 1000 + 1500
-    fired = entry("advance", "moves", f"r fired {DUE_MS}+250 - - - -")._replace(position=Position(1, 1, at_us))
+    fired = entry("advance", "rows", 1, "r", f"fired {DUE_MS}+250 - - -")._replace(position=Position(1, 1, at_us))
 
     [change, _] = changes(fired)
 
@@ -360,19 +374,20 @@ ROW = ("a", "1", "due", "low", 1, 1, "", "2 0", "format", 9)
     ("given", "format"),
     [
         (entry("term", *TERM, "format", 2), 2),
-        (entry("term", *TERM), 1),  # of before there were formats in the log
-        (entry("term"), 1),
-        (entry("term", *TERM, "format", "a newer one"), 1),
+        (entry("term", *TERM), None),
+        (entry("term"), None),
+        (entry("term", *TERM, "format", "a newer one"), None),
         (entry("restore", "reason", "lost", "archive", "x", "rows", 1, *ROW, "format", 3), 3),
         (entry("put", *PUT, "format", 2), 2),
     ],
 )
-def test_terms_and_restores_note_the_format_of_what_follows(given: Entry, format: int) -> None:
+def test_terms_and_restores_note_the_format_of_what_follows(given: Entry, format: int | None) -> None:
     assert format == given.format
 
 
-def test_entries_behind_a_newer_format_are_not_readable() -> None:
-    put, term, newer = entry("put", *PUT), entry("term", *TERM, "format", FORMAT), entry("term", "format", FORMAT + 1)
+@pytest.mark.parametrize("other", [OLDEST_FORMAT - 1, FORMAT + 1])
+def test_entries_behind_another_format_are_not_readable(other: int) -> None:
+    put, term, unknown = entry("put", *PUT), entry("term", *TERM, "format", FORMAT), entry("term", "format", other)
 
-    assert [put, term, put] == readable([put, term, put, newer, put])
-    assert [] == readable([newer, put])
+    assert [put, term, put] == readable([put, term, put, unknown, put])
+    assert [] == readable([unknown, put])

@@ -124,7 +124,6 @@ def test_an_entry_of_archives_alone_is_unknown_in_the_log() -> None:
                 (What.SKIPPED, "uncertain"): 1,
                 (What.EXPIRED, ""): 1,
                 (What.CANCELLED, ""): 1,
-                (What.QUARANTINED, ""): 1,
             },
         ),
         (TOUCHED["end"][0], {}),

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from tests.log_rows import end_fields
 from zsched.core.changes import OUTCOMES, Change, What
 from zsched.core.log import Entry
 from zsched.core.log.runs import EndEntry
 from zsched.core.lookback import MOST_OPEN, Lookback, Occurrence, Wanted, is_push, kept
-from zsched.core.runs import OPEN, OVER, Run, RunStatus, of_row, row_of
+from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_run, facts_text
 
 T_US = 1_800_000_000_000_000
 ALL = frozenset(RunStatus)
@@ -27,8 +28,8 @@ def change(what: What, run: str = "", at: int = 0, **more: object) -> Change:
 
 
 def end(run: str, status: RunStatus, at: int = 0, fired: int | None = None) -> Change:
-    row = row_of(Run(run, status, None if fired is None else T_US + fired, error="no"))
-    return change(What.RUN_ENDED, run, at, why=status.value, record=row.split(" ", 2)[2])
+    facts = facts_text(Run(run, status, None if fired is None else T_US + fired, error="no"))
+    return change(What.RUN_ENDED, run, at, why=status.value, record=facts)
 
 
 def look(history: Sequence[Sequence[Change]], wanted: Wanted) -> list[Occurrence]:
@@ -56,7 +57,7 @@ def naive(history: Sequence[Sequence[Change]]) -> list[Told]:
             if runs[run][1] is RunStatus.QUEUED:
                 runs[run] = (run, RunStatus.QUEUED, one.count)
         elif one.what is What.RUN_ENDED:
-            ended = of_row(run, one.why, one.record)
+            ended = ended_run(run, one.why, one.record, 0)
             runs[run] = (run, ended.status, ended.attempt)
             if order.get(run, (0, 0))[0] == 0:  # its push is not there
                 order[run] = (0, ended.fired_us or 0)
@@ -206,17 +207,12 @@ def test_a_question_is_read_back_as_it_was_written() -> None:
 
 
 def test_only_the_ends_of_one_status_are_read_from_an_entry() -> None:
-    rows = [
-        row_of(Run("a-1", RunStatus.SUCCEEDED, error=" failed ")),
-        row_of(Run("a-2", RunStatus.FAILED)),
-        "broken",
-        "",
-    ]
-    entry = Entry.of(b"1-1", [b"kind", b"end", b"t", b"7", b"rows", "\n".join(rows).encode()])
+    failure = Run("a-2", RunStatus.FAILED)
+    rows = end_fields(Run("a-1", RunStatus.SUCCEEDED, error="failed{"), failure, Run("failed", RunStatus.LOST))
+    entry = Entry.of(b"1-1", [b"kind", b"end", b"t", b"7", *rows])
 
     failed, expired = (EndEntry(entry).only_ends([status]) for status in (RunStatus.FAILED, RunStatus.EXPIRED))
 
     assert failed is not None
-    assert [b"rows", rows[1].encode()] == list(failed.body)
+    assert end_fields(failure) == list(failed.body)
     assert expired is None
-    assert EndEntry(entry._replace(body=[])).only_ends([RunStatus.FAILED]) is None

@@ -8,21 +8,22 @@ from typing import Any
 
 import pytest
 
+from tests.log_rows import end_fields, row_fields
 from tests.unit.core.test_log import SAID, T_US
 from zsched.core.changes import What
 from zsched.core.log import Entry, outcomes
 from zsched.core.model import iso
 from zsched.core.recent import FAILURES, HAPPENED, Ahead, Counting, Failure, Rebuilt, Recent, Stretch
-from zsched.core.runs import Run, RunStatus, row_of
+from zsched.core.runs import Run, RunStatus
 
 SUFFIX = "-nshop"
 NOW_MS = T_US // 1000 + 1
 MINUTE_MS = 60_000
 
 
-def entry(ago_ms: int, kind: str, **fields: str) -> Entry:
+def entry(ago_ms: int, kind: str, *rows: bytes, **fields: str) -> Entry:
     """An entry of *ago_ms* before NOW_MS; its seq does not matter here."""
-    texts = [text.encode() for field in fields.items() for text in field]
+    texts = [*(text.encode() for field in fields.items() for text in field), *rows]
     return Entry.of(b"3-7", [b"kind", kind.encode(), b"t", b"%d" % ((NOW_MS - ago_ms) * 1000), *texts])
 
 
@@ -31,7 +32,7 @@ def fire(ago_ms: int, *runs: str) -> Entry:
 
 
 def end(ago_ms: int, *runs: Run) -> Entry:
-    return entry(ago_ms, "end", rows="\n".join(map(row_of, runs)))
+    return entry(ago_ms, "end", *end_fields(*runs))
 
 
 def recent(*entries: Entry, is_all: bool = True, **how: Any) -> Recent:
@@ -158,9 +159,9 @@ def test_only_some_of_many_failures_are_compared() -> None:
 
 
 def test_missed_occurrences_are_counted_beside_skipped_ones() -> None:
-    moves = "a passed - 9 9 missed:1:8:20,coalesced:1:8:5,limit:1:8:3 -\nb overlap 5 9 9 - x"
+    rows = row_fields("advance", "a passed - 9 9 missed:1:8:20,coalesced:1:8:5,limit:1:8:3", "b overlap 5 9 9 - x")
 
-    stretch = recent(entry(5, "advance", moves=moves)).stretches[0]
+    stretch = recent(entry(5, "advance", *rows)).stretches[0]
 
     assert (20, {What.SKIPPED: 24, What.COALESCED: 5}) == (stretch.missed, happened(stretch))
 
@@ -176,7 +177,7 @@ def restored(ago_ms: int, reason: str, *places: str) -> Entry:
 
 
 def merged(ago_ms: int) -> Entry:
-    return entry(ago_ms, "merged", archive="x", positions="3-1 5")
+    return entry(ago_ms, "merged", *row_fields("merged", "3-1 5"), archive="x")
 
 
 def test_when_redis_was_rebuilt_last_is_told_with_all_that_was_put_back() -> None:
@@ -207,7 +208,12 @@ def test_a_loss_of_more_than_half_an_hour_ago_is_told_no_more() -> None:
 
 
 def test_an_entry_that_nobody_understands_counts_for_nothing_and_hides_no_other() -> None:
-    strange = [entry(1, "conjure"), entry(1, "fire", runs="a-soon"), entry(1, "end", rows="nonsense"), entry(1, "put")]
+    strange = [
+        entry(1, "conjure"),
+        entry(1, "fire", runs="a-soon"),
+        entry(1, "end", b"rows", b"nonsense"),
+        entry(1, "put"),
+    ]
 
     found = recent(*strange, fire(2, "a-5"), end(3, Run("a-5", RunStatus.LOST)))
 
@@ -221,7 +227,7 @@ HOUR_MS = 60 * MINUTE_MS
 def advance(ago_ms: int, *nexts: tuple[str, int | None]) -> Entry:
     """Schedules fired, and are next so much later than NOW_MS."""
     times = [(id, "-" if later_ms is None else str(NOW_MS + later_ms)) for id, later_ms in nexts]
-    return entry(ago_ms, "advance", moves="\n".join(f"{id} fired {NOW_MS} {at} {at} - -" for id, at in times))
+    return entry(ago_ms, "advance", *row_fields("advance", *(f"{id} fired {NOW_MS} {at} {at} -" for id, at in times)))
 
 
 def test_a_clock_that_was_ahead_leaves_the_schedules_silent_that_went_on_by_it() -> None:
@@ -229,7 +235,7 @@ def test_a_clock_that_was_ahead_leaves_the_schedules_silent_that_went_on_by_it()
         fire(-11_000, "late-5"),
         advance(-HOUR_MS, ("hourly", 2 * HOUR_MS), ("soon", 10_000), ("later", 10_001), ("over", None)),
         advance(-2 * HOUR_MS, ("hourly", 3 * HOUR_MS)),  # before that
-        entry(-3 * HOUR_MS, "advance", moves="nonsense"),
+        entry(-3 * HOUR_MS, "advance", b"rows", b"nonsense"),
     )
 
     assert found.ahead == Ahead(NOW_MS + 3 * HOUR_MS, {"hourly": NOW_MS + 2 * HOUR_MS, "later": NOW_MS + 10_001})

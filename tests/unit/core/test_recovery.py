@@ -64,7 +64,7 @@ def test_a_restore_over_what_somebody_did_does_not_take_it_away() -> None:
 
 def test_the_ends_that_merged_entries_name_are_gathered() -> None:
     given = branch(
-        entry("merged", "archive", "x", "positions", "1-2 3"), entry("merged", "archive", "y", "positions", "4-5 6")
+        entry("merged", "archive", "x", "rows", 1, "1-2", "3"), entry("merged", "archive", "y", "rows", 1, "4-5", "6")
     )
 
     assert [Position(1, 2, 3), Position(4, 5, 6)] == given.merged
@@ -262,7 +262,7 @@ PAUSE = entry("pause", "id", "a", "due", "-", "note", "")
         (mine(None, opened()), None, restore(row("skipped", t_us=49)), [("open", RUN)]),
         (mine(None, opened()), None, restore(row("due", t_us=49)), [("open", RUN)]),
         (mine(None, opened()), None, PAUSE, [("open", RUN)]),  # of the schedule, not of the run
-        (mine(None, opened()), None, entry("end", "rows", f"a-{RUN} succeeded {{}}"), NOTHING),
+        (mine(None, opened()), None, entry("end", "rows", 1, f"a-{RUN}", "succeeded", "", "{}"), NOTHING),
         (mine(one_shot(), opened(LATER)), None, PAUSE, [("open", LATER)]),
     ],
 )

@@ -57,11 +57,11 @@ def test_a_text_that_is_no_position_is_refused(shown: str) -> None:
 def test_a_merged_entry_names_the_ends_of_histories() -> None:
     positions = [Position(1, 2, 3), Position(4, 5, 6)]
 
-    assert positions == MergedEntry(entry("merged", "archive", "x", "positions", "1-2 3\n4-5 6")).positions()
+    assert positions == MergedEntry(entry("merged", "archive", "x", "rows", 2, "1-2", "3", "4-5", "6")).positions()
 
 
 def test_a_merged_entry_may_name_none() -> None:
-    assert [] == MergedEntry(entry("merged", "archive", "x", "positions", "")).positions()
+    assert [] == MergedEntry(entry("merged", "archive", "x", "rows", 0)).positions()
 
 
 @pytest.mark.parametrize("place", [*SCHEDULES, *RUNS])

@@ -1,4 +1,4 @@
-"""Runs: what RQ's words mean, and the lines in which their ends are written down."""
+"""Runs: what RQ's words mean, and how their ends are written down."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from zsched.core.runs import (
     RunStatus,
     as_seen,
     ended_as,
+    facts_text,
     ms_of,
+    of_facts,
     of_job,
-    of_row,
     pushed,
-    row_of,
     rq_time,
 )
 
@@ -173,7 +173,7 @@ def test_a_note_is_taken_as_far_as_it_is_one(note: str, expected: dict[str, Any]
 
     if expected is not None:
         assert expected == run.note
-    assert run == of_row(*row_of(run).split(" ", 2))
+    assert run == of_facts(run.id, run.status, json.loads(facts_text(run)))
     json.dumps(run.to_dict(), allow_nan=False)
 
 
@@ -211,7 +211,7 @@ def test_a_time_of_rq_is_read_as_it_was_written() -> None:
     assert [0, T_MS + 7, LAST_MS] == [ms_of(rq_time(ms)) for ms in (0, T_MS + 7, LAST_MS)]
 
 
-# -- lines of the log ---------------------------------------------------------------------------------
+# -- rows of the log ----------------------------------------------------------------------------------
 
 INSTANTS = some.none() | some.integers(1, LAST_MS)
 JSON = some.recursive(
@@ -238,21 +238,12 @@ RUNS = some.builds(
 )
 
 
-def test_a_line_of_an_older_zsched_is_read_without_queue_and_timeout() -> None:
-    facts = f'{{"fired":{T_MS}400,"queued":{T_MS},"started":{T_MS + 4},"ended":{T_MS + 9},"worker":"w"}}'
-
-    run = of_row(RUN, "succeeded", facts)
-
-    assert ("", None, 5) == (run.queue, run.timeout_s, run.duration_ms)
-
-
 @given(RUNS)
-def test_a_run_is_read_as_it_was_written_on_one_line(run: Run) -> None:
-    row = row_of(run)
+def test_a_run_is_read_as_it_was_written(run: Run) -> None:
+    facts = facts_text(run)
 
-    assert 1 == len(row.splitlines())
-    assert row.isascii()
-    assert run == of_row(*row.split(" ", 2))
+    assert facts.isascii()
+    assert run == of_facts(run.id, run.status.value, json.loads(facts))
 
 
 @pytest.mark.parametrize(
@@ -272,7 +263,7 @@ def test_a_run_is_read_as_it_was_written_on_one_line(run: Run) -> None:
 )
 def test_facts_that_another_writer_wrote_are_refused(facts: str) -> None:
     with pytest.raises((ValueError, TypeError)):
-        of_row(RUN, "failed", facts)
+        of_facts(RUN, "failed", json.loads(facts))
 
 
 @pytest.mark.parametrize(

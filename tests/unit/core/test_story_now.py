@@ -22,7 +22,7 @@ from tests.unit.core.stories import (
 )
 from zsched.core.changes import Change, What
 from zsched.core.model import Schedule, ScheduleState
-from zsched.core.runs import GONE, Run, RunStatus, pushed, row_of
+from zsched.core.runs import GONE, Run, RunStatus, facts_text, pushed
 from zsched.core.story import Chronicle, Source
 
 
@@ -32,8 +32,7 @@ def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
 
 
 def run_ended(run: Run) -> Change:
-    _, status, record = row_of(run).split(" ", 2)
-    return change(What.RUN_ENDED, run_id=run.id, why=status, record=record)
+    return change(What.RUN_ENDED, run_id=run.id, why=run.status.value, record=facts_text(run))
 
 
 @pytest.mark.parametrize(

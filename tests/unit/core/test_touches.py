@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import pytest
 
+from tests.log_rows import row_fields
 from tests.unit.core.recovering import DUE_MS, LATER, PUT, RULE, RUN, SUFFIX, T_US, entry, restore, row
 from zsched.core.log import Entry, Touch, UnknownEntry, touches
 from zsched.core.log.kinds import KINDS
 
 FIRE = [
     "runs", f"a-{RUN} b-1-{RUN}", "uncertain", f"a-{RUN}", "skipped", f"c-{RUN}", "expired", f"x-{RUN}",
-    "cancelled", f"d-{RUN}=canceled", "quarantined", f"e low {DUE_MS} its hash is gone\ntwo words high 1.5 why not",
+    "cancelled", f"d-{RUN}=canceled",
 ]  # fmt: skip
-ADVANCE = f"r fired {DUE_MS} {DUE_MS + 5} {DUE_MS + 9} - -\ns quarantined {DUE_MS} - - - no queue\n" + (
-    f"m passed - {DUE_MS + 5} {DUE_MS + 9} missed:{DUE_MS - 5}:{DUE_MS}:2 -"
+ADVANCE = row_fields(
+    "advance",
+    f"r fired {DUE_MS} {DUE_MS + 5} {DUE_MS + 9} -",
+    f"s quarantined {DUE_MS} - - - no queue",
+    f"m passed - {DUE_MS + 5} {DUE_MS + 9} missed:{DUE_MS - 5}:{DUE_MS}:2",
 )
-REPLAN = f"r {DUE_MS} {DUE_MS + 5} {DUE_MS + 6}\ns-1 {DUE_MS} 5 5"
-END = f"a-{RUN} succeeded {{}}\na-r-{RUN}-r1 failed {{}}"
-AGAIN = f"a-{RUN} 2 its worker died\na-r-{RUN}-r1 3 its worker died"
+REPLAN = row_fields("replan", f"r {DUE_MS} {DUE_MS + 5} {DUE_MS + 6}", f"s-1 {DUE_MS} 5 5")
+END = row_fields("end", f"a-{RUN} succeeded {{}}", f"a-r-{RUN}-r1 failed {{}}")
+AGAIN = row_fields("again", f"a-{RUN} 2 its worker died", f"a-r-{RUN}-r1 3 its worker died")
+BAD = row_fields("quarantine", f"e low {DUE_MS} its hash is gone", "no-id! high 1.5 why not")
 
 TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     "put": (entry("put", *PUT), [("a", ""), ("a", RUN), ("b-1", ""), ("b-1", LATER)]),
@@ -27,20 +32,20 @@ TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     "backfill": (entry("backfill", "id", "r", "runs", f"r-{RUN} r-{RUN}-r7"), [("r", RUN), ("r", f"{RUN}-r7")]),
     "fire": (
         entry("fire", *FIRE),
-        [(id, run) for id in ("a", "b-1", "c", "x", "d") for run in ("", RUN)] + [("e", "")],
+        [(id, run) for id in ("a", "b-1", "c", "x", "d") for run in ("", RUN)],
     ),
     "fire of nothing": (entry("fire"), []),
-    "advance": (entry("advance", "moves", ADVANCE), [("r", ""), ("r", RUN), ("s", ""), ("s", RUN), ("m", "")]),
-    "quarantine": (entry("quarantine", "rows", f"e low {DUE_MS} why"), [("e", "")]),
+    "advance": (entry("advance", *ADVANCE), [("r", ""), ("r", RUN), ("s", ""), ("s", RUN), ("m", "")]),
+    "quarantine": (entry("quarantine", *BAD), [("e", "")]),
     "cancel": (entry("cancel", "id", "a", "due", DUE_MS), [("a", ""), ("a", RUN)]),
     "cancel of an ended one": (entry("cancel", "id", "a", "due", "-"), [("a", "")]),
     "pause": (entry("pause", "id", "a", "due", DUE_MS, "note", "why"), [("a", "")]),
     "resume": (entry("resume", "id", "a", "due", DUE_MS), [("a", "")]),
-    "replan": (entry("replan", "old", "", "new", "2026a", "rows", REPLAN), [("r", ""), ("s-1", "")]),
-    "end": (entry("end", "rows", END), [("a", RUN), ("a-r", f"{RUN}-r1")]),
-    "again": (entry("again", "rows", AGAIN), [("a", RUN), ("a-r", f"{RUN}-r1")]),
-    "unblock": (entry("unblock", "rows", f"a-{RUN} a-1 was stopped"), [("a", RUN)]),
-    "merged": (entry("merged", "archive", "archive-1", "positions", "1-2 3"), []),
+    "replan": (entry("replan", "old", "", "new", "2026a", *REPLAN), [("r", ""), ("s-1", "")]),
+    "end": (entry("end", *END), [("a", RUN), ("a-r", f"{RUN}-r1")]),
+    "again": (entry("again", *AGAIN), [("a", RUN), ("a-r", f"{RUN}-r1")]),
+    "unblock": (entry("unblock", "rows", 1, f"a-{RUN}", "a-1 was stopped"), [("a", RUN)]),
+    "merged": (entry("merged", "archive", "archive-1", "rows", 1, "1-2", "3"), []),
     "term": (entry("term", "daemon", "d", "server", "s"), []),
 }
 
@@ -67,9 +72,9 @@ def test_every_kind_of_log_entry_is_in_the_table() -> None:
 
 BROKEN = [entry("conjure"), entry("put", "lane", "low"), entry("pause"), entry("run_now", "id", "r"),
           entry("backfill", "runs", "r"),
-          entry("advance", "moves", "r fired"), entry("end", "rows", "r"),
-          entry("again", "rows", "r two w"), entry("quarantine", "row", "x"),
-          entry("cancel", "id", "a"), entry("enqueue"), entry("replan", "rows", "r 5 6"),
+          entry("advance", "rows", 1, "r", "fired"), entry("end", "rows", 1, "r"),
+          entry("again", "rows", 2, f"r-{RUN}", "2", "", "w"), entry("quarantine", "row", "x"),
+          entry("cancel", "id", "a"), entry("enqueue"), entry("replan", "rows", 1, "r", "5 6"),
           entry("restore", "reason", "lost", "archive", "x", "rows", 1, "a")]  # fmt: skip
 
 

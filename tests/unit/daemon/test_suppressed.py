@@ -43,7 +43,8 @@ class _History:
 @pytest.fixture
 def history(monkeypatch: pytest.MonkeyPatch) -> type[_History]:
     history = type("History", (_History,), {"asked": []})
-    monkeypatch.setattr(suppressed, "Suppressed", history)
+    monkeypatch.setattr(suppressed, "History", history)
+    monkeypatch.setattr(suppressed, "Suppressed", lambda opened: opened)
     return history
 
 

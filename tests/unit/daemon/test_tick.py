@@ -306,7 +306,7 @@ def test_a_run_that_fire_did_not_push_is_told_with_its_reason(
             skipped=["a-1"],
             expired=["b-1"],
             cancelled=["c-1=canceled"],
-            quarantined=[f"d normal {NOW_MS} no such queue"],
+            quarantined=[("d", "no such queue")],
         )
     )
 

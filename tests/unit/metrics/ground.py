@@ -12,9 +12,9 @@ from zsched.metrics.meter import OUTCOMES
 T_MS = 1_800_000_000_000
 
 
-def entry(kind: str, *, id: str = "3-1", t_us: int = T_MS * 1000, **fields: str) -> Entry:
+def entry(kind: str, *rows: bytes, id: str = "3-1", t_us: int = T_MS * 1000, **fields: str) -> Entry:
     """An entry as XRANGE gives it."""
-    pairs = [text.encode() for pair in fields.items() for text in pair]
+    pairs = [*(text.encode() for pair in fields.items() for text in pair), *rows]
     return Entry.of(id.encode(), [b"kind", kind.encode(), b"t", b"%d" % t_us, *pairs])
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.log_rows import end_fields, row_fields
 from tests.unit.metrics.ground import T_MS, entry, outcomes_of
 from zsched.core.log import Entry, Position
-from zsched.core.runs import Run, RunStatus, row_of
+from zsched.core.runs import Run, RunStatus
 from zsched.metrics.meter import OUTCOMES, Distribution, LogTally, Names
 
 FIRE = entry(
@@ -16,28 +17,26 @@ FIRE = entry(
     skipped=f"d-{T_MS} e-{T_MS}",
     expired=f"f-{T_MS}",
     cancelled=f"g-{T_MS}=canceled",
-    quarantined=f"h normal {T_MS} its job is gone\ni low {T_MS} its job is gone",
 )
 ADVANCE = entry(
     "advance",
-    moves="\n".join(
-        [
-            f"a fired {T_MS - 3} {T_MS + 9} {T_MS + 9} - -",
-            f"b fired {T_MS - 5000}+4000 {T_MS + 9} {T_MS + 9} coalesced:{T_MS - 9}:{T_MS - 6}:4 -",
-            f"c deferred {T_MS} - - - c-{T_MS - 9}",
-            f"d uncertain {T_MS} - - - -",
-            f"e skipped {T_MS} - - - -",
-            f"f overlap {T_MS} - - - f-{T_MS - 9}",
-            f"g expired {T_MS} - - - -",
-            f"h duplicate {T_MS} - - - -",
-            f"i quarantined {T_MS} - - - its template is gone",
-            f"j passed - {T_MS + 9} {T_MS + 9} missed:{T_MS - 9}:{T_MS - 3}:3,limit:{T_MS - 2}:{T_MS - 1}:2 -",
-        ]
+    *row_fields(
+        "advance",
+        f"a fired {T_MS - 3} {T_MS + 9} {T_MS + 9} -",
+        f"b fired {T_MS - 5000}+4000 {T_MS + 9} {T_MS + 9} coalesced:{T_MS - 9}:{T_MS - 6}:4",
+        f"c deferred {T_MS} - - - c-{T_MS - 9}",
+        f"d uncertain {T_MS} - - -",
+        f"e skipped {T_MS} - - -",
+        f"f overlap {T_MS} - - - f-{T_MS - 9}",
+        f"g expired {T_MS} - - -",
+        f"h duplicate {T_MS} - - -",
+        f"i quarantined {T_MS} - - - its template is gone",
+        f"j passed - {T_MS + 9} {T_MS + 9} missed:{T_MS - 9}:{T_MS - 3}:3,limit:{T_MS - 2}:{T_MS - 1}:2",
     ),
 )
 OTHERS = [
     entry("enqueue", run=f"a-{T_MS}", front="0", fields="0"),
-    entry("quarantine", rows=f"a normal {T_MS} no rule"),
+    entry("quarantine", *row_fields("quarantine", f"a normal {T_MS} no rule")),
 ]
 
 
@@ -84,7 +83,7 @@ def number(distribution: Distribution) -> float:
 def test_every_word_of_a_fire_is_counted(tally: LogTally) -> None:
     tally.see([FIRE])
 
-    words = {"fired": 2, "uncertain": 1, "skipped_uncertain": 2, "expired": 1, "cancelled": 1, "quarantined": 2}
+    words = {"fired": 2, "uncertain": 1, "skipped_uncertain": 2, "expired": 1, "cancelled": 1}
     assert words == counted(tally)
     assert outcomes_of([FIRE]) == tally.outcomes
 
@@ -138,7 +137,7 @@ def test_the_run_ids_of_another_namespace_are_read_as_its_own() -> None:
 
 
 def ended(*runs: Run) -> Entry:
-    return entry("end", rows="\n".join(map(row_of, runs)))
+    return entry("end", *end_fields(*runs))
 
 
 def run(queue: str, status: RunStatus = RunStatus.SUCCEEDED, timeout_s: int | None = 100) -> Run:
@@ -157,10 +156,10 @@ def test_ended_runs_are_counted_by_queue_and_status_with_their_times(tally: LogT
     assert (2, 1.6) == (number(tally.timeout_ratio), pytest.approx(tally.timeout_ratio.total))
 
 
-def test_a_run_that_an_older_zsched_wrote_down_is_counted_without_its_queue(tally: LogTally) -> None:
-    facts = f'{{"fired":{T_MS}000,"queued":{T_MS},"started":{T_MS + 50},"ended":{T_MS + 90},"worker":"w"}}'
+def test_a_run_whose_job_rq_forgot_is_counted_without_its_queue(tally: LogTally) -> None:
+    times = {"queued_ms": T_MS, "started_ms": T_MS + 50, "ended_ms": T_MS + 90}
 
-    tally.see([entry("end", rows=f"a-{T_MS} failed {facts}")])
+    tally.see([ended(Run(f"a-{T_MS}", RunStatus.FAILED, T_MS * 1000, **times))])
 
     assert {("unknown", "failed"): 1} == dict(tally.ended)
     assert 0.04 == pytest.approx(tally.duration_s["unknown"].total)
@@ -217,11 +216,11 @@ def test_another_history_at_the_same_ids_counts_too(tally: LogTally) -> None:
 @pytest.mark.parametrize(
     "broken",
     [
-        entry("fire", quarantined="nonsense"),
-        entry("advance", moves="a fired"),
-        entry("advance", moves=f"a teleported {T_MS} - - - -"),
+        entry("quarantine", rows="nonsense"),
+        entry("advance", b"rows", b"1", b"a", b"fired"),
+        entry("advance", *row_fields("advance", f"a teleported {T_MS} - - -")),
         entry("end", rows="a"),
-        entry("end", rows=f"a-{T_MS} vanished {{nonsense"),
+        entry("end", *row_fields("end", f"a-{T_MS} vanished {{nonsense")),
         entry("from_the_future", rows="a"),
         Entry.of(b"3-1", [b"odd"]),
     ],

@@ -5,6 +5,10 @@ An entry is what one script call appended: its kind, TIME in µs and texts of it
 headers, LOGS). ``(epoch, seq, t_us)`` is its identity: two histories of a Redis can share an id, not
 both id and time.
 
+Rows stand behind the field ``rows``, whose value is their number. Each is a field: its name is the id that the row is
+of, its value words of zsched's own. A text of somebody else (an error, why, the name of a queue) follows as a field
+without a name. ``rows_of`` reads them all; no text is ever split to find a row.
+
 An entry that cannot be read, because a newer version or another writer wrote it, raises UnknownEntry:
 it is kept as it is, reported, and never guessed at. One of a known kind raises UnreadableEntry, which is
 one too: what it would have said, an archive reads from Redis again (daemon/follower.py).
@@ -20,10 +24,12 @@ from zsched.core.untrusted import truncated
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]
+StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text of somebody else or b""; a plain tuple, as there are many
 
 # Of keys, values and entries; raised when an older zsched would misread what a newer one writes. The same number stands
-# in lua/lib/time.lua.
-FORMAT: Final = 1
+# in lua/lib/time.lua, and so does that of the oldest form that is still read.
+FORMAT: Final = 2
+OLDEST_FORMAT: Final = 2
 
 _DIGITS = 18  # of a whole number, at most: what an archive's file can hold
 
@@ -93,20 +99,32 @@ class Entry(NamedTuple):
         return sum(map(len, self.body))
 
     @property
-    def format(self) -> int:
-        """The format that it notes for what follows, by ending with the field ``format``; 1 where it notes none."""
+    def format(self) -> int | None:
+        """The format that it notes for what follows, by ending with the field ``format``; None where it notes none."""
         if len(self.body) < 2 or self.body[-2] != b"format":
-            return 1
-        return int(self.body[-1]) if _is_whole(self.body[-1]) else 1
+            return None
+        return int(self.body[-1]) if _is_whole(self.body[-1]) else None
 
     def fields(self) -> dict[bytes, bytes]:
-        """Field → value. For kinds without repeated fields."""
-        return dict(zip(self.body[::2], self.body[1::2], strict=True))
+        """Field → value, of the fields before the rows."""
+        names = self.body[::2]
+        head = names.index(b"rows") if b"rows" in names else len(names)
+        return dict(zip(names[:head], self.body[1 : 2 * head : 2], strict=True))
+
+    def with_rows(self, rows: Sequence[StoredRow]) -> Entry:
+        """The entry with *rows* in place of its own."""
+        head = 2 * self.body[::2].index(b"rows")
+        return self._replace(body=[*self.body[:head], *row_texts(rows)])
+
+
+def is_known(format: int | None) -> bool:
+    """Return True if this version reads *format*; None: no format was noted."""
+    return format is None or OLDEST_FORMAT <= format <= FORMAT
 
 
 def readable(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the *entries* before the first one of a newer format: behind it this version would misread."""
-    return list(takewhile(lambda entry: entry.format <= FORMAT, entries))
+    """Return the *entries* before the first one of an unknown format: behind it this version would misread."""
+    return list(takewhile(lambda entry: is_known(entry.format), entries))
 
 
 class reading:
@@ -126,6 +144,36 @@ class reading:
             entry, reason = self._entry, truncated(repr(error))
             message = f"log entry {entry.position.id} ({entry.kind}) cannot be read: {reason}"
             raise UnreadableEntry(message) from error
+
+
+def rows_of(body: Texts) -> list[StoredRow]:
+    """
+    The rows of an entry. Raises ValueError, IndexError.
+
+    >>> rows_of([b"rows", b"2", b"a", b"5", b"b", b"7", b"", b"why"])
+    [(b'a', b'5', b''), (b'b', b'7', b'why')]
+    """
+    at = 2 * body[::2].index(b"rows")
+    ids, words = body[at + 2 :: 2], body[at + 3 :: 2]
+    if b"" not in ids:
+        rows = [(id, own, b"") for id, own in zip(ids, words, strict=True)]
+    else:
+        rows = []
+        for id, own in zip(ids, words, strict=True):
+            if id:
+                rows.append((id, own, b""))
+            else:
+                rows[-1] = (*rows[-1][:2], own)
+    expect(len(rows) == int(body[at + 1]))
+    return rows
+
+
+def row_texts(rows: Sequence[StoredRow]) -> list[bytes]:
+    """The texts of *rows*, as they stand in an entry; ``rows_of`` is the inverse."""
+    texts = [b"rows", b"%d" % len(rows)]
+    for id, words, other in rows:
+        texts += (id, words, b"", other) if other else (id, words)
+    return texts
 
 
 def expect(holds: bool) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Final, NamedTuple
 
 from zsched.core.changes import BACKFILL, RUN_NOW, WAITS_FOR, Change, What
-from zsched.core.log.entry import Entry, any_milliseconds, expect, milliseconds, text
+from zsched.core.log.entry import Entry, any_milliseconds, expect, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry
 from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
 from zsched.core.once import once
-from zsched.core.policy import Passed, Range, Why
-from zsched.core.run_id import ID, RunKey
+from zsched.core.policy import Passed, Priority, Range, Why
+from zsched.core.run_id import RunKey
 
-_QUARANTINED: Final = re.compile(r"(\S+) (high|normal|low) (\S+) (.*)")
+_LANES: Final = frozenset(lane.value for lane in Priority)
 
 
 class _Word(NamedTuple):
@@ -51,13 +52,12 @@ class Fires(NamedTuple):
     skipped: list[RunKey]
     expired: list[RunKey]
     cancelled: list[tuple[RunKey, str]]
-    quarantined: list[Quarantined]
 
 
 class FireEntry(ParsedEntry, kind="fire"):
     """One-shots that were due left their lanes. Each text is parsed by itself: a malformed one loses only itself."""
 
-    whats = frozenset({What.FIRED, What.SKIPPED, What.EXPIRED, What.CANCELLED, What.QUARANTINED})
+    whats = frozenset({What.FIRED, What.SKIPPED, What.EXPIRED, What.CANCELLED})
     is_leaders = True
 
     @once
@@ -70,7 +70,6 @@ class FireEntry(ParsedEntry, kind="fire"):
             skipped=self._keys(b"skipped"),
             expired=self._keys(b"expired"),
             cancelled=[(key, status) for run_id, _, status in words if (key := self._key(run_id)) is not None],
-            quarantined=list(quarantined(self.fields.get(b"quarantined"), self.dropped)),
         )
 
     def rows(self) -> Iterable[Row]:
@@ -78,7 +77,6 @@ class FireEntry(ParsedEntry, kind="fire"):
         yield OneShotsFired(fires.runs, fires.uncertain)
         if left := [*fires.skipped, *fires.expired, *(key for key, _ in fires.cancelled)]:
             yield OneShotsLeft(left)
-        yield from fires.quarantined
 
     def changes(self) -> Iterator[Change]:
         fires = self.fires
@@ -90,8 +88,6 @@ class FireEntry(ParsedEntry, kind="fire"):
             yield self._change_of(key, What.EXPIRED)
         for key, status in fires.cancelled:
             yield self._change_of(key, What.CANCELLED, f"RQ has it as {status}")
-        for row in fires.quarantined:
-            yield self._change(row.id, What.QUARANTINED, nominal_ms=row.due_ms, why=row.reason)
 
     def counts(self) -> Counts:
         names = b"runs", b"uncertain", b"skipped", b"expired", b"cancelled"
@@ -102,7 +98,6 @@ class FireEntry(ParsedEntry, kind="fire"):
             (What.SKIPPED, "uncertain"): skipped,
             (What.EXPIRED, ""): expired,
             (What.CANCELLED, ""): cancelled,
-            (What.QUARANTINED, ""): sum(1 for _ in quarantined(self.fields.get(b"quarantined"))),
         })  # fmt: skip
         dues = re.findall(
             rb"-(\d{1,18})(?:%b)?(?: |$)" % re.escape(self.run_suffix.encode()), self.fields.get(b"runs", b"")
@@ -117,17 +112,17 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
         What.FIRED, What.SKIPPED, What.EXPIRED, What.COALESCED, What.DUPLICATE, What.QUARANTINED, What.ENDED
     })  # fmt: skip
     is_leaders = True
-    DUPLICATE: Final = b" duplicate "  # stands in the body where a run was there already
+    DUPLICATE: Final = b"duplicate "  # stands in the body where a run was there already
 
     @once
     def moves(self) -> list[Advanced]:
         """Parse the advances, in order."""
-        return [move for line in self._lines(b"moves") if self._is_id((move := self._move(line)).id)]
+        return [self._move(id, words, why) for id, words, why in self._stored() if self._is_id(id)]
 
-    def _move(self, line: str) -> Advanced:
-        id, word, nominal, next_nominal, next_due, passed, why = line.split(" ", 6)
+    def _move(self, id: str, words: str, why: str) -> Advanced:
+        word, nominal, next_nominal, next_due, passed = words.split(" ")
         nominal, _, jitter = nominal.partition("+")
-        nominal_ms, why = milliseconds(nominal), "" if why == "-" else why
+        nominal_ms = milliseconds(nominal)
         run = "" if nominal_ms is None else f"{nominal_ms}{self.run_suffix}"
         times = nominal_ms, milliseconds(next_nominal), milliseconds(next_due)
         return Advanced(id, run, word, *times, _passed(passed), why, int(jitter or 0))
@@ -162,11 +157,10 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
         return Counts(happened, dues)
 
     def narrowed(self, id: str) -> Entry:
-        if len(self.entry.body) != 2:
-            return self.entry
-        name, moves = self.entry.body
-        lines = [line for line in moves.split(b"\n") if line.startswith(id.encode() + b" ")]
-        return self.entry._replace(body=[name, b"\n".join(lines)]) if lines else self.entry
+        with suppress(ValueError, IndexError):  # whoever reads all of it says what is wrong
+            mine = [row for row in rows_of(self.entry.body) if row[0] == id.encode()]
+            return self.entry.with_rows(mine) if mine else self.entry
+        return self.entry
 
     @property
     def is_by_rule(self) -> bool:
@@ -174,13 +168,18 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
 
 
 class QuarantineEntry(ParsedEntry, kind="quarantine"):
-    """Recurring schedules cannot be planned."""
+    """Schedules cannot be planned or pushed. Each row is parsed by itself: a malformed one loses only itself."""
 
     whats = frozenset({What.QUARANTINED})
     is_leaders = True
 
     def rows(self) -> Iterable[Quarantined]:
-        return quarantined(self.fields[b"rows"], self.dropped)
+        for id, words, reason in self._stored():
+            lane, _, due = words.partition(" ")
+            if lane not in _LANES:
+                self.dropped.append(id)
+            elif self._is_id(id):
+                yield Quarantined(id, lane, any_milliseconds(due), reason)
 
     def changes(self) -> Iterator[Change]:
         for row in self.rows():
@@ -226,16 +225,6 @@ class BackfillEntry(ParsedEntry, kind="backfill"):
     @property
     def is_by_rule(self) -> bool:
         return True
-
-
-def quarantined(lines: bytes | None, dropped: list[str] | None = None) -> Iterator[Quarantined]:
-    """Lines "<id> <lane> <due ms> <reason>"; one that is none is left out, and told to *dropped*."""
-    for line in text(lines).split("\n") if lines else ():
-        found = _QUARANTINED.fullmatch(line)
-        if found is not None and ID.fullmatch(found[1]):
-            yield Quarantined(found[1], found[2], any_milliseconds(found[3]), found[4])
-        elif dropped is not None:
-            dropped.append(line)
 
 
 def _passed(told: str) -> tuple[Passed, ...]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self
 
 from zsched.core.changes import Change, What
-from zsched.core.log.entry import Entry, Texts, UnknownEntry, milliseconds, reading, text
+from zsched.core.log.entry import Entry, Texts, UnknownEntry, milliseconds, reading, rows_of, text
 from zsched.core.log.rows import Key, Row, Touch
 from zsched.core.once import once
 from zsched.core.run_id import ID, RunKey, run_key, run_keys
@@ -132,7 +132,7 @@ class ParsedEntry:
 
     @once
     def fields(self) -> dict[bytes, bytes]:
-        """The entry's fields."""
+        """The entry's fields before its rows."""
         return self.entry.fields()
 
     def _field(self, name: bytes) -> str:
@@ -143,8 +143,16 @@ class ParsedEntry:
         body = self.entry.body
         return text(dict(zip(body[::2], body[1::2], strict=False)).get(name, b"?"))
 
-    def _lines(self, name: bytes = b"rows") -> list[str]:
-        return self._field(name).split("\n")
+    def _stored(self) -> Iterator[tuple[str, str, str]]:
+        """Id, words and text of each row, as they stand."""
+        for id, words, other in rows_of(self.entry.body):
+            yield text(id), text(words), text(other)
+
+    @once
+    def run_rows(self) -> list[tuple[RunKey, str, str]]:
+        """Key, words and text of each row, in an entry with rows of runs; malformed run ids are dropped."""
+        keyed = ((self._key(run_id), words, other) for run_id, words, other in self._stored())
+        return [(key, words, other) for key, words, other in keyed if key is not None]
 
     def _change(self, id: str, what: What, **more: Any) -> Change:
         return Change(id, what, self.at_us, self.entry.position.id, **more)

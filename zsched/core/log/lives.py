@@ -58,9 +58,8 @@ class ReplanEntry(ParsedEntry, kind="replan"):
     def moved(self) -> list[Replanned]:
         """The schedules that were moved."""
         rows = []
-        for line in self._lines():
-            id, *times = line.split(" ")
-            nominal_ms, new_nominal_ms, new_due_ms = map(int, times)
+        for id, words, _ in self._stored():
+            nominal_ms, new_nominal_ms, new_due_ms = map(int, words.split(" "))
             if self._is_id(id):
                 rows.append(Replanned(id, nominal_ms, new_nominal_ms, new_due_ms))
         return rows

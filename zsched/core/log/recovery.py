@@ -158,7 +158,7 @@ class MergedEntry(ParsedEntry, kind="merged"):
     def positions(self) -> list[Position]:
         """The ends of histories of which nothing is missing where the entry stands. Raises UnknownEntry."""
         with reading(self.entry):
-            return [Position.parse(line) for line in self._field(b"positions").splitlines()]
+            return [Position.parse(f"{id} {t_us}") for id, t_us, _ in self._stored()]
 
     def sentence(self) -> str:
         return f"all that archive {self._shown(b'archive')} knows is in Redis"

@@ -5,7 +5,7 @@ Recurring triggers: when a schedule is due. Pure; integers of epoch milliseconds
 never fire. Each kind is a module with one ``TriggerKind``, listed in ``kinds.KINDS``. All decisions about zones, gaps
 and folds are made in this package and nowhere else.
 
-Reading order: spec, zones, days, times, walls (sets of local times), projection (local times to instants),
+Reading order: spec, zones, walls (sets of days and of local times), projection (local times to instants),
 then the kinds every, cron, rrule with parts and recurrence, and trigger with kinds.
 """
 

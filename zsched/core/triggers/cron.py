@@ -26,11 +26,9 @@ from typing import Final, NamedTuple
 
 from croniter import croniter
 
-from zsched.core.triggers.days import CYCLE_YEARS, Year, shape
 from zsched.core.triggers.projection import Projection
 from zsched.core.triggers.spec import Anchor, BadRule, Fold, Gap, TriggerKind, TriggerSpec
-from zsched.core.triggers.times import Times
-from zsched.core.triggers.walls import Layer, WallRule
+from zsched.core.triggers.walls import CYCLE_YEARS, Layer, Times, WallRule, Year, shape
 from zsched.core.triggers.zones import zone
 from zsched.errors import InvalidSchedule
 

@@ -14,10 +14,20 @@ from functools import lru_cache
 from math import gcd
 from typing import Final
 
-from zsched.core.triggers.days import CYCLE_YEARS, FIRST_YEAR, LAST_YEAR, Year, bits_of, comb, shape, year_of
 from zsched.core.triggers.parts import Frequency, Parts
-from zsched.core.triggers.times import Times
-from zsched.core.triggers.walls import Layer, WallRule
+from zsched.core.triggers.walls import (
+    CYCLE_YEARS,
+    FIRST_YEAR,
+    LAST_YEAR,
+    Layer,
+    Times,
+    WallRule,
+    Year,
+    bits_of,
+    comb,
+    shape,
+    year_of,
+)
 from zsched.core.triggers.zones import DAY_S
 
 _PERIODS_IN_CYCLE: Final = {

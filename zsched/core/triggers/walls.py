@@ -3,15 +3,154 @@ Rules on the wall clock: sets of local times, before any zone.
 
 A wall second is a local time counted as if the zone were UTC: 1970-01-02 00:00 local is 86,400 wherever
 it is. A rule says which days of a year match and at which times of day; ``projection`` makes instants of it.
+
+The days of a year are the bits of an integer: bit 0 is 1 January. Rules about days become set algebra: "Fridays in
+March" is ``year.on(4) & year.month_mask(3)``; the next day is the lowest bit, a count is a ``bit_count``. No step looks
+at one day after the other, so a rule that matches nothing costs as much as one that matches always. Weekdays are 0 =
+Monday to 6 = Sunday. Times of day are a set, too: every combination of some hours, minutes and seconds.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
+from calendar import isleap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+from typing import Final
 
-from zsched.core.triggers.days import FIRST_YEAR, LAST_YEAR, Year, shape, year_of
-from zsched.core.triggers.times import Times
 from zsched.core.triggers.zones import DAY_S
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """
+    The seconds of a day (0 to 86,399) whose hour, minute and second are each in a set.
+
+    The tuples are ascending, without repeats and not empty. Every method costs the same for one time
+    of day and for 86,400.
+    """
+
+    hours: tuple[int, ...]
+    minutes: tuple[int, ...]
+    seconds: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """The number of times in a day."""
+        return len(self.hours) * len(self.minutes) * len(self.seconds)
+
+    @property
+    def first(self) -> int:
+        """The earliest time."""
+        return self.hours[0] * 3600 + self.minutes[0] * 60 + self.seconds[0]
+
+    @property
+    def last(self) -> int:
+        """The latest time."""
+        return self.hours[-1] * 3600 + self.minutes[-1] * 60 + self.seconds[-1]
+
+    def at(self, index: int) -> int:
+        """The time number *index*, from 0 in ascending order."""
+        index, second = divmod(index, len(self.seconds))
+        hour, minute = divmod(index, len(self.minutes))
+        return self.hours[hour] * 3600 + self.minutes[minute] * 60 + self.seconds[second]
+
+    def before(self, second_of_day: int) -> int:
+        """Count the times before *second_of_day* (0 to 86,400); thus also the index of the next one."""
+        hour, rest = divmod(second_of_day, 3600)
+        minute, second = divmod(rest, 60)
+        h = bisect_left(self.hours, hour)
+        if h == len(self.hours) or self.hours[h] != hour:
+            return h * len(self.minutes) * len(self.seconds)
+        m = bisect_left(self.minutes, minute)
+        if m == len(self.minutes) or self.minutes[m] != minute:
+            return (h * len(self.minutes) + m) * len(self.seconds)
+        return (h * len(self.minutes) + m) * len(self.seconds) + bisect_left(self.seconds, second)
+
+    def mask(self) -> int:
+        """The times as the bits of an integer: bit n is second n of the day."""
+        minute = sum(1 << second for second in self.seconds)
+        hour = sum(minute << 60 * number for number in self.minutes)
+        return sum(hour << 3600 * number for number in self.hours)
+
+
+EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+FIRST_YEAR: Final = date.min.year
+LAST_YEAR: Final = date.max.year
+
+CYCLE_YEARS: Final = 400  # the Gregorian calendar repeats: 146,097 days, which are whole weeks
+
+_LENGTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_ROOM: Final = 366 + 7  # bits of a comb: a year and the week that hangs over its end
+
+
+@dataclass(frozen=True, slots=True)
+class Year:
+    """
+    The shape of one year.
+
+    ``first`` is the day number (days since 1970-01-01) of 1 January, ``weekday`` its weekday,
+    ``months[m - 1]`` the bit of the first day of month m and its number of days, ``mask`` all days.
+    """
+
+    number: int
+    first: int
+    length: int
+    weekday: int
+    months: tuple[tuple[int, int], ...]
+    mask: int
+
+    def month_mask(self, month: int) -> int:
+        """The days of *month* (1 to 12)."""
+        start, length = self.months[month - 1]
+        return ((1 << length) - 1) << start
+
+    def on(self, weekday: int) -> int:
+        """All days that are a *weekday*."""
+        return (comb(7) << (weekday - self.weekday) % 7) & self.mask
+
+    def nth(self, n: int, weekday: int, start: int, length: int) -> int:
+        """The *n*-th *weekday* of the *length* days from bit *start*; from the end if n < 0; 0 if there is none."""
+        if n > 0:
+            bit = start + (weekday - self.weekday - start) % 7 + 7 * (n - 1)
+        else:
+            end = start + length - 1
+            bit = end - (self.weekday + end - weekday) % 7 + 7 * (n + 1)
+        return 1 << bit if start <= bit < start + length else 0
+
+
+@lru_cache(maxsize=2048)
+def shape(year: int) -> Year:
+    """The shape of *year*, FIRST_YEAR to LAST_YEAR."""
+    lengths = [days + (month == 2 and isleap(year)) for month, days in enumerate(_LENGTHS, start=1)]
+    starts = [sum(lengths[:index]) for index in range(12)]
+    first = date(year, 1, 1).toordinal() - EPOCH_ORDINAL
+    length = sum(lengths)
+    months = tuple(zip(starts, lengths, strict=True))
+    return Year(year, first, length, (first + 3) % 7, months, (1 << length) - 1)  # 1970-01-01 was a Thursday
+
+
+@lru_cache(maxsize=1024)
+def comb(step: int) -> int:
+    """Bits 0, step, 2 · step, … as far as a year and a week reach."""
+    return sum(1 << bit for bit in range(0, _ROOM, step))
+
+
+def bits_of(mask: int) -> Iterator[int]:
+    """The positions of the set bits of *mask*, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def year_of(wall_s: int) -> int:
+    """The year of a wall-clock second. Raises ValueError or OverflowError outside years 1 to 9999."""
+    return date.fromordinal(wall_s // DAY_S + EPOCH_ORDINAL).year
+
 
 Layer = tuple[int, Times]
 """Days of a year as bits, and the times of day that each of them has."""

@@ -6,13 +6,10 @@
 -- Clients write all the time, and then the log never ends where it was read to. An entry that says no ids, or is an
 -- archive's own, means AGAIN: the caller reads it and compares once more.
 local MOST = 100  -- entries that are looked at: on a slow network so many come between reading the log and writing
--- How ids stand in a field of an entry, by the field's name and whatever the entry's kind (lib/meta.lua): as words, or
--- at the head of lines. A row of a put is named by its id.
-local WORDS, LINES = '[^%s=]+', '(%S+) [^\n]*'
-local IDS = {
-  id = WORDS, run = WORDS, runs = WORDS, uncertain = WORDS, skipped = WORDS, expired = WORDS, cancelled = WORDS,
-  rows = LINES, moves = LINES, quarantined = LINES,
-}
+-- The fields in which ids stand as words, by name, whatever the entry's kind (lib/meta.lua). Behind `rows` the names of
+-- fields are ids themselves.
+local IDS = {id = true, run = true, runs = true, uncertain = true, skipped = true, expired = true, cancelled = true}
+local WORD = '[^%s=]+'
 local RUN = '%-%d%d%d%d%d%d%d%d%d%d%d+'  -- what follows an id in a run id: epoch milliseconds
 
 local function is_wanted(word)
@@ -21,13 +18,18 @@ local function is_wanted(word)
 end
 
 local function is_touched(texts)
-  local says_ids = false
+  local says_ids, is_in_rows = false, false
   for i = 5, #texts, 2 do
-    local name, ids = texts[i], IDS[texts[i]]
-    if name == 'archive' or wanted[name] then return true end
-    if ids then
+    local name = texts[i]
+    if is_in_rows then
+      if is_wanted(name) then return true end
+    elseif name == 'archive' then
+      return true
+    elseif name == 'rows' then
+      says_ids, is_in_rows = true, true
+    elseif IDS[name] then
       says_ids = true
-      for id in string.gmatch(texts[i + 1], ids) do
+      for id in string.gmatch(texts[i + 1], WORD) do
         if is_wanted(id) then return true end
       end
     end

@@ -5,7 +5,7 @@
 --        Then log_plans(), mend_planned() and push_all(). released: the runs that are let go on
 -- include lib/meta.lua
 -- include lib/overlap.lua
-local planned, released, lines, is_looked_at = {}, {}, {}, {}
+local planned, released, releases, is_looked_at = {}, {}, {}, {}
 
 local function plan(need)
   local policy = POLICIES[need.mode]
@@ -14,7 +14,8 @@ local function plan(need)
   end
   planned[#planned + 1] = need
   if need.run then
-    released[#released + 1], lines[#lines + 1] = need.run, need.run .. ' ' .. need.why
+    released[#released + 1] = need.run
+    add_row(releases, need.run, need.why)
   end
 end
 
@@ -27,12 +28,8 @@ local function plan_urgent(id)
 end
 
 local function log_plans()
-  if #released > 0 then
-    append('unblock', {'rows', table.concat(lines, '\n')})
-  end
-  if #ends > 0 then
-    append('end', {'rows', table.concat(ends, '\n')})
-  end
+  append_rows('unblock', releases)
+  append_rows('end', ends)
 end
 
 local function mend_planned()

@@ -1,12 +1,13 @@
 -- meta: what every script begins with that reads or writes schedules, and the one way to append to the log.
 --
 -- USES   meta_key log_key
--- GIVES  what lib/time.lua and lib/untrusted.lua give; aside_words, append(kind, fields), version()
---        or the reply FORMAT, what the namespace has, what this knows: a newer zsched leads here
+-- GIVES  what lib/time.lua and lib/untrusted.lua give; aside_words, version()
+--        append(kind, fields); add_row(rows, of, words, text) and append_rows(kind, rows), where rows begins as {}
+--        or the reply FORMAT, what the namespace has: another zsched keeps it in a form that this one does not know
 -- include lib/time.lua
 -- include lib/untrusted.lua
-if format > FORMAT then
-  return {'FORMAT', meta[9], FORMAT}
+if format > FORMAT or meta[9] and format < OLDEST_FORMAT then
+  return {'FORMAT', meta[9]}
 end
 local aside_words = meta[8] or ''  -- see lib/lanes.lua
 
@@ -16,8 +17,8 @@ local function version()
 end
 
 -- Append one entry. Each id that it touches stands where lib/behind.lua finds it by the name of the field: a schedule's
--- in `id`; run ids by spaces in `run`, `runs`, `skipped`, `expired` and `cancelled`; both kinds at the head of lines in
--- `rows`, `moves` and `quarantined`; a row of `put` is named by its id. What an archive writes has a field `archive`.
+-- in `id`; run ids by spaces in `run`, `runs`, `skipped`, `expired` and `cancelled`; behind `rows` every row is a field
+-- that is named by its id. What an archive writes has a field `archive`.
 -- Call it before any other write of the script. XADD is the write that Redis
 -- refuses when it is out of memory or read-only, so then nothing at all is applied; seq follows
 -- it, since an increment before it would leave a hole when it fails.
@@ -27,4 +28,29 @@ local function append(kind, fields)
   seq = seq + 1
   redis.call('HSET', meta_key, 'seq', string.format('%.0f', seq))
   return id
+end
+
+-- Add a row: the id of a schedule or run, words of zsched's own, and a text of somebody else if there is one. That text
+-- is a field of its own, without a name, so it can hold anything (core/log/entry.py reads it).
+local MOST_TEXTS = 4000  -- of an entry; unpack fails near 8,000
+local function add_row(rows, of, words, text)
+  local fields = rows[#rows]
+  if not fields or #fields > MOST_TEXTS then
+    fields = {'rows', 0}
+    rows[#rows + 1] = fields
+  end
+  local at = #fields
+  fields[2], fields[at + 1], fields[at + 2] = fields[2] + 1, of, words
+  if text then
+    fields[at + 3], fields[at + 4] = '', text
+  end
+end
+
+-- Append the rows, thousands of them in more than one entry. Returns the id of the last one, nil without rows.
+local function append_rows(kind, rows)
+  local entry
+  for _, fields in ipairs(rows) do
+    entry = append(kind, fields)
+  end
+  return entry
 end

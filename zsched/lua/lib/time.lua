@@ -1,7 +1,7 @@
 -- time: the one read of meta, and the one TIME.
 --
 -- USES   meta_key
--- GIVES  meta, time, epoch seq server hold_ms doubt_ms now_ms t format, FORMAT LONGEST_HOLD
+-- GIVES  meta, time, epoch seq server hold_ms doubt_ms now_ms t format, FORMAT OLDEST_FORMAT LONGEST_HOLD
 --        or the reply GARBLED, field, value: meta holds what is no number, so another writer wrote it
 --
 -- TIME is asked once because it is frozen inside a script only since Redis 7.2. `t` is its 16
@@ -12,7 +12,8 @@
 -- A number is digits, behind a minus or not, and no further from 0 than the last time, as in storage/meta.py: tonumber
 -- also takes nan, 1e300, 2.5 and 0x7, with which a script would fail between two writes, or leave a hole in the log.
 -- All are looked at with one match, since every script does it.
-local FORMAT = 1  -- of keys, values and entries: core/log/entry.py says when it is raised
+local FORMAT = 2  -- of keys, values and entries: core/log/entry.py says when it is raised
+local OLDEST_FORMAT = 2  -- that is still read
 local LONGEST_HOLD = 60000  -- ms: the longest lease that a daemon may have; LONGEST_LEASE_MS of config/settings.py
 local MOST = 253402300799999  -- the year 9999 in ms: LAST_MS of core/clock.py
 local time = redis.call('TIME')

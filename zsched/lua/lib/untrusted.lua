@@ -7,8 +7,8 @@
 --        line_of(text): 1,000 bytes at most, `?` for control characters
 --        time_of(text), a time of RQ's: 40 bytes at most, `?` for characters that no time has
 --
--- The rows of an entry are split at spaces and newlines, so an unchecked text forges rows. Whoever may write rq:job:*
--- need not have any right on the log.
+-- Whoever may write rq:job:* need not have any right on the log: an unchecked text would forge the words of an entry,
+-- or fill it.
 local function is_ms(text)
   return type(text) == 'string' and #text <= 16 and string.find(text, '^%-?%d+$') ~= nil
 end

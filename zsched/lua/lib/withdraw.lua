@@ -3,18 +3,18 @@
 -- USES   now_ms deadlines_key
 -- GIVES  plan_cancels(open, mode), of runs as job_of tells them and their overlap policy, which only reads; then
 --        cancel(open) -> those still open
---        ends: the lines of those that are cancelled before they began, for an `end` entry
+--        ends: the rows of those that are cancelled before they began, for an `end` entry
 -- include lib/waiting.lua
 -- include lib/tell.lua
 local MOST_WAITING = 2000  -- in a longer queue a run is not looked for: this may happen every second
+local WITHDRAWN = '{"ended":%.0f,"error":"its next occurrence came first (overlap=%s)"}'
 local ends = {}
 
 local function plan_cancels(open, mode)
   for _, one in ipairs(open) do
     if one.status ~= 'started' and is_in_place(one, MOST_WAITING) then
       one.is_withdrawn, one.dependencies = true, dependencies_of(one.run)
-      ends[#ends + 1] = one.run .. ' cancelled {"ended":' .. string.format('%.0f', now_ms)
-        .. ',"error":"its next occurrence came first (overlap=' .. mode .. ')"}'
+      add_row(ends, one.run, 'cancelled', string.format(WITHDRAWN, now_ms, mode))
     end
   end
 end

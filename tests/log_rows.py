@@ -1,0 +1,42 @@
+"""Rows of log entries as lines, "<id> <words> <text>": how tests write and read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+
+from zsched.core.log.entry import row_texts, rows_of
+from zsched.core.runs import Run, facts_text
+
+# Words of zsched's own in a row, by kind. What follows them in a line is a text of somebody else.
+WORDS = {"advance": 5, "end": 1, "again": 1, "quarantine": 2, "replan": 3, "merged": 1}
+WITH_ROWS = frozenset({*WORDS, "unblock"})
+
+
+def row_fields(kind: str, *lines: str) -> list[bytes]:
+    """The texts of rows in an entry of *kind*: the field ``rows`` and what stands behind it."""
+    rows = []
+    for line in (each for some in lines for each in some.split("\n")):
+        id, *words = line.split(" ", 1 + WORDS[kind] if kind in WORDS else 1)
+        own = words if kind not in WORDS else words[: WORDS[kind]]
+        other = " ".join(words[len(own) :])
+        rows.append((id.encode(), " ".join(own).encode(), other.encode()))
+    return row_texts(rows)
+
+
+def end_fields(*runs: Run) -> list[bytes]:
+    """The same of an ``end`` entry of *runs*."""
+    return row_texts([(run.id.encode(), run.status.value.encode(), facts_text(run).encode()) for run in runs])
+
+
+def add_entry(client: redis.Redis, key: str, id: str, kind: str, t: int | str, *texts: Any) -> None:
+    """Add an entry to a log, as redis-py cannot: its names may repeat."""
+    client.execute_command("XADD", key, id, "kind", kind, "t", t, *texts)  # type: ignore[no-untyped-call]  # redis-py's
+
+
+def row_lines(texts: Sequence[Any]) -> list[str]:
+    """The rows in the texts of an entry, as lines."""
+    body = [text.encode() if isinstance(text, str) else text for text in texts]
+    return [b" ".join(filter(None, row)).decode(errors="replace") for row in rows_of(body)]
