@@ -28,7 +28,7 @@ def client(redis_url: str) -> Client:
 
 def call(redis_client: redis.Redis, run_id: str) -> tuple[Any, ...]:
     """Function path, args and kwargs of a run."""
-    return Encoder().open(redis_client.hget(Keys("default").job(run_id), "data") or b"")
+    return Encoder().open(redis_client.hget(Keys("default").rq.job(run_id), "data") or b"")
 
 
 def test_a_call_of_a_task_is_scheduled_as_the_decorator_says(client: Client, redis_client: redis.Redis) -> None:
