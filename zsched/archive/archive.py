@@ -75,7 +75,7 @@ class Archive:
             raise
 
     def _load(self) -> None:
-        facts = stored_facts(self._db, self.path)
+        facts = self._facts = stored_facts(self._db, self.path)  # as written: read once, only this thread changes them
         self.id = str(facts.get("archive", uuid.uuid4().hex))
         self.gens = str(facts.get("gens", "")).split()  # of the data sets that it followed, the last one last
         self.address: str | None = facts.get("address")  # of the Redis to which it belongs
@@ -120,8 +120,12 @@ class Archive:
         with converted(self.path):
             if not self.is_bootstrapping and self._tail is not None:
                 self._set(position=str(self._tail))
-            self._set(touches=self._touches, format=self._format)
-            self._set(unknown_entries=self.unknown_entries, unreadable_entries=self.unreadable_entries)
+            self._set(
+                touches=self._touches,
+                format=self._format,
+                unknown_entries=self.unknown_entries,
+                unreadable_entries=self.unreadable_entries,
+            )
             self._commit()
             if identity(self.path) != self._file:
                 raise ArchiveFailed(f"archive {self.path}: another file is in its place")
@@ -199,7 +203,7 @@ class Archive:
         self._begin()
         old, self._life, self._boot_n = self._life, self._fold.life, None
         with converted(self.path):
-            self._db.execute("DELETE FROM fact WHERE name = 'boot_n'")
+            self._unset("boot_n")
             self._db.execute("DELETE FROM live WHERE life <= ?", (old,))
             self._set(life=self._life)
         unknown, unreadable = self._before  # of the state that is no more
@@ -215,11 +219,12 @@ class Archive:
         with converted(self.path):
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+            self._facts = stored_facts(self._db, self.path)
             self._begin()
             for table in ("entry", "argument", "touch"):
                 self._db.execute(f"DELETE FROM {table} WHERE n > ?", (self._boot_n,))
             self._db.execute("DELETE FROM live WHERE life > ?", (self._life,))
-            self._db.execute("DELETE FROM fact WHERE name = 'boot_n'")
+            self._unset("boot_n")
             self._commit()
             self._n = int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
         self._boot_n, self._tail = None, self.position
@@ -249,7 +254,7 @@ class Archive:
         self._known_from, self._tail = self._n, None
         self._set(known_from=self._n)
         with converted(self.path):
-            self._db.execute("DELETE FROM fact WHERE name = 'position'")
+            self._unset("position")
             self._commit()
         self.position = None
 
@@ -365,12 +370,20 @@ class Archive:
                 self._db.execute("BEGIN IMMEDIATE")
 
     def _set(self, **facts: Any) -> None:
-        self._db.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", list(facts.items()))
+        """Write those of *facts* that changed."""
+        changed = {name: value for name, value in facts.items() if self._facts.get(name) != value}
+        if changed:
+            self._db.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", list(changed.items()))
+            self._facts |= changed
+
+    def _unset(self, name: str) -> None:
+        """Remove a fact."""
+        self._db.execute("DELETE FROM fact WHERE name = ?", (name,))
+        self._facts.pop(name, None)
 
     def _commit(self) -> None:
         """End the transaction, with a checksum of the facts."""
-        facts: dict[str, Any] = dict(self._db.execute("SELECT name, value FROM fact").fetchall())
-        self._set(**{SUM: sum_of(facts)})
+        self._set(**{SUM: sum_of(self._facts)})
         self._db.execute("COMMIT")
 
 

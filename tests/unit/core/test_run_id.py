@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zsched.core.run_id import RunId, run_key, run_keys, schedule_of
+from zsched.core.run_id import RunId, run_key, schedule_of, usual_keys
 
 _WORDS = ["a", "report-1", "1700000000000", "170000000000", "nacme", "r2", "x" * 129, "ä", "!", "\n", ""]
 _PARTS = st.sampled_from(_WORDS)
@@ -52,5 +52,10 @@ def test_the_schedule_is_what_stands_before_the_time(run_id: str) -> None:
 
 
 @given(st.lists(_RUN_IDS, max_size=4).map(" ".join))
-def test_many_run_ids_are_read_as_each_of_them_alone(run_ids: str) -> None:
-    assert run_keys(run_ids) == list(map(run_key, run_ids.split()))
+def test_many_run_ids_of_the_usual_form_are_read_as_each_of_them_alone(run_ids: str) -> None:
+    assert usual_keys(run_ids) in (None, list(map(run_key, run_ids.split())))
+
+
+def test_run_ids_of_the_usual_form_are_read_at_once() -> None:
+    assert usual_keys(f"a-{MS} b-2-{MS}") == [("a", MS), ("b-2", MS)]
+    assert usual_keys(f"a-{MS} b-{MS}-r2") is None

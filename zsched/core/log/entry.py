@@ -108,7 +108,9 @@ class Entry(NamedTuple):
     def fields(self) -> dict[bytes, bytes]:
         """Field → value, of the fields before the rows."""
         names = self.body[::2]
-        head = names.index(b"rows") if b"rows" in names else len(names)
+        if b"rows" not in names:
+            return dict(zip(names, self.body[1::2], strict=True))
+        head = names.index(b"rows")
         return dict(zip(names[:head], self.body[1 : 2 * head : 2], strict=True))
 
     def with_rows(self, rows: Sequence[StoredRow]) -> Entry:

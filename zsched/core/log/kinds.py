@@ -20,7 +20,7 @@ from zsched.core.changes import Change, What
 from zsched.core.log.entry import Entry, Texts, UnknownEntry, milliseconds, reading, rows_of, text
 from zsched.core.log.rows import Key, Row, Touch
 from zsched.core.once import once
-from zsched.core.run_id import ID, RunKey, run_key, run_keys
+from zsched.core.run_id import ID, RunKey, run_key, usual_keys
 from zsched.core.runs import Run, RunStatus
 
 OWN: Final = "schedule:"  # before the names of a recurring schedule's own fields in a record
@@ -176,10 +176,9 @@ class ParsedEntry:
         if not value:
             return []
         run_ids = text(value)
-        keys = run_keys(run_ids)
-        if None in keys:
-            self.dropped += (run_id for run_id, key in zip(run_ids.split(), keys, strict=True) if key is None)
-        return [key for key in keys if key is not None]
+        if (usual := usual_keys(run_ids)) is not None:
+            return usual
+        return [key for run_id in run_ids.split() if (key := self._key(run_id)) is not None]
 
     def _is_id(self, id: str) -> bool:
         is_one = ID.fullmatch(id) is not None
