@@ -28,7 +28,7 @@ from zsched.daemon.lost import LostRuns
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.naming import ASK_EVERY_MS, Namer
 from zsched.daemon.native import Native
-from zsched.daemon.replan import Replanner, ReplanningDispatch
+from zsched.daemon.replan import Replanner
 from zsched.daemon.supervisor import Supervisor
 from zsched.daemon.tick import Tick, Ticker
 from zsched.daemon.tracker import Tracker
@@ -37,6 +37,7 @@ from zsched.daemon.waker import Waker
 from zsched.errors import OlderFormat, RedisRefused, RedisUnavailable, ServerChanged, Stale
 from zsched.health.facts import DaemonHealth
 from zsched.storage.connection import Link
+from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease, Server, Term
 from zsched.storage.log import Log
@@ -159,9 +160,10 @@ class Daemon:
             elector = Elector(lease, self._clock, settings.renew_ms)
             namer = Namer(wire, self._keys, self._archiver, self._clock)
             replanner = Replanner(wire, self._keys, self._zone_rules, self._clock)
-            dispatch = ReplanningDispatch(wire, self._keys, replanner)
+            dispatch = Dispatch(wire, self._keys)
             native = Native(NativeJobs(wire, self._keys), self._settings.rq.native, self._clock)
-            ticker = Ticker(dispatch, native, settings, self._clock, self._settings.runs_per_second, self._meter)
+            limits, keep_back = self._settings.runs_per_second, replanner.keep_back
+            ticker = Ticker(dispatch, native, settings, self._clock, limits, self._meter, keep_back)
             trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
             yield Session(server, elector, namer, ticker, replanner, trimmer)
 

@@ -9,7 +9,7 @@ occurrence is elsewhere by the rules here are moved (``core.replan``), which the
        └─────► another, or none ─────► moving: a page in every pass that has the time ──► settled: it is ours now
 
 This is done by the thread that fires. It is no chore, as it must not wait for an archive, and whatever is due meanwhile
-is looked at *before* it fires (``ReplanningDispatch``). For if it fired by the old rules, what comes after it would be
+is looked at *before* it fires (``Replanner.keep_back``). For if it fired by the old rules, what comes after it would be
 computed by the new ones, and one occurrence could fire twice. A page takes a few ms; none is begun when something is
 due so soon, but for a tenth of the time where that is always so. So what is due does not wait, however many schedules.
 
@@ -38,7 +38,7 @@ from zsched.core.triggers import spec_of
 from zsched.daemon.tick import Tick
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
-from zsched.storage.dispatch import Dispatch, FireResult, Stopped, Window
+from zsched.storage.dispatch import Dispatch, FireResult
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.scanner import Scanner
@@ -98,6 +98,19 @@ class Replanner:
         self._refusal, self._takes_ms = None, ended_ms - began_ms
         self._next_ms = ended_ms + (_SHARE - 1) * (ended_ms - began_ms)
         return True
+
+    def keep_back(self, term: Term, fired: FireResult) -> FireResult:
+        """
+        Move those of the recurring schedules in *fired* that are elsewhere by our rules, before they fire by the old
+        ones. Return *fired* without them; they are looked at again at once. Raises as ``step_if_free``, RedisRefused.
+        """
+        if not fired.recurring or self.is_settled(term):
+            return fired
+        moved, _ = self.move(term, [text(due.id) for due in fired.recurring if _is_of_zone(due.trigger)])
+        if not moved:
+            return fired
+        staying = [due for due in fired.recurring if text(due.id) not in moved]
+        return replace(fired, recurring=staying, next_ms=fired.now_ms)
 
     def move(self, term: Term, ids: Sequence[str]) -> tuple[set[str], list[str]]:
         """Move those of *ids* that are elsewhere by our rules: those that were moved, those that changed meanwhile."""
@@ -167,25 +180,6 @@ class Replanner:
             remedy = "restart the daemon: until then it plans by the old ones"
             log.warning("zone_rules_installed", old=str(self._rules), new=str(now), remedy=remedy)
         self._noticed = now
-
-
-class ReplanningDispatch(Dispatch):
-    """Fires like any other; but what is elsewhere by our rules is moved before it can fire by the old ones."""
-
-    def __init__(self, wire: Wire, keys: Keys, replanner: Replanner) -> None:
-        super().__init__(wire, keys)
-        self._replanner = replanner
-
-    def fire(self, term: Term, window: Window, limit: int) -> FireResult | Stopped:
-        """Fire as ``Dispatch.fire``; recurring ones that were moved are not answered, and looked at again at once."""
-        fired = super().fire(term, window, limit)
-        if isinstance(fired, Stopped) or not fired.recurring or self._replanner.is_settled(term):
-            return fired
-        moved, _ = self._replanner.move(term, [text(due.id) for due in fired.recurring if _is_of_zone(due.trigger)])
-        if not moved:
-            return fired
-        staying = [due for due in fired.recurring if text(due.id) not in moved]
-        return replace(fired, recurring=staying, next_ms=fired.now_ms)
 
 
 @lru_cache(maxsize=50_000)  # of answers: by way of the rule, each that is due would take twice as long (measured)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -74,8 +74,12 @@ class Ticker:
         clock: Clock,
         limits: Mapping[str, float] | None = None,
         meter: Meter | None = None,
+        keep_back: Callable[[Term, FireResult], FireResult] = lambda term, fired: fired,
     ) -> None:
-        """*limits*: by queue, the most runs per second that fire."""
+        """
+        *limits*: by queue, the most runs per second that fire. *keep_back*: takes recurring schedules out of what is
+        due that must not fire yet.
+        """
         self._dispatch, self._native, self._clock = dispatch, native, clock
         self._meter = meter or NoMeter()
         self._limits, self._is_limited = limits or {}, False  # whether Redis has them, in this term
@@ -83,7 +87,7 @@ class Ticker:
         self._fire_batch = Batch(settings.batch_max, settings.script_target_ms)
         self._advance_batch = Batch(max(int(settings.batch_max * _ADVANCE_SHARE), 1), settings.script_target_ms)
         self._planner, self._server_clock = Planner(), ServerClock(clock)
-        self._is_held = False
+        self._is_held, self._keep_back = False, keep_back
         self._wrong = set[str]()  # keys of a wrong type that were logged in this term
 
     def begin(self, term: Term) -> None:
@@ -125,6 +129,7 @@ class Ticker:
         self._fire_batch.learn(took_ms, fired.looked)
         self._meter.ran("fire", took_ms, fired.runs)
         self._tell(fired)
+        fired = self._keep_back(term, fired)
         moved = self._advance(term, fired.recurring, fired.now_ms) if fired.recurring else False
         if isinstance(moved, Stopped):
             return self._stopped(term, moved)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zsched.config import DaemonSettings
@@ -100,8 +100,21 @@ class TickingLeader:
         self.clock = ManualClock(NOW_MS, BOOTED_MS)
         self.scripts, self.rq, self.meter = Scripts(self.clock), RqJobs(), Noted()
         chosen = DaemonSettings(**settings)
-        self.ticker = Ticker(self.scripts, self.rq, chosen, self.clock, {"mail": 5.0}, self.meter)  # type: ignore[arg-type]
+        self.kept_back: set[bytes] = set()  # ids of schedules that must not be advanced
+        limits = {"mail": 5.0}
+        self.ticker = Ticker(
+            self.scripts,
+            self.rq,
+            chosen,
+            self.clock,
+            limits,
+            self.meter,
+            self._keep_back,  # type: ignore[arg-type]
+        )
         self.ticker.begin(TERM)
+
+    def _keep_back(self, term: Term, fired: FireResult) -> FireResult:
+        return replace(fired, recurring=[due for due in fired.recurring if due.id not in self.kept_back])
 
     def tick(self, answer: FireResult | Stopped = NOTHING) -> Tick:
         self.scripts.answer = answer

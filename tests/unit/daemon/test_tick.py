@@ -198,6 +198,14 @@ def test_recurring_schedules_are_advanced_in_portions_of_half_a_batch(leader: Ti
     assert [f"s{number}".encode() for number in range(120)] == [id for part in leader.scripts.advanced for id in part]
 
 
+def test_recurring_schedules_that_are_kept_back_are_not_advanced(leader: TickingLeader) -> None:
+    leader.kept_back = {b"s1"}
+
+    leader.tick(replace(NOTHING, recurring=[hourly(1), hourly(2)]))
+
+    assert [[b"s2"]] == leader.scripts.advanced
+
+
 def test_a_waiting_run_has_the_patience_of_the_settings() -> None:
     leader = TickingLeader(overlap_patience_s=7)
 
