@@ -118,8 +118,7 @@ class RecoveryLoop:
                     return
             except (HistoryChanged, OtherDataSet):
                 yield Doing.STARTING_OVER
-            except OtherRestores:
-                others = merge.restored_by_other
+            except OtherRestores:  # it is news in the next comparison, too: both of two that collide wait for long
                 yield from self._wait(Doing.YIELDING, WAIT_MS)
             self.merge = self._compare()
 
