@@ -59,6 +59,10 @@ _MOST_FAILURES: Final = 3  # in a row, for which a loss still holds fire: it mus
 _STOP_S: Final = 5.0  # for the last entries to be archived when the daemon stops
 
 
+class _Stopped(Exception):
+    """The daemon stops in the middle of a pass."""
+
+
 class Archiver:
     """
     Keeps one archive. ``open`` in the main thread, so that a wrong path is known at once; ``start``; ``stop``.
@@ -185,6 +189,8 @@ class Archiver:
         while True:
             try:
                 self._follow_once(wire, archivers)
+            except _Stopped:
+                self._report(archivers, ArchiveState.STOPPED)
             except (RedisUnavailable, RedisRefused):
                 raise
             except Exception as error:  # whatever it is, it must not end the thread unheard
@@ -229,8 +235,9 @@ class Archiver:
 
     def _follow(self, archive: Archive, wire: Wire, archivers: Archivers) -> None:
         lease_ms, is_manual = self._settings.daemon.lease_ms, self._settings.archive.recovery == "manual"
+        place, between = (archive, wire, self._keys, self._clock), lambda: self._between(archivers)
         self._follower = follower = Follower(
-            archive, wire, self._keys, self._clock, lease_ms=lease_ms, is_manual=is_manual, meter=self._meter
+            *place, lease_ms=lease_ms, is_manual=is_manual, meter=self._meter, between=between
         )
         told: tuple[object, ...] | None = None
         told_ms = named_ms = 0.0
@@ -244,7 +251,7 @@ class Archiver:
             self._loop.well()
             may_not_lead = self.may_not_lead
             news = archive.position, follower.state, may_not_lead, follower.looked_at
-            hold_for_ms = follower.hold_for_ms if self._failed < _MOST_FAILURES else 0
+            hold_for_ms = self._hold_for_ms(follower)
             is_news = news != told or hold_for_ms > 0
             if is_news or began_ms - told_ms > REPORT_EVERY_MS:
                 now_ms = self._report(archivers, follower.state, hold_for_ms)
@@ -264,6 +271,17 @@ class Archiver:
                     return  # a reply is in flight: the last pass is over another connection
             else:
                 self._loop.pause(follower.pause_ms / 1000)
+
+    def _between(self, archivers: Archivers) -> None:
+        """Report in the middle of a pass that takes long."""
+        if self._loop.is_stopping:
+            raise _Stopped
+        self._loop.well()
+        if (follower := self._follower) is not None:
+            self._report(archivers, follower.state, self._hold_for_ms(follower))
+
+    def _hold_for_ms(self, follower: Follower) -> int:
+        return follower.hold_for_ms if self._failed < _MOST_FAILURES else 0
 
     def _prune(self, archive: Archive, now_ms: int) -> None:
         """Forget old history: a round every hour, a part of it at each report."""

@@ -41,7 +41,7 @@ what a newer archive puts back later counts instead, and from its first ``restor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -53,7 +53,7 @@ from zsched.core.log import Entry, Position, is_known, readable
 from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
 from zsched.daemon.meter import Meter, NoMeter
-from zsched.daemon.peers import Correction, Covering, Unanswered
+from zsched.daemon.peers import Correction, Covering
 from zsched.daemon.reconciler import HistoryChanged
 from zsched.daemon.recovery import PATIENCE_MS, Recovery
 from zsched.errors import OtherFormat
@@ -82,7 +82,10 @@ _SPAN_MS: Final = 1000.0  # of changes in one transaction, when there is a backl
 
 
 class Follower:
-    """Follows one log over one wire into *archive*. ``state`` is what it is doing."""
+    """
+    Follows one log over one wire into *archive*. ``state`` is what it is doing. *between* is called in the middle of a
+    step that takes long; it reports and holds fire (``hold_for_ms``), and ends the step by what it raises.
+    """
 
     def __init__(
         self,
@@ -94,12 +97,13 @@ class Follower:
         lease_ms: int = 2000,
         is_manual: bool = False,
         meter: Meter | None = None,
+        between: Callable[[], None] = lambda: None,
     ) -> None:
-        self._meter = meter or NoMeter()
+        self._meter, self._between = meter or NoMeter(), between
         self._archive, self._log, self._scanner, self._clock = archive, Log(wire, keys), Scanner(wire, keys), clock
         self._wire, self._keys, self._lease_ms = wire, keys, lease_ms
         self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
-        self._correction = Correction(archive, wire, keys, clock, hold_for_ms=lease_ms)
+        self._correction = Correction(archive, wire, keys, clock, self._pause_correcting, hold_for_ms=lease_ms)
         self._correcting_since_ms: float | None = None
         self._is_delayed = False  # a correction took so long that nothing is held for it any more
         self._covering = Covering(archive, wire, keys, self._recovery, clock)
@@ -115,23 +119,19 @@ class Follower:
         be tried again.
 
         Raises:
-            RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
+            RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed, what *between* raises.
         """
         self.came = 0
         if self._archive.is_bootstrapping:  # the connection broke in it: what was read may be of another history
             self._archive.abandon_bootstrap()
         try:
-            is_done = self._step(within_ms)
-            self._correcting_since_ms = None
-            return is_done
-        except Unanswered:
-            self._archive.commit()  # what is before it
-            self._note_correcting()
-            return False
+            return self._step(within_ms)
         except OtherFormat as error:
             self.state, self.refusal = ArchiveState.OUTDATED, error
             self._recovery.forget()
             return False
+        finally:
+            self._correcting_since_ms = None
 
     def _step(self, within_ms: float) -> bool:
         if self._archive.position is not None and self._follow(within_ms):
@@ -142,26 +142,27 @@ class Follower:
             return True
         return self._find_history()
 
-    def _note_correcting(self) -> None:
-        """A correction is under way; one that takes long is told, and does not keep anything from firing any more."""
+    def _pause_correcting(self) -> None:
+        """A correction is under way. One that takes long is logged, and keeps nothing from firing any more."""
+        self._archive.commit()  # what is before it
         now_ms = self._clock.monotonic_ms()
         if self._correcting_since_ms is None:
             self._correcting_since_ms, self._is_delayed = now_ms, False
         elif not self._is_delayed and now_ms - self._correcting_since_ms > PATIENCE_MS:
             self._is_delayed = True
             log.warning("correction_delayed", archive=str(self._archive.path), after_ms=PATIENCE_MS)
+        self._between()
 
     @property
     def hold_for_ms(self) -> int:
         """Milliseconds for which nothing may fire, while a loss is found out or corrected (rule: HOLD)."""
-        is_correcting = self._correcting_since_ms is not None and not self._is_delayed
-        return self._lease_ms if self.state is ArchiveState.LOST or is_correcting else 0
+        if self._correcting_since_ms is not None:
+            return 0 if self._is_delayed else self._lease_ms
+        return self._lease_ms if self.state is ArchiveState.LOST else 0
 
     @property
     def pause_ms(self) -> float:
         """The pause before the next step, after a step that said False."""
-        if self._correcting_since_ms is not None:
-            return 0.0
         if self.state is ArchiveState.REFUSED:
             return _REFUSED_MS
         if self.state is not ArchiveState.LOST:
@@ -253,15 +254,12 @@ class Follower:
 
     def _corrected(self, entries: list[Entry]) -> Iterator[list[Entry]]:
         """Yield *entries* in parts, each to be taken in at once. Correct restores before they are (rule: CORRECTS)."""
-        while entries:
-            at = next((at for at, entry in enumerate(entries) if self._correction.concerns(entry)), len(entries))
-            if at:
-                yield entries[:at]
-                entries = entries[at:]
-                continue
-            number = self._correction.answer(entries)
-            yield entries[:number]
-            entries = entries[number:]
+        at = next((at for at, entry in enumerate(entries) if self._correction.concerns(entry)), len(entries))
+        if at:
+            yield entries[:at]
+        if restores := entries[at:]:
+            self._correction.answer(restores)
+            yield restores
 
     def _demand_all(self, known: Sequence[Entry], entries: Sequence[Entry]) -> None:
         """Raises OtherFormat, with *known* made durable, where that is not all of *entries*."""

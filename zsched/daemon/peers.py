@@ -18,8 +18,8 @@ TOLD_ONCE    A change that a ``restore`` in this log already repeated is not rep
 A change that this log contains is no reason for an answer: the archive that restored has read this log.
 
 On a slow archiver and in a busy log an answer takes time. It is given in slices, between which the archiver reports,
-holds fire and may be stopped (``Unanswered``). Nothing is noted on disk. The archive's position stays before the
-``restore`` until the answer is in the log, so a daemon that returns after a crash reads the ``restore`` again.
+holds fire and may be stopped. Nothing is noted on disk. The archive's position stays before the ``restore`` until the
+answer is in the log, so a daemon that returns after a crash reads the ``restore`` again.
 
 **Covering** (rule: MERGED_COVERS). An archive lost its place when it reports a position that this log does not have. If
 this archive had that position before, the other one lacks nothing here, and a ``merged`` entry says so. The positions
@@ -58,17 +58,17 @@ _SLICE_MS: Final = 200.0  # of work, between two reports
 _EVERY_MS: Final = 250.0  # between looks at others' reports
 
 
-class Unanswered(Exception):
-    """The answer to a restore is under way, and goes on at the next call."""
-
-
 class Correction:
-    """Corrections by *archive* over one wire. After each, nothing fires for *hold_for_ms*."""
+    """
+    Corrections by *archive* over one wire. After each, nothing fires for *hold_for_ms*. *pause* is called every 200 ms
+    while one is under way, and what it raises ends that.
+    """
 
-    def __init__(self, archive: Archive, wire: Wire, keys: Keys, clock: Clock, *, hold_for_ms: int) -> None:
-        self._archive, self._clock = archive, clock
+    def __init__(
+        self, archive: Archive, wire: Wire, keys: Keys, clock: Clock, pause: Callable[[], None], *, hold_for_ms: int
+    ) -> None:
+        self._archive, self._clock, self._pause = archive, clock, pause
         self._wire, self._keys, self._hold_for_ms = wire, keys, hold_for_ms
-        self._under_way: tuple[Position, int, Iterator[None]] | None = None  # first entry, how many, what is to be done
 
     def concerns(self, entry: Entry) -> bool:
         """Return True if *entry* is a ``restore`` of another archive, to be checked before it is taken in."""
@@ -76,33 +76,21 @@ class Correction:
         by = restore.archive if restore else ""
         return by not in ("", self._archive.id) and self._archive.position is not None
 
-    def answer(self, entries: Sequence[Entry]) -> int:
+    def answer(self, entries: Sequence[Entry]) -> None:
         """
         Correct the schedules in *entries* of which this archive's history has a later change. The first of *entries*
-        ``concerns`` this archive, and none of them is in its state yet. Return how many entries are answered; a later
-        call with the same first one may answer more.
+        ``concerns`` this archive, and none of them is in its state yet.
 
         Raises:
-            Unanswered: not yet; call again.
             HistoryChanged: the log went another way meanwhile.
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
-        if self._under_way is None or self._under_way[0] != entries[0].position:
-            answer = RestoreAnswer(self._archive, self._wire, self._keys, self._hold_for_ms)
-            self._under_way = entries[0].position, len(entries), answer.steps(entries, self.concerns)
-        _, number, steps = self._under_way
+        answer = RestoreAnswer(self._archive, self._wire, self._keys, self._hold_for_ms)
         until_ms = self._clock.monotonic_ms() + _SLICE_MS
-        try:
-            for _ in steps:
-                if self._clock.monotonic_ms() >= until_ms:
-                    raise Unanswered
-        except Unanswered:
-            raise
-        except BaseException:
-            self._under_way = None
-            raise
-        self._under_way = None
-        return number
+        for _ in answer.steps(entries, self.concerns):
+            if self._clock.monotonic_ms() >= until_ms:
+                self._pause()
+                until_ms = self._clock.monotonic_ms() + _SLICE_MS
 
 
 class RestoreAnswer:

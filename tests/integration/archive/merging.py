@@ -77,16 +77,26 @@ def run(scene: Scene, archive: Archive | None = None) -> Merge:
 
 @dataclass
 class Watched:
-    """A follower with a clock of its own: ``step`` until it follows again."""
+    """
+    A follower with a clock of its own: ``step`` until it follows again. ``holds``: for how long fire was held between
+    two parts of a step.
+    """
 
     scene: Scene
     archive: Archive
     clock: ManualClock = field(default_factory=ManualClock)
     follower: Follower = field(init=False)
+    holds: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         scene = self.scene
-        self.follower = Follower(self.archive, scene.wire, scene.keys, self.clock)
+        self.follower = Follower(
+            self.archive,
+            scene.wire,
+            scene.keys,
+            self.clock,
+            between=lambda: self.holds.append(self.follower.hold_for_ms),
+        )
 
     def step(self) -> bool:
         """One step, when the wait is over, and its report."""

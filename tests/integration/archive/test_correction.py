@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from threading import Event
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from tests.faults.processes import WITHIN_S
 from tests.integration.archive.ground import SOON, Scene, assert_state_is_redis_own, schedule
 from tests.integration.archive.merging import Watched, due_now, lane_states, lead, put_back, run, said, watch
+from zsched.config import ArchiveSettings, Settings
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.log import Entry
 from zsched.core.log.recovery import Restored, restored
+from zsched.daemon.archiver import Archiver
 from zsched.daemon.follower import Follower
 from zsched.daemon.peers import RestoreAnswer
+from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.restoring import Restoring, Written
 
 Late = Callable[[], Entry]
@@ -269,10 +274,10 @@ def test_a_correction_in_a_busy_log_is_done_in_slices_that_hold_fire_and_compare
     restored_too_much(scene, two)
     busy = Busy(scene, knowing, 3, monkeypatch)
 
-    steps = [(knowing.step(), knowing.follower.hold_for_ms, knowing.follower.pause_ms) for _ in range(4)]
+    assert knowing.step()
 
-    assert [(False, 2000, 0.0)] * 3 == steps[:3]
-    assert (True, 0) == steps[3][:2]
+    assert [2000] * 3 == knowing.holds
+    assert 0 == knowing.follower.hold_for_ms
     assert (4, 1) == (busy.restores, busy.compared)
     assert [("cancelled", "gone")] == corrections(scene)
 
@@ -282,13 +287,64 @@ def test_a_correction_that_takes_long_is_told_and_lets_others_fire(
 ) -> None:
     _, knowing = two
     restored_too_much(scene, two)
-    Busy(scene, knowing, 12, monkeypatch)
+    Busy(scene, knowing, 50, monkeypatch)
 
     with capture_logs() as told:
-        holds = [(knowing.step(), knowing.follower.hold_for_ms)[1] for _ in range(8)]
+        knowing.step()
 
-    assert [2000] * 6 == holds[:6]
-    assert 0 == holds[-1]
+    assert {2000} == set(knowing.holds[:34])  # 10 s
+    assert {0} == set(knowing.holds[35:])
+    assert 50 == len(knowing.holds)
     assert 1 == sum(event["event"] == "correction_delayed" for event in told)
-    knowing.go_on()
     assert [("cancelled", "gone")] == corrections(scene)
+
+
+def test_a_slow_correction_during_a_bootstrap_does_not_begin_the_recovery_again(
+    scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, knowing = two
+    schedule(scene, "kept", "cancelled")
+    late.go_on()
+    scene.client.cancel("cancelled")
+    knowing.go_on()
+    put_back(scene)
+    lead(scene)
+    began: list[str] = []
+    bootstrap = Follower._bootstrap
+
+    def restored_meanwhile(*given: Any) -> bool:
+        began.append("bootstrap")
+        if len(began) == 1:
+            run(scene, late.archive)
+            Busy(scene, knowing, 3, monkeypatch)
+        return bootstrap(*given)
+
+    monkeypatch.setattr(Follower, "_bootstrap", restored_meanwhile)
+
+    knowing.go_on()
+
+    assert ["bootstrap"] == began
+    assert ("cancelled", "gone") in corrections(scene)
+    assert "cancelled" not in lane_states(scene)
+
+
+def test_a_daemon_can_stop_in_the_middle_of_a_correction(
+    scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, knowing = two
+    restored_too_much(scene, two)
+    path, is_under_way = knowing.archive.path, Event()
+    knowing.archive.close()
+    Busy(scene, knowing, 1_000_000, monkeypatch)
+    settings = Settings(namespace=scene.keys.namespace, archive=ArchiveSettings(path=str(path)))
+    archiver = Archiver(settings, scene.link, knowing.clock, "daemon-1")
+    monkeypatch.setattr(archiver, "_hold_for_ms", lambda _: is_under_way.set() or 0)
+
+    archiver.open()
+    archiver.start()
+    assert is_under_way.wait(WITHIN_S)
+    archiver.stop()
+
+    assert not archiver._loop.is_running
+    reports = {report.archive: report.state for report in Archivers(scene.wire, scene.keys).reports()}
+    assert ArchiveState.STOPPED is reports[knowing.archive.id]
