@@ -32,6 +32,7 @@ from zsched.core.clock import Clock
 from zsched.core.difference import Held
 from zsched.core.log import FORMAT, Entry, Key, Position, UnknownEntry, UnreadableEntry, parse, reading
 from zsched.core.log.recovery import ScanEntry
+from zsched.core.run_id import suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveFailed
 
 _PIECE: Final = 4000  # changes sorted and written at once: more would hold up other threads (the GIL)
@@ -55,7 +56,7 @@ class Archive:
         """
         self.path, self.namespace = path, namespace
         self._keeps_args = keep_args
-        self._suffix = "" if namespace == "default" else f"-n{namespace}"
+        self._suffix = suffix_of(namespace)
         self._check: Check | None = None
         self._lock = Lock(path)
         try:

@@ -23,6 +23,7 @@ from zsched.archive.retention import first_since
 from zsched.core.changes import Change
 from zsched.core.log import Entry, Position, UnknownEntry, changes, leaders_kinds, narrowed
 from zsched.core.log.lives import TermEntry
+from zsched.core.run_id import suffix_of
 
 _ReadEntry = tuple[int, int, list[Change]]  # an entry's number, its t, and what it says
 ENTRY = f"SELECT {body.COLUMNS} FROM entry"
@@ -54,7 +55,7 @@ class History:
         self.namespace = str(facts["namespace"])
         self.complete_since: str | None = facts.get("complete_since")  # "start", or t in µs
         self.position = body.position_of(facts.get("position"))
-        self.run_suffix = "" if self.namespace == "default" else f"-n{self.namespace}"
+        self.run_suffix = suffix_of(self.namespace)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

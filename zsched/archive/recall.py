@@ -38,6 +38,7 @@ from zsched.core.log import (
 )
 from zsched.core.log.kinds import Given
 from zsched.core.log.recovery import RestoreEntry
+from zsched.core.run_id import suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveError
 
 _PAGE: Final = 200  # schedules, or entries, at a time
@@ -312,8 +313,8 @@ def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall
             check = Check(db, path, clock)
             while check.step(_CHECK_MS, life, *([life + 1] if "boot_n" in facts else ())):
                 pass
-        suffix = "" if namespace == "default" else f"-n{namespace}"
-        yield Recall(db, path, str(facts["archive"]), life, int(facts.get("known_from", 0)), suffix), facts
+        known_from = int(facts.get("known_from", 0))
+        yield Recall(db, path, str(facts["archive"]), life, known_from, suffix_of(namespace)), facts
 
 
 @contextmanager
@@ -330,7 +331,7 @@ def recalling_beside(path: Path) -> Iterator[tuple[Recall, Position | None]]:
         with converted(path):
             db.execute("BEGIN")
             facts = stored_facts(db, path)
-        suffix = "" if facts.get("namespace") == "default" else f"-n{facts.get('namespace')}"
+        suffix = suffix_of(str(facts.get("namespace")))
         life, known_from = int(facts.get("life", 1)), int(facts.get("known_from", 0))
         is_whole = "boot_n" not in facts and not int(facts.get("unknown_entries", 0))
         position = body.position_of(facts.get("position")) if is_whole else None

@@ -53,6 +53,11 @@ class RunId:
         return None if parts is None else (parts.schedule_id, run_id[len(parts.schedule_id) + 1 :])
 
 
+def suffix_of(namespace: str) -> str:
+    """Return the end of the run ids of *namespace*."""
+    return "" if namespace == "default" else f"-n{namespace}"
+
+
 def run_key(run_id: str) -> RunKey | None:
     """Schedule id and what follows it; None for what is no run id. Quick for the usual form, ``<id>-<ms>``."""
     id, _, ms = run_id.rpartition("-")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 
 from zsched.core.model import Priority
+from zsched.core.run_id import suffix_of
 from zsched.errors import InvalidSchedule
 from zsched.storage.rqkeys import RQ_PREFIX, RqKeys
 
@@ -26,7 +27,7 @@ class Keys:
             raise InvalidSchedule("namespace", namespace, "not a namespace", "give 1 to 32 of a-z, 0-9 and _")
         self.namespace, self.rq = namespace, RqKeys(rq_prefix)
         self.prefix = f"zsched:{{{namespace}}}:"
-        self.run_suffix = "" if namespace == "default" else f"-n{namespace}"
+        self.run_suffix = suffix_of(namespace)
 
     # -- one key for the namespace ----------------------------------------------------------
 
