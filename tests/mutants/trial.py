@@ -15,7 +15,7 @@ from tests.mutants.belonging import steps
 from tests.mutants.change import Mutant
 from tests.mutants.copy_of_tree import CopyOfTree, NoWitness, Ran
 
-_SOON_S = 150.0  # most steps are over then; only of others is it asked how long they take without a mutant
+_SOON_S = 40.0  # most steps are over then; only of others is it asked how long they take without a mutant
 _PATIENCE = 4  # times as long as that, and they hang
 _LONG_S = 900.0
 _DOUBTFUL = 3  # so many witnesses that fail now and then leave a mutant unclear

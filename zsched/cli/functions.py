@@ -24,6 +24,7 @@ from zsched.cli.output import jsonable, say
 from zsched.cli.program import Invocation, command
 from zsched.config import Settings
 from zsched.errors import NOT_GIVEN, InvalidSchedule
+from zsched.storage.rqjob import plain
 from zsched.tasks.importing import Forbidden
 from zsched.tasks.lookup import tasks_of
 from zsched.tasks.signature import NO_DEFAULT, Parameter
@@ -104,8 +105,9 @@ def _is_allowed(path: str, pattern: str) -> bool:
 
 
 def _path(callback: object) -> str | None:
-    """The path that a callback's option names, a file's may be a table; what is none the client will refuse."""
-    path = callback.get("func") if isinstance(callback, dict) else callback
+    """Return the path that *callback* names: RQ's own, a table or a text. None: the client will refuse it."""
+    named = plain(callback)
+    path = named.get("func") if isinstance(named, dict) else named
     return path if isinstance(path, str) else None
 
 

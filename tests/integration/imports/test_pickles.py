@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from rq import Queue
+from rq import Callback, Queue
 from rq_scheduler import Scheduler
 
 from tests.integration.imports.ground import LATER, Zsched
@@ -56,3 +56,15 @@ def test_an_import_opens_a_pickle_before_it_finds_the_function_not_allowed(
     assert (FAILED, True) == (result.exit_code, "allow_callables" in result.stderr)
     assert [] == list(client.list())
     assert (tmp_path / "ran").exists()
+
+
+def test_an_import_refuses_a_job_with_a_callback_that_is_not_allowed(
+    zsched: Zsched, client: Client, queue: Queue
+) -> None:
+    queue.enqueue_in(LATER, "app.tasks.remind", on_success=Callback("os.abort"))
+    zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.*.*"
+
+    result = zsched("import", "rq-scheduled")
+
+    assert (FAILED, True) == (result.exit_code, "on_success='os.abort'" in result.stderr)
+    assert [] == list(client.list())
