@@ -1,6 +1,6 @@
 """
 A daemon's own facts, told with every report of its archive, leader or standby: who, where, since when, of which
-versions. `zsched status` shows it, `zsched doctor` compares it; ``storage.archivers`` reads it back.
+versions. `zsched status` shows it, `zsched doctor` compares it; ``storage.overview`` reads it back.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Facts, which checks judge. A view has some of them, and shows the checks that ne
     Overview       counts, leader, archives: one look at Redis         status line, status, doctor
     Recent         the last minutes, from the log in Redis             status, doctor
     StalledQueues  queues from which nobody takes jobs                 status, doctor
+    QueuesUnknown  that this user may not ask for these                status
     Probe          Redis itself, for questions of a check's own        doctor
 """
 

@@ -1,4 +1,4 @@
-"""The leader's scripts: fire what is due, advance what recurs, quarantine what cannot be planned, track what runs."""
+"""The leader's scripts: fire, advance, quarantine, limit, record ends, see to lost runs, trim the log, re-plan."""
 
 from __future__ import annotations
 

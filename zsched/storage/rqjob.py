@@ -1,5 +1,5 @@
 """
-The one encoder of RQ's job hash, and, but for ``zsched.current`` inside a worker, the only module that imports RQ.
+The one encoder of RQ's job hash, and the only module of this package that imports RQ.
 
 A malformed field kills the RQ worker that meets it, and the next one, and the next (measured with RQ
 2.12: timeout ``'1h'``, a bad timestamp, an unknown status). So whatever reaches ``rq:job:*`` is made

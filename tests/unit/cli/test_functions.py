@@ -29,7 +29,7 @@ def allowing(*patterns: str) -> Settings:
         ("app.tasks.os.system", {}, "func='app.tasks.os.system'"),
         ("app.tasks.send", {"on_success": "os.abort"}, "on_success='os.abort'"),
         ("app.tasks.send", {"on_failure": {"func": "os.abort"}}, "on_failure='os.abort'"),
-        ("app.tasks.send", {"on_stopped": Callback("os.abort", timeout=9)}, "on_stopped='os.abort'"),
+        ("app.tasks.send", {"on_failure": Callback("os.abort", timeout=9)}, "on_failure='os.abort'"),
         ("app.tasks.send", {"on_failure": 7}, None),  # for the client to refuse
     ],
 )
