@@ -2,8 +2,8 @@
 The daemon: connect, lead or stand by, and fire what is due until it is told to stop.
 
 One thread does all of it. The others (``daemon.loop``) wake it, archive, answer questions and do a leader's chores.
-Every pass ends by sleeping until something can be done: the next due time, the renewal of the lease, the end of a hold, another's lease
-lapsing. Redis being gone is a state like the others: said once, tried again with growing pauses.
+Every pass ends by sleeping until something can be done: the next due time, the renewal of the lease, the end of a hold,
+another's lease lapsing. Redis being gone is a state like the others: said once, tried again with growing pauses.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 A background thread of the daemon: it does a step again and again, and survives every exception in it.
 
 Waker, archiver, chores, status line and the server of metrics each have one, the answerer two. No thread is started in
-another way, but for those of requests for metrics (``metrics.pages``), eight at most. An exception is logged once, with its traceback unless it was foreseen. The step is tried again after a
-pause, which grows. Meanwhile ``Failures`` holds the reason, which the daemon reports. RedisUnavailable is no failure of
-a thread: the main loop says that Redis is gone.
+another way, but for those of requests for metrics (``metrics.pages``), eight at most. An exception is logged once, with
+its traceback unless it was foreseen. The step is tried again after a pause, which grows. Meanwhile ``Failures`` holds
+the reason, which the daemon reports. RedisUnavailable is no failure of a thread: the main loop says that Redis is gone.
 """
 
 from __future__ import annotations
