@@ -96,6 +96,14 @@ def test_a_run_waits_while_the_one_before_it_is_open(led: Ground, status: str) -
     assert ("0", []) == survey(led)
 
 
+@pytest.mark.parametrize("status", OPEN)
+def test_a_run_waits_for_every_open_run_of_its_chain(led: Ground, status: str) -> None:
+    jobs(led, status, "finished", "deferred")
+    chain(led, f"{QUEUE} {C}")
+
+    assert ("0", []) == survey(led)
+
+
 def dies(ground: Ground, run: str, **more: str) -> None:
     """The worker of *run* was killed long ago."""
     ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "started", "last_heartbeat": LONG_AGO} | more)
