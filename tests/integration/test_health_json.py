@@ -75,7 +75,7 @@ def hurt(led: redis.Redis, client: Client) -> None:
     led.hset(f"rq:job:{run}", "enqueued_at", "2026-01-01T00:00:00.000000Z")
     led.hset(KEYS.quarantine(), "broken", "low 5 5 why")
     led.hset(KEYS.meta(), "doubt", at_ms + 3_600_000)
-    led.hset(KEYS.meta(), "aside", "low:email")
+    led.hset(KEYS.meta(), "throttled", "low:email")
     led.zadd(KEYS.due_low() + ":email", {"held": 1})
     ended = [Run(f"r-{n}", RunStatus.FAILED, ended_ms=at_ms) for n in range(5)] + [Run("e-5", RunStatus.EXPIRED)]
     epoch, seq = (int(led.hget(KEYS.meta(), name) or 0) for name in ("epoch", "seq"))

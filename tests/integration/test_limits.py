@@ -226,7 +226,7 @@ def test_a_limit_is_changed_and_taken_away_by_a_restart(
 
     runs = queued(redis_client, "email")
     assert sorted(set(runs)) == runs
-    assert redis_client.hget("zsched:{default}:meta", "aside") is None
+    assert redis_client.hget("zsched:{default}:meta", "throttled") is None
 
 
 def test_what_is_held_back_is_told_listed_and_no_trouble(
@@ -290,12 +290,12 @@ class Limited(Quiet):
         super().step()
 
     @property
-    def stands_aside(self) -> int:
-        """How many do."""
+    def throttled_count(self) -> int:
+        """Return how many schedules are throttled."""
         return sum(held.waiting for held in self.client.overview().held_back)
 
 
-def test_what_stands_aside_is_no_alarm_and_what_does_not_is_one(scene: Scene) -> None:
+def test_throttled_schedules_are_no_alarm_and_late_ones_are(scene: Scene) -> None:
     auditing = Auditing(scene)
     scene.dispatch.limit(scene.term, {"email": 0.0001})
     for n in range(3):
@@ -316,7 +316,7 @@ def test_what_stands_aside_is_no_alarm_and_what_does_not_is_one(scene: Scene) ->
 @pytest.mark.parametrize("seed", range(4))
 def test_no_limit_makes_the_auditor_say_anything(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     auditing = Auditing(scene)
-    storm, aside = Limited(scene, seed), 0
+    storm, throttled = Limited(scene, seed), 0
     busy(auditing, storm, monkeypatch)
 
     with capture_logs() as told:
@@ -325,21 +325,21 @@ def test_no_limit_makes_the_auditor_say_anything(scene: Scene, seed: int, monkey
                 storm.step()
             scene.follower.step()
             auditing.steps(lambda: storm.step() if storm.random.random() < 0.3 else None)
-            aside += storm.stands_aside > 0
+            throttled += storm.throttled_count > 0
 
     assert [] == [alarm for alarm in alarms(told) if alarm["event"] != "occurrence_overdue"]  # a storm fires late
     assert [] == rows_put_back(scene)
-    assert aside > 0
+    assert throttled > 0
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_archive_knows_what_stands_aside_by_following_and_by_reading(scene: Scene, seed: int) -> None:
-    storm, aside = Limited(scene, seed), 0
+def test_an_archive_knows_what_is_throttled_by_following_and_by_reading(scene: Scene, seed: int) -> None:
+    storm, throttled = Limited(scene, seed), 0
 
     for n in range(12):
         for _ in range(15):
             storm.step()
-        aside += storm.stands_aside > 0
+        throttled += storm.throttled_count > 0
         if n % 3 == 2:
             scene.dispatch.trim(scene.term, scene.log()[-1].position.id, 10_000)
             scene.follow(f"archive-{n}.db")  # the log does not begin with its beginning: what Redis holds is read
@@ -347,6 +347,6 @@ def test_an_archive_knows_what_stands_aside_by_following_and_by_reading(scene: S
             pass
         assert scene.in_redis() == scene.in_archive()
 
-    assert aside > 0
+    assert throttled > 0
     due = [place for place, *_ in scene.in_redis().values() if place == "due"]
     assert len(due) == len([one for one in scene.client.list() if one.state.value == "active"])

@@ -95,13 +95,13 @@ class Ground:
         self.redis.set(self.keys.lease(), TOKEN, px=600_000)
 
     def places(self) -> dict[str, str]:
-        """Where every id is, with its due time: "normal 17…", "normal:email 17…" aside, "paused low 17…"."""
+        """Where every id is, with its due time: "normal 17…", "normal:email 17…" throttled, "paused low 17…"."""
         found: dict[str, str] = {}
-        lanes, aside = [lane.value for lane in Priority], self.aside()
-        named = {f"{self.keys.prefix}due:{word}" for word in [*lanes, *aside]}
+        lanes, throttled = [lane.value for lane in Priority], self.throttled()
+        named = {f"{self.keys.prefix}due:{word}" for word in [*lanes, *throttled]}
         there = {key.decode() for key in self.redis.keys(f"{self.keys.prefix}due:*".replace("{", r"\{"))}
-        assert there <= named  # who looks for what stands aside finds all of it
-        for word in [*lanes, *aside]:
+        assert there <= named  # who looks for what is throttled finds all of it
+        for word in [*lanes, *throttled]:
             for member, score in self.redis.zrange(f"{self.keys.prefix}due:{word}", 0, -1, withscores=True):
                 assert member.decode() not in found
                 found[member.decode()] = f"{word} {score:.0f}"
@@ -112,9 +112,9 @@ class Ground:
                 found[member.decode()] = f"{place} {lane} {due_ms}"
         return found
 
-    def aside(self) -> list[str]:
+    def throttled(self) -> list[str]:
         """The words of the ZSETs besides the lanes that may hold something."""
-        return (self.redis.hget(self.keys.meta(), "aside") or b"").decode().split()
+        return (self.redis.hget(self.keys.meta(), "throttled") or b"").decode().split()
 
     def limits(self) -> dict[str, str]:
         return _texts(self.redis.hgetall(self.keys.limits()))

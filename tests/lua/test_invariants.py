@@ -21,7 +21,7 @@ class Storm:
 
     def __init__(self, ground: Ground, seed: int, *, is_limited: bool) -> None:
         self.ground, self.random, self.is_limited = ground, random.Random(seed), is_limited
-        self.ops = self.stood_aside = 0
+        self.ops = self.was_throttled = 0
 
     def step(self) -> None:
         verbs = [self.put, self.put, self.rule, self.rule, self.pause, self.resume, self.skip, self.cancel]
@@ -138,7 +138,7 @@ class Storm:
     def check(self) -> None:
         ground = self.ground
         places = ground.places()  # asserts that no id has two, nor is where nobody looks
-        assert {word.partition(":")[2] for word in ground.aside()} <= ground.limits().keys()
+        assert {word.partition(":")[2] for word in ground.throttled()} <= ground.limits().keys()
         recurring = {member.decode() for member in ground.redis.smembers(ground.keys.recurring())}
         for prefix in (ground.keys.schedule_prefix(), ground.keys.template_prefix()):
             held = {key.decode().removeprefix(prefix) for key in ground.redis.keys(prefix.replace("{", r"\{") + "*")}
@@ -181,13 +181,13 @@ def test_every_schedule_has_one_place_and_every_run_is_pushed_once(led: Ground, 
     led.limit(**({"default": 0.01} if is_limited else {}))
 
     for n in range(MOST_STEPS):
-        if n >= STEPS and (storm.stood_aside > 10 or not is_limited):  # what happens depends on the clock, too
+        if n >= STEPS and (storm.was_throttled > 10 or not is_limited):  # what happens depends on the clock, too
             break
         storm.step()
-        storm.stood_aside += any(":" in place for place in led.places().values())
+        storm.was_throttled += any(":" in place for place in led.places().values())
         if n % 25 == 0:
             storm.check()
 
     storm.check()
     assert len(led.queue()) > 10
-    assert (storm.stood_aside > 10) == is_limited
+    assert (storm.was_throttled > 10) == is_limited

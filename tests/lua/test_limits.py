@@ -1,4 +1,4 @@
-"""limits.lua: limits come and go, and what was given out and what stands aside stays right."""
+"""limits.lua: limits come and go, and what was given out and what is throttled stays right."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_throttled_runs_fire_by_their_due_times_once_the_limit_is_gone(still: Gr
     then = still.fire(limit=100)
 
     assert (100, now_ms(still), 49, "") == (first.runs, first.next_ms, then.runs, then.next_ms)
-    assert ({}, {}, []) == (still.places(), still.limits(), still.aside())
+    assert ({}, {}, []) == (still.places(), still.limits(), still.throttled())
     assert sorted(still.queue("email")) == still.queue("email")
 
 

@@ -39,7 +39,7 @@ def test_a_limit_lets_its_burst_go_and_throttles_the_rest(still: Ground) -> None
     assert "scheduled" == still.job(f"f-{now_ms(still) - 995}")["status"]
 
 
-def test_standing_aside_is_not_logged(still: Ground) -> None:
+def test_throttling_is_not_logged(still: Ground) -> None:
     still.limit(email=0.5)
     put_due(still, "a", "b")
     still.fire()
@@ -67,7 +67,7 @@ def test_a_throttled_run_goes_at_the_answered_time_and_not_before(still: Ground)
     assert (0, now_ms(still)) == (early.runs, early.next_ms)
     assert (1, "") == (then.runs, then.next_ms)
     assert {} == still.places()
-    assert [] == still.aside()
+    assert [] == still.throttled()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_two_queues_have_room_of_their_own(still: Ground) -> None:
     assert 2 == still.fire().runs
 
     assert (["a"], ["c"]) == (ids(still.queue("email")), ids(still.queue("sms")))
-    assert ["high:sms", "normal:email"] == still.aside()
+    assert ["high:sms", "normal:email"] == still.throttled()
 
 
 def test_high_goes_before_normal_before_low_and_each_by_due_time(still: Ground) -> None:
@@ -171,7 +171,7 @@ def test_a_batch_that_is_full_goes_on_at_once(still: Ground) -> None:
     assert (10, 10, now_ms(still)) == (fired.looked, fired.runs, fired.next_ms)
 
 
-def test_many_more_than_one_command_takes_step_aside(still: Ground) -> None:
+def test_many_more_than_one_command_takes_are_throttled(still: Ground) -> None:
     still.limit(email=1)
     put_many(still, "s", 5000)
 
@@ -211,7 +211,7 @@ def test_a_heap_of_expired_ones_keeps_nobody_from_the_room(still: Ground) -> Non
     assert ["first", "last"] == ids(still.queue("email"))
 
 
-def test_the_flags_of_what_stood_aside_count(still: Ground) -> None:
+def test_the_flags_of_what_was_throttled_count(still: Ground) -> None:
     still.limit(email=1)
     put_due(still, "a")
     put_due(still, "b", zs="1f", age_ms=500)
@@ -247,7 +247,7 @@ def test_a_clock_that_was_set_back_starves_no_queue(still: Ground) -> None:
     assert then.next_ms == now_ms(still) + 100
 
 
-def test_nothing_is_fired_early_of_what_stands_aside(still: Ground) -> None:
+def test_nothing_is_fired_early_of_what_is_throttled(still: Ground) -> None:
     still.limit(email=10)
     put_due(still, "a", "b")
     still.fire()

@@ -59,7 +59,7 @@ def _spoils() -> Iterator[tuple[str, str, Spoil]]:
         yield f"chain {n}", "chain", _hash(lambda g: g.keys.chains(), "chain", value)
         yield f"op {n}", "later", lambda g, value=value: g.redis.set(g.keys.op("op"), value)
     for n, value in enumerate([*TEXTS, "normal", "normal:", ":email", "normal.x:email", "urgent:email", "low:default"]):
-        yield f"aside {n}", "later", _hash(lambda g: g.keys.meta(), "aside", value)
+        yield f"throttled {n}", "later", _hash(lambda g: g.keys.meta(), "throttled", value)
 
 
 def _bytes(value: str | bytes) -> bytes:

@@ -14,7 +14,7 @@ from zsched.health.checks_daemons import in_quarantine, wrong_type
 from zsched.health.facts import Probe
 from zsched.storage.meta import NUMBERS, number
 from zsched.storage.overview import typed
-from zsched.storage.queues import asides
+from zsched.storage.queues import throttled_sets
 from zsched.storage.rqkeys import Registry
 from zsched.storage.scripts import unknown_format
 
@@ -54,8 +54,8 @@ def _ours(probe: Probe) -> Iterator[tuple[str, str]]:
     for key in (*(keys.due(lane) for lane in Priority), keys.deadlines()):
         yield key, "zset"
     yield keys.recurring(), "set"
-    if _is_readable(probe, "HGET", keys.meta(), "aside"):
-        yield from ((aside.key(keys), "zset") for aside in asides(probe.wire, keys))
+    if _is_readable(probe, "HGET", keys.meta(), "throttled"):
+        yield from ((throttled.key(keys), "zset") for throttled in throttled_sets(probe.wire, keys))
 
 
 def _schedules(probe: Probe) -> Iterator[tuple[str, str]]:
@@ -187,9 +187,12 @@ def _sorted(probe: Probe, names: list[str]) -> Iterator[Iterable[str]]:
     keys = probe.keys
     of_ids = [name for name in names if name.startswith(_OF_IDS)]
     lapsing = [name for name in names if name.startswith(_LAPSING)]
-    asides = [name for name in names if _is_aside(name)]
+    throttled_names = [name for name in names if _is_throttled(name)]
     *are_there, words = probe.ask_all(
-        [*(("SISMEMBER", keys.recurring(), name.partition(":")[2]) for name in of_ids), ("HGET", keys.meta(), "aside")]
+        [
+            *(("SISMEMBER", keys.recurring(), name.partition(":")[2]) for name in of_ids),
+            ("HGET", keys.meta(), "throttled"),
+        ]
     )
     suspects = [name for name, is_there in zip(of_ids, are_there, strict=True) if is_there == 0]
     still = probe.ask_all(("EXISTS", keys.prefix + name) for name in suspects)
@@ -197,11 +200,11 @@ def _sorted(probe: Probe, names: list[str]) -> Iterator[Iterable[str]]:
     named = text(words or b"").split()
     yield (name for name, exists in zip(suspects, still, strict=True) if exists)
     yield (name for name, ms in zip(lapsing, lives, strict=True) if ms == _LASTS)
-    yield (name for name in asides if name.removeprefix("due:") not in named)
-    yield set(names) - {*of_ids, *lapsing, *asides} - _whole(probe)
+    yield (name for name in throttled_names if name.removeprefix("due:") not in named)
+    yield set(names) - {*of_ids, *lapsing, *throttled_names} - _whole(probe)
 
 
-def _is_aside(name: str) -> bool:
+def _is_throttled(name: str) -> bool:
     """``due:<lane>:<queue>``; a queue may have colons in its name."""
     word, _, rest = name.partition(":")
     lane, _, queue = rest.partition(":")

@@ -24,13 +24,13 @@
 -- Which schedules are recurring, the namespace's own keys say before any job is read: whoever may write rq:job:* knows
 -- the next run id of a rule, and could make a job there that looks like a waiting one-shot.
 --
--- What is due and finds no room in its queue (lib/room.lua) stands aside, so that it is never in front of others, and
+-- What is due and finds no room in its queue (lib/room.lua) is throttled, so that it is never in front of others, and
 -- is looked at before its lane when there is room again. That is no change of the schedule, so nothing is logged.
 --
 -- A key of a wrong type stops as little as possible. rq:queues: runs are pushed without it. deadlines: see
--- lib/launch. A queue, or its ZSET aside: its schedules are quarantined. quarantine: schedules stay in their lanes,
--- are looked at again within a second, and what is due behind them goes on. recurring: a schedule with its own hash is
--- a recurring one.
+-- lib/launch. A queue, or its ZSET of throttled schedules: its schedules are quarantined. quarantine: schedules stay in
+-- their lanes, are looked at again within a second, and what is due behind them goes on. recurring: a schedule with its
+-- own hash is a recurring one.
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
 -- include lib/hold.lua
 -- include lib/launch.lua
@@ -45,7 +45,7 @@ local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of ano
 
 local runs, job_keys = {}, {}  -- what is pushed, and where its hash is
 local uncertain, skipped, expired, cancelled, quarantined, rows, recurring = {}, {}, {}, {}, {}, {}, {}
-local marked, deadlines, dropped, bad, leaving, stepping = {}, {}, {}, {}, {}, {}
+local marked, deadlines, dropped, bad, leaving, throttling = {}, {}, {}, {}, {}, {}
 local wrong, is_noted = {}, {}  -- keys of a wrong type
 local pcall = redis.pcall
 local NO_JOB = {}
@@ -83,20 +83,20 @@ local function recurring_of(due)
   return answers
 end
 
--- Put aside a schedule whose queue has no room. True when it leaves the ZSET that *word* names; second value as
+-- Throttle a schedule whose queue has no room. True when it leaves the ZSET that *word* names; second value as
 -- take_special.
-local function step_aside(id, word, due_ms, queue)
+local function throttle(id, word, due_ms, queue)
   local to = lane_of(word) .. ':' .. queue
   if to == word then
     return false
-  elseif not stepping[to] then
+  elseif not throttling[to] then
     if not is_a(key_of(to), 'zset') then
       note_wrong(key_of(to))
       return true, 'wrong type at due:' .. lane_of(word) .. ':<its queue>'
     end
-    stepping[to] = {}
+    throttling[to] = {}
   end
-  local members = stepping[to]
+  local members = throttling[to]
   members[#members + 1] = due_ms
   members[#members + 1] = id
   return true
@@ -114,7 +114,7 @@ local function take_special(id, word, due_ms, run, job_key, job)
     if schedule[1] and string.match(schedule[1], '^%d+%-%d+$') then
       queue = is_limited and pcall('HGET', template_prefix .. id, 'origin')
       if room[queue] == 0 then
-        return step_aside(id, word, due_ms, queue)
+        return throttle(id, word, due_ms, queue)
       end
       spend(queue)
       recurring[#recurring + 1] = {id, word, due_ms, unpack(schedule, 1, 5)}
@@ -143,7 +143,7 @@ local function take_special(id, word, due_ms, run, job_key, job)
     return true
   end
   if room[queue] == 0 then
-    return step_aside(id, word, due_ms, queue)
+    return throttle(id, word, due_ms, queue)
   end
   spend(queue)
   take(run, job_key, queue, string.find(flags, 'f', 1, true))
@@ -211,8 +211,8 @@ local function look_along(lane)
   end
 end
 
--- What stands aside of one lane and queue, as far as there is room: what expired there takes none.
-local function look_aside(word, queue)
+-- What is throttled of one lane and queue, as far as there is room: what expired there takes none.
+local function look_at_throttled(word, queue)
   local passed = 0
   repeat
     local most = math.min(room[queue] or 0, limit - (looked - alone))
@@ -223,8 +223,8 @@ end
 
 for _, lane in ipairs(lanes) do
   for queue in pairs(room) do
-    if aside[lane .. ':' .. queue] then
-      look_aside(lane .. ':' .. queue, queue)
+    if throttled[lane .. ':' .. queue] then
+      look_at_throttled(lane .. ':' .. queue, queue)
     end
   end
   look_along(lane)
@@ -256,11 +256,11 @@ if hold_ms > now_ms then
 end
 
 local AT_ONCE = 4000  -- texts of one command; unpack fails near 8,000
-for word, members in pairs(stepping) do
+for word, members in pairs(throttling) do
   for first = 1, #members, AT_ONCE do
     redis.call('ZADD', key_of(word), unpack(members, first, math.min(first + AT_ONCE - 1, #members)))
   end
-  aside[word] = true
+  throttled[word] = true
 end
 for key, gone in pairs(leaving) do
   redis.call('ZREM', key, unpack(gone))
@@ -296,11 +296,11 @@ local function note_next(at_ms)
   end
 end
 
-for word in pairs(aside) do
+for word in pairs(throttled) do
   local head = redis.call('ZRANGE', key_of(word), 0, 0, 'WITHSCORES')
   local queue, due_ms = string.match(word, ':(.*)$'), tonumber(head[2])
   if not due_ms then
-    aside[word] = nil
+    throttled[word] = nil
   elseif due_ms > now_ms then  -- the clock was set back
     note_next(due_ms)
   else

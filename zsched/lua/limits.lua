@@ -6,7 +6,7 @@
 -- RETURNS  OK, now ms  |  STALE  |  SERVER
 -- LOGS   nothing: limits are the leader's settings, and no state of a schedule
 --
--- A limit that stays keeps what it has given out. One that is gone while something stands aside for it becomes "- 0",
+-- A limit that stays keeps what it has given out. One that is gone while something is throttled for it becomes "- 0",
 -- by which fire lets it go as it is due (lib/room.lua).
 -- include lib/fence.lua
 
@@ -15,7 +15,7 @@ local rows, wanted = {}, {}
 for i = 1, #before, 2 do
   rows[before[i]] = before[i + 1]
 end
-for word in string.gmatch(redis.call('HGET', meta_key, 'aside') or '', '%S+') do
+for word in string.gmatch(redis.call('HGET', meta_key, 'throttled') or '', '%S+') do
   local queue = string.match(word, '^%a+:(.+)$')
   if queue then
     wanted[queue] = '- 0'

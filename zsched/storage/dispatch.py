@@ -28,7 +28,7 @@ class Window:
 
 class DueRecurring(NamedTuple):
     """
-    A recurring schedule that is due: where it stands ("<lane>", or "<lane>:<queue>" if it stood aside) and what its
+    A recurring schedule that is due: where it stands ("<lane>", or "<lane>:<queue>" if it was throttled) and what its
     hash says of the rule. Bytes as Redis holds them: another writer may have written anything.
     """
 

@@ -36,7 +36,7 @@ class Keys:
         return f"{self.prefix}lease"
 
     def meta(self) -> str:
-        """HASH: gen, epoch, seq, server, hold, doubt, format, serializer, tzdata (version), aside; in tests also
+        """HASH: gen, epoch, seq, server, hold, doubt, format, serializer, tzdata (version), throttled; in tests also
         offset_ms, frozen_ms, frozen_by."""
         return f"{self.prefix}meta"
 
@@ -60,9 +60,9 @@ class Keys:
         """ZSET: drained last."""
         return self.due(Priority.LOW)
 
-    def aside(self, lane: Priority, queue: str) -> str:
+    def throttled(self, lane: Priority, queue: str) -> str:
         """
-        ZSET, as a lane: what was due and found no room in its queue, by the queue's limit. ``meta.aside`` says, as
+        ZSET, as a lane: what was due and found no room in its queue, by the queue's limit. ``meta.throttled`` says, as
         words "<lane>:<queue>", which of these there may be; see lua/lib/lanes.lua.
         """
         return f"{self.due(lane)}:{queue}"

@@ -25,7 +25,7 @@ from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.meta import NUMBERS, asking, due_from_score, numbers, server_now_ms
-from zsched.storage.queues import Aside, HeldBack, asides, held_back
+from zsched.storage.queues import HeldBack, Throttled, held_back, throttled_sets
 from zsched.storage.registries import Command
 
 SILENT_MS: Final = 10_000  # without a report: three should have come, so that a slow disk is not taken for a death
@@ -227,12 +227,12 @@ def look(link: Link, keys: Keys) -> Overview:
     Raises:
         Garbled: a number of meta is invalid, or a key has a wrong type. RedisRefused, RedisUnavailable.
     """
-    now_ms, aside = server_now_ms(link, keys), asides(link, keys)
+    now_ms, throttled = server_now_ms(link, keys), throttled_sets(link, keys)
     with link.wire() as wire:
-        found = _replies(wire, _commands(keys, now_ms, aside))
+        found = _replies(wire, _commands(keys, now_ms, throttled))
         meta = numbers(keys, found["meta"])
         began = Log(wire, keys).read(f"{max(meta['epoch'], 0)}-0", 1)  # a term's first entry says that it began
-    counts = [(one, found[one.key(keys)]) for one in aside]
+    counts = [(one, found[one.key(keys)]) for one in throttled]
     heads = [due_from_score(head[1]) for lane in Priority if (head := found[f"head {lane}"])]
     lease, last = found["lease"], found["last"]
     return Overview(
@@ -267,13 +267,13 @@ def typed(keys: Keys) -> dict[str, str]:
     return {keys.rq.queues(): "set", keys.deadlines(): "zset"}
 
 
-def _commands(keys: Keys, now_ms: int, aside: list[Aside]) -> dict[str, Command]:
+def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, Command]:
     commands: dict[str, Command] = {}
     for lane in Priority:
         commands[f"waiting {lane}"] = ("ZCARD", keys.due(lane))
         commands[f"overdue {lane}"] = ("ZCOUNT", keys.due(lane), "-inf", now_ms)
         commands[f"head {lane}"] = ("ZRANGE", keys.due(lane), 0, 0, "WITHSCORES")
-    commands |= {one.key(keys): ("ZCARD", one.key(keys)) for one in aside}
+    commands |= {one.key(keys): ("ZCARD", one.key(keys)) for one in throttled}
     commands |= {f"type {key}": ("TYPE", key) for key in typed(keys)}
     return commands | {
         "recurring": ("SCARD", keys.recurring()),

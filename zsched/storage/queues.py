@@ -7,7 +7,7 @@ much there is, some thousand workers and queues are looked at, and some hundred 
 Not guaranteed: that every running worker is known. RQ's workers register when they start, and not again when Redis lost
 that; then only the jobs that they run show them. One that was killed counts until RQ forgets it, some minutes later.
 
-A schedule stands *aside*, out of its lane, while its queue has no room by its limit, as fire.lua left it.
+A schedule is *throttled*, out of its lane, while its queue has no room by its limit, as fire.lua left it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from zsched.storage.registries import Command, allowed_replies, is_denied, membe
 from zsched.storage.rqkeys import RqKeys
 
 
-class Aside(NamedTuple):
-    """One lane's schedules of one queue, in the ZSET ``Keys.aside``; it may be empty by now."""
+class Throttled(NamedTuple):
+    """One lane's schedules of one queue, in the ZSET ``Keys.throttled``; it may be empty by now."""
 
     lane: Priority
     queue: str
 
     def key(self, keys: Keys) -> str:
         """Return the key of the ZSET."""
-        return keys.aside(self.lane, self.queue)
+        return keys.throttled(self.lane, self.queue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +52,27 @@ class HeldBack:
     waiting: int
 
 
-def asides(channel: Channel, keys: Keys) -> list[Aside]:
+def throttled_sets(channel: Channel, keys: Keys) -> list[Throttled]:
     """
     All that may hold something. A schedule goes there from its lane, unlogged, and back into it only by what is logged:
     who reads the lanes first, then asks here and reads these, misses none but what the log tells of.
     """
     found = []
     with asking(keys.meta()):
-        words = channel.execute("HGET", keys.meta(), "aside")
+        words = channel.execute("HGET", keys.meta(), "throttled")
     for word in text(words or b"").split(" "):
         lane, _, queue = word.partition(":")
         with suppress(ValueError):  # another writer's
-            found += [Aside(Priority(lane), queue)] if queue else []
+            found += [Throttled(Priority(lane), queue)] if queue else []
     return found
 
 
-def held_back(counts: Iterable[tuple[Aside, int]], limits: Sequence[bytes]) -> list[HeldBack]:
+def held_back(counts: Iterable[tuple[Throttled, int]], limits: Sequence[bytes]) -> list[HeldBack]:
     """Sum up the throttled schedules by queue; *limits* is the hash of limits."""
     rates = {text(queue): _per_second(row) for queue, row in zip(limits[::2], limits[1::2], strict=True)}
     waiting: Counter[str] = Counter()
-    for aside, count in counts:
-        waiting[aside.queue] += count
+    for throttled, count in counts:
+        waiting[throttled.queue] += count
     return [HeldBack(queue, rates.get(queue), waiting[queue]) for queue in sorted(waiting) if waiting[queue]]
 
 
@@ -182,7 +182,7 @@ def used_queues(wire: Wire, keys: Keys) -> set[str]:
         runs = (keys.run_id(text(id), text(due)) for id, due in zip(flat[::2], flat[1::2], strict=True))
         commands += [("HGET", keys.rq.job(run), "origin") for run in runs]  # of a recurring one there is no such job
     found = {text(queue) for queue in allowed_replies(wire, commands) if queue}
-    return found | {aside.queue for aside in asides(wire, keys)}
+    return found | {throttled.queue for throttled in throttled_sets(wire, keys)}
 
 
 def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:

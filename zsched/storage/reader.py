@@ -24,7 +24,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log, recent
 from zsched.storage.meta import asking, due_from_score, server_now_ms
 from zsched.storage.overview import Overview, look
-from zsched.storage.queues import StalledQueues, asides, stalled_queues
+from zsched.storage.queues import StalledQueues, stalled_queues, throttled_sets
 from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
@@ -99,11 +99,11 @@ class Reader:
         self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
     ) -> Iterator[tuple[int, str]]:
         """
-        (due ms, id) of schedules in lanes, or aside for want of room, with from_ms <= due <= until_ms, by due time and
-        id, past *after*. One that steps aside meanwhile is missed, or there twice.
+        (due ms, id) of schedules in lanes, or throttled, with from_ms <= due <= until_ms, by due time and id, past
+        *after*. One that is throttled meanwhile is missed, or there twice.
         """
         keys = [self._keys.due(lane) for lane in Priority]
-        keys += [aside.key(self._keys) for aside in asides(self._link, self._keys)]
+        keys += [throttled.key(self._keys) for throttled in throttled_sets(self._link, self._keys)]
         return heapq.merge(*(self._lane(key, from_ms, until_ms, after) for key in keys))
 
     def paused(self) -> list[str]:

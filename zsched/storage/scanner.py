@@ -17,7 +17,7 @@ from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
-from zsched.storage.queues import asides
+from zsched.storage.queues import throttled_sets
 from zsched.storage.registries import queue_keys
 from zsched.storage.scripts import Scripts
 
@@ -69,8 +69,8 @@ class Scanner:
         keys = self._keys
         for lane in Priority:
             yield from self._scan("ZSCAN", keys.due(lane), 2)
-        for aside in asides(self._wire, keys):
-            yield from self._scan("ZSCAN", aside.key(keys), 2)
+        for throttled in throttled_sets(self._wire, keys):
+            yield from self._scan("ZSCAN", throttled.key(keys), 2)
         yield from self._scan("HSCAN", keys.paused(), 2)
         yield from self._scan("HSCAN", keys.quarantine(), 2)
 

@@ -276,7 +276,7 @@ def test_keys_that_nothing_leads_to_are_named(client: Client, url: str, sound: r
 
 
 def test_what_a_queue_has_no_room_for_is_not_left_over(url: str, sound: redis.Redis) -> None:
-    sound.hset(KEYS.meta(), "aside", "low:email")
+    sound.hset(KEYS.meta(), "throttled", "low:email")
     sound.zadd(KEYS.due(Priority.LOW) + ":email", {"a": 1})
 
     assert "leftovers" not in unwell(examined(url))

@@ -4,14 +4,15 @@
 -- GIVES  lanes, lane_keys, find(ids) -> list of {place, lane, key, due_ms, since_ms, note, recurring} or false
 --
 -- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule that has no place left. What is due
--- stands in a lane or aside (lib/lanes.lua): `key` is that of the ZSET; lanes and lane_keys have the words of them all.
+-- stands in a lane or is throttled (lib/lanes.lua): `key` is that of the ZSET; lanes and lane_keys have the words of all
+-- of them.
 -- Another program wrote a value in paused or quarantine that is not of PARKED's form: find answers that schedule as
 -- quarantined, without a lane, due '-'. `key` says where the value stands.
 -- include lib/meta.lua
 -- include lib/lanes.lua
 local BROKEN = 'its value in paused or quarantine is broken'
 
-for word in string.gmatch(aside_words, '%S+') do
+for word in string.gmatch(throttled_words, '%S+') do
   if queue_of(word) and is_a(key_of(word), 'zset') then
     lanes[#lanes + 1] = word
     lane_keys[word] = key_of(word)

@@ -6,8 +6,8 @@
 --        park(key, id, lane, due_ms, since_ms, note): write the value of a schedule in the hash at *key*; since_ms: nil
 --        for now. PARKED, the pattern of such a value: "<lane> <due ms> <since ms> <note>"
 --
--- A word names one of them: "<lane>", or "<lane>:<queue>" for what was due and had to stand aside because the queue
--- had no room by its limit (lib/room.lua). Which of these there are `meta.aside` says, by spaces.
+-- A word names one of them: "<lane>", or "<lane>:<queue>" for what was due and was throttled because the queue
+-- had no room by its limit (lib/room.lua). Which of these there are `meta.throttled` says, by spaces.
 local PARKED = '^(%a+) (%S+) (%d+) ?(.*)$'
 local lanes = {'high', 'normal', 'low'}
 local lane_keys = {high = due_high_key, normal = due_normal_key, low = due_low_key}

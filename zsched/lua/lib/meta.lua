@@ -1,7 +1,7 @@
 -- meta: what every script begins with that reads or writes schedules, and the one way to append to the log.
 --
 -- USES   meta_key log_key
--- GIVES  what lib/time.lua and lib/untrusted.lua give; aside_words, version()
+-- GIVES  what lib/time.lua and lib/untrusted.lua give; throttled_words, version()
 --        append(kind, fields); add_row(rows, of, words, text) and append_rows(kind, rows), where rows begins as {}
 --        or the reply FORMAT, what the namespace has: another zsched keeps it in a form that this one does not know
 -- include lib/time.lua
@@ -9,7 +9,7 @@
 if format > FORMAT or meta[9] and format < OLDEST_FORMAT then
   return {'FORMAT', meta[9]}
 end
-local aside_words = meta[8] or ''  -- see lib/lanes.lua
+local throttled_words = meta[8] or ''  -- see lib/lanes.lua
 
 -- The id that the next entry will have. Without meta: epoch 0, seq 1.
 local function version()

@@ -1,28 +1,28 @@
 -- room: how many runs may go into each limited queue now, and when there is room again.
 --
--- USES   meta_key limits_key now_ms aside_words
--- GIVES  is_limited, room[queue] = how many, nil where nothing limits it; aside = set of words that may hold something;
---        spend(queue), room_again_ms(queue), note_room()
+-- USES   meta_key limits_key now_ms throttled_words
+-- GIVES  is_limited, room[queue] = how many, nil where nothing limits it; throttled = set of words that may hold
+--        something; spend(queue), room_again_ms(queue), note_room()
 --
 -- A limit is "<per second> <time in µs>": one run after the other moves that time on by 1 / <per second>, from now on
 -- at least, and while it is less than BURST ahead there is room (GCRA). So a queue that rested gets a twentieth of a
 -- second's runs at once, or one, and no second has more than its limit and a twentieth. "- 0" is a limit that is gone:
--- what stands aside for it goes as it is due, then the row goes too.
+-- what is throttled for it goes as it is due, then the row goes too.
 -- include lib/lanes.lua
 local BURST, WAKE = 1 / 20, 1 / 100  -- of a second's runs: most at once; and as many as are worth a wake-up
 local CLOSE = 1e-6  -- of a run: what doubles may lack of a whole one
 
 local limits = redis.call('HGETALL', limits_key)
 local room, rates, spent = {}, {}, {}
-local aside, aside_before = {}, aside_words
-for word in string.gmatch(aside_before, '%S+') do
+local throttled, throttled_before = {}, throttled_words
+for word in string.gmatch(throttled_before, '%S+') do
   local queue = queue_of(word)
   if queue and is_a(key_of(word), 'zset') then
-    aside[word] = true
+    throttled[word] = true
     room[queue] = math.huge  -- unless it has a limit
   end
 end
-local is_limited = #limits > 0 or aside_before ~= ''
+local is_limited = #limits > 0 or throttled_before ~= ''
 for i = 1, #limits, 2 do
   local per_second, next_us = string.match(limits[i + 1], '^(%S+) (%d+)$')
   per_second = tonumber(per_second or '')
@@ -59,25 +59,26 @@ local function room_again_ms(queue)
   return math.max(math.ceil((next_of(queue) - (rate.burst - rate.wake) * rate.each_us) / 1000), now_ms + 1)
 end
 
--- Write down what was spent, and what is left aside.
+-- Write down what was spent, and what is left throttled.
 local function note_room()
   for queue in pairs(spent) do
     if rates[queue] then
       redis.call('HSET', limits_key, queue, rates[queue].text .. ' ' .. string.format('%.0f', next_of(queue)))
     end
   end
-  local words, queues_aside = {}, {}
-  for word in pairs(aside) do
+  local words, throttled_queues = {}, {}
+  for word in pairs(throttled) do
     words[#words + 1] = word
-    queues_aside[string.match(word, ':(.*)$')] = true
+    throttled_queues[string.match(word, ':(.*)$')] = true
   end
   table.sort(words)
-  local now_aside = table.concat(words, ' ')
-  if now_aside ~= aside_before then
-    redis.call(unpack(now_aside == '' and {'HDEL', meta_key, 'aside'} or {'HSET', meta_key, 'aside', now_aside}))
+  local now_throttled = table.concat(words, ' ')
+  if now_throttled ~= throttled_before then
+    redis.call(unpack(now_throttled == '' and {'HDEL', meta_key, 'throttled'}
+      or {'HSET', meta_key, 'throttled', now_throttled}))
   end
   for queue in pairs(room) do
-    if not rates[queue] and not queues_aside[queue] then
+    if not rates[queue] and not throttled_queues[queue] then
       redis.call('HDEL', limits_key, queue)
     end
   end

@@ -1,4 +1,4 @@
-"""What stands aside for want of room in its queue: how it fires, and what else becomes of it meanwhile."""
+"""What is throttled for want of room in its queue: how it fires, and what else becomes of it meanwhile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_recurring_ones_take_room_when_they_are_answered(still: Ground) -> None:
     assert f"normal:email {due_ms}" == still.places()["s"]
 
 
-def test_one_that_stood_aside_advances_back_into_its_lane(still: Ground) -> None:
+def test_a_throttled_schedule_advances_back_into_its_lane(still: Ground) -> None:
     still.limit(email=1)
     due_ms = put_rule(still, "r", lane="high")
     put_rule(still, "s", lane="high")
@@ -50,7 +50,7 @@ def test_one_that_stood_aside_advances_back_into_its_lane(still: Ground) -> None
     assert f"s fired {due_ms} {due_ms + HOUR_MS}" == " ".join(still.last.rows[0].split()[:4])
 
 
-def test_one_that_stood_aside_can_end_there(still: Ground) -> None:
+def test_a_throttled_schedule_can_end_there(still: Ground) -> None:
     still.limit(email=1)
     put_due(still, "a")
     due_ms = put_rule(still, "r")
@@ -62,11 +62,11 @@ def test_one_that_stood_aside_can_end_there(still: Ground) -> None:
     assert {} == still.places()
     assert "ended_at" in still.schedule("r")
     still.fire()
-    assert [] == still.aside()
+    assert [] == still.throttled()
 
 
 @pytest.mark.parametrize("script", ["advance", "quarantine"])
-def test_one_that_stood_aside_can_be_quarantined_under_its_lane(still: Ground, script: str) -> None:
+def test_a_throttled_schedule_can_be_quarantined_under_its_lane(still: Ground, script: str) -> None:
     still.limit(email=1)
     put_due(still, "a")
     due_ms = put_rule(still, "r", lane="low")
@@ -83,12 +83,12 @@ def test_one_that_stood_aside_can_be_quarantined_under_its_lane(still: Ground, s
     assert {"r": f"quarantine low {due_ms}"} == still.places()
 
 
-# -- what stands aside is a schedule like the others --------------------------------------------------
+# -- what is throttled is a schedule like the others --------------------------------------------------
 
 
 @pytest.fixture
 def late(still: Ground) -> Ground:
-    """Where "b" (one-shot) and "r" (recurring) stand aside."""
+    """Where "b" (one-shot) and "r" (recurring) are throttled."""
     still.limit(email=1)
     put_due(still, "a", "b")
     put_rule(still, "r")
@@ -191,8 +191,8 @@ def test_new_rules_of_its_zone_leave_it_in_one_place(late: Ground) -> None:
 def test_what_left_meanwhile_is_noticed_and_forgotten(late: Ground) -> None:
     late.call("cancel", id="b")
     late.call("cancel", id="r")
-    assert ["normal:email"] == late.aside()
+    assert ["normal:email"] == late.throttled()
 
     fired = late.fire()
 
-    assert ("", []) == (fired.next_ms, late.aside())
+    assert ("", []) == (fired.next_ms, late.throttled())
