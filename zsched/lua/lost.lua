@@ -20,6 +20,7 @@
 -- (lib/liveness.lua), when it is in its queue after all, or when a key of RQ's is of a wrong type. A run that goes on
 -- keeps its place in its chain.
 -- include lib/fence.lua
+-- include lib/same_history.lua
 -- include lib/streaks.lua
 -- include lib/mend.lua
 
@@ -27,11 +28,6 @@ local MOST = 10000  -- runs of a queue that are looked through
 local FAILURE_TTL = '31536000'  -- RQ's own, in seconds
 local FAILED = '2'  -- RQ's type of such a result
 local LAST_ID = '^18446744073709551615%-'  -- behind it a stream takes nothing
-
-local seen = redis.call('XRANGE', log_key, seen_entry, seen_entry)[1]
-if not seen or seen[2][4] ~= seen_t then
-  return {'LOST'}
-end
 
 local function are_of_types(types)
   for key, wanted in pairs(types) do

@@ -16,12 +16,8 @@
 -- are not here says nothing then. A job that is not as it was seen any more is left for another look; one that zsched
 -- cancelled is told already (lib/waiting.lua).
 -- include lib/fence.lua
+-- include lib/same_history.lua
 -- include lib/streaks.lua
-
-local seen = redis.call('XRANGE', log_key, seen_entry, seen_entry)[1]
-if not seen or seen[2][4] ~= seen_t then
-  return {'LOST'}
-end
 
 local rows, runs = {}, {}
 for i = ROWS, #ARGV, 6 do

@@ -209,7 +209,7 @@ class Dispatch:
         if reply[0] == "LOST":
             return None
         _now_ms, entry, t_us, ended, paused = reply
-        position = Position.parse(f"{text(entry)} {text(t_us)}") if ended else None
+        position = Position.of(entry, t_us) if ended else None
         return Tracked(ended, position, _texts(paused))
 
     def lose(self, term: Term, seen: Position, dead: Sequence[Dead], ended_ms: int) -> Lost | None:
@@ -224,7 +224,7 @@ class Dispatch:
         if reply[0] == "LOST":
             return None
         _now_ms, entry, t_us, again, ended, paused = reply
-        position = Position.parse(f"{text(entry)} {text(t_us)}") if again or ended else None
+        position = Position.of(entry, t_us) if again or ended else None
         return Lost(position, _texts(again), _texts(ended), _texts(paused))
 
     def trim(self, term: Term, first_kept: str, limit: int) -> int:

@@ -124,4 +124,4 @@ def _position(reply: list[Any]) -> Position | None:
     if reply[0] == "OTHER":
         raise OtherDataSet
     _, entry, t, *_rest = reply
-    return Position.parse(f"{entry.decode()} {t.decode()}")
+    return Position.of(entry, t)

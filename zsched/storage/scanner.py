@@ -88,14 +88,14 @@ class Scanner:
         ids = [id for id, _ in schedules]
         places = {id: text(each).split() for id, each in zip(ids, found[::2], strict=True)}
         statuses = {id: text(each) for id, each in zip(ids, found[1::2], strict=True)}
-        return Placement(int(now_ms), int(hold_ms), _position(last, last_t), places, statuses)
+        return Placement(int(now_ms), int(hold_ms), Position.of(last, last_t), places, statuses)
 
     def schedules(self, ids: Iterable[str]) -> Iterator[Page]:
         """Yield those of *ids* that exist, in pages."""
         for page in _pages(ids):
             _, last, last_t, *rows = self._scripts.call("get", rows=page)
             found = [self._held(id, row) for id, row in zip(page, rows, strict=True) if row]
-            yield _position(last, last_t), found
+            yield Position.of(last, last_t), found
 
     def run_ids(self) -> Iterator[str]:
         """
@@ -197,8 +197,3 @@ def _pages(ids: Iterable[str]) -> Iterator[list[str]]:
     source = iter(ids)
     while page := list(islice(source, _PAGE)):
         yield page
-
-
-def _position(id: bytes, t: bytes) -> Position | None:
-    epoch, _, seq = id.partition(b"-")
-    return Position(int(epoch), int(seq), int(t)) if epoch else None

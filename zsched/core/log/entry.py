@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from zsched.core.untrusted import truncated
 from zsched.errors import ZschedError
@@ -64,6 +64,12 @@ class Position(NamedTuple):
         id, _, t_us = shown.partition(" ")
         epoch, _, seq = id.partition("-")
         return cls(int(epoch), int(seq), int(t_us))
+
+    @classmethod
+    def of(cls, id: bytes, t_us: bytes) -> Self | None:
+        """The position of entry *id* as a script answers it; None where *id* is empty. Raises ValueError."""
+        epoch, _, seq = id.partition(b"-")
+        return cls(int(epoch), int(seq), int(t_us)) if epoch else None
 
     @property
     def order(self) -> tuple[int, int]:

@@ -1,0 +1,9 @@
+-- same_history: go on only where the log has the entry up to which the caller's archive has read it.
+--
+-- USES   log_key seen_entry seen_t
+--
+-- Else this Redis may never have heard of the runs that the caller means: that it has no jobs of theirs says nothing.
+local seen = redis.call('XRANGE', log_key, seen_entry, seen_entry)[1]
+if not seen or seen[2][4] ~= seen_t then
+  return {'LOST'}
+end
