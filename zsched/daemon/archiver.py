@@ -256,8 +256,6 @@ class Archiver:
             if is_news or began_ms - told_ms > REPORT_EVERY_MS:
                 now_ms = self._report(archivers, follower.state, hold_for_ms)
                 told, told_ms = news, began_ms
-                with self.moved:
-                    self.moved.notify_all()
                 self._prune(archive, now_ms)
             elif not self._own.is_checked:
                 self._own.is_checked = not archive.check_step(_CHECK_MS, self._clock)
@@ -294,7 +292,7 @@ class Archiver:
     # -- telling ----------------------------------------------------------------------------------
 
     def _report(self, archivers: Archivers, state: ArchiveState, hold_for_ms: int = 0) -> int:
-        """Tell Redis; a failed archive under the name and position that it had. TIME in ms."""
+        """Tell Redis, and who waits for it; a failed archive under the name and position that it had. TIME in ms."""
         archive = self._own.archive
         about = {**self._facts, "path": str(self.path)}
         if self._loop.is_stopping:  # the last report, which every archiver makes that is stopped in order
@@ -315,7 +313,10 @@ class Archiver:
             about["may_not_lead"] = may_not_lead
         if failing := self._failures.shown:
             about["failing"] = failing
-        return archivers.report(*self._known_as, state, about, hold_for_ms)
+        now_ms = archivers.report(*self._known_as, state, about, hold_for_ms)
+        with self.moved:
+            self.moved.notify_all()
+        return now_ms
 
     def _tell(self, follower: Follower) -> None:
         state = follower.state
