@@ -4,8 +4,8 @@
 -- GIVES  lanes, lane_keys, find(ids) -> list of {place, lane, key, due_ms, since_ms, note, recurring} or false
 --
 -- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule that has no place left. What is due
--- stands in a lane or is throttled (lib/lanes.lua): `key` is that of the ZSET; lanes and lane_keys have the words of all
--- of them.
+-- stands in a lane or is throttled (lib/lanes.lua): `key` is that of the ZSET; lanes and lane_keys have the words of
+-- them all.
 -- Another program wrote a value in paused or quarantine that is not of PARKED's form: find answers that schedule as
 -- quarantined, without a lane, due '-'. `key` says where the value stands.
 -- include lib/meta.lua
