@@ -110,14 +110,16 @@ class Stage:
         seat.is_running = True
 
     def is_refused(self, seat: Seat) -> bool:
-        """Start a daemon on *seat* after a loss: whether its archive is refused as another data set's. Then it ends."""
+        """
+        Start a daemon on *seat* after a loss. Return True if its archive is refused as another data set's; then it has
+        ended. On a slow machine the data set gets its name while the daemon waits for others to know more.
+        """
         self.start(seat)
         process = seat.process
-        eventually(lambda: process.has_ended or process.of("redis_history_lost") or process.of("archive_refused"))
-        if process.of("redis_history_lost"):
-            return False
-        if process.has_ended and process.wait() != UNUSABLE:
-            return False  # ``heal`` says so
+        eventually(lambda: process.has_ended or process.of("recovery_done") or process.of("archive_refused"))
+        is_unusable = process.has_ended and process.wait() == UNUSABLE
+        if not is_unusable and not process.of("archive_refused"):
+            return False  # it knows the data set; if it ended otherwise, ``heal`` says so
         if not process.has_ended:  # the data set got its name just after it looked
             self.end(seat)
         seat.is_running = False
