@@ -141,7 +141,8 @@ def test_a_clock_that_was_ahead_makes_nothing_uncertain_that_is_put_when_it_is_r
             daemon.wait_for("term_began", 2)
         else:
             daemon.wait_for("term_began")
-        assert int(watch.hget("zsched:{default}:meta", "doubt") or 0) > now_ms(watch) - 60_000
+        # on a busy machine a term may lapse before the restart: then it is the next one that doubts
+        eventually(lambda: int(watch.hget("zsched:{default}:meta", "doubt") or 0) > now_ms(watch) - 60_000)
         skewed.skew(0)
         daemon.wait_for("clock_jumped", 1 + is_restarted)
         if is_restarted:
