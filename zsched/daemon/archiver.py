@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 
 _FEW: Final = 2  # entries of a pass: what comes one by one is archived at once
 _STEP_MS: Final = 2000.0  # of a backlog: then it is reported how far it came
-_GATHER_MS: Final = 12.0  # from one pass to the next otherwise; with 25 fewer commits, and p99 of firing 20 % later
+_GATHER_MS: Final = 12.0  # from one pass to the next otherwise; at 25 ms the p99 of lateness was 20 % higher (measured)
 _RETRY_S: Final = 1.0  # before trying again what went wrong
 _REFUSED_S: Final = 10.0  # before looking again whether the archive belongs to this data set
 _PRUNE_EVERY_MS: Final = 3_600_000.0

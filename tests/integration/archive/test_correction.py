@@ -47,6 +47,17 @@ def lose_and_recover(scene: Scene, knowing: Watched, late: Watched, happen: Call
     run(scene, late.archive)
 
 
+def lose_while_late_is_away(scene: Scene, two: tuple[Watched, Watched]) -> None:
+    """A schedule is cancelled while the first archive is away; then all is lost, and nobody has put anything back."""
+    late, knowing = two
+    schedule(scene, "kept", "cancelled")
+    late.go_on()
+    scene.client.cancel("cancelled")
+    knowing.go_on()
+    put_back(scene)
+    lead(scene)
+
+
 def corrections(scene: Scene) -> list[tuple[str, str]]:
     """Return the corrected schedules, and the place of each."""
     entries = [one for one in scene.log() if one.kind == "restore" and one.body[1] == b"corrected"]
@@ -220,12 +231,7 @@ def test_a_restore_during_a_bootstrap_is_corrected(
     scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late, knowing = two
-    schedule(scene, "kept", "cancelled")
-    late.go_on()
-    scene.client.cancel("cancelled")
-    knowing.go_on()
-    put_back(scene)
-    lead(scene)
+    lose_while_late_is_away(scene, two)
     began = Follower._bootstrap
     monkeypatch.setattr(Follower, "_bootstrap", lambda *given: [run(scene, late.archive), began(*given)][1])
 
@@ -303,12 +309,7 @@ def test_a_slow_correction_during_a_bootstrap_does_not_begin_the_recovery_again(
     scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late, knowing = two
-    schedule(scene, "kept", "cancelled")
-    late.go_on()
-    scene.client.cancel("cancelled")
-    knowing.go_on()
-    put_back(scene)
-    lead(scene)
+    lose_while_late_is_away(scene, two)
     began: list[str] = []
     bootstrap = Follower._bootstrap
 
