@@ -50,7 +50,7 @@ class Entry:
 class Fire:
     """The reply of fire.lua by name."""
 
-    now_ms: int
+    now_us: str
     next_ms: int | str
     looked: int
     runs: int
@@ -61,6 +61,10 @@ class Fire:
     uncertain: int
     recurring: list[list[str]]
     wrong: list[str]
+
+    @property
+    def now_ms(self) -> int:
+        return int(self.now_us) // 1000
 
 
 class Ground:
@@ -208,7 +212,7 @@ class Ground:
 
     def fire(self, **over: Any) -> Fire:
         reply = self.fire_reply(**over)
-        assert isinstance(reply[0], int), reply
+        assert reply[0].isdigit(), reply
         return Fire(*reply)
 
     def fire_reply(self, **over: Any) -> list[Any]:

@@ -1,9 +1,9 @@
 """
 The server's clock, known by the daemon's monotonic one: when to wake, and whether TIME jumped.
 
-Every reply tells TIME in whole milliseconds, read by the server somewhere between sending and receiving.
-So each reply bounds the difference of the two clocks from both sides. The tightest lower bound is kept,
-and given up slowly (clocks may be slewed by 500 ppm, adjtimex(2)); a sleep by it ends at the due time or a
+Many replies have TIME, read by the server somewhere between sending and receiving: a fire's in microseconds, others in
+whole milliseconds. So each reply bounds the difference of the two clocks from both sides. The tightest lower bound is
+kept, and given up slowly (clocks may be slewed by 500 ppm, adjtimex(2)); a sleep by it ends at the due time or a
 fraction of a millisecond after it, not before.
 """
 
@@ -15,7 +15,6 @@ from zsched.storage.dispatch import Window
 JUMP_MS = 2000  # a difference that is no slewing and no slow network any more
 STEADY_MS = 2000.0  # how long TIME must be steady after a jump before it is believed
 _SLEW = 500e-6  # ms per ms
-_TICK_MS = 1.0  # TIME is told in whole ms: it may be up to this much further
 
 
 class ServerClock:
@@ -28,15 +27,16 @@ class ServerClock:
         self._round_trip_ms = 0.0  # of the last reply
         self._unsteady_since: float | None = None
 
-    def observe(self, now_ms: int, sent_ms: float) -> int:
+    def observe(self, now_ms: float, sent_ms: float, grain_ms: float = 1.0) -> int:
         """
-        A reply that has just arrived, to what was sent at *sent_ms* (monotonic), told *now_ms*.
+        Take TIME from a reply that has just arrived, to what was sent at *sent_ms* (monotonic): it was *now_ms* or up
+        to *grain_ms* more.
 
-        Returns how far TIME jumped, in ms; 0 when it is where it must be, the round trip considered.
+        Return how far TIME jumped, in ms; 0 when it is where it must be, the round trip considered.
         """
         received_ms = self._clock.monotonic_ms()
         self._round_trip_ms = received_ms - sent_ms
-        low, high = now_ms - received_ms, now_ms + _TICK_MS - sent_ms
+        low, high = now_ms - received_ms, now_ms + grain_ms - sent_ms
         known = self._decayed(received_ms)
         jumped = 0
         if known is not None and (low > known + JUMP_MS or high < known - JUMP_MS):

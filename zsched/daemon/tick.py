@@ -106,8 +106,10 @@ class Ticker:
         self._native.end(term)
 
     def observe(self, now_ms: int, sent_ms: float) -> None:
-        """A reply told TIME."""
-        jumped_ms = self._server_clock.observe(now_ms, sent_ms)
+        """Take TIME in whole milliseconds from a reply to what was sent at *sent_ms* (monotonic)."""
+        self._note_jump(self._server_clock.observe(now_ms, sent_ms))
+
+    def _note_jump(self, jumped_ms: int) -> None:
         if jumped_ms:
             self._meter.jumped(jumped_ms)
             log.error("clock_jumped", by_ms=jumped_ms, remedy="fire is held until the Redis server's clock is steady")
@@ -122,9 +124,10 @@ class Ticker:
             self._is_limited = True
         sent_ms = self._clock.monotonic_ms()
         fired = self._dispatch.fire(term, self._server_clock.window(), self._fire_batch.size)
-        self.observe(fired.now_ms, sent_ms)
         if isinstance(fired, Stopped):
+            self.observe(fired.now_ms, sent_ms)
             return self._stopped(term, fired)
+        self._note_jump(self._server_clock.observe(fired.now_us / 1000, sent_ms, grain_ms=0.001))
         took_ms = self._clock.monotonic_ms() - sent_ms
         self._fire_batch.learn(took_ms, fired.looked)
         self._meter.ran("fire", took_ms, fired.runs)

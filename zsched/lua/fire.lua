@@ -5,7 +5,7 @@
 --        @term
 --        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
 --        limit                        most schedules looked at
--- RETURNS  OK, now ms, next due ms after this batch or '', number looked at, number pushed, lists of
+-- RETURNS  OK, now in microseconds, next due ms after this batch or '', number looked at, number pushed, lists of
 --          skipped, expired and cancelled as in LOGS, list of those quarantined, each a list: id, reason, number
 --          uncertain, the due recurring schedules, each a list: id, word of lib/lanes, due ms, version, trigger,
 --          anchor, nominal, policy, and the keys of a wrong type that it met and left alone
@@ -327,4 +327,4 @@ if looked == 0 or #recurring > 0 then  -- there is time; and advance may need th
     end
   end
 end
-return {'OK', now_ms, next_ms, looked, #runs, skipped, expired, cancelled, quarantined, #uncertain, recurring, wrong}
+return {'OK', t, next_ms, looked, #runs, skipped, expired, cancelled, quarantined, #uncertain, recurring, wrong}

@@ -53,12 +53,12 @@ class PlannedRun(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class FireResult:
     """
-    Result of one fire. ``next_ms``: when to fire again, None when nothing waits. ``looked``: schedules looked
-    at. ``skipped``, ``expired``: run ids; ``quarantined``: ids, each with the reason; ``cancelled``: "<run id>=<RQ
-    status>"; ``wrong``: keys of a wrong type that were left alone.
+    Result of one fire, at ``now_us`` by TIME. ``next_ms``: when to fire again, None when nothing waits. ``looked``:
+    schedules looked at. ``skipped``, ``expired``: run ids; ``quarantined``: ids, each with the reason; ``cancelled``:
+    "<run id>=<RQ status>"; ``wrong``: keys of a wrong type that were left alone.
     """
 
-    now_ms: int
+    now_us: int
     next_ms: int | None
     looked: int
     runs: int
@@ -69,6 +69,11 @@ class FireResult:
     quarantined: list[tuple[str, str]]
     recurring: list[DueRecurring]
     wrong: list[str] = field(default_factory=list)
+
+    @property
+    def now_ms(self) -> int:
+        """TIME in whole milliseconds."""
+        return self.now_us // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +171,9 @@ class Dispatch:
         reply = self._scripts.call("fire", limit=limit, **_guard(term, window))
         if isinstance(reply[0], str):
             return Stopped(reply[0], int(reply[1]), int(reply[2]) if len(reply) > 2 else None)
-        now_ms, next_ms, looked, runs, skipped, expired, cancelled, quarantined, uncertain, recurring, wrong = reply
+        now_us, next_ms, looked, runs, skipped, expired, cancelled, quarantined, uncertain, recurring, wrong = reply
         return FireResult(
-            now_ms=now_ms,
+            now_us=int(now_us),
             next_ms=int(next_ms) if next_ms != b"" else None,
             looked=looked,
             runs=runs,

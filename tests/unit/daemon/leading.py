@@ -19,7 +19,7 @@ from zsched.storage.lease import Term
 BOOTED_MS = 5_000.0  # of the monotonic clock, when a test begins
 NOW_MS = 1_767_268_800_000  # of the server's clock then: 2026-01-01T12:00Z
 HOUR_MS = 3_600_000
-NOTHING = FireResult(NOW_MS, None, 0, 0, 0, [], [], [], [], [])
+NOTHING = FireResult(NOW_MS * 1000, None, 0, 0, 0, [], [], [], [], [])
 TERM = Term("token", 1, "server", 2000, BOOTED_MS + 2000, NOW_MS, 0)
 
 

@@ -22,12 +22,12 @@ class Server:
     def true_ms(self) -> float:
         return self._clock.monotonic_ms() + self.offset_ms
 
-    def ask(self, there_ms: float = 0.1, back_ms: float = 0.1) -> int:
+    def ask(self, there_ms: float = 0.1, back_ms: float = 0.1, grain_ms: float = 1.0) -> int:
         sent_ms = self._clock.monotonic_ms()
         self._clock.advance(there_ms)
-        now_ms = int(self.true_ms)
+        now_ms = self.true_ms // grain_ms * grain_ms
         self._clock.advance(back_ms)
-        return self.told.observe(now_ms, sent_ms)
+        return self.told.observe(now_ms, sent_ms, grain_ms)
 
 
 @pytest.fixture
@@ -51,6 +51,12 @@ def test_after_a_reply_the_servers_time_is_known_within_the_round_trip_and_a_tic
     server.ask(there_ms=0.2, back_ms=0.3)
 
     assert server.true_ms - 1.3 <= server.told.now_ms() <= server.true_ms
+
+
+def test_a_reply_in_microseconds_bounds_the_servers_time_by_its_way_back_alone(server: Server) -> None:
+    server.ask(there_ms=0.2, back_ms=0.3, grain_ms=0.001)
+
+    assert server.true_ms - 0.302 <= server.told.now_ms() <= server.true_ms + 0.001  # a float of 13 digits
 
 
 def test_the_best_of_many_replies_counts(server: Server, clock: ManualClock) -> None:

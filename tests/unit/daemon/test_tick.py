@@ -130,7 +130,7 @@ def test_nothing_fires_for_some_time_after_the_servers_clock_jumped(
 
 def test_a_script_may_fire_only_by_a_time_of_the_server_that_can_be(leader: TickingLeader) -> None:
     leader.clock.advance(10_000)
-    leader.tick(replace(NOTHING, now_ms=NOW_MS + 10_000))
+    leader.tick(replace(NOTHING, now_us=(NOW_MS + 10_000) * 1000))
 
     [(window, _)] = leader.scripts.fired
     assert (window.from_ms, window.until_ms) == pytest.approx(
