@@ -201,6 +201,23 @@ def test_a_failing_chore_is_logged_once_and_again_when_it_is_back(
     assert str(error) == told[0]["reason"] == told[1]["after"]
 
 
+def test_chores_go_on_soon_after_an_error_outside_of_them(
+    thread: Observed, chore: Chore, term: Term, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing, make = iter([True]), chore.over
+
+    def make_but_once(wire: Wire) -> Chore:
+        if next(failing, False):
+            raise KeyError("a bug")
+        return make(wire)
+
+    monkeypatch.setattr(thread, "_makers", [make_but_once])
+    with thread.serving(term):
+        eventually(chore.is_done_again(), within_s=10)
+
+    assert next(failing, None) is None
+
+
 def test_a_chore_that_has_more_is_done_again_at_once(thread: Observed, chore: Chore, term: Term) -> None:
     chore.every_ms, chore.has_more = 3_600_000.0, True
 

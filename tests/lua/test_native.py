@@ -230,6 +230,21 @@ def test_a_job_of_another_status_is_not_queued_again(led: Ground, status: str) -
     assert ([], [], before) == (led.queue(), waiting(led), led.redis.hgetall("rq:job:a"))
 
 
+def test_an_odd_job_is_looked_at_again_after_five_seconds_and_not_before(led: Ground) -> None:
+    delay(led, "a")
+    led.redis.hset("rq:job:a", "status", "started")
+    first = native(led)
+    assert isinstance(first.next_ms, int)
+
+    led.pass_time(first.now_ms // 1000 * 1000 + 5000 - led.now_ms)
+    before = native(led)
+    led.pass_time(first.next_ms - led.now_ms)
+    after = native(led)
+
+    assert (0, 1) == (before.looked, after.looked)
+    assert first.now_ms // 1000 * 1000 + 5500 == first.next_ms
+
+
 def test_a_job_without_a_status_is_told_as_such(led: Ground) -> None:
     delay(led, "a")
     led.redis.hdel("rq:job:a", "status")

@@ -75,7 +75,7 @@ class Waker:
         if self._alarm in rung:
             self._alarm.hush()
             return True
-        return left_ms <= 0
+        return not rung or left_ms <= 0
 
     def _listen(self) -> None:
         """Listen over one connection, until stopped or until it breaks."""

@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.archive.ground import Scene, schedule
 from zsched.archive import START
+from zsched.archive.places import told_by
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry, Position
 from zsched.daemon.bell import Bell
@@ -85,6 +86,27 @@ class Told(NoMeter):
 
     def archived(self, entries: Sequence[Entry]) -> None:
         self.entries += entries
+
+
+def test_a_follower_reads_small_entries_in_few_pages(scene: Scene) -> None:
+    schedule(scene, *(f"s{number}" for number in range(200)))
+    scene.redis.config_resetstat()
+
+    assert scene.follower.step()
+
+    assert 20 > scene.redis.info("commandstats")["cmdstat_xrange"]["calls"]
+
+
+def test_a_new_archive_has_position_and_name_on_disk_after_its_bootstrap(scene: Scene) -> None:
+    leave_behind(scene)
+    scene.follow("second.db")
+
+    assert scene.follower.step()
+
+    facts = told_by(scene.archive.path)
+    assert facts is not None
+    assert (scene.archive.tail, scene.archive.gens) == (facts.position, facts.gens)
+    assert facts.gens
 
 
 def test_an_empty_log_has_nothing_to_follow(scene: Scene) -> None:

@@ -16,7 +16,7 @@ from tests.unit.core.test_touches import TOUCHED
 from zsched.archive import Archive, History
 from zsched.core.changes import OUTCOMES, Change, What
 from zsched.core.log import Entry, changes, kinds_telling, parse, touches
-from zsched.core.log.kinds import KINDS, ParsedEntry
+from zsched.core.log.kinds import KINDS, ParsedEntry, kinds_telling_only
 from zsched.core.log.rows import OneShotsFired, Row
 from zsched.core.lookback import Lookback, Wanted
 from zsched.core.recent import Counting
@@ -135,3 +135,11 @@ def test_an_entry_of_archives_alone_is_unknown_in_the_log() -> None:
 )  # fmt: skip
 def test_an_entry_counts_what_it_tells(given: Entry, happened: dict[tuple[What, str], int]) -> None:
     assert Counter(happened) == parse(given, SUFFIX).counts().happened
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.whats])
+def test_a_kind_tells_only_the_changes_that_it_tells(name: str) -> None:
+    whats = KINDS[name].whats
+
+    assert name in kinds_telling_only(whats)
+    assert not any(name in kinds_telling_only(whats - {what}) for what in whats)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
-from tests.unit.core.recovering import entry, row
-from zsched.core.difference import Held, Recalled
+from tests.unit.core.recovering import LATER, RUN, entry, one_shot, row
+from zsched.core.difference import Branch, Held, Recalled
 from zsched.core.log import Entry, Position
 from zsched.core.log.recovery import Restored
-from zsched.daemon.reconciler import HistoryChanged, Reconciler
+from zsched.daemon.reconciler import HistoryChanged, Reconciler, lacking_rows
+from zsched.storage.connection import Wire
+from zsched.storage.keys import Keys
 from zsched.storage.restoring import ROWS, Written
 
 
@@ -150,3 +153,24 @@ def test_portions_get_small_while_the_log_goes_on_quickly_and_large_again() -> N
     assert [ROWS, ROWS // 4, 12, 24, 48] == redis.sizes[:5]
     assert ROWS in redis.sizes[5:]
     assert ids == scope.put_back
+
+
+class Doubt:
+    """A wire to a Redis whose doubt ended at *doubt_ms*; TIME is 0."""
+
+    def __init__(self, doubt_ms: int) -> None:
+        self._answers = {"HGET": str(doubt_ms).encode(), "TIME": [b"0", b"0"], "HMGET": [None, None]}
+
+    def execute(self, name: str, *rest: Any) -> Any:
+        return self._answers[name]
+
+
+def test_a_run_that_fired_among_others_is_not_left_to_fire_unmarked() -> None:
+    waits, other = one_shot(), one_shot("open", run=LATER)
+    fired = Recalled("a", None, 50, (other, replace(waits, place="open")))
+    assert waits.due_ms is not None
+    redis = cast(Wire, Doubt(waits.due_ms - 1))
+
+    rows = lacking_rows(redis, Keys("default"), [fired], {"a": waits}, Branch())
+
+    assert [("gone", RUN), ("open", LATER), ("open", RUN)] == [(row.place, row.run) for row in rows]
