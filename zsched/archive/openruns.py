@@ -25,7 +25,7 @@ from zsched.core.log import UnknownEntry, text
 from zsched.core.lookback import run_that_ended
 from zsched.core.run_id import RunKey
 from zsched.core.runs import Run
-from zsched.core.untrusted import LONGEST_NAME
+from zsched.core.wording import LONGEST_NAME
 from zsched.errors import ArchiveCorrupt
 
 _RUN: Final = "FROM live WHERE life = ? AND id = ? AND run = ? AND place = 'open'"

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zsched.core.arguments import choice, instant_ms, seconds_to_ms, zone_name
-from zsched.core.durations import duration_text
 from zsched.core.forms import Stored
 from zsched.core.model import After, At, Definition, Now, Payload, When
 from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, OPTIONS
@@ -28,6 +27,7 @@ from zsched.core.triggers import (
     kind_named,
 )
 from zsched.core.urgency import PRESETS, Presets, blaming, expanded
+from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule, show
 
 TRIGGERS = ("at", "after", *RULES)
