@@ -14,9 +14,8 @@ from datetime import datetime, time, timedelta
 from typing import Final, assert_never
 
 from zsched.core.clock import LAST_MS, from_ms
-from zsched.core.jitter import due_of
 from zsched.core.policy import Range, latest_due
-from zsched.core.triggers import Anchor, Fold, Gap, Trigger, TriggerSpec, build, resolve_local, zone
+from zsched.core.triggers import Anchor, Fold, Gap, Trigger, TriggerSpec, build, due_of, resolve_local, zone
 
 _JUST_MS: Final = 5000  # so much before TIME an anchor may lie: longer than a reply takes, shorter than clocks go wrong
 

@@ -7,8 +7,7 @@ from datetime import datetime
 from itertools import islice
 
 from zsched.core.clock import from_ms
-from zsched.core.jitter import due_of
-from zsched.core.triggers import TriggerSpec, build, zone
+from zsched.core.triggers import TriggerSpec, build, due_of, zone
 
 
 def occurrences(

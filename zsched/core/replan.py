@@ -20,9 +20,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from zsched.core.difference import Held
-from zsched.core.jitter import due_of
 from zsched.core.run_id import RunId
-from zsched.core.triggers import Trigger, build, spec_of
+from zsched.core.triggers import Trigger, build, due_of, spec_of
 
 _REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, and what is a day off is another one
 _PLACES: Final = ("due", "paused")  # where an occurrence waits
