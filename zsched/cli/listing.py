@@ -23,8 +23,8 @@ from zsched.core.forms import Duration
 from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.option_table import OPTIONS
+from zsched.core.planning import nominal_of
 from zsched.core.policy import USUAL
-from zsched.core.preview import nominal_of
 from zsched.core.sentences import local_text, shortened
 from zsched.core.triggers import KINDS, RULES, zone
 from zsched.core.wording import duration_text, relative_text

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import zsched
-from zsched.core.bracket import Bracket, first
 from zsched.core.options import SCHEDULE_OPTIONS, define
+from zsched.core.planning import Bracket, first
 from zsched.core.triggers import GIVE_A_RULE, KINDS, Anchor, TriggerKind, TriggerSpec, build, read_spec
 
 NOW_MS = 1_780_000_000_000
