@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from zsched.core.model import At, Definition, Schedule, ScheduleState
-from zsched.core.options import define, define_now
+from zsched.core.options import define, define_now, least_gap_ms
 from zsched.core.policy import USUAL, CatchUp, Overlap, Policy
-from zsched.core.policy_options import least_gap_ms
 from zsched.core.revision import revise
 from zsched.core.triggers import TriggerSpec, delay_of
 from zsched.core.triggers.cron import CRON
