@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from zsched.archive import body, live
+from zsched.archive.body import reader
 from zsched.archive.file import converted
 from zsched.archive.history import ENTRY, History
 from zsched.archive.live import Live
-from zsched.archive.records import reader
 from zsched.core.changes import What
 from zsched.core.log import UnknownEntry, text
 from zsched.core.lookback import run_that_ended
