@@ -14,7 +14,7 @@ from bench.arena import Ground
 from bench.results import Broken, percentile
 from zsched.core.log import Entry
 from zsched.core.log.fires import AdvanceEntry
-from zsched.core.log.runs import EndEntry
+from zsched.core.log.lives import EndEntry
 from zsched.core.run_id import RunId
 from zsched.storage.log import Log
 

@@ -22,7 +22,7 @@ from typing import Final, TextIO
 import structlog
 from structlog.typing import EventDict, Processor
 
-from zsched.core.untrusted import truncated
+from zsched.core.wording import truncated
 from zsched.errors import ConfigError
 
 LEVELS = ("debug", "info", "warning", "error")

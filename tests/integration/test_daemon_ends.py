@@ -17,7 +17,7 @@ from tests.faults.processes import WITHIN_S
 from tests.integration.service_manager import Manager
 from zsched.archive import Archive
 from zsched.archive.check import SUM, sum_of
-from zsched.archive.schema import VERSION
+from zsched.archive.file import VERSION
 from zsched.cli.program import FAILED, USAGE
 from zsched.core.log import FORMAT
 from zsched.core.log.entry import OLDEST_FORMAT

@@ -14,8 +14,7 @@ from tests.faults.threads import DaemonThread
 from zsched import Client
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
-from zsched.core.jitter import due_of
-from zsched.core.triggers import build
+from zsched.core.triggers import build, due_of
 
 pytestmark = pytest.mark.once
 FUNC = "app.tasks.run"

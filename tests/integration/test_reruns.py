@@ -27,7 +27,7 @@ from zsched.cli.program import DONE, FAILED, NOT_FOUND
 from zsched.config import ArchiveSettings
 from zsched.core.changes import What
 from zsched.core.log import Entry, Position
-from zsched.core.log.runs import EndEntry
+from zsched.core.log.lives import EndEntry
 from zsched.core.runs import RunStatus
 from zsched.embedded.guard import Guard
 from zsched.storage import reruns

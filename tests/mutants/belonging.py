@@ -29,7 +29,10 @@ _BESIDES = {
     " tests/integration/test_health.py tests/integration/test_limits.py tests/integration/test_trimmer.py",
     "zsched/daemon/elector.py": "tests/integration/test_daemon.py tests/integration/test_daemon_in_trouble.py",
     "zsched/daemon/failures.py": "tests/integration/test_health.py",
-    "zsched/daemon/follower.py": "tests/faults/test_archive_unknown.py tests/integration/archive",
+    **{
+        f"zsched/daemon/{name}.py": "tests/faults/test_archive_unknown.py tests/integration/archive"
+        for name in ("follower", "intake")
+    },
     "zsched/daemon/meter.py": "tests/integration/test_metrics.py",
     "zsched/daemon/own_archive.py": "tests/faults/test_identity.py",
     "zsched/daemon/process.py": "tests/integration/test_cli.py tests/integration/test_service_manager.py",

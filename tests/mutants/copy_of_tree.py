@@ -25,7 +25,7 @@ _LONG_AGO_S = 1_000_000_000  # each text of a file gets a time of its own, or Py
 _OFTEN_S = 0.02  # the end of a run is seen so late
 _OPTIONS = "-x -q --no-header --tb=no -p no:cacheprovider -p no:xdist".split()
 _FROM_ELSEWHERE = "click croniter dateutil.rrule redis rq sqlite3 structlog".split()  # no plugins of pytest
-_TEST, _TESTED = "tests/unit/core/test_durations.py", "zsched/core/durations.py"
+_TEST, _TESTED = "tests/unit/core/test_wording.py", "zsched/core/wording.py"
 
 
 @dataclass(frozen=True, slots=True)

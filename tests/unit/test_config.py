@@ -13,7 +13,7 @@ from zsched.config import QueueSettings, Settings, load_settings, variable_of
 from zsched.config.parsing import QUEUES, URGENCY
 from zsched.config.urls import redact
 from zsched.core.arguments import check_queue
-from zsched.core.urgency import OPTIONS, merged_presets
+from zsched.core.options import PRESET_OPTIONS, merged_presets
 from zsched.errors import ConfigError, InvalidSchedule
 
 OF_SENTINELS = [("redis", "master"), ("redis", "sentinel_password_file")]  # not allowed without Sentinels
@@ -59,7 +59,7 @@ def test_the_shipped_file_documents_every_key_with_its_default() -> None:
     documented = tomllib.loads(uncommented)
     queues, urgencies = documented.pop("queues"), documented.pop("urgency")
     assert {"email": {"max_per_second": 100}} == queues
-    assert set(OPTIONS) == urgencies["newsletter"].keys() == URGENCY.keys.keys()
+    assert set(PRESET_OPTIONS) == urgencies["newsletter"].keys() == URGENCY.keys.keys()
 
     flat = {("", key): value for key, value in documented.items() if not isinstance(value, dict)}
     flat |= {(section, key): v for section, t in documented.items() if isinstance(t, dict) for key, v in t.items()}

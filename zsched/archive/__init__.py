@@ -1,10 +1,10 @@
 """
 The archive: a daemon's durable copy of the log, and the state that the log adds up to, in one SQLite file.
 
-Reading order: schema (the tables and why they are cheap), body and records (how entries and their records are stored),
-file (opening, locking, what goes wrong), places (which file), live (what is scheduled), fold (what an entry does to
-that), archive (the writer), retention (what it forgets), history (the reader; runs, openruns, ran and originals ask it
-for runs), recall (what a lost Redis is rebuilt from), check (whether the file is what was written).
+Reading order: file (its tables and why they are cheap; opening, locking, what goes wrong), body (how entries and their
+records are stored), places (which file), live (what is scheduled), fold (what an entry does to that), archive (the
+writer), retention (what it forgets), history (the reader; runs, openruns, ran and originals ask it for runs), recall
+(what a lost Redis is rebuilt from), check (whether the file is what was written).
 """
 
 from zsched.archive.archive import START, Archive

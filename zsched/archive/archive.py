@@ -20,14 +20,13 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
+from zsched.archive.body import Arguments, Record, without_arguments
 from zsched.archive.check import SUM, Check, stored_facts, sum_of
-from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, converted, identity
+from zsched.archive.file import CORRUPT_AT_OPEN, SEGMENT_BITS, Lock, connect_to_write, converted, identity
 from zsched.archive.fold import StateWriter, touched_ids
 from zsched.archive.live import Live
 from zsched.archive.recall import Recall
-from zsched.archive.records import Arguments, Record, without_arguments
 from zsched.archive.retention import Retention
-from zsched.archive.schema import SEGMENT_BITS
 from zsched.core.clock import Clock
 from zsched.core.difference import Held
 from zsched.core.log import FORMAT, Entry, Key, Position, UnknownEntry, UnreadableEntry, parse, reading

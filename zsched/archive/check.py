@@ -20,9 +20,8 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
-from zsched.archive.body import entry_of
+from zsched.archive.body import arguments_of, entry_of
 from zsched.archive.live import Live
-from zsched.archive.records import arguments_of
 from zsched.core.clock import Clock
 from zsched.core.log import FORMAT
 from zsched.errors import ArchiveCorrupt, ArchiveForeign

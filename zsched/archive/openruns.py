@@ -16,16 +16,16 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from zsched.archive import body, live
+from zsched.archive.body import reader
 from zsched.archive.file import converted
 from zsched.archive.history import ENTRY, History
 from zsched.archive.live import Live
-from zsched.archive.records import reader
 from zsched.core.changes import What
 from zsched.core.log import UnknownEntry, text
 from zsched.core.lookback import run_that_ended
 from zsched.core.run_id import RunKey
 from zsched.core.runs import Run
-from zsched.core.untrusted import LONGEST_NAME
+from zsched.core.wording import LONGEST_NAME
 from zsched.errors import ArchiveCorrupt
 
 _RUN: Final = "FROM live WHERE life = ? AND id = ? AND run = ? AND place = 'open'"

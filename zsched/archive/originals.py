@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from zsched.archive import body
+from zsched.archive.body import Arguments, with_arguments
 from zsched.archive.file import converted
 from zsched.archive.history import History
-from zsched.archive.records import Arguments, with_arguments
 from zsched.archive.retention import first_since
 from zsched.core.log import Entry, Texts, UnknownEntry, parse, reading
 from zsched.core.log.kinds import OWN, kinds_with_records

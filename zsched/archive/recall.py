@@ -18,10 +18,10 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
+from zsched.archive.body import Arguments, Record, reader, with_arguments
 from zsched.archive.check import Check, stored_facts
 from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
 from zsched.archive.live import OPEN, Live
-from zsched.archive.records import Arguments, Record, reader, with_arguments
 from zsched.core.changes import OF_RUNS, What
 from zsched.core.clock import Clock
 from zsched.core.difference import Held, Recalled

@@ -21,7 +21,7 @@ from zsched.archive.retention import first_since
 from zsched.core.changes import Change
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.log import Entry, UnknownEntry, kinds_telling, outcomes, parse
-from zsched.core.log.runs import EndEntry
+from zsched.core.log.lives import EndEntry
 from zsched.core.lookback import (
     LOOKED_FOR,
     MOST_OPEN,

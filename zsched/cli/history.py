@@ -10,10 +10,10 @@ from zsched.cli.output import CELLS, aligned, cells, printable, remark, with_sho
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
 from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
-from zsched.core.durations import rough_duration
 from zsched.core.lookback import Occurrence
 from zsched.core.runs import RunStatus
 from zsched.core.sentences import local_text
+from zsched.core.wording import rough_duration
 
 _HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", *CELLS, "WHY")
 _OWN_VERBS: Final = ("succeeded", "failed", "expired")  # the others were made so

@@ -17,7 +17,7 @@ from zsched.client.keeper import Keeper
 from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock, to_ms
 from zsched.core.model import Definition, iso
-from zsched.core.preview import occurrences
+from zsched.core.planning import occurrences
 from zsched.core.sentences import local_text
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON

@@ -19,15 +19,15 @@ from zsched.client import Client
 from zsched.core.arguments import instant_ms
 from zsched.core.checked_options import POLICIES
 from zsched.core.clock import SystemClock, from_ms, to_ms
-from zsched.core.durations import duration_text, relative_text
 from zsched.core.forms import Duration
 from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.option_table import OPTIONS
+from zsched.core.planning import nominal_of
 from zsched.core.policy import USUAL
-from zsched.core.preview import nominal_of
 from zsched.core.sentences import local_text, shortened
 from zsched.core.triggers import KINDS, RULES, zone
+from zsched.core.wording import duration_text, relative_text
 from zsched.errors import ScheduleNotFound
 
 _FEW: Final = 5  # next times, and last runs, that are shown of a schedule

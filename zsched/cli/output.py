@@ -14,9 +14,9 @@ from typing import Any, Final
 import click
 
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.durations import relative_text, rough_duration
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text, note_text, shortened
+from zsched.core.wording import relative_text, rough_duration
 
 
 def printable(text: str) -> str:

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from zsched.cli.output import aligned, pairs, printable, remark
 from zsched.cli.status_view import StatusView, complete_since
 from zsched.core.changes import What
-from zsched.core.durations import duration_text, relative_text, rough_duration
 from zsched.core.model import Priority, Schedule
 from zsched.core.recent import Failure, Recent, Stretch
 from zsched.core.runs import RunStatus
 from zsched.core.sentences import local_text
-from zsched.core.wording import plural
+from zsched.core.wording import duration_text, plural, relative_text, rough_duration
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable
 from zsched.health.check import Finding
 from zsched.health.checks_archives import audit_text, entries_text

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from zsched.core.durations import parse_duration
+from zsched.core.wording import parse_duration
 from zsched.errors import ConfigError
 from zsched.files.checking import strict_json
 from zsched.files.reading import STDIN
@@ -35,7 +35,7 @@ def instant(text: str) -> datetime:
 
 
 def duration(text: str) -> timedelta:
-    """A duration as ``core.durations`` reads it. Raises click.BadParameter: it is none."""
+    """A duration as ``core.wording`` reads it. Raises click.BadParameter: it is none."""
     try:
         return parse_duration(text)
     except ValueError as error:

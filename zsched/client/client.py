@@ -17,18 +17,17 @@ from typing import Any, TypedDict, Unpack
 from zsched.client.calls import Typed, completed, naming_lost_call, new_id, op_of
 from zsched.client.lives import REPLANS, Lives
 from zsched.client.many import put_rows, time_argument
-from zsched.core import bracket
+from zsched.core import planning
 from zsched.core.arguments import check_id, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
 from zsched.core.model import After, At, Definition, Many, Schedule, Scheduled, ScheduleState
 from zsched.core.option_table import EnqueueOptions, RuleOptions, ScheduleOptions, ScheduleRow, UpdateOptions
-from zsched.core.options import define, define_now, define_trigger
-from zsched.core.preview import occurrences
+from zsched.core.options import Presets, define, define_now, define_trigger, merged_presets
+from zsched.core.planning import occurrences
 from zsched.core.recent import Recent
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
-from zsched.core.urgency import Presets, merged_presets
 from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, RedisUnavailable
 from zsched.storage.archivers import Durability
 from zsched.storage.connection import Link
@@ -60,7 +59,7 @@ class Client(Lives):
     *redis* is a ``redis.Redis``, also ``Sentinel.master_for(…)`` (its settings are used, not its retries), or a Link.
     *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers.
     *durable_timeout_s*: how long a ``durable=True`` waits for an archive. *urgencies* change the presets of
-    ``core.urgency``, or add to them. *runs_pickles*: ``update`` opens what Redis holds as a worker does, which runs
+    ``core.options``, or add to them. *runs_pickles*: ``update`` opens what Redis holds as a worker does, which runs
     code that any writer of rq:job:* may have put there; else it opens plain values only.
     """
 
@@ -304,11 +303,11 @@ class Client(Lives):
         check(replace(spec, ends_ms=None), now_ms)  # what never fires is refused without Redis
         with naming_lost_call(definition.id):
             for _ in range(REPLANS):
-                plan = bracket.first(spec, now_ms, definition.id)
+                plan = planning.first(spec, now_ms, definition.id)
                 if plan.next is None:  # by our clock, or for ever: the server's decides
                     now_ms = self._reader.now_ms()
                     check(spec, now_ms)
-                    plan = bracket.first(spec, now_ms, definition.id)
+                    plan = planning.first(spec, now_ms, definition.id)
                 if plan.next is None:
                     raise InvalidSchedule("ends", spec.ends_ms, "no occurrence is left before it", "move it")
                 put = partial(self._store.put_recurring, record, spec, plan, op, seen_version)

@@ -19,9 +19,8 @@ from typing import Any
 
 from zsched.client.calls import new_id
 from zsched.client.client import Client
-from zsched.core.exact import is_same
 from zsched.core.model import Definition, IfExists, Schedule, Scheduled, ScheduleState
-from zsched.core.revision import PAYLOAD, options_of
+from zsched.core.revision import PAYLOAD, is_same, options_of
 from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ScheduleExists
 from zsched.storage.reader import StoredSchedule

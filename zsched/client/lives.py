@@ -11,7 +11,7 @@ from datetime import datetime
 from zsched.client.backfill import Filling
 from zsched.client.calls import naming_lost_call, new_id
 from zsched.client.past import Past
-from zsched.core import bracket
+from zsched.core import planning
 from zsched.core.arguments import check_id, check_text, choice, flag
 from zsched.core.backfill import Backfill
 from zsched.core.model import Missed, Schedule
@@ -151,7 +151,7 @@ class Lives(Past):
             if old.trigger is None or old.nominal_ms is None or old.anchor_ms is None:
                 answer = self._store.resume(id, op, missed)  # replaced meanwhile
                 continue
-            passed, plan = bracket.after_missed(old.trigger, old.anchor_ms, old.nominal_ms, answer.now_ms, id)
+            passed, plan = planning.after_missed(old.trigger, old.anchor_ms, old.nominal_ms, answer.now_ms, id)
             answer = self._store.resume(id, op, missed, old.next_ms, old.version or "", passed, plan)
         if answer.word != "AGAIN":
             return answer

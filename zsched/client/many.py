@@ -17,9 +17,8 @@ from typing import Any
 
 from zsched.client.calls import Typed, completed, new_id
 from zsched.core.arguments import check_id, instant_ms, seconds_to_ms
-from zsched.core.jitter import delay_of
 from zsched.core.model import At, Definition, IfExists, Many, Scheduled
-from zsched.core.triggers import Fold, Gap, TriggerSpec
+from zsched.core.triggers import Fold, Gap, TriggerSpec, delay_of
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
 from zsched.storage.rqjob import function_path
 from zsched.storage.store import OneShotRow, Shape, Store, refusal

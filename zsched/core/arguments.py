@@ -12,9 +12,9 @@ from enum import Enum
 from typing import TypeVar
 
 from zsched.core.clock import LAST_MS, to_ms
-from zsched.core.durations import duration_text
 from zsched.core.run_id import ID
 from zsched.core.triggers import Fold, Gap, resolve_local, zone
+from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule
 
 _MS_PER_S = 1000

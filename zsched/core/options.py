@@ -1,33 +1,38 @@
 """
-From the keyword arguments of ``client.schedule`` to a checked ``Definition``.
+From the keyword arguments of ``client.schedule`` to a checked ``Definition``, with its ``Policy`` and its urgency.
 
-Every refusal names the option, the value and the remedy. What an option means to RQ (timeout, retry,
-callbacks, the payload itself) is checked by the encoder in ``storage.rqjob``; the trigger's text by
-``core.triggers``.
+Every refusal names the option, the value and the remedy. What an option means to RQ (timeout, retry, callbacks, the
+payload itself) is checked by the encoder in ``storage.rqjob``; the trigger's text by ``core.triggers``. Policies of a
+recurring schedule are checked alone, and whether they contradict each other.
+
+An urgency is a named bundle of options, for those who think of a kind of message and not of lanes and seconds. What a
+call says itself counts before it. ``[urgency.<name>]`` in the configuration changes or adds presets for the command
+line, ``Client(urgencies=…)`` for a program.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from zsched.core.arguments import choice, instant_ms, seconds_to_ms, zone_name
-from zsched.core.durations import duration_text
 from zsched.core.forms import Stored
 from zsched.core.model import After, At, Definition, Now, Payload, When
 from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, OPTIONS
-from zsched.core.policy_options import least_gap_ms, policy_of
+from zsched.core.policy import CONTRADICTIONS, USUAL, Policy
 from zsched.core.triggers import (
     GIVE_A_RULE,
     RULES,
     Fold,
     Gap,
     TriggerSpec,
+    build,
     kind_named,
 )
-from zsched.core.urgency import PRESETS, Presets, blaming, expanded
+from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule, show
 
 TRIGGERS = ("at", "after", *RULES)
@@ -41,6 +46,20 @@ ENQUEUE_OPTIONS = FOR_ENQUEUE
 _CHECKED_ELSEWHERE = (Stored.RULE, Stored.POLICY, Stored.DATA)
 _CHECKED = {
     name: option for name, option in OPTIONS.items() if option.stored not in _CHECKED_ELSEWHERE and name != "urgency"
+}
+_SAMPLE: Final = 12  # gaps between occurrences that are looked at
+_POLICIES: Final = {name: option for name, option in OPTIONS.items() if option.stored is Stored.POLICY}
+_HARMLESS: Final = {  # what a one-shot may say: the defaults of the signature
+    "catch_up_window": USUAL.catch_up_window_ms / 1000,
+    "catch_up_limit": USUAL.catch_up_limit,
+}
+Presets = Mapping[str, Mapping[str, Any]]
+
+PRESET_OPTIONS: Final = ("priority", "at_front", "expires_after", "jitter")  # options that a preset may have
+PRESETS: Final[Presets] = {
+    "asap": {"priority": "high", "at_front": True},
+    "time_sensitive": {"priority": "high", "expires_after": 30 * 60},
+    "digest": {"priority": "low", "expires_after": 24 * 3600, "jitter": 10 * 60},
 }
 
 
@@ -190,3 +209,107 @@ def _recurring(name: str, options: Mapping[str, Any], rule: _Rule) -> TriggerSpe
         gap=rule.gap or kind.gap,
         fold=rule.fold or Fold.FIRST,
     )
+
+
+# -- policies -------------------------------------------------------------------------------------
+
+
+def policy_of(options: Mapping[str, Any], is_recurring: bool) -> Policy:
+    """
+    The policies in *options*.
+
+    Raises:
+        InvalidSchedule: an unknown word or a bad number; one that a one-shot cannot have; two that contradict.
+    """
+    given = {name: options[name] for name in _POLICIES if options.get(name) is not None}
+    if not is_recurring:
+        for name, value in given.items():
+            if value != _HARMLESS.get(name):
+                remedy = f"leave it out, or {GIVE_A_RULE}"
+                raise InvalidSchedule(name, value, _POLICIES[name].once, remedy)
+        return USUAL
+    checked = ((_POLICIES[name], value) for name, value in given.items())
+    policy = Policy(**{option.field: option.form.check(option.name, value) for option, value in checked})
+    _refuse_contradictions(policy, given)
+    return policy
+
+
+def least_gap_ms(spec: TriggerSpec) -> int | None:
+    """The least time between the first occurrences of *spec*; None when it has one at most."""
+    from_ms = spec.starts_ms - 1 if spec.starts_ms is not None else 0
+    trigger = build(spec, from_ms)
+    gaps: list[int] = []
+    before_ms = trigger.next_after(from_ms)
+    while before_ms is not None and len(gaps) < _SAMPLE:
+        next_ms = trigger.next_after(before_ms)
+        if next_ms is not None:
+            gaps.append(next_ms - before_ms)
+        before_ms = next_ms
+    return min(gaps, default=None)
+
+
+def made_void(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield options that say nothing beside the policies in *options*, and would contradict them."""
+    for one in CONTRADICTIONS:
+        beside = options.get(one.beside) or getattr(USUAL, one.beside)
+        if not one.only and getattr(beside, "value", beside) not in [each.value for each in one.allowed]:
+            yield one.option
+
+
+def _refuse_contradictions(policy: Policy, given: Mapping[str, Any]) -> None:
+    for one in CONTRADICTIONS:
+        value, beside = getattr(policy, _POLICIES[one.option].field), getattr(policy, one.beside)
+        is_said = value in one.only if one.only else value != getattr(USUAL, _POLICIES[one.option].field)
+        if is_said and beside not in one.allowed:
+            problem = f"with {one.beside}={beside.value!r} {one.problem}"
+            words = f"{one.beside}=" + " or ".join(f'"{each.value}"' for each in one.allowed)
+            remedy = f"give {words}, or {one.instead}" if one.instead else f"leave it out, or give {words}"
+            raise InvalidSchedule(one.option, getattr(value, "value", given[one.option]), problem, remedy)
+
+
+# -- urgency --------------------------------------------------------------------------------------
+
+
+def merged_presets(given: Presets) -> Presets:
+    """The presets with those *given* over them, option by option. Raises InvalidSchedule for what are none."""
+    found = {name: dict(options) for name, options in PRESETS.items()}
+    if not isinstance(given, Mapping) or not all(isinstance(options, Mapping) for options in given.values()):
+        raise InvalidSchedule("urgencies", given, "not presets", 'give a dict such as {"digest": {"jitter": 60}}')
+    for name, options in given.items():
+        for option in options:
+            if option not in PRESET_OPTIONS:
+                raise InvalidSchedule(
+                    option, options[option], "no option of an urgency", f"give {', '.join(PRESET_OPTIONS)}"
+                )
+        found[name] = {**found.get(name, {}), **options}
+    return found
+
+
+@contextmanager
+def blaming(options: Mapping[str, Any]) -> Iterator[None]:
+    """Inside the block, what is wrong with an option that only the urgency of *options* gave is told as of that."""
+    try:
+        yield
+    except InvalidSchedule as error:
+        if options.get("urgency") is None or options.get(error.field) is not None or error.field not in PRESET_OPTIONS:
+            raise
+        problem = f"it has {error.field}={show(error.value)}: {error.problem}"
+        remedy = f"give {error.field}= too, or another urgency"
+        raise InvalidSchedule("urgency", options["urgency"], problem, remedy) from error
+
+
+def expanded(options: Mapping[str, Any], presets: Presets, known: frozenset[str]) -> Mapping[str, Any]:
+    """
+    *options* with those of their urgency, if they name one, as far as they are *known* here.
+
+    Raises:
+        InvalidSchedule: there is no such urgency.
+    """
+    name = options.get("urgency")
+    if name is None:
+        return options
+    if not isinstance(name, str) or name not in presets:
+        raise InvalidSchedule("urgency", name, "not an urgency", f"give one of {', '.join(presets)}")
+    preset = {option: value for option, value in presets[name].items() if option in known}
+    said = {option: value for option, value in options.items() if value is not None or option not in preset}
+    return {**preset, **said, "urgency": None}

@@ -14,8 +14,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from zsched.core.jitter import due_of
-from zsched.core.triggers import Trigger, nth_after
+from zsched.core.triggers import Trigger, due_of, nth_after
 from zsched.errors import TriggerError
 
 ON_TIME_MS: Final = 5000  # so late is not late, whatever the window: a take-over takes half of it

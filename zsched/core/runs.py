@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.model import iso
 from zsched.core.run_id import RunId, schedule_of
-from zsched.core.untrusted import LONGEST_NAME
+from zsched.core.wording import LONGEST_NAME
 
 
 class RunStatus(StrEnum):

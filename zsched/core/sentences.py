@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from zsched.core.changes import BACKFILL, WAITS_FOR, Change, What
 from zsched.core.clock import LAST_MS, from_ms
-from zsched.core.durations import rough_duration
 from zsched.core.lookback import run_that_ended
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.runs import Run, RunStatus
 from zsched.core.triggers import zone
+from zsched.core.wording import rough_duration
 
 _LONGEST: Final = 200  # characters of an error or of a note's value
 

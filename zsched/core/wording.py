@@ -1,11 +1,97 @@
-"""Wording of numbers of things, and of lists, for people."""
+"""
+Wording of values in a line for people: durations, numbers of things, lists of names, and texts of other programs.
+
+Durations are also read here, as command line and files have them: ``90``, ``5m``, ``1h30m``, ``500ms``.
+
+Whoever may write RQ's keys chooses the texts in them: worker names, errors, statuses. ``in_a_line`` and ``truncated``
+clean such a text before it goes into a log entry, an event or an archive. For scripts lua/lib/untrusted.lua does the
+same.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final
 
+_UNITS: Final = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_NUMBER: Final = re.compile(r"[+-]?\d{1,18}(\.\d{1,9})?", re.ASCII)
+_PARTS: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(ms|[wdhms])", re.ASCII)
 _SHOWN: Final = 4  # names; of more, it is said that there are
+LONGEST_NAME: Final = 200  # characters of the name of a worker or a queue, and of a run id in RQ's hash
+_LONGEST: Final = 2000  # characters of any other text
+
+
+# -- durations ------------------------------------------------------------------------------------
+
+
+def parse_duration(text: str) -> timedelta:
+    """
+    Seconds, or numbers with w, d, h, m, s, ms: ``90``, ``5m``, ``1h30m``, ``500ms``.
+
+    Raises:
+        ValueError: it is none; the message repeats it and says what to give.
+    """
+    try:
+        if _NUMBER.fullmatch(text):
+            return _exactly(text, _UNITS["s"])
+        parts = _PARTS.findall(text)
+        if parts and "".join(number + unit for number, unit in parts) == text:
+            return sum((_exactly(number, _UNITS[unit]) for number, unit in parts), timedelta())
+    except OverflowError:
+        raise ValueError(f"{text!r} is longer than any duration; give less") from None
+    raise ValueError(f"{text!r} is no duration; give seconds, or 500ms, 5m, 1h30m, 2d")
+
+
+def duration_text(ms: int) -> str:
+    """Write *ms*, not negative, as ``parse_duration`` reads it, in the largest units: 5400000 is 1h30m."""
+    return "".join(f"{number}{unit}" for number, unit in _parts(ms) if number) or "0s"
+
+
+def rough_duration(ms: float) -> str:
+    """Write ``0.4 ms`` (``3 ms`` of whole ones), ``3.2 s``, ``12 min 5 s``, ``2 h 3 min``, ``4 d 1 h``."""
+    if ms < 1000 and isinstance(ms, int):
+        return f"{ms} ms"
+    if ms < 999.95:  # else it would be 1000.0 ms
+        return f"{ms:.1f} ms"
+    if ms < 59_950:
+        return f"{ms / 1000:.1f} s"
+    return " ".join(f"{number} {'min' if unit == 'm' else unit}" for number, unit in _largest(max(int(ms), 60_000)))
+
+
+def relative_text(ms: int, now_ms: int) -> str:
+    """Write ``in 3d 4h`` or ``12s ago``."""
+    distance_ms = abs(ms - now_ms)
+    if distance_ms < 1000:
+        return "now"
+    text = " ".join(f"{number}{unit}" for number, unit in _largest(distance_ms))
+    return f"in {text}" if ms > now_ms else f"{text} ago"
+
+
+def _largest(ms: int) -> list[tuple[int, str]]:
+    """Return the two largest units of *ms* (at least a second) down to seconds, without the second one if it is 0."""
+    return [part for part in _parts(ms // 1000 * 1000)[:2] if part[0]]
+
+
+def _parts(ms: int) -> list[tuple[int, str]]:
+    """Split *ms* into days and smaller units, from the first one that is not 0."""
+    parts: list[tuple[int, str]] = []
+    for unit, size in _UNITS.items():
+        if unit != "w" and (parts or ms >= size):
+            parts.append((ms // size, unit))
+            ms %= size
+    return parts
+
+
+def _exactly(number: str, unit_ms: int) -> timedelta:
+    whole, _, fraction = number.partition(".")
+    microseconds = int(fraction.ljust(9, "0")) * unit_ms // 1_000_000 if fraction else 0
+    sign = -1 if whole.startswith("-") else 1
+    return timedelta(milliseconds=int(whole) * unit_ms) + sign * timedelta(microseconds=microseconds)
+
+
+# -- numbers and lists ----------------------------------------------------------------------------
 
 
 def plural(number: int, noun: str) -> str:
@@ -22,3 +108,18 @@ def alternatives(names: Sequence[str]) -> str:
     """``a``, ``a or b``, ``a, b or c``."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
+
+
+# -- texts of other programs ----------------------------------------------------------------------
+
+
+def in_a_line(text: str, most: int = LONGEST_NAME) -> str:
+    """Return the first *most* characters of *text* as one line, without control characters."""
+    cut = text[:most]
+    plain = cut if cut.isprintable() else "".join(each if each.isprintable() else " " for each in cut)
+    return " ".join(plain.split())
+
+
+def truncated(text: str, most: int = _LONGEST) -> str:
+    """Return *text*; if it is longer than *most* characters, its beginning and its length."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"

@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from zsched.core.untrusted import in_a_line
+from zsched.core.wording import in_a_line
 from zsched.errors import ArchiveError, RedisRefused
 
 log = structlog.get_logger(__name__)

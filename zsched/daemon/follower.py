@@ -12,6 +12,7 @@ that id on, which is included::
 A log that contains an entry contains everything before it, so one comparison per pass is enough, and two
 histories that share an id (a rolled-back Redis counts on from where it was) are told apart by the time.
 A report is written after the commit that it tells of, never before: ``durable`` and recovery rely on it.
+How entries and pages are read and taken in is in ``daemon.intake``.
 
 **Bootstrap.** If the log is complete (it begins with seq 1), all of it is read. Else: the base is the log's
 last entry; what is retained before it goes into the history alone; then the schedules and open runs are read
@@ -41,17 +42,17 @@ what a newer archive puts back later counts instead, and from its first ``restor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 
 from zsched.archive import START, Archive
 from zsched.core.clock import Clock
-from zsched.core.difference import Held, Verdict
-from zsched.core.log import Entry, Position, is_known, readable
-from zsched.daemon.batch import Batch
+from zsched.core.difference import Verdict
+from zsched.core.log import Entry, Position, is_known
 from zsched.daemon.bell import Bell
+from zsched.daemon.intake import Intake
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.peers import Correction, Covering
 from zsched.daemon.reconciler import HistoryChanged
@@ -60,10 +61,9 @@ from zsched.errors import OtherFormat
 from zsched.storage.archivers import ArchiveState
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
-from zsched.storage.log import Log, Pages
+from zsched.storage.log import Log
 from zsched.storage.meta import number
 from zsched.storage.questions import Naming
-from zsched.storage.scanner import Scanner
 from zsched.storage.scripts import unknown_format
 
 log = structlog.get_logger(__name__)
@@ -71,14 +71,10 @@ log = structlog.get_logger(__name__)
 _WAIT_MS: Final = 1000  # for the log to go on
 _UNNAMED_MS: Final = 50  # the same until the data set's name is known, which no entry tells
 _GRAIN_MS: Final = 200  # that Redis may be late with saying that it did not
-_PAGE: Final = 100  # log entries in one read, at most
-_PAGE_BYTES: Final = 4 << 20  # of one read, about
-_READ_MS: Final = 2.0  # what one read may take of the server
 _RETRY_MS: Final = 1000.0  # before trying again what went wrong
 _REFUSED_MS: Final = 10_000.0  # before comparing again with a data set that is another one
 _LOST_MS: Final = 200.0  # between two looks while others may be putting back what Redis lost
 _HEAL_MS: Final = 60_000.0  # least time between two bootstraps because of entries that cannot be read
-_SPAN_MS: Final = 1000.0  # of changes in one transaction, when there is a backlog
 
 
 class Follower:
@@ -99,18 +95,17 @@ class Follower:
         meter: Meter | None = None,
         between: Callable[[], None] = lambda: None,
     ) -> None:
-        self._meter, self._between = meter or NoMeter(), between
-        self._archive, self._log, self._scanner, self._clock = archive, Log(wire, keys), Scanner(wire, keys), clock
+        self._between = between
+        self._archive, self._log, self._clock = archive, Log(wire, keys), clock
         self._wire, self._keys, self._lease_ms = wire, keys, lease_ms
         self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
-        self._correction = Correction(archive, wire, keys, clock, self._pause_correcting, hold_for_ms=lease_ms)
+        correction = Correction(archive, wire, keys, clock, self._pause_correcting, hold_for_ms=lease_ms)
+        self._intake = Intake(archive, wire, keys, clock, correction, meter or NoMeter())
         self._correcting_since_ms: float | None = None
         self._is_delayed = False  # a correction took so long that nothing is held for it any more
         self._covering = Covering(archive, wire, keys, self._recovery, clock)
         self._naming, self._next_heal_ms = Naming(wire, keys), 0.0
-        self._batch, self._pages = Batch(_PAGE, _READ_MS, least=5), Pages(_PAGE, _PAGE_BYTES)
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
-        self.came = 0  # entries that the last step brought
         self.refusal: OtherFormat | None = None  # why it is outdated
 
     def step(self, within_ms: float = float("inf")) -> bool:
@@ -121,7 +116,7 @@ class Follower:
         Raises:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed, what *between* raises.
         """
-        self.came = 0
+        self._intake.came = 0
         if self._archive.is_bootstrapping:  # the connection broke in it: what was read may be of another history
             self._archive.abandon_bootstrap()
         try:
@@ -152,6 +147,11 @@ class Follower:
             self._is_delayed = True
             log.warning("correction_delayed", archive=str(self._archive.path), after_ms=PATIENCE_MS)
         self._between()
+
+    @property
+    def came(self) -> int:
+        """The entries that the last step brought."""
+        return self._intake.came
 
     @property
     def hold_for_ms(self) -> int:
@@ -199,81 +199,11 @@ class Follower:
     def _follow(self, within_ms: float) -> bool:
         """Append what is new; False when the log does not contain the archive's position."""
         try:
-            self._read_on(within_ms)
-            self._complete()
+            self._intake.read_on(within_ms)
+            self._intake.complete()
         except HistoryChanged:
             return False
         return True
-
-    def _complete(self) -> None:
-        """Read from Redis what entries named and the state does not have."""
-        while self._archive.unknown:
-            self._scan_unknown()
-            self._read_on()
-
-    def _read_on(self, within_ms: float = float("inf")) -> None:
-        """Append what is behind the archive's tail, as far as *within_ms* goes; commit once a second and at the end."""
-        began_ms = self._clock.monotonic_ms()
-        until_ms = began_ms + within_ms
-        while True:
-            tail = self._archive.tail
-            assert tail is not None  # there is something to go on from
-            entries, has_more = self._read(tail.id)
-            if not entries or entries[0].position != tail:
-                raise HistoryChanged
-            self._append(entries[1:], tail)
-            now_ms = self._clock.monotonic_ms()
-            is_end = not has_more or now_ms > until_ms
-            if is_end or now_ms - began_ms > _SPAN_MS:
-                self._archive.commit()
-                began_ms = now_ms
-            if is_end:
-                return
-
-    def _read(self, first: str) -> tuple[list[Entry], bool]:
-        """Entries from *first* on, and whether there are more; sized so that nobody else's call waits long."""
-        size, sent_ms = 1 + min(self._batch.size, self._pages.size), self._clock.monotonic_ms()  # the first is known
-        entries = self._log.read(first, size)
-        self._batch.learn(self._clock.monotonic_ms() - sent_ms, len(entries))
-        self._pages.learn(entries)
-        return entries, len(entries) == size
-
-    def _append(self, entries: Sequence[Entry], tail: Position | None) -> None:
-        """Take in *entries*, which follow on *tail*. Raises HistoryChanged, OtherFormat."""
-        self._check_dense(entries, tail)
-        known, path, dropped = readable(entries), str(self._archive.path), self._archive.dropped
-        self.came += len(known)
-        for part in self._corrected(known):
-            for problem in self._archive.append(part):
-                log.error("log_entry_unknown", reason=str(problem), archive=path)
-        if self._archive.dropped > dropped:
-            last = known[-1].position.id
-            log.warning("log_ids_dropped", number=self._archive.dropped - dropped, up_to=last, archive=path)
-        self._meter.archived(known)
-        self._demand_all(known, entries)
-
-    def _corrected(self, entries: list[Entry]) -> Iterator[list[Entry]]:
-        """Yield *entries* in parts, each to be taken in at once. Correct restores before they are (rule: CORRECTS)."""
-        at = next((at for at, entry in enumerate(entries) if self._correction.concerns(entry)), len(entries))
-        if at:
-            yield entries[:at]
-        if restores := entries[at:]:
-            self._correction.answer(restores)
-            yield restores
-
-    def _demand_all(self, known: Sequence[Entry], entries: Sequence[Entry]) -> None:
-        """Raises OtherFormat, with *known* made durable, where that is not all of *entries*."""
-        if len(known) < len(entries):
-            self._archive.commit()
-            raise unknown_format(self._keys, entries[len(known)].format or 0)
-
-    @staticmethod
-    def _check_dense(entries: Iterable[Entry], tail: Position | None) -> None:
-        last = tail
-        for entry in entries:
-            if last is not None and entry.position.seq != last.seq + 1:
-                raise HistoryChanged
-            last = entry.position
 
     # -- finding out ------------------------------------------------------------------------------
 
@@ -341,13 +271,13 @@ class Follower:
         archive.begin_bootstrap()
         try:
             if is_complete:
-                self._append([first], None)
+                self._intake.append([first], None)
                 since = START
             else:
                 since = since or str(first.position.t_us)
-                self._scan_all(first)
-            self._read_on()
-            self._complete()
+                self._intake.scan_all(first)
+            self._intake.read_on()
+            self._intake.complete()
             if merged is not None and not self._log.contains(merged):
                 raise HistoryChanged
         except HistoryChanged:  # from the start, at the next pass
@@ -362,56 +292,3 @@ class Follower:
         took_ms = round(self._clock.monotonic_ms() - began_ms)
         log.info("archive_bootstrapped", archive=str(archive.path), complete_since=since, took_ms=took_ms)
         return True
-
-    def _scan_all(self, first: Entry) -> None:
-        """History up to the base, then what Redis holds; the archive's tail is then the base."""
-        base = self._log.last()
-        if base is None:
-            raise HistoryChanged
-        self._copy(first, base.position)
-        self._scan(self._scanner.schedules(self._scanner.ids()), base.position)
-        self._scan(self._scanner.runs(self._scanner.run_ids(), base.position), base.position)
-
-    def _copy(self, first: Entry, base: Position) -> None:
-        """The retained log from *first* to *base* into the history."""
-        self._copy_all([first])
-        last = first.position
-        while last != base:
-            entries, _ = self._read(last.id)
-            if len(entries) < 2 or entries[0].position != last:
-                raise HistoryChanged
-            new = [entry for entry in entries[1:] if entry.position.order <= base.order]
-            self._check_dense(new, last)
-            self._copy_all(new)
-            last = new[-1].position
-        self._archive.commit()
-
-    def _copy_all(self, entries: Sequence[Entry]) -> None:
-        """*entries* into the history. Raises OtherFormat."""
-        known = readable(entries)
-        self._demand_all(known, entries)
-        for part in self._corrected(known):
-            self._archive.copy(part)
-        self._meter.archived(known)
-
-    def _scan(self, pages: Iterable[tuple[Position | None, list[Held]]], base: Position) -> None:
-        """Take in *pages*, all of them of the history that *base* is in."""
-        last = base
-        for at, held in pages:
-            if at is None or not self._log.contains(last):
-                raise HistoryChanged
-            self._archive.scan(held, at)
-            self._archive.commit()
-            last = at
-        if not (self._log.contains(base) and self._log.contains(last)):
-            raise HistoryChanged
-
-    def _scan_unknown(self) -> None:
-        """Read again what moved behind the scan's back; what Redis does not hold either is over."""
-        archive, tail = self._archive, self._archive.tail
-        assert tail is not None  # a bootstrap is under way
-        schedules = sorted(id for id, run in archive.unknown if not run)
-        runs = sorted(f"{id}-{run}" for id, run in archive.unknown if run)
-        archive.unknown.clear()
-        self._scan(self._scanner.schedules(schedules), tail)
-        self._scan(self._scanner.runs(runs, tail), tail)

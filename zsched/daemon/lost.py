@@ -43,7 +43,7 @@ from zsched.core.log import Position
 from zsched.core.model import OnLost
 from zsched.core.run_id import RunId, RunKey
 from zsched.core.runs import Job, RunStatus, facts_text, ms_of, of_job, whole
-from zsched.core.untrusted import in_a_line
+from zsched.core.wording import in_a_line
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import Tracker
 from zsched.storage.connection import Wire

@@ -3,7 +3,7 @@ Re-planning: when the rules of zones have changed, every schedule is planned by 
 
 ``meta.tzdata`` is the version of the tz database by which all schedules are planned. A term begins with a comparison:
 where it is another one than this process has, all recurring schedules are read, a page at a time, and those whose next
-occurrence is elsewhere by the rules here are moved (``core.replan``), which the log records, old time and new::
+occurrence is elsewhere by the rules here are moved (``core.planning``), which the log records, old time and new::
 
     asking ──► meta.tzdata is ours ──► settled: nothing to do in this term
        └─────► another, or none ─────► moving: a page in every pass that has the time ──► settled: it is ours now
@@ -33,7 +33,7 @@ import structlog
 from zsched.core.clock import Clock
 from zsched.core.difference import Held
 from zsched.core.log import text
-from zsched.core.replan import Move, move_of
+from zsched.core.planning import Move, move_of
 from zsched.core.triggers import spec_of
 from zsched.daemon.tick import Tick
 from zsched.errors import RedisRefused

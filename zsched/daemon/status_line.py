@@ -7,7 +7,7 @@ Without a service manager there is no thread.
 
 from __future__ import annotations
 
-from zsched.core.durations import duration_text
+from zsched.core.wording import duration_text
 from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.daemon.supervisor import Supervisor

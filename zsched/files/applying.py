@@ -25,10 +25,10 @@ from typing import Any, Final
 from zsched.client import Client
 from zsched.client.keeper import Keeper, ScheduleWithOptions
 from zsched.core.clock import to_ms
-from zsched.core.durations import duration_text
-from zsched.core.exact import is_same
 from zsched.core.model import Definition, Schedule, ScheduleState, iso
+from zsched.core.revision import is_same
 from zsched.core.triggers import RULES, TriggerSpec, check, zone
+from zsched.core.wording import duration_text
 from zsched.errors import Contended, InvalidSchedule, RedisUnavailable, ZschedError
 from zsched.files.checking import DURATIONS
 from zsched.files.reading import STDIN, FileEntry, ScheduleFile

@@ -31,13 +31,13 @@ from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
 from zsched.client.keeper import Keeper
-from zsched.core.durations import parse_duration
 from zsched.core.forms import Instant, Json, Stored
 from zsched.core.model import Definition
 from zsched.core.option_table import OPTIONS
 from zsched.core.options import TRIGGERS
 from zsched.core.triggers import RULES
 from zsched.core.triggers.every import LONGEST_MS
+from zsched.core.wording import parse_duration
 from zsched.errors import InvalidSchedule, InvalidTask, ZschedError
 from zsched.tasks.lookup import Lookup
 

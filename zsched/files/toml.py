@@ -18,7 +18,7 @@ import tomllib
 from datetime import date, datetime, time
 from typing import Any, Final
 
-from zsched.core.exact import is_same
+from zsched.core.revision import is_same
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from zsched.client import Client
 from zsched.client.keeper import Keeper, ScheduleWithOptions
-from zsched.core.exact import is_same
 from zsched.core.model import Schedule, ScheduleState
+from zsched.core.revision import is_same
 from zsched.core.triggers import RULES, TriggerKind
 from zsched.files.applying import plain_options
 from zsched.files.checking import JSON_KEYS

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from zsched.core.durations import relative_text
-from zsched.core.wording import plural
+from zsched.core.wording import plural, relative_text
 from zsched.health.check import Finding, HealthCheck, fine, health_check, problem, skipped, warning
 from zsched.storage.archivers import ArchiveState, Audited, last_audit
 from zsched.storage.overview import Overview

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from zsched.core.clock import from_ms
-from zsched.core.durations import duration_text, rough_duration
-from zsched.core.wording import plural, some
+from zsched.core.wording import duration_text, plural, rough_duration, some
 from zsched.health.check import Finding, fine, health_check, problem, warning
 from zsched.health.facts import DaemonHealth, QueuesUnknown, RedisUnseen
 from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview

@@ -7,10 +7,9 @@ from typing import Final
 
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
-from zsched.core.durations import rough_duration
 from zsched.core.recent import Recent, Stretch
 from zsched.core.runs import BAD, RunStatus
-from zsched.core.wording import plural, some
+from zsched.core.wording import plural, rough_duration, some
 from zsched.health.check import Finding, fine, health_check, warning
 
 # When failures are no single bad job any more, as in deploy/prometheus/alerts.yml: so many, and so large a share of the

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from zsched.core.log import Position, text
+from zsched.core.planning import Move
 from zsched.core.policy import Plan, Policy
-from zsched.core.replan import Move
 from zsched.core.runs import BAD, GONE, Run, RunStatus, facts_text
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys

@@ -20,7 +20,7 @@ import redis
 
 from zsched.core.log import text
 from zsched.core.runs import JOB_FIELDS, Job
-from zsched.core.untrusted import LONGEST_NAME
+from zsched.core.wording import LONGEST_NAME
 from zsched.errors import Contended, RedisRefused, RedisUnavailable
 from zsched.storage.connection import Channel, Wire
 from zsched.storage.keys import Keys

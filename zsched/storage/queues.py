@@ -18,12 +18,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from zsched.core.durations import rough_duration
 from zsched.core.log import text
 from zsched.core.model import Priority
 from zsched.core.run_id import RunId
 from zsched.core.runs import ms_of
-from zsched.core.wording import plural
+from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Channel, Wire
 from zsched.storage.keys import Keys

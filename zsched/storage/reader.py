@@ -11,13 +11,12 @@ from typing import Any
 from zsched.core.checked_options import UNREADABLE, read_letters, read_options
 from zsched.core.clock import LAST_MS, Clock
 from zsched.core.forms import Stored, whole_number
-from zsched.core.jitter import delay_of
 from zsched.core.log import text as shown
 from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.core.policy import USUAL, Policy
 from zsched.core.recent import Ahead, Recent
 from zsched.core.run_id import RunId
-from zsched.core.triggers import TriggerSpec, read_spec
+from zsched.core.triggers import TriggerSpec, delay_of, read_spec
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys

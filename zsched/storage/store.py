@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from zsched.core.bracket import Bracket
 from zsched.core.clock import from_ms
 from zsched.core.forms import Stored
 from zsched.core.model import Definition, IfExists, Missed, Priority
+from zsched.core.planning import Bracket
 from zsched.core.policy import Range
 from zsched.core.triggers import TriggerSpec
 from zsched.errors import (

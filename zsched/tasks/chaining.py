@@ -36,9 +36,8 @@ from zsched.client import Client
 from zsched.client.calls import Typed
 from zsched.core.arguments import check_id
 from zsched.core.forms import Seconds
-from zsched.core.options import TRIGGERS
+from zsched.core.options import PRESETS, TRIGGERS
 from zsched.core.run_id import RunId
-from zsched.core.urgency import PRESETS
 from zsched.current import current_job
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.storage.connection import Link

@@ -13,7 +13,7 @@ from tests.faults.clocks import now_ms
 from tests.faults.threads import know
 from zsched import Client, ScheduleRow
 from zsched.archive import Archive
-from zsched.archive.records import Record
+from zsched.archive.body import Record
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
 from zsched.core.difference import Held
 from zsched.core.log import Entry

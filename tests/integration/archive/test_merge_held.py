@@ -14,7 +14,7 @@ from tests.integration.archive.ground import Scene, rows_put_back, schedule
 from tests.integration.archive.merging import due_now, put_back, run, said, snapshot, watch
 from zsched.core.changes import What
 from zsched.core.log import Position
-from zsched.core.log.runs import EndEntry
+from zsched.core.log.lives import EndEntry
 from zsched.core.runs import RunStatus
 from zsched.daemon import tracker
 from zsched.daemon.tracker import Tracker

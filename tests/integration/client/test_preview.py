@@ -14,8 +14,7 @@ from zsched import (
     InvalidSchedule,
 )
 from zsched.core.clock import from_ms, to_ms
-from zsched.core.jitter import due_of
-from zsched.core.triggers import build
+from zsched.core.triggers import build, due_of
 
 
 def test_a_rule_is_previewed_without_redis() -> None:

@@ -18,9 +18,8 @@ from zsched import (
     ScheduleInPast,
 )
 from zsched.core.clock import ManualClock, from_ms, to_ms
-from zsched.core.jitter import delay_of, due_of
 from zsched.core.model import Priority
-from zsched.core.triggers import build
+from zsched.core.triggers import build, delay_of, due_of
 
 
 def test_a_one_shot_comes_back_with_its_time_and_run_id(client: Client, soon: datetime) -> None:

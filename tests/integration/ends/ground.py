@@ -13,7 +13,7 @@ from zsched.archive.openruns import open_runs
 from zsched.core.changes import Change
 from zsched.core.clock import SystemClock
 from zsched.core.log import Entry, Position, changes
-from zsched.core.log.runs import EndEntry
+from zsched.core.log.lives import EndEntry
 from zsched.core.runs import Run, rq_time
 from zsched.daemon.follower import Follower
 from zsched.daemon.lost import LostDelays, LostRuns

@@ -15,8 +15,7 @@ import pytest
 
 from tests.unit.archive.ground import archived, put
 from zsched.archive import Archive
-from zsched.archive.file import connect_to_read, set_aside
-from zsched.archive.schema import APPLICATION_ID, VERSION
+from zsched.archive.file import APPLICATION_ID, VERSION, connect_to_read, set_aside
 from zsched.errors import ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
 
 HOLDER = """

@@ -22,8 +22,8 @@ from zsched.core.audit import (
     missing_occurrence,
     unknown_schedule,
 )
-from zsched.core.bracket import after_missed
 from zsched.core.difference import Held
+from zsched.core.planning import after_missed
 from zsched.core.triggers import TriggerSpec, build
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from tests.log_rows import end_fields
 from zsched.core.changes import OUTCOMES, Change, What
 from zsched.core.log import Entry
-from zsched.core.log.runs import EndEntry
+from zsched.core.log.lives import EndEntry
 from zsched.core.lookback import MOST_OPEN, Lookback, Occurrence, Wanted, is_push, kept
 from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_run, facts_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.core.recovering import DUE_MS, FIELDS, RULE, RUN, entry, restore, row
-from zsched.archive.records import without_arguments
+from zsched.archive.body import without_arguments
 from zsched.core.log import Entry, Position, changes
 from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry, restored
 from zsched.core.story import Chronicle, Source

@@ -1,16 +1,16 @@
-"""revise(): a stored schedule with some options changed."""
+"""An update: options that stay and options that change; and values that Python calls equal and a task does not."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from zsched.core.clock import to_ms
 from zsched.core.model import At, Definition, OnLost, OnUncertain, Priority, Schedule, ScheduleState
-from zsched.core.revision import revise
+from zsched.core.revision import is_same, revise
 from zsched.core.triggers import Fold, Gap, TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
@@ -28,6 +28,8 @@ ONCE = Schedule(
 )  # fmt: skip
 RECURRING = replace(ONCE, kind="cron", trigger=RULE, anchor_ms=1, version="1-1", pause_after_failures=3)
 STORED = {"queue": "sms", "timeout": 60, "result_ttl": 500}
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+CET = timezone(timedelta(hours=1))
 
 
 def _revise(old: Schedule = ONCE, stored: dict[str, Any] | None = None, **changes: Any) -> Definition:
@@ -123,3 +125,56 @@ def test_a_description_of_ones_own_stays_and_that_of_the_function_follows_it() -
     follows = _revise(func="app.other")
 
     assert ("Say hello", None) == (own.payload.description, follows.payload.description)
+
+
+class _Moody:
+    """A value whose comparison raises, or has no truth, as an array of numpy."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth of an array is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1.5, 1.5),
+        (float("nan"), float("nan")),
+        ("a", "a"),
+        ([1, (2, {"a": None})], [1, (2, {"a": None})]),
+        ({"a": 1, "b": [2]}, {"b": [2], "a": 1}),
+        (NOON, NOON.replace()),
+        (time(12, fold=1), time(12, fold=1)),
+    ],
+)
+def test_values_of_one_type_and_content_are_the_same(one: Any, other: Any) -> None:
+    assert is_same(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, True),
+        (1, 1.0),
+        (0.0, -0.0),
+        (1.5, 2.5),
+        ("a", b"a"),
+        ([1], (1,)),
+        ([1], [1, 2]),
+        ([1, 2], [1]),
+        ((1, 2), (1, 3)),
+        ({"a": 1}, {"b": 1}),
+        ({"a": 1}, {"a": 1, "b": 2}),
+        ({"a": 1}, {"a": True}),
+        ({"a": [0, {"b": 1}]}, {"a": [0, {"b": 2}]}),
+        (NOON, NOON.astimezone(CET)),
+        (NOON, NOON.replace(fold=1)),
+        (NOON, NOON + timedelta(microseconds=1)),
+        (time(12), time(12, fold=1)),
+        (_Moody(), _Moody()),
+    ],
+)
+def test_values_that_a_task_would_tell_apart_are_not_the_same(one: Any, other: Any) -> None:
+    assert not is_same(one, other)
+    assert not is_same([one], [other])

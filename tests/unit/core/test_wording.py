@@ -1,10 +1,91 @@
-"""Numbers of things, and many things, as people are told of them."""
+"""Durations, numbers of things and lists as people read them; texts of other programs as they may stand in a line."""
 
 from __future__ import annotations
 
-import pytest
+from datetime import timedelta
 
-from zsched.core.wording import plural, some
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zsched.core.wording import (
+    LONGEST_NAME,
+    duration_text,
+    in_a_line,
+    parse_duration,
+    plural,
+    relative_text,
+    rough_duration,
+    some,
+    truncated,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90", timedelta(seconds=90)),
+        ("0.5", timedelta(milliseconds=500)),
+        ("-1", timedelta(seconds=-1)),
+        ("500ms", timedelta(milliseconds=500)),
+        ("1h30m", timedelta(hours=1, minutes=30)),
+        ("1.5h", timedelta(minutes=90)),
+        ("2w1d", timedelta(days=15)),
+    ],
+)
+def test_a_duration_is_read(text: str, expected: timedelta) -> None:
+    assert expected == parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["", "x", "5 m", "m", "1h-5m", "5M", "1e3", "٣s", "1h x", "999999999999999999w"])
+def test_an_invalid_duration_is_refused_with_the_remedy(text: str) -> None:
+    with pytest.raises(ValueError, match="give "):
+        parse_duration(text)
+
+
+@given(st.integers(0, 10**15))
+def test_a_written_duration_is_read_back(ms: int) -> None:
+    assert timedelta(milliseconds=ms) == parse_duration(duration_text(ms))
+
+
+@pytest.mark.parametrize(("ms", "expected"), [(0, "0s"), (1, "1ms"), (5_400_000, "1h30m"), (14 * 86_400_000, "14d")])
+def test_the_largest_units_are_written(ms: int, expected: str) -> None:
+    assert expected == duration_text(ms)
+
+
+@pytest.mark.parametrize(
+    ("ms", "expected"),
+    [
+        (0.44, "0.4 ms"),
+        (999.9, "999.9 ms"),
+        (999.96, "1.0 s"),
+        (999, "999 ms"),
+        (3200, "3.2 s"),
+        (59_960, "1 min"),
+        (60_000, "1 min"),
+        (725_000, "12 min 5 s"),
+        (7_380_000, "2 h 3 min"),
+        (349_200_000, "4 d 1 h"),
+    ],
+)
+def test_durations_are_told_in_their_two_largest_units(ms: float, expected: str) -> None:
+    assert expected == rough_duration(ms)
+
+
+@pytest.mark.parametrize(
+    ("ms", "expected"),
+    [
+        (999, "now"),
+        (1500, "in 1s"),
+        (-12_999, "12s ago"),
+        (3_600_000, "in 1h"),
+        (3_659_999, "in 1h"),
+        (273_600_000, "in 3d 4h"),
+        (-86_400_000, "1d ago"),
+    ],
+)
+def test_a_distance_is_told_in_its_two_largest_units(ms: int, expected: str) -> None:
+    assert expected == relative_text(1_780_000_000_000 + ms, 1_780_000_000_000)
 
 
 @pytest.mark.parametrize(("number", "said"), [(0, "0 runs"), (1, "1 run"), (2000, "2,000 runs")])
@@ -15,3 +96,30 @@ def test_a_number_has_its_noun(number: int, said: str) -> None:
 @pytest.mark.parametrize(("most", "said"), [(1, "a, …"), (2, "a, b"), (3, "a, b")])
 def test_a_long_list_names_only_its_first_names(most: int, said: str) -> None:
     assert said == some(["a", "b"], most)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("worker-1", "worker-1"),
+        ("", ""),
+        (" two  words ", "two words"),
+        ("two\nlines\tand\x00more\x1b[0m", "two lines and more [0m"),
+        ("é\u2028ü", "é ü"),
+        ("x" * LONGEST_NAME, "x" * LONGEST_NAME),
+        ("x" * (LONGEST_NAME + 1), "x" * LONGEST_NAME),
+    ],
+)
+def test_a_name_is_told_in_one_line_and_cut(text: str, expected: str) -> None:
+    assert expected == in_a_line(text)
+
+
+def test_a_name_is_cut_where_it_is_asked_for() -> None:
+    assert "abc" == in_a_line("abcdef", 3)
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"), [(0, ""), (2000, "x" * 2000), (2001, "x" * 2000 + "… (2,001 characters)")]
+)
+def test_a_long_text_says_how_long_it_was(length: int, expected: str) -> None:
+    assert expected == truncated("x" * length)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zsched.core.exact import is_same
+from zsched.core.revision import is_same
 from zsched.files.toml import json_text, key_text, toml_text
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))

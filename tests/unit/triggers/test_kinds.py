@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 import zsched
-from zsched.core.bracket import Bracket, first
 from zsched.core.options import SCHEDULE_OPTIONS, define
+from zsched.core.planning import Bracket, first
 from zsched.core.triggers import GIVE_A_RULE, KINDS, Anchor, TriggerKind, TriggerSpec, build, read_spec
 
 NOW_MS = 1_780_000_000_000
 HOUR_MS = 3_600_000
 
 # What knows the texts of one kind: the list itself, readers of other schedulers, and who names the longest interval.
-MAY_KNOW_ONE_KIND = {"core/triggers/kinds.py", "imports/fields.py", "cli/import_steps.py", "files/checking.py"}
+MAY_KNOW_ONE_KIND = {"core/triggers/trigger.py", "imports/fields.py", "cli/import_steps.py", "files/checking.py"}
 
 by_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 

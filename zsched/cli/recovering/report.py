@@ -12,13 +12,12 @@ from zsched.cli.output import aligned, pairs
 from zsched.cli.recovering.archives import OpenedArchive, entry_text
 from zsched.core.clock import LAST_MS
 from zsched.core.difference import Verdict
-from zsched.core.durations import rough_duration
 from zsched.core.log import Position, text
 from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
 from zsched.core.run_id import RunId
 from zsched.core.sentences import local_text
-from zsched.core.wording import plural
+from zsched.core.wording import plural, rough_duration
 
 SHOWN: Final = 50  # differences of a kind that are listed
 _RUNS_SHOWN: Final = 1000  # runs in doubt, which people have to look after

@@ -2,11 +2,11 @@
 The log: its entries, and what each kind of them says.
 
 ``entry`` has an entry as it stands in Redis. ``kinds`` has what may be asked of one, and the registry of the classes
-that answer, a class for each kind. They stand in a module for each family: ``puts``, ``fires``, ``runs``, ``lives``,
+that answer, a class for each kind. They stand in a module for each family: ``puts``, ``fires``, ``lives``,
 ``recovery``. ``rows`` has what they change. To add a kind: its script, and its class in a family.
 """
 
-from zsched.core.log import fires, lives, puts, recovery, runs  # noqa: F401  (each registers its kinds)
+from zsched.core.log import fires, lives, puts, recovery  # noqa: F401  (each registers its kinds)
 from zsched.core.log.entry import (
     FORMAT,
     Entry,

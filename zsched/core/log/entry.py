@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple, Self
 
-from zsched.core.untrusted import truncated
+from zsched.core.wording import truncated
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]

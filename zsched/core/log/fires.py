@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 
 from zsched.core.changes import BACKFILL, RUN_NOW, WAITS_FOR, Change, What
 from zsched.core.log.entry import Entry, any_milliseconds, expect, milliseconds, rows_of, text
-from zsched.core.log.kinds import Counts, ParsedEntry
+from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
-from zsched.core.once import once
 from zsched.core.policy import Passed, Priority, Range, Why
 from zsched.core.run_id import RunKey
 

@@ -12,20 +12,48 @@ An entry is parsed when the first question needs it, and once. Errors of that ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar, overload
 
 from zsched.core.changes import Change, What
 from zsched.core.log.entry import Entry, Texts, UnknownEntry, milliseconds, reading, rows_of, text
 from zsched.core.log.rows import Key, Row, Touch
-from zsched.core.once import once
 from zsched.core.run_id import ID, RunKey, run_key, usual_keys
 from zsched.core.runs import Run, RunStatus
 
 OWN: Final = "schedule:"  # before the names of a recurring schedule's own fields in a record
 
+T = TypeVar("T")
 Given = tuple[str, Texts]  # lane, '' where there is none (an enqueued run); the record of ``core.difference.Held``
+
+
+class once(Generic[T]):
+    """
+    Decorator of a method without arguments: a property that is computed once for each instance, where the value then
+    stands under the method's name.
+
+    ``functools.cached_property`` does the same, and takes a lock before Python 3.12: 0.7 µs each, which an archive pays
+    for every entry of the log.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute, self.__doc__ = compute, compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Note the method's name."""
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object, owner: type) -> T | Self:
+        """Compute the value, and put it into the instance, where Python finds it the next time."""
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._compute(instance)
+        return value
 
 
 @dataclass(frozen=True, slots=True)

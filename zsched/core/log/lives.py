@@ -1,14 +1,18 @@
-"""Entries that say how a schedule goes on: ``pause``, ``resume``, ``replan``; and ``term``, who leads."""
+"""
+Entries that say how a life goes on: of a schedule (``pause``, ``resume``, ``replan``), of a run (``end``, ``again``,
+``unblock``) and of a leader (``term``). An entry of runs leaves their schedules as they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from zsched.core.changes import Change, What
-from zsched.core.log.entry import milliseconds, text
-from zsched.core.log.kinds import ParsedEntry
-from zsched.core.log.rows import Paused, Replanned, Resumed, Row
-from zsched.core.once import once
+from zsched.core.log.entry import Entry, milliseconds, rows_of, text
+from zsched.core.log.kinds import Counts, ParsedEntry, once
+from zsched.core.log.rows import Mentioned, Paused, Replanned, Resumed, Row, RunsOver
+from zsched.core.runs import Run, RunStatus, ended_as, ended_run
 
 
 class PauseEntry(ParsedEntry, kind="pause"):
@@ -72,6 +76,73 @@ class ReplanEntry(ParsedEntry, kind="replan"):
         for row in self.moved:
             times = {"nominal_ms": row.nominal_ms, "next_ms": row.new_nominal_ms}
             yield self._change(row.id, What.REPLANNED, why=why, **times)
+
+
+class EndEntry(ParsedEntry, kind="end"):
+    """
+    Runs are over: a row is run id, status, and what is recorded of it (JSON, ``core.runs.facts_text``). Leaders write
+    it, and who cancels a run.
+    """
+
+    whats = frozenset({What.RUN_ENDED})
+
+    def rows(self) -> Iterable[Row]:
+        yield RunsOver([key for key, _, _ in self.run_rows])
+
+    def changes(self) -> Iterator[Change]:
+        for key, status, facts in self.run_rows:
+            yield self._change_of(key, What.RUN_ENDED, status, record=facts)
+
+    def counts(self) -> Counts:
+        return Counts()  # of occurrences nothing is said
+
+    def ended_runs(self) -> Iterator[Run]:
+        for (id, run), status, facts in self.run_rows:
+            yield ended_run(f"{id}-{run}", status, facts, self.at_us // 1000)
+
+    def end_statuses(self) -> Mapping[RunStatus, int]:
+        found = Counter[RunStatus]()
+        for word, number in Counter(word for _, word, _ in rows_of(self.entry.body)).items():
+            found[ended_as(text(word))] += number
+        return found
+
+    @staticmethod
+    def words(statuses: Iterable[RunStatus]) -> list[bytes]:
+        """Return texts, one of which an archive's BLOB of an entry has if a run ended in one of *statuses*."""
+        return [f"{status.value}{{".encode() for status in statuses]
+
+    def only_ends(self, statuses: Collection[RunStatus]) -> Entry | None:
+        wanted = {status.value.encode() for status in statuses}
+        rows = [row for row in rows_of(self.entry.body) if row[1] in wanted]
+        return self.entry.with_rows(rows) if rows else None
+
+
+class AgainEntry(ParsedEntry, kind="again"):
+    """Runs whose workers died are in their queues again: a row is run id, attempt, and why."""
+
+    whats = frozenset({What.RUN_AGAIN})
+    is_leaders = True
+
+    def rows(self) -> Iterable[Row]:
+        yield Mentioned([key for key, _, _ in self.run_rows])
+
+    def changes(self) -> Iterator[Change]:
+        for key, attempt, why in self.run_rows:
+            yield self._change_of(key, What.RUN_AGAIN, why, count=int(attempt))
+
+
+class UnblockEntry(ParsedEntry, kind="unblock"):
+    """Runs that waited for others are in their queues, as RQ would never put them there: a row is run id and why."""
+
+    whats = frozenset({What.RELEASED})
+    is_leaders = True
+
+    def rows(self) -> Iterable[Row]:
+        yield Mentioned([key for key, _, _ in self.run_rows])
+
+    def changes(self) -> Iterator[Change]:
+        for key, why, _ in self.run_rows:
+            yield self._change_of(key, What.RELEASED, why)
 
 
 class TermEntry(ParsedEntry, kind="term"):

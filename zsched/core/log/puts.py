@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 
 from zsched.core.changes import RETRY_OF, Change, What
 from zsched.core.log.entry import Texts, expect, ids_of, milliseconds, text
-from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry
+from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
-from zsched.core.once import once
 from zsched.core.run_id import RunId, schedule_of
 
 _ENQUEUED_HEAD: Final = 6  # texts before the pairs of an ``enqueue`` entry

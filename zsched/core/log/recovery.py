@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zsched.core.changes import Change, What
 from zsched.core.log.entry import Entry, Position, Texts, any_milliseconds, expect, milliseconds, reading, text
-from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry
+from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, Placed, Row, RunPushed, RunsOver, Touch
-from zsched.core.once import once
 
 if TYPE_CHECKING:
     from zsched.core.difference import Held

@@ -2,16 +2,29 @@
 Recurring triggers: when a schedule is due. Pure; integers of epoch milliseconds; nothing is remembered.
 
 ``build`` makes a ``Trigger`` of a ``TriggerSpec``, ``spec_of`` reads a stored one, and ``check`` refuses rules that
-never fire. Each kind is a module with one ``TriggerKind``, listed in ``kinds.KINDS``. All decisions about zones, gaps
+never fire. Each kind is a module with one ``TriggerKind``, listed in ``trigger.KINDS``. All decisions about zones, gaps
 and folds are made in this package and nowhere else.
 
 Reading order: spec, zones, walls (sets of days and of local times), projection (local times to instants),
-then the kinds every, cron, rrule with parts and recurrence, and trigger with kinds.
+then the kinds every, cron, rrule with recurrence, and trigger, which lists them.
 """
 
-from zsched.core.triggers.kinds import GIVE_A_RULE, KINDS, RULES, KindOptions, kind_named, read_spec, spec_of
 from zsched.core.triggers.spec import Anchor, Fold, Gap, TriggerKind, TriggerSpec
-from zsched.core.triggers.trigger import Trigger, build, check, nth_after
+from zsched.core.triggers.trigger import (
+    GIVE_A_RULE,
+    KINDS,
+    RULES,
+    KindOptions,
+    Trigger,
+    build,
+    check,
+    delay_of,
+    due_of,
+    kind_named,
+    nth_after,
+    read_spec,
+    spec_of,
+)
 from zsched.core.triggers.zones import resolve_local, zone
 
 __all__ = [
@@ -27,6 +40,8 @@ __all__ = [
     "TriggerSpec",
     "build",
     "check",
+    "delay_of",
+    "due_of",
     "kind_named",
     "nth_after",
     "read_spec",

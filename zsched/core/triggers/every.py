@@ -7,9 +7,9 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Final
 
-from zsched.core.durations import duration_text
 from zsched.core.triggers.spec import Anchor, TriggerKind, TriggerSpec
 from zsched.core.triggers.zones import HORIZON_S
+from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule
 
 LONGEST_MS: Final = 36_525 * 86_400_000  # 100 years; a longer interval is a mistake in the unit

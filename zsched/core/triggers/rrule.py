@@ -16,9 +16,8 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from zsched.core.triggers.parts import LISTS, WEEKDAYS, Frequency, Parts
 from zsched.core.triggers.projection import Projection
-from zsched.core.triggers.recurrence import recurrence
+from zsched.core.triggers.recurrence import LISTS, WEEKDAYS, Frequency, Parts, recurrence
 from zsched.core.triggers.spec import Anchor, BadRule, TriggerKind, TriggerSpec
 from zsched.core.triggers.zones import DAY_S, offset_s, zone
 from zsched.errors import InvalidSchedule

@@ -4,8 +4,8 @@ A recurring trigger as a frozen value, and the base of its kinds.
 ``TriggerSpec`` is the text that is stored, and nothing computed. ``TriggerSpec.to_text`` is canonical: equal rules give
 equal text. The engine compares that text to decide whether a re-put changed the rule.
 
-``TriggerKind`` is the base of all kinds. A kind is one module with one instance, listed in ``kinds.KINDS``. Everything
-that differs from kind to kind is asked of that instance; no other module compares kinds.
+``TriggerKind`` is the base of all kinds. A kind is one module with one instance, listed in ``trigger.KINDS``.
+Everything that differs from kind to kind is asked of that instance; no other module compares kinds.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class TriggerSpec:
 
     ``expr`` is the text that the kind's ``parse`` returns. ``starts_ms`` and ``ends_ms`` are inclusive. ``count``
     counts occurrences, not runs. ``jitter_ms``: occurrences are due up to so much later than their nominal times
-    (``core.jitter``); triggers give nominal times.
+    (``trigger.due_of``); triggers give nominal times.
     """
 
     kind: TriggerKind

@@ -1,20 +1,78 @@
 """
-Triggers as the rest of zsched sees them: a rule between its start, its end and its count.
+Triggers as the rest of zsched sees them: the list of their kinds, and a rule between its start, its end and its count.
 
-``build`` makes one of a ``TriggerSpec``, ``check`` is asked at schedule time. Nothing is remembered from one call to
-the next. ``count`` counts occurrences from the start, whether they were run or not, and is computed; so a trigger gives
-the same answers in every process and after any gap.
+``build`` makes a trigger of a ``TriggerSpec``, ``check`` is asked at schedule time. Nothing is remembered from one call
+to the next. ``count`` counts occurrences from the start, whether they were run or not, and is computed; so a trigger
+gives the same answers in every process and after any gap.
+
+To add a kind, write its module beside ``every``, ``cron`` and ``rrule``, and name its instance in ``KINDS`` and the
+type of its option in ``KindOptions``. Calls, command line, files, messages and listings follow.
+
+Jitter is how much later than its nominal time an occurrence is due, so that not all of one rule come at once. It is the
+same for the same id and nominal time, in every process and after any restart, and spread evenly over ``[0, jitter]``. A
+one-shot has one time of its own, so there its id alone decides: ``at`` moved by an hour is due an hour later.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Protocol
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final, Protocol, TypedDict
 
-from zsched.core.triggers.spec import Rule, TriggerSpec
+from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.rrule import RRULE
+from zsched.core.triggers.spec import Fold, Gap, Rule, TriggerKind, TriggerSpec
 from zsched.core.triggers.zones import FLOOR_S, HORIZON_S
+from zsched.core.wording import alternatives
 from zsched.errors import InvalidSchedule, TriggerError
+
+KINDS: Final[tuple[TriggerKind, ...]] = (EVERY, CRON, RRULE)
+
+
+class KindOptions(TypedDict, total=False):
+    """The options of the kinds, with the types that a caller gives: for editors and type checkers."""
+
+    every: float | timedelta | None
+    cron: str | None
+    rrule: str | None
+
+
+RULES: Final = tuple(kind.name for kind in KINDS)
+GIVE_A_RULE: Final = f"give {alternatives(RULES)}"  # a remedy: "give every, cron or rrule"
+
+_BY_NAME: Final = {kind.name: kind for kind in KINDS}
+
+
+def kind_named(name: str) -> TriggerKind:
+    """Return the kind called *name*. Raises ValueError when there is none."""
+    kind = _BY_NAME.get(name)
+    if kind is None:
+        raise ValueError(f"{name!r} is no kind of trigger; known are {', '.join(RULES)}")
+    return kind
+
+
+def read_spec(text: str) -> TriggerSpec:
+    """Return the rule of which *text* is the ``to_text``. Raises ValueError, KeyError or TypeError for other text."""
+    fields = json.loads(text)
+    fields["kind"] = kind_named(fields["kind"])
+    if "gap" in fields:
+        fields["gap"] = Gap(fields["gap"])
+    if "fold" in fields:
+        fields["fold"] = Fold(fields["fold"])
+    return TriggerSpec(**fields)
+
+
+@lru_cache(maxsize=50_000)  # rules: some 500 bytes each, their text included (measured)
+def spec_of(stored: bytes) -> TriggerSpec:
+    """Return the rule that is *stored*, as Redis gives its text; each is read once. Raises as ``read_spec``."""
+    return read_spec(stored.decode())
+
+
+# -- triggers -------------------------------------------------------------------------------------
 
 
 class Trigger(Protocol):
@@ -149,3 +207,31 @@ def check(spec: TriggerSpec, anchor_ms: int) -> None:
 def _shown(ms: int) -> str:
     """An instant as an error repeats it."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+
+
+# -- jitter ---------------------------------------------------------------------------------------
+
+
+def due_of(trigger: Trigger, id: str, nominal_ms: int) -> int:
+    """
+    Return when the occurrence *nominal_ms* of schedule *id* is due: within its jitter, and before the next occurrence.
+
+    Raises:
+        TriggerError: the trigger cannot produce a time.
+    """
+    most_ms = trigger.spec.jitter_ms
+    if not most_ms:
+        return nominal_ms
+    next_ms = trigger.next_after(nominal_ms)
+    room_ms = most_ms if next_ms is None else min(most_ms, next_ms - nominal_ms - 1)
+    return nominal_ms + _spread(f"{id} {nominal_ms}", room_ms)
+
+
+def delay_of(id: str, most_ms: int) -> int:
+    """Return by how much a one-shot of jitter *most_ms* is delayed."""
+    return _spread(id, most_ms)
+
+
+def _spread(text: str, most_ms: int) -> int:
+    """A number from 0 to *most_ms* that only *text* decides."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") % (most_ms + 1)

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from zsched.core import policy
 from zsched.core.difference import Held
-from zsched.core.jitter import due_of
-from zsched.core.replan import Move, move_of, moved
-from zsched.core.triggers import Gap, Trigger, TriggerSpec, build
+from zsched.core.planning import Move, move_of, moved
+from zsched.core.triggers import Gap, Trigger, TriggerSpec, build, due_of
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE

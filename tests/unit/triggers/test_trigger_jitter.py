@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core.clock import to_ms
-from zsched.core.jitter import delay_of, due_of
-from zsched.core.triggers import TriggerSpec, build
+from zsched.core.triggers import TriggerSpec, build, delay_of, due_of
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
@@ -60,7 +59,7 @@ def test_without_jitter_an_occurrence_is_due_at_its_nominal_time() -> None:
 
 def test_golden_values_hold_for_every_version_and_every_process() -> None:
     trigger = build(_every(HOUR, 10 * MINUTE), T0)
-    asked = "from zsched.core.jitter import delay_of; print(delay_of('reminder-42', 600_000))"
+    asked = "from zsched.core.triggers import delay_of; print(delay_of('reminder-42', 600_000))"
 
     environment = {"PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     elsewhere = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True, env=environment)

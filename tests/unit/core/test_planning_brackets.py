@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zsched.core.bracket import Bracket, after_missed, first
 from zsched.core.clock import LAST_MS, to_ms
-from zsched.core.jitter import due_of
+from zsched.core.planning import Bracket, after_missed, first
 from zsched.core.policy import Range
-from zsched.core.triggers import TriggerSpec, build, check
+from zsched.core.triggers import TriggerSpec, build, check, due_of
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE

@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from zsched.core.clock import to_ms
-from zsched.core.jitter import due_of
-from zsched.core.preview import nominal_of, occurrences
-from zsched.core.triggers import TriggerSpec, build
+from zsched.core.planning import nominal_of, occurrences
+from zsched.core.triggers import TriggerSpec, build, due_of
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 

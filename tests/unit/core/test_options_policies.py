@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from zsched.core.jitter import delay_of
 from zsched.core.model import At, Definition, Schedule, ScheduleState
-from zsched.core.options import define, define_now
+from zsched.core.options import define, define_now, least_gap_ms
 from zsched.core.policy import USUAL, CatchUp, Overlap, Policy
-from zsched.core.policy_options import least_gap_ms
 from zsched.core.revision import revise
-from zsched.core.triggers import TriggerSpec
+from zsched.core.triggers import TriggerSpec, delay_of
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from zsched.core.model import Definition, Priority, Schedule, ScheduleState
-from zsched.core.options import define, define_now
+from zsched.core.options import PRESETS, define, define_now, merged_presets
 from zsched.core.revision import revise
-from zsched.core.urgency import PRESETS, merged_presets
 from zsched.errors import InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)

@@ -1,0 +1,219 @@
+"""
+Plans of next times outside of the tick: a preview of a rule, the first time of a put or resume, and where an occurrence
+goes when the rules of its zone have changed. Pure. What fires, and what comes then, is for ``core.policy.plan``.
+
+**A plan by a clock that may be wrong.** A put or resume of a recurring schedule sends what it planned by the client's
+clock together with the window in which that plan is right, a ``Bracket``. The script takes it only if the server's TIME
+is inside, else it answers its time and the caller plans once more from that: one round trip normally, the server's
+clock always.
+
+**Other rules of a zone.** When a schedule is due next was computed once, by the rules that its zone had then. By other
+rules the same occurrence is at another time: daily at 09:00 is an hour earlier in a country that gave up winter time.
+All that is known of the old rules is what came of them: *nominal*, the time of the occurrence that waits, and the last
+one that fired. So the one that waits is the occurrence of the new rules that is nearest to it, and later than what
+fired; what comes after that follows from the rule. It is moved, not made anew: one that fired at 09:00 as that was then
+is not repeated when the new rules make it 10:00, nor is the next one left out. Doing it once more changes nothing, so
+it may begin again.
+
+A new time that has passed is due at once, and fires late. A time that the new rules do not have (a gap with
+``gap="skip"``) gives way to the next one; where no more comes, the one that was promised stays.
+
+Not guaranteed: that occurrences which are nearer to each other than the zone's change is large are told apart. By the
+new rules one of them may be at the time at which another one fired: that time does not fire again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, time, timedelta
+from itertools import islice
+from typing import Final, NamedTuple, assert_never
+
+from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.difference import Held
+from zsched.core.policy import Range, latest_due
+from zsched.core.run_id import RunId
+from zsched.core.triggers import Anchor, Fold, Gap, Trigger, TriggerSpec, build, due_of, resolve_local, spec_of, zone
+
+_JUST_MS: Final = 5000  # so much before TIME an anchor may lie: longer than a reply takes, shorter than clocks go wrong
+_REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, and what is a day off is another one
+_PLACES: Final = ("due", "paused")  # where an occurrence waits
+
+
+# -- preview --------------------------------------------------------------------------------------
+
+
+def occurrences(
+    spec: TriggerSpec, anchor_ms: int, start_ms: int, n: int, id: str = "", first_ms: int = 0
+) -> list[datetime]:
+    """
+    Return the due times of up to *n* occurrences, strictly after *start_ms*, aware, in the rule's zone.
+
+    By the jitter of schedule *id*; the first may have its nominal time before *start_ms*, but not before *first_ms*:
+    a schedule that was put between the two does not have it.
+
+    Raises:
+        TriggerError: the trigger cannot produce a time.
+    """
+    place = zone(spec.tz)
+    return [from_ms(due_ms).astimezone(place) for due_ms in islice(_dues(spec, anchor_ms, start_ms, id, first_ms), n)]
+
+
+def nominal_of(spec: TriggerSpec, anchor_ms: int, due_ms: int) -> int:
+    """The nominal time of the occurrence that is due at *due_ms*: the latest, for jitter ends before the next one."""
+    nominal_ms = build(spec, anchor_ms).last_until(due_ms)
+    return due_ms if nominal_ms is None else nominal_ms
+
+
+def _dues(spec: TriggerSpec, anchor_ms: int, start_ms: int, id: str, first_ms: int) -> Iterator[int]:
+    trigger = build(spec, anchor_ms)
+    at_ms = trigger.last_until(start_ms) if spec.jitter_ms else None
+    if at_ms is not None and at_ms >= first_ms and (due_ms := due_of(trigger, id, at_ms)) > start_ms:
+        yield due_ms
+    at_ms = trigger.next_after(start_ms)
+    while at_ms is not None:
+        yield due_of(trigger, id, at_ms)
+        at_ms = trigger.next_after(at_ms)
+
+
+# -- by a clock that may be wrong -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """
+    ``next`` is the next occurrence, in ms as decimal text, or ``+<ms>`` from the server's TIME; it holds
+    while ``from_ms`` <= TIME < ``until_ms``. None: there is no occurrence any more. It is due ``jitter_ms`` later.
+    ``anchor_ms``: the rule's anchor; None: the server's TIME.
+    """
+
+    next: str | None
+    from_ms: int
+    until_ms: int
+    jitter_ms: int = 0
+    anchor_ms: int | None = None
+
+
+def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
+    """
+    The first occurrence of schedule *id*, created at about *now_ms*.
+
+    Raises:
+        TriggerError: the trigger cannot produce a time.
+    """
+    endless = replace(spec, ends_ms=None, count=None)
+    if spec.starts_ms is not None:
+        return _next(spec, now_ms, id, build(endless, now_ms).last_until(now_ms) or 0)
+    anchor = spec.kind.anchor
+    if anchor is Anchor.NOTHING:
+        return _next(spec, now_ms, id, build(endless, 0).last_until(now_ms) or 0)
+    if anchor is Anchor.DAY:  # with midnight the first occurrence changes too
+        midnight_ms, end_ms = _day(spec.tz, now_ms)
+        today = build(replace(endless, starts_ms=midnight_ms), now_ms)
+        return _next(spec, now_ms, id, max(today.last_until(now_ms) or 0, midnight_ms), end_ms)
+    if anchor is Anchor.INSTANT:
+        return _from_now(spec, endless, now_ms, id)
+    assert_never(anchor)
+
+
+def after_missed(
+    spec: TriggerSpec, anchor_ms: int, nominal_ms: int, now_ms: int, id: str = ""
+) -> tuple[Range, Bracket]:
+    """Return the occurrences from *nominal_ms* until about *now_ms*, and the next plan. Raises TriggerError."""
+    trigger = build(spec, anchor_ms)
+    last_ms = latest_due(trigger, nominal_ms, now_ms, id)
+    next_ms = trigger.next_after(last_ms)
+    passed = Range(nominal_ms, last_ms, 1 + trigger.count_between(nominal_ms, last_ms))
+    until_ms = LAST_MS if next_ms is None else due_of(trigger, id, next_ms)
+    return passed, _of(trigger, id, next_ms, due_of(trigger, id, last_ms), until_ms)
+
+
+def _next(spec: TriggerSpec, now_ms: int, id: str, from_ms: int, until_ms: int = LAST_MS) -> Bracket:
+    """The first occurrence after *now_ms*, which holds from *from_ms* until it comes, at most until *until_ms*."""
+    trigger = build(spec, now_ms)
+    next_ms = trigger.next_after(now_ms)
+    return _of(trigger, id, next_ms, from_ms, until_ms if next_ms is None else min(until_ms, next_ms))
+
+
+def _from_now(spec: TriggerSpec, endless: TriggerSpec, now_ms: int, id: str) -> Bracket:
+    """The first occurrence of a rule that is counted from TIME itself, so it is always as far away."""
+    first_ms = build(endless, now_ms).next_after(now_ms)
+    if first_ms is None:
+        return Bracket(None, 0, LAST_MS)
+    away_ms = first_ms - now_ms
+    if spec.jitter_ms:  # which depends on the time that comes, so TIME has to be known here: it has just been reached
+        bracket = _next(spec, now_ms, id, now_ms)
+        return replace(bracket, until_ms=now_ms + min(away_ms, _JUST_MS), anchor_ms=now_ms)
+    until_ms = LAST_MS if spec.ends_ms is None else spec.ends_ms - away_ms + 1
+    return Bracket(f"+{away_ms}" if now_ms < until_ms else None, 0, until_ms)
+
+
+def _of(trigger: Trigger, id: str, next_ms: int | None, from_ms: int, until_ms: int) -> Bracket:
+    if next_ms is None:
+        return Bracket(None, from_ms, until_ms)
+    return Bracket(str(next_ms), from_ms, until_ms, due_of(trigger, id, next_ms) - next_ms)
+
+
+def _day(tz: str, now_ms: int) -> tuple[int, int]:
+    """Start and end of the local day of *now_ms*."""
+    place = zone(tz)
+    today = from_ms(now_ms).astimezone(place).date()
+    days = [datetime.combine(today + timedelta(days=n), time()) for n in (0, 1)]
+    start_ms, end_ms = (resolve_local(day, place, Gap.FIRST_VALID, Fold.FIRST)[0] for day in days)
+    return start_ms, end_ms
+
+
+# -- by other rules of a zone ---------------------------------------------------------------------
+
+
+class Move(NamedTuple):
+    """A schedule as it was seen, and where its occurrence goes; times in ms."""
+
+    id: str
+    version: str
+    due_ms: int
+    nominal_ms: int
+    new_nominal_ms: int
+    new_due_ms: int
+
+
+def move_of(held: Held) -> Move | None:
+    """
+    Return the move of the occurrence of *held*; None when it stays.
+
+    Raises:
+        TriggerError, InvalidSchedule, ValueError, KeyError, TypeError: what is stored of it is broken.
+    """
+    if held.run or held.place not in _PLACES or held.nominal_ms is None or held.due_ms is None:
+        return None
+    own = held.split()[1]
+    spec = spec_of(own["trigger"])
+    if not spec.is_of_zone:
+        return None
+    trigger = build(spec, int(own["anchor"]))
+    last = RunId.parse(held.last) if held.last else None
+    fired_ms = last.nominal_ms if last is not None and not last.rerun else None  # an extra run is no occurrence
+    new_ms = moved(trigger, held.nominal_ms, fired_ms)
+    if new_ms is None:
+        return None
+    new_due_ms = due_of(trigger, held.id, new_ms)
+    return Move(held.id, own["version"].decode(), held.due_ms, held.nominal_ms, new_ms, new_due_ms)
+
+
+def moved(trigger: Trigger, nominal_ms: int, fired_ms: int | None) -> int | None:
+    """
+    Return where *trigger* has the occurrence that waited for *nominal_ms*, when the last fired one was of *fired_ms*
+    (None: not known); None when it stays. Later than *fired_ms*, and of two that are as near the later one.
+
+    Raises:
+        TriggerError: the trigger cannot produce a time.
+    """
+    before_ms = trigger.last_until(nominal_ms)
+    if before_ms == nominal_ms:
+        return None
+    after_ms = trigger.next_after(nominal_ms)
+    if before_ms is None or nominal_ms - before_ms > _REACH_MS or (fired_ms is not None and before_ms <= fired_ms):
+        return after_ms
+    is_nearer = after_ms is None or nominal_ms - before_ms < after_ms - nominal_ms
+    return before_ms if is_nearer else after_ms

@@ -1,0 +1,177 @@
+"""
+Intake of an archive: the log's entries, in portions, and pages of what Redis holds.
+
+A portion begins with an entry that the archive has, so one comparison tells whether the log still goes on from there;
+if not, ``HistoryChanged`` is raised. Restores are corrected before they are taken in (rule: CORRECTS). An entry of a
+newer format ends the intake: what is before it is on the disk then.
+
+Pages are of one history: before and after each of them the log must contain the base and where the last page stood
+(rule: ONE_HISTORY). ``daemon.follower`` says when which of it is done, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import structlog
+
+from zsched.archive import Archive
+from zsched.core.clock import Clock
+from zsched.core.difference import Held
+from zsched.core.log import Entry, Position, readable
+from zsched.daemon.batch import Batch
+from zsched.daemon.meter import Meter
+from zsched.daemon.peers import Correction
+from zsched.daemon.reconciler import HistoryChanged
+from zsched.storage.connection import Wire
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log, Pages
+from zsched.storage.scanner import Scanner
+from zsched.storage.scripts import unknown_format
+
+log = structlog.get_logger(__name__)
+
+_PAGE: Final = 100  # log entries in one read, at most
+_PAGE_BYTES: Final = 4 << 20  # of one read, about
+_READ_MS: Final = 2.0  # what one read may take of the server
+_SPAN_MS: Final = 1000.0  # of changes in one transaction, when there is a backlog
+
+
+class Intake:
+    """Takes into *archive* what is read over *wire*. ``came``: entries of the log that were appended."""
+
+    def __init__(
+        self, archive: Archive, wire: Wire, keys: Keys, clock: Clock, correction: Correction, meter: Meter
+    ) -> None:
+        self._archive, self._log, self._scanner, self._clock = archive, Log(wire, keys), Scanner(wire, keys), clock
+        self._keys, self._correction, self._meter = keys, correction, meter
+        self._batch, self._pages = Batch(_PAGE, _READ_MS, least=5), Pages(_PAGE, _PAGE_BYTES)
+        self.came = 0
+
+    # -- entries ----------------------------------------------------------------------------------
+
+    def read_on(self, within_ms: float = float("inf")) -> None:
+        """Append what is behind the archive's tail, as far as *within_ms* goes; commit once a second and at the end."""
+        began_ms = self._clock.monotonic_ms()
+        until_ms = began_ms + within_ms
+        while True:
+            tail = self._archive.tail
+            assert tail is not None  # there is something to go on from
+            entries, has_more = self._read(tail.id)
+            if not entries or entries[0].position != tail:
+                raise HistoryChanged
+            self.append(entries[1:], tail)
+            now_ms = self._clock.monotonic_ms()
+            is_end = not has_more or now_ms > until_ms
+            if is_end or now_ms - began_ms > _SPAN_MS:
+                self._archive.commit()
+                began_ms = now_ms
+            if is_end:
+                return
+
+    def complete(self) -> None:
+        """Read from Redis what entries named and the state does not have."""
+        while self._archive.unknown:
+            self._scan_unknown()
+            self.read_on()
+
+    def append(self, entries: Sequence[Entry], tail: Position | None) -> None:
+        """Take in *entries*, which follow on *tail*. Raises HistoryChanged, OtherFormat."""
+        self._check_dense(entries, tail)
+        known, path, dropped = readable(entries), str(self._archive.path), self._archive.dropped
+        self.came += len(known)
+        for part in self._corrected(known):
+            for problem in self._archive.append(part):
+                log.error("log_entry_unknown", reason=str(problem), archive=path)
+        if self._archive.dropped > dropped:
+            last = known[-1].position.id
+            log.warning("log_ids_dropped", number=self._archive.dropped - dropped, up_to=last, archive=path)
+        self._meter.archived(known)
+        self._demand_all(known, entries)
+
+    def _read(self, first: str) -> tuple[list[Entry], bool]:
+        """Entries from *first* on, and whether there are more; sized so that nobody else's call waits long."""
+        size, sent_ms = 1 + min(self._batch.size, self._pages.size), self._clock.monotonic_ms()  # the first is known
+        entries = self._log.read(first, size)
+        self._batch.learn(self._clock.monotonic_ms() - sent_ms, len(entries))
+        self._pages.learn(entries)
+        return entries, len(entries) == size
+
+    def _corrected(self, entries: list[Entry]) -> Iterator[list[Entry]]:
+        """Yield *entries* in parts, each to be taken in at once. Correct restores before they are (rule: CORRECTS)."""
+        at = next((at for at, entry in enumerate(entries) if self._correction.concerns(entry)), len(entries))
+        if at:
+            yield entries[:at]
+        if restores := entries[at:]:
+            self._correction.answer(restores)
+            yield restores
+
+    def _demand_all(self, known: Sequence[Entry], entries: Sequence[Entry]) -> None:
+        """Raises OtherFormat, with *known* made durable, where that is not all of *entries*."""
+        if len(known) < len(entries):
+            self._archive.commit()
+            raise unknown_format(self._keys, entries[len(known)].format or 0)
+
+    @staticmethod
+    def _check_dense(entries: Iterable[Entry], tail: Position | None) -> None:
+        last = tail
+        for entry in entries:
+            if last is not None and entry.position.seq != last.seq + 1:
+                raise HistoryChanged
+            last = entry.position
+
+    # -- what Redis holds -------------------------------------------------------------------------
+
+    def scan_all(self, first: Entry) -> None:
+        """History up to the base, then what Redis holds; the archive's tail is then the base."""
+        base = self._log.last()
+        if base is None:
+            raise HistoryChanged
+        self._copy(first, base.position)
+        self._scan(self._scanner.schedules(self._scanner.ids()), base.position)
+        self._scan(self._scanner.runs(self._scanner.run_ids(), base.position), base.position)
+
+    def _copy(self, first: Entry, base: Position) -> None:
+        """The retained log from *first* to *base* into the history."""
+        self._copy_all([first])
+        last = first.position
+        while last != base:
+            entries, _ = self._read(last.id)
+            if len(entries) < 2 or entries[0].position != last:
+                raise HistoryChanged
+            new = [entry for entry in entries[1:] if entry.position.order <= base.order]
+            self._check_dense(new, last)
+            self._copy_all(new)
+            last = new[-1].position
+        self._archive.commit()
+
+    def _copy_all(self, entries: Sequence[Entry]) -> None:
+        """*entries* into the history. Raises OtherFormat."""
+        known = readable(entries)
+        self._demand_all(known, entries)
+        for part in self._corrected(known):
+            self._archive.copy(part)
+        self._meter.archived(known)
+
+    def _scan(self, pages: Iterable[tuple[Position | None, list[Held]]], base: Position) -> None:
+        """Take in *pages*, all of them of the history that *base* is in."""
+        last = base
+        for at, held in pages:
+            if at is None or not self._log.contains(last):
+                raise HistoryChanged
+            self._archive.scan(held, at)
+            self._archive.commit()
+            last = at
+        if not (self._log.contains(base) and self._log.contains(last)):
+            raise HistoryChanged
+
+    def _scan_unknown(self) -> None:
+        """Read again what moved behind the scan's back; what Redis does not hold either is over."""
+        archive, tail = self._archive, self._archive.tail
+        assert tail is not None  # a bootstrap is under way
+        schedules = sorted(id for id, run in archive.unknown if not run)
+        runs = sorted(f"{id}-{run}" for id, run in archive.unknown if run)
+        archive.unknown.clear()
+        self._scan(self._scanner.schedules(schedules), tail)
+        self._scan(self._scanner.runs(runs, tail), tail)
