@@ -51,7 +51,7 @@ JUDGES = [skip, chain, lost]
         (None, "lapsed", False),  # no worker of RQ's writes that
     ],
 )
-def test_all_agree_on_whether_a_worker_is_dead(
+def test_overlap_chains_and_lost_runs_agree_on_whether_a_worker_is_dead(
     led: Ground, judge: Callable[[Ground, str], bool], silent_s: float | None, execution: str | None, is_dead: bool
 ) -> None:
     led.redis.hset(led.keys.meta(), "frozen_ms", led.now_ms)
@@ -67,7 +67,7 @@ def test_all_agree_on_whether_a_worker_is_dead(
 
 
 @pytest.mark.parametrize("status", ["queued", "deferred", "scheduled"])
-def test_a_run_that_no_worker_has_begun_has_no_dead_worker(led: Ground, status: str) -> None:
+def test_a_run_that_has_not_started_has_no_dead_worker(led: Ground, status: str) -> None:
     [run] = fired(led, "skip")
     becomes(led, run, status, worker_name="w", last_heartbeat=rq_time(led.now_ms - HOUR_S * 1000))
 

@@ -75,7 +75,7 @@ def told(led: Ground) -> list[str]:
 
 @pytest.mark.parametrize("status", [*OPEN, *OVER])
 @pytest.mark.parametrize("mode", ["skip", "allow", "queue", "cancel_previous"])
-def test_what_becomes_of_the_next_one_is_the_policys_choice_while_the_one_before_is_open(
+def test_the_overlap_policy_decides_the_outcome_while_the_previous_run_is_open(
     led: Ground, mode: str, status: str | None
 ) -> None:
     [first] = fired(led, mode)
@@ -93,7 +93,7 @@ def test_what_becomes_of_the_next_one_is_the_policys_choice_while_the_one_before
 # -- queue ----------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_waits_is_a_deferred_job_as_rq_makes_one(led: Ground) -> None:
+def test_a_waiting_run_is_a_deferred_job_like_rqs(led: Ground) -> None:
     first, second = fired(led, "queue", 2)
 
     job = Job.fetch(second, connection=led.redis)
@@ -104,7 +104,7 @@ def test_a_run_that_waits_is_a_deferred_job_as_rq_makes_one(led: Ground) -> None
     assert [first] == told(led)
 
 
-def test_rq_releases_it_when_the_one_before_it_is_over(led: Ground) -> None:
+def test_rq_releases_a_waiting_run_when_the_previous_run_is_over(led: Ground) -> None:
     first, second = fired(led, "queue", 2)
     becomes(led, first, "failed")
 
@@ -114,14 +114,14 @@ def test_rq_releases_it_when_the_one_before_it_is_over(led: Ground) -> None:
     assert ([second], b"queued", set()) == (led.queue(), status, dependents(led, first))
 
 
-def test_each_waits_for_the_one_before_it(led: Ground) -> None:
+def test_each_run_of_a_chain_waits_for_the_run_before_it(led: Ground) -> None:
     first, second, third = fired(led, "queue", 3)
 
     assert ({second}, {third}) == (dependents(led, first), dependents(led, second))
     assert f"queue {first} {second} {third}" == chain(led)
 
 
-def test_at_most_so_many_wait_and_then_it_is_skipped(led: Ground) -> None:
+def test_an_occurrence_beyond_the_overlap_limit_is_skipped(led: Ground) -> None:
     first, *_ = fired(led, "queue")
     becomes(led, first, "started")
 
@@ -132,11 +132,11 @@ def test_at_most_so_many_wait_and_then_it_is_skipped(led: Ground) -> None:
     assert led.schedule("r")["last"] == (chain(led) or "").split(" ")[-1]
 
 
-def test_one_that_is_in_its_queue_waits_too(led: Ground) -> None:
+def test_a_queued_run_counts_against_the_overlap_limit(led: Ground) -> None:
     assert ["fired", "deferred", "overlap"] == [advance(led, "queue", limit=2)[0] for _ in range(3)]
 
 
-def test_a_run_that_somebody_asked_for_is_waited_for_too(led: Ground) -> None:
+def test_an_occurrence_also_waits_for_a_run_on_request(led: Ground) -> None:
     first, second = fired(led, "queue", 2)
     becomes(led, first, "started")
     led.redis.hset(led.keys.rq.job("r-extra"), mapping={"status": "started", "origin": "default"})
@@ -149,7 +149,7 @@ def test_a_run_that_somebody_asked_for_is_waited_for_too(led: Ground) -> None:
     assert f"queue {first} {second} r-extra {third}" == chain(led)
 
 
-def test_with_two_before_it_rq_releases_it_when_the_second_is_over_too(led: Ground) -> None:
+def test_rq_releases_a_run_with_two_dependencies_after_both_are_over(led: Ground) -> None:
     [first] = fired(led, "queue")
     becomes(led, first, "started")
     led.redis.hset(led.keys.rq.job("r-extra"), mapping={"status": "finished", "origin": "default", "data": ""})
@@ -167,7 +167,7 @@ def test_with_two_before_it_rq_releases_it_when_the_second_is_over_too(led: Grou
     assert [waits] == led.queue()
 
 
-def test_the_run_of_another_policy_is_waited_for_when_a_schedule_changes_it(led: Ground) -> None:
+def test_an_occurrence_waits_for_a_run_of_the_former_overlap_policy(led: Ground) -> None:
     [first] = fired(led, "skip")
     becomes(led, first, "started")
 
@@ -178,16 +178,14 @@ def test_the_run_of_another_policy_is_waited_for_when_a_schedule_changes_it(led:
 
 @pytest.mark.parametrize("job", [{"status": "started", "last_heartbeat": LONG_AGO, "worker_name": "w"},
                                  {"status": "queued", "enqueued_at": LONG_AGO}])  # fmt: skip
-def test_one_that_seems_dead_or_forgotten_is_waited_for_as_the_leader_judges_that(
-    led: Ground, job: dict[str, str]
-) -> None:
+def test_a_queued_occurrence_waits_even_if_the_previous_run_seems_dead(led: Ground, job: dict[str, str]) -> None:
     [first] = fired(led, "queue")
     becomes(led, first, **job)
 
     assert ("deferred", f"queue {first} ") == (advance(led, "queue")[0], (chain(led) or "")[: len(f"queue {first} ")])
 
 
-def test_what_is_over_leaves_the_chain_when_another_one_comes(led: Ground) -> None:
+def test_a_new_occurrence_removes_finished_runs_from_the_chain(led: Ground) -> None:
     first, second = fired(led, "queue", 2)
     becomes(led, first, "finished")
     becomes(led, second, "started")
@@ -198,7 +196,7 @@ def test_what_is_over_leaves_the_chain_when_another_one_comes(led: Ground) -> No
 
 
 @pytest.mark.parametrize("status", ["canceled", None])
-def test_of_one_that_waited_and_will_not_run_rq_keeps_nothing(led: Ground, status: str | None) -> None:
+def test_withdrawing_a_deferred_run_removes_its_rq_dependencies(led: Ground, status: str | None) -> None:
     first, second = fired(led, "queue", 2)
     if status is None:
         led.redis.delete(led.keys.rq.job(second))
@@ -213,7 +211,7 @@ def test_of_one_that_waited_and_will_not_run_rq_keeps_nothing(led: Ground, statu
 
 
 @pytest.mark.parametrize("what", ["cancelled", "expired", "runs"])
-def test_in_a_full_chain_one_in_the_middle_that_waits_no_more_makes_room(led: Ground, what: str) -> None:
+def test_a_run_in_the_middle_that_no_longer_waits_frees_a_place_in_a_full_chain(led: Ground, what: str) -> None:
     first, second, third, fourth = fired(led, "queue", 4)
     becomes(led, first, "started")
     assert "overlap" == advance(led, "queue", limit=3)[0]
@@ -233,7 +231,7 @@ def test_in_a_full_chain_one_in_the_middle_that_waits_no_more_makes_room(led: Gr
 
 
 @pytest.mark.parametrize(("limit", "word"), [(200, "deferred"), (99, "overlap")])
-def test_of_a_long_chain_its_ends_are_looked_at_only(led: Ground, limit: int, word: str) -> None:
+def test_advance_reads_only_the_ends_of_a_long_chain(led: Ground, limit: int, word: str) -> None:
     first, *_ = fired(led, "queue", 100, limit=200)
     becomes(led, first, "started")
     row, before = due(led), chain(led)
@@ -247,7 +245,7 @@ def test_of_a_long_chain_its_ends_are_looked_at_only(led: Ground, limit: int, wo
     assert looks < 10
 
 
-def test_more_than_lua_can_unpack_are_counted(led: Ground) -> None:
+def test_a_chain_longer_than_luas_unpack_limit_is_counted(led: Ground) -> None:
     runs = [f"r-{number}" for number in range(9000)]
     with led.redis.pipeline(transaction=False) as pipeline:
         for run in runs:
@@ -261,7 +259,7 @@ def test_more_than_lua_can_unpack_are_counted(led: Ground) -> None:
     assert ("deferred", "overlap") == (advance(led, "queue", limit=9000)[0], advance(led, "queue", limit=9000)[0])
 
 
-def test_a_run_of_an_earlier_history_that_comes_again_waits(led: Ground) -> None:
+def test_a_run_id_repeated_after_a_loss_is_deferred(led: Ground) -> None:
     [first] = fired(led, "queue")
     row = due(led)
     again = led.run("r", row[2])
@@ -272,7 +270,7 @@ def test_a_run_of_an_earlier_history_that_comes_again_waits(led: Ground) -> None
     assert led.redis.zscore("rq:deferred:default", again) is not None
 
 
-def test_one_that_is_to_go_to_the_front_says_so_to_rq(led: Ground) -> None:
+def test_a_deferred_run_with_the_front_flag_is_released_to_the_front(led: Ground) -> None:
     put(led, flags="f")
     first, second = fired(led, "queue", 2)
     becomes(led, first, "finished")
@@ -283,7 +281,7 @@ def test_one_that_is_to_go_to_the_front_says_so_to_rq(led: Ground) -> None:
     assert [second, "other"] == led.queue()
 
 
-def test_a_deadline_counts_while_it_waits(led: Ground) -> None:
+def test_the_deadline_of_a_deferred_run_counts_while_it_waits(led: Ground) -> None:
     put(led, template={"zs_expires": "120000"})
     first, second = fired(led, "queue", 2)
 
@@ -291,7 +289,7 @@ def test_a_deadline_counts_while_it_waits(led: Ground) -> None:
     assert 0 < led.redis.pttl(led.keys.rq.job(first)) <= 60_000
 
 
-def test_an_uncertain_one_waits_too(led: Ground) -> None:
+def test_an_uncertain_run_is_deferred(led: Ground) -> None:
     put(led)
     [first] = fired(led, "queue")
     led.redis.hset(led.keys.meta(), "doubt", led.now_ms)
@@ -303,7 +301,7 @@ def test_an_uncertain_one_waits_too(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("what", ["deferred", "dependents", "dependencies", "chains"])
-def test_a_key_of_another_type_puts_it_into_quarantine_and_the_rest_go_on(led: Ground, what: str) -> None:
+def test_a_key_of_another_type_quarantines_one_schedule_and_the_rest_go_on(led: Ground, what: str) -> None:
     put(led)
     put(led, "s")
     [first] = fired(led, "queue")
@@ -347,7 +345,7 @@ def ends(led: Ground) -> list[str]:
 
 
 @pytest.mark.parametrize("status", ["queued", "deferred", "scheduled"])
-def test_one_that_waits_is_withdrawn_and_its_end_recorded(led: Ground, status: str) -> None:
+def test_cancel_previous_withdraws_a_waiting_run_and_records_its_end(led: Ground, status: str) -> None:
     [first] = fired(led, "cancel_previous")
     becomes(led, first, status)
 
@@ -364,7 +362,7 @@ def test_one_that_waits_is_withdrawn_and_its_end_recorded(led: Ground, status: s
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
-def test_one_that_waited_for_another_is_not_released_by_rq_any_more(led: Ground) -> None:
+def test_cancel_previous_removes_a_deferred_run_from_rqs_dependents(led: Ground) -> None:
     first, second = fired(led, "queue", 2)
     becomes(led, first, "started")
 
@@ -374,7 +372,7 @@ def test_one_that_waited_for_another_is_not_released_by_rq_any_more(led: Ground)
     assert 0 == led.redis.exists(f"rq:job::{second}:dependencies")
 
 
-def test_the_worker_of_one_that_runs_is_told_to_stop_it_and_it_stays_until_it_is_over(led: Ground) -> None:
+def test_cancel_previous_stops_a_running_run_and_keeps_it_in_the_chain(led: Ground) -> None:
     [first] = fired(led, "cancel_previous")
     becomes(led, first, "started", worker_name="w")
     with led.redis.pubsub(ignore_subscribe_messages=True) as listener:
@@ -390,7 +388,7 @@ def test_the_worker_of_one_that_runs_is_told_to_stop_it_and_it_stays_until_it_is
     assert ("fired", [second], f"cancel_previous {first} {second}", []) == (word, led.queue(), chain(led), ends(led))
 
 
-def test_one_that_a_worker_has_just_taken_stays_until_it_is_over(led: Ground) -> None:
+def test_cancel_previous_keeps_a_run_that_a_worker_has_just_taken(led: Ground) -> None:
     [first] = fired(led, "cancel_previous")
     led.redis.lpop("rq:queue:default")
 
@@ -399,7 +397,7 @@ def test_one_that_a_worker_has_just_taken_stays_until_it_is_over(led: Ground) ->
     assert ("queued", f"cancel_previous {first} {second}", []) == (led.job(first)["status"], chain(led), ends(led))
 
 
-def test_in_a_long_queue_it_is_not_looked_for_and_loses_its_data(led: Ground) -> None:
+def test_cancel_previous_in_a_long_queue_deletes_only_the_jobs_data(led: Ground) -> None:
     [first] = fired(led, "cancel_previous")
     led.redis.rpush("rq:queue:default", *(f"x{number}" for number in range(2001)))
 
@@ -411,7 +409,7 @@ def test_in_a_long_queue_it_is_not_looked_for_and_loses_its_data(led: Ground) ->
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
-def test_its_deadline_is_no_ones_any_more(led: Ground) -> None:
+def test_cancel_previous_removes_the_deadline_of_the_withdrawn_run(led: Ground) -> None:
     put(led, template={"zs_expires": "3600000"})
     [first] = fired(led, "cancel_previous")
 
@@ -421,7 +419,7 @@ def test_its_deadline_is_no_ones_any_more(led: Ground) -> None:
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
-def test_a_chain_of_queue_works_off_when_its_schedule_allows_overlap(led: Ground) -> None:
+def test_a_chain_of_queue_is_worked_off_after_a_change_to_allow(led: Ground) -> None:
     first, second = fired(led, "queue", 2)
 
     word, third = advance(led, "allow")
@@ -439,14 +437,14 @@ def test_a_chain_of_queue_works_off_when_its_schedule_allows_overlap(led: Ground
         ({"status": "queued", "enqueued_at": LONG_AGO}, "previous_waits_too_long"),
     ],
 )
-def test_with_skip_one_that_seems_dead_or_forgotten_does_not_count(led: Ground, job: dict[str, str], why: str) -> None:
+def test_skip_ignores_a_previous_run_that_is_dead_or_missing(led: Ground, job: dict[str, str], why: str) -> None:
     [first] = fired(led, "skip")
     becomes(led, first, **job)
 
     assert ("fired", [why]) == (advance(led, "skip")[0], told(led))
 
 
-def test_with_skip_a_run_of_a_dead_worker_that_goes_back_into_its_queue_counts(led: Ground) -> None:
+def test_skip_waits_for_a_run_of_a_dead_worker_that_will_be_retried(led: Ground) -> None:
     [first] = fired(led, "skip")
     becomes(led, first, "started", last_heartbeat=LONG_AGO, retries_left="1")
     assert ("overlap", [first]) == (advance(led, "skip")[0], told(led))
