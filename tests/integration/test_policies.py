@@ -87,7 +87,7 @@ def _history(client: Client, first_ms: int) -> list[Told]:
     ],
     ids=["latest", "latest in a window", "none", "all", "all in a limit", "all in a window", "all in both"],
 )
-def test_after_an_hour_without_a_daemon_every_minute_has_the_outcome_that_its_policy_says(
+def test_every_missed_occurrence_of_an_hour_has_the_outcome_of_its_policy(
     client: Client, redis_client: redis.Redis, redis_url: str, options: dict[str, Any], expected: list[Told]
 ) -> None:
     first_ms = _put_an_hour_ago(client, redis_client, **options)
@@ -111,7 +111,7 @@ def test_after_an_hour_without_a_daemon_every_minute_has_the_outcome_that_its_po
         ("all", [("fired", "", 0, 29, 30)]),
     ],
 )
-def test_a_rule_that_ended_meanwhile_is_caught_up_and_ends(
+def test_a_rule_that_ended_without_a_daemon_is_caught_up_and_ends(
     client: Client,
     redis_client: redis.Redis,
     redis_url: str,
@@ -130,7 +130,7 @@ def test_a_rule_that_ended_meanwhile_is_caught_up_and_ends(
     assert "ended" == client.get("tick").state.value
 
 
-def test_a_rule_that_is_late_beyond_its_window_runs_at_its_next_time_only(
+def test_a_rule_late_beyond_its_catch_up_window_runs_only_at_its_next_time(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     first_ms = _put_an_hour_ago(client, redis_client, every=1800, catch_up_window=60, count=3)
@@ -141,7 +141,7 @@ def test_a_rule_that_is_late_beyond_its_window_runs_at_its_next_time_only(
     assert ([], first_ms + 2 * 1800 * 1000) == (queued(redis_client), client.get("tick").next_ms)
 
 
-def test_why_tells_what_was_missed_and_what_expired(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
+def test_why_names_missed_and_expired_occurrences(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
     _put_an_hour_ago(client, redis_client, every=1800, catch_up_window=60)
     _put_an_hour_ago(client, redis_client, "old", every=1800, expires_after=60)
     with set_back(redis_client, HOUR_MS):
@@ -161,7 +161,7 @@ def test_why_tells_what_was_missed_and_what_expired(client: Client, redis_client
 # -- expiry ---------------------------------------------------------------------------------------
 
 
-def test_a_run_later_than_its_deadline_is_recorded_and_not_run(
+def test_a_run_past_its_deadline_is_recorded_and_not_pushed(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     with set_back(redis_client, HOUR_MS):
@@ -181,7 +181,9 @@ def test_a_run_later_than_its_deadline_is_recorded_and_not_run(
     assert HOUR_MS - 2000 < (expired.late_ms or 0) < HOUR_MS + 60_000
 
 
-def test_occurrences_of_a_rule_expire_one_by_one(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
+def test_late_occurrences_of_a_rule_expire_individually(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
     options = {"catch_up": "all", "overlap": "allow", "expires_after": 655}
     first_ms = _put_an_hour_ago(client, redis_client, **options)
 

@@ -109,7 +109,7 @@ def archived(link: Link) -> Position:
 
 
 @pytest.mark.parametrize(("func", "ends_as"), [("done", "finished"), ("fail", "failed")])
-def test_a_run_that_is_over_runs_once_more(
+def test_retry_runs_a_finished_run_again(
     client: Client, redis_client: redis.Redis, work: Callable[[], list[str]], func: str, ends_as: str
 ) -> None:
     run = client.enqueue(f"{TASKS}.{func}", (7, "ü"), id="a").run_id
@@ -124,7 +124,7 @@ def test_a_run_that_is_over_runs_once_more(
     assert ends_as == status(redis_client, again)
 
 
-def test_a_run_that_is_not_over_is_refused_by_its_status(client: Client, redis_client: redis.Redis) -> None:
+def test_retry_refuses_an_open_run_with_its_status(client: Client, redis_client: redis.Redis) -> None:
     run = client.enqueue(f"{TASKS}.done", id="a").run_id
     assert run is not None
 
@@ -136,7 +136,7 @@ def test_a_run_that_is_not_over_is_refused_by_its_status(client: Client, redis_c
     assert [run] == queue(redis_client)
 
 
-def test_a_schedule_that_waits_is_no_run(client: Client) -> None:
+def test_retry_and_cancel_run_refuse_a_waiting_schedule(client: Client) -> None:
     waits = client.schedule(f"{TASKS}.done", id="a", after=3600).run_id
     assert waits is not None
 
@@ -147,21 +147,21 @@ def test_a_schedule_that_waits_is_no_run(client: Client) -> None:
 
 
 @pytest.mark.usefixtures("daemon")
-def test_what_neither_rq_nor_an_archive_knows_is_not_found(client: Client) -> None:
+def test_a_run_unknown_to_rq_and_the_archive_is_not_found(client: Client) -> None:
     for act in (client.retry, client.cancel_run):
         with pytest.raises(RunNotFound, match=f"'{UNKNOWN}'.*no archive knows it"):
             act(UNKNOWN)
 
 
 @pytest.mark.usefixtures("impatient")
-def test_without_an_archive_it_is_said_that_nobody_could_tell(client: Client) -> None:
+def test_an_unknown_run_is_reported_as_not_found_without_an_archive(client: Client) -> None:
     for act in (client.retry, client.cancel_run):
         with pytest.raises(RunNotFound, match=r"no archive answered within 0\.05 s"):
             act(UNKNOWN)
 
 
 @pytest.mark.parametrize("wrong", ["x", "", "a-1", "a-1700000000000-nmail", "a b-1700000000000"])
-def test_what_is_no_run_id_of_the_namespace_is_not_found_without_redis(wrong: str) -> None:
+def test_an_invalid_run_id_is_not_found_without_asking_redis(wrong: str) -> None:
     client = Client.from_url("unix:///nowhere")
 
     for act in (client.retry, client.cancel_run):
@@ -171,7 +171,7 @@ def test_what_is_no_run_id_of_the_namespace_is_not_found_without_redis(wrong: st
             act(7)  # type: ignore[arg-type]
 
 
-def test_what_another_writer_changed_is_refused(client: Client, redis_client: redis.Redis) -> None:
+def test_retry_and_cancel_run_refuse_a_corrupted_job(client: Client, redis_client: redis.Redis) -> None:
     redis_client.set(KEYS.rq.job(UNKNOWN), "x")
 
     for act in (client.retry, client.cancel_run):
@@ -183,7 +183,7 @@ def test_what_another_writer_changed_is_refused(client: Client, redis_client: re
 @pytest.mark.parametrize(
     "pushed", ["fired", "by a rule", "by a rule that was changed", "run_now", "enqueued", "retried"]
 )
-def test_what_rq_forgot_comes_from_the_archive(
+def test_retry_takes_a_run_that_rq_deleted_from_the_archive(
     client: Client,
     redis_client: redis.Redis,
     redis_url: str,
@@ -229,7 +229,7 @@ def test_what_rq_forgot_comes_from_the_archive(
     assert (What.ENQUEUED, f"retry of {first}") == (change.what, change.why)
 
 
-def test_arguments_that_were_not_kept_are_missed(client: Client, redis_url: str, link: Link) -> None:
+def test_retry_fails_if_the_archive_did_not_keep_the_arguments(client: Client, redis_url: str, link: Link) -> None:
     archive = ArchiveSettings(path=archive_of_its_own(), keep_args=False)
     with DaemonThread(redis_url, archive=archive, **STEADY), redis.Redis.from_url(redis_url) as redis_client:
         eventually(lambda: Archivers(link, KEYS).alive())
@@ -250,7 +250,7 @@ def forget(path: Path) -> None:
         db.execute("DELETE FROM argument")
 
 
-def test_a_retried_run_that_redis_lost_comes_back_and_its_rule_stays(
+def test_a_retried_run_that_redis_lost_is_restored_and_its_rule_stays(
     client: Client, redis_url: str, link: Link
 ) -> None:
     with redis.Redis.from_url(redis_url) as redis_client, DaemonThread(redis_url):
@@ -275,7 +275,7 @@ def test_a_retried_run_that_redis_lost_comes_back_and_its_rule_stays(
 # -- cancel_run ---------------------------------------------------------------------------------------
 
 
-def test_a_queued_run_is_cancelled_at_once_and_told(
+def test_cancelling_a_queued_run_records_its_end_at_once(
     client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis, work: Callable[[], list[str]]
 ) -> None:
     run = client.enqueue(f"{TASKS}.done", id="a").run_id
@@ -298,7 +298,7 @@ def test_a_queued_run_is_cancelled_at_once_and_told(
     assert [f"{again} () []"] == work()
 
 
-def test_rq_knows_of_a_cancelled_run_what_it_knows_of_its_own(client: Client, redis_client: redis.Redis) -> None:
+def test_a_cancelled_run_is_a_cancelled_job_in_rq(client: Client, redis_client: redis.Redis) -> None:
     run = client.enqueue(f"{TASKS}.done", id="a").run_id
     assert run is not None
     client.cancel_run(run)
@@ -309,7 +309,7 @@ def test_rq_knows_of_a_cancelled_run_what_it_knows_of_its_own(client: Client, re
     assert [run] == Queue("default", connection=redis_client).canceled_job_registry.get_job_ids()
 
 
-def test_a_run_that_waits_for_its_next_attempt_is_cancelled(
+def test_a_run_waiting_for_its_next_attempt_can_be_cancelled(
     client: Client, redis_client: redis.Redis, work: Callable[[], list[str]]
 ) -> None:
     run = client.enqueue(f"{TASKS}.fail", id="a", retry=Retry(3, interval=600)).run_id
@@ -322,7 +322,7 @@ def test_a_run_that_waits_for_its_next_attempt_is_cancelled(
     assert ("canceled", 0) == (status(redis_client, run), redis_client.zcard("rq:scheduled:default"))
 
 
-def test_a_running_run_is_stopped(
+def test_cancelling_a_running_run_stops_it(
     client: Client,
     daemon: DaemonThread,
     link: Link,
@@ -342,7 +342,7 @@ def test_a_running_run_is_stopped(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_worker_that_died_cannot_be_told(client: Client, redis_client: redis.Redis) -> None:
+def test_cancelling_a_run_of_a_dead_worker_is_refused(client: Client, redis_client: redis.Redis) -> None:
     run = client.enqueue(f"{TASKS}.done", id="a").run_id
     assert run is not None
     redis_client.hset(KEYS.rq.job(run), mapping={"status": "started", "worker_name": "dead"})
@@ -352,7 +352,7 @@ def test_a_worker_that_died_cannot_be_told(client: Client, redis_client: redis.R
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_run_that_nobody_takes_nor_has_is_not_said_to_be_cancelled(client: Client, redis_client: redis.Redis) -> None:
+def test_cancelling_a_run_between_queue_and_worker_is_refused(client: Client, redis_client: redis.Redis) -> None:
     run = client.enqueue(f"{TASKS}.done", id="a").run_id
     assert run is not None
     redis_client.delete("rq:queue:default")
@@ -362,7 +362,7 @@ def test_a_run_that_nobody_takes_nor_has_is_not_said_to_be_cancelled(client: Cli
     assert "queued" == status(redis_client, run)
 
 
-def test_of_a_queue_that_is_too_long_a_worker_passes_it_over(
+def test_a_worker_skips_a_run_cancelled_in_a_long_queue(
     client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis, work: Callable[[], list[str]]
 ) -> None:
     run = client.enqueue(f"{TASKS}.done", (1,), id="a").run_id
@@ -381,7 +381,7 @@ def test_of_a_queue_that_is_too_long_a_worker_passes_it_over(
     assert {"cancelled"} == set(ends(link)[run])
 
 
-def test_the_tracker_beside_it_records_no_other_end(
+def test_the_tracker_records_no_second_end_of_a_cancelled_run(
     client: Client, daemon: DaemonThread, link: Link, redis_url: str, redis_client: redis.Redis
 ) -> None:
     runs = [client.enqueue(f"{TASKS}.done", id=f"s{number}").run_id for number in range(40)]
@@ -402,7 +402,9 @@ def zsched(url: str, *arguments: str) -> Result:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_the_command_line_tells_what_became_of_each(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
+def test_the_command_line_shows_the_result_for_each_run(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
     runs = [str(client.enqueue(f"{TASKS}.done", id=id).run_id) for id in "ab"]
 
     refused = zsched(redis_url, "retry", runs[0])
@@ -423,7 +425,7 @@ def test_the_command_line_tells_what_became_of_each(client: Client, redis_client
     assert ["cancelled", "not_found"] == told
 
 
-def test_the_command_line_tells_what_could_not_be_cancelled_yet(
+def test_the_command_line_reports_a_run_that_cannot_be_cancelled_yet(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     waits = str(client.schedule(f"{TASKS}.done", id="a", after=3600).run_id)
@@ -434,7 +436,7 @@ def test_the_command_line_tells_what_could_not_be_cancelled_yet(
     assert f"{waits}: not_over ('{waits}' is no run yet" in result.output
 
 
-def test_a_retry_is_found_in_the_log_as_one(client: Client, link: Link, redis_client: redis.Redis) -> None:
+def test_a_retry_is_recognisable_in_the_log(client: Client, link: Link, redis_client: redis.Redis) -> None:
     run = client.enqueue(f"{TASKS}.done", id="a").run_id
     assert run is not None
     redis_client.hset(KEYS.rq.job(run), "status", "finished")

@@ -101,7 +101,7 @@ def in_whole_seconds(client: redis.Redis, ahead_s: int) -> int:
     return (now_ms(client) // 1000 + ahead_s) * 1000
 
 
-def test_a_daemon_with_new_rules_fires_at_the_new_time_and_tells_both(
+def test_a_daemon_with_new_zone_rules_fires_at_the_new_time_and_logs_both_versions(
     client: Client, redis_client: redis.Redis, machine: Machine
 ) -> None:
     new_ms = in_whole_seconds(redis_client, 4)
@@ -136,7 +136,7 @@ def test_a_daemon_with_new_rules_fires_at_the_new_time_and_tells_both(
     assert [What.PUT, What.REPLANNED, What.FIRED] == [change.what for change in story.changes]
 
 
-def test_what_fired_by_the_old_rules_is_not_repeated_by_the_new_ones(
+def test_an_occurrence_that_fired_by_the_old_rules_does_not_fire_again(
     client: Client, redis_client: redis.Redis, machine: Machine
 ) -> None:
     at_ms = in_whole_seconds(redis_client, -1)
@@ -157,7 +157,7 @@ def test_what_fired_by_the_old_rules_is_not_repeated_by_the_new_ones(
     assert {"old": "2025b", "new": "2025c", "moved": 1}.items() <= said.items()
 
 
-def test_what_is_due_by_the_old_rules_when_the_daemon_comes_waits_for_the_new_time(
+def test_an_occurrence_due_by_the_old_rules_at_start_waits_for_its_new_time(
     client: Client, redis_client: redis.Redis, machine: Machine
 ) -> None:
     at_ms = in_whole_seconds(redis_client, -1)
@@ -237,7 +237,7 @@ def where(scene: Scene) -> dict[str, tuple[int | None, int | None]]:
     return {row.id: (row.due_ms, row.nominal_ms) for _, rows in scanner.schedules(scanner.ids()) for row in rows}
 
 
-def test_every_schedule_is_moved_page_by_page_and_the_version_noted_then(scene: Scene) -> None:
+def test_replanning_moves_every_schedule_before_it_stores_the_version(scene: Scene) -> None:
     should_ms = put(scene, *(f"r{n}" for n in range(3 * module._PAGE)))
     leading = Leading(scene)
     pages = 0
@@ -251,7 +251,7 @@ def test_every_schedule_is_moved_page_by_page_and_the_version_noted_then(scene: 
     assert not leading.step()
 
 
-def test_it_says_which_versions_and_how_many_moved(scene: Scene) -> None:
+def test_replanning_logs_the_versions_and_the_number_of_moved_schedules(scene: Scene) -> None:
     put(scene, "a", "b")
     scene.redis.hset(scene.keys.meta(), "tzdata", "2025a")
 
@@ -262,7 +262,7 @@ def test_it_says_which_versions_and_how_many_moved(scene: Scene) -> None:
     assert [] == Leading(scene).settle()
 
 
-def test_the_first_time_the_version_is_noted_and_what_is_elsewhere_moved(scene: Scene) -> None:
+def test_the_first_daemon_stores_the_version_and_moves_misplaced_schedules(scene: Scene) -> None:
     assert ["zone_rules_noted"] == [each["event"] for each in Leading(scene).settle()]
     scene.redis.hdel(scene.keys.meta(), "tzdata")  # a lost Redis, and what an archive has is of before
     put(scene, "a")
@@ -272,7 +272,7 @@ def test_the_first_time_the_version_is_noted_and_what_is_elsewhere_moved(scene: 
     assert [("zone_rules_changed", "unknown", 1)] == [(each["event"], each["old"], each["moved"]) for each in said]
 
 
-def test_without_a_known_version_nothing_is_moved(scene: Scene) -> None:
+def test_replanning_without_a_known_version_moves_nothing(scene: Scene) -> None:
     put(scene, "a")
     before = where(scene)
 
@@ -283,7 +283,7 @@ def test_without_a_known_version_nothing_is_moved(scene: Scene) -> None:
     assert scene.redis.hget(scene.keys.meta(), "tzdata") is None
 
 
-def test_a_term_that_ends_in_the_middle_is_followed_by_one_that_begins_again(scene: Scene) -> None:
+def test_replanning_interrupted_by_the_end_of_a_term_starts_again(scene: Scene) -> None:
     should_ms = put(scene, *(f"r{n}" for n in range(3 * module._PAGE)))
     first = Leading(scene)
     assert first.step()
@@ -302,7 +302,7 @@ def entries_of(scene: Scene) -> list[list[str]]:
     return [row_lines(entry.body) for entry in scene.log() if entry.kind == "replan"]
 
 
-def test_one_that_cannot_be_planned_holds_up_nobody(scene: Scene) -> None:
+def test_a_schedule_that_cannot_be_planned_does_not_stop_the_replanning(scene: Scene) -> None:
     should_ms = put(scene, "bad", "good")
     scene.redis.hset(scene.keys.schedule("bad"), "trigger", "none")
 
@@ -312,7 +312,7 @@ def test_one_that_cannot_be_planned_holds_up_nobody(scene: Scene) -> None:
     assert should_ms["bad"] + HOUR_MS == where(scene)["bad"][1]
 
 
-def test_what_redis_refuses_is_said_once_and_tried_again_later(scene: Scene) -> None:
+def test_a_refused_replanning_is_logged_once_and_tried_again(scene: Scene) -> None:
     put(scene, "a")
     leading = Leading(scene)
     assert not leading.replanner.is_settled(scene.term)
@@ -330,7 +330,7 @@ def test_what_redis_refuses_is_said_once_and_tried_again_later(scene: Scene) -> 
     assert ["zone_rules_changed"] == [each["event"] for each in leading.settle()]
 
 
-def test_what_is_due_by_other_rules_is_moved_before_it_can_fire(scene: Scene) -> None:
+def test_a_schedule_due_by_other_rules_is_moved_before_it_fires(scene: Scene) -> None:
     should_ms = put(scene, "a", off_ms=-HOUR_MS)
     scene.client.schedule(FUNC, id="every", every=1)
     scene.pass_time(should_ms["a"] - HOUR_MS - scene.now_ms)
@@ -344,7 +344,7 @@ def test_what_is_due_by_other_rules_is_moved_before_it_can_fire(scene: Scene) ->
     assert leading.tzdata is None
 
 
-def test_when_all_is_planned_by_its_rules_nothing_is_looked_at_before_it_fires(scene: Scene) -> None:
+def test_a_leader_with_the_stored_version_fires_without_replanning(scene: Scene) -> None:
     should_ms = put(scene, "a", off_ms=-HOUR_MS)
     scene.redis.hset(scene.keys.meta(), "tzdata", "2026z")
     scene.pass_time(should_ms["a"] - scene.now_ms)
@@ -357,13 +357,13 @@ def test_when_all_is_planned_by_its_rules_nothing_is_looked_at_before_it_fires(s
 # -- its place among others ---------------------------------------------------------------------------
 
 
-def test_nothing_is_moved_while_fire_is_held(scene: Scene) -> None:
+def test_replanning_waits_during_a_hold(scene: Scene) -> None:
     put(scene, "a")
 
     assert not Leading(scene).step(HELD)
 
 
-def test_while_something_is_always_due_it_takes_a_tenth_of_the_time(scene: Scene) -> None:
+def test_replanning_takes_a_tenth_of_the_time_of_a_busy_leader(scene: Scene) -> None:
     put(scene, *(f"r{n}" for n in range(2 * module._PAGE)))
     leading, at_ms = Leading(scene), []
     leading.replanner = Replanner(scene.wire, scene.keys, NEW, clock := SlowClock())
@@ -377,7 +377,7 @@ def test_while_something_is_always_due_it_takes_a_tenth_of_the_time(scene: Scene
     assert 10 <= min(pauses_ms) <= max(pauses_ms) <= 12
 
 
-def test_no_page_is_begun_just_before_something_is_due(scene: Scene) -> None:
+def test_replanning_starts_no_page_just_before_a_due_time(scene: Scene) -> None:
     put(scene, *(f"r{n}" for n in range(2 * module._PAGE)))
     leading = Leading(scene)
     leading.replanner = Replanner(scene.wire, scene.keys, NEW, clock := SlowClock())
@@ -397,9 +397,7 @@ class SlowClock(ManualClock):
         return super().monotonic_ms()
 
 
-def test_other_data_that_is_installed_under_a_running_daemon_is_said_once(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tzdata_replaced_under_a_running_daemon_is_logged_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     leading = Leading(scene)
     leading.settle()
     monkeypatch.setattr(module, "installed", lambda: OLD)
@@ -418,7 +416,7 @@ def test_other_data_that_is_installed_under_a_running_daemon_is_said_once(
 # -- what the others make of it -----------------------------------------------------------------------
 
 
-def test_the_archive_has_what_redis_has(scene: Scene) -> None:
+def test_an_archive_follows_a_replanning(scene: Scene) -> None:
     put(scene, "a", "paused")
     scene.client.pause("paused", "until May")
     scene.follower.step()
@@ -428,7 +426,7 @@ def test_the_archive_has_what_redis_has(scene: Scene) -> None:
     assert scene.in_redis() == scene.in_archive()
 
 
-def test_the_auditor_does_not_miss_what_the_new_rules_have_before_the_new_time(
+def test_the_auditor_raises_no_alarm_for_a_replanned_schedule(
     scene: Scene,
 ) -> None:
     should_ms = put(scene, "a", off_ms=0)["a"]
@@ -444,7 +442,7 @@ def test_the_auditor_does_not_miss_what_the_new_rules_have_before_the_new_time(
     assert (later_ms, later_ms) == where(scene)["a"]
 
 
-def test_a_daemon_in_which_a_schedule_is_moved_earlier_fires_it_at_once(
+def test_a_schedule_moved_to_an_earlier_time_wakes_the_daemon(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     next_at = client.schedule(FUNC, id="r", rrule=daily(in_whole_seconds(redis_client, 2), TZ), tz=TZ).next_at
