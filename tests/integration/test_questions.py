@@ -73,7 +73,7 @@ def answer_with(redis_client: redis.Redis, answer: str) -> None:
 # -- asked and answered -------------------------------------------------------------------------------
 
 
-def test_the_answer_knows_what_the_asker_saw(client: Client, daemon: DaemonThread) -> None:
+def test_an_answer_includes_the_askers_own_writes(client: Client, daemon: DaemonThread) -> None:
     for number in range(20):
         client.schedule(FUNC, id=f"s{number}", after=3600)
 
@@ -83,7 +83,7 @@ def test_the_answer_knows_what_the_asker_saw(client: Client, daemon: DaemonThrea
         assert story.source.archive is not None
 
 
-def test_an_answer_says_from_where_it_is_and_how_far_it_goes(client: Client, redis_url: str, link: Link) -> None:
+def test_an_answer_names_its_archive_and_its_last_entry(client: Client, redis_url: str, link: Link) -> None:
     path = archive_of_its_own()
     with DaemonThread(redis_url, archive=ArchiveSettings(path=path), **STEADY):
         eventually(lambda: Archivers(link, KEYS).alive())
@@ -97,7 +97,7 @@ def test_an_answer_says_from_where_it_is_and_how_far_it_goes(client: Client, red
     assert (None, last.id, "") == (source.complete_since_ms, source.as_of, source.problem)
 
 
-def test_history_knows_entries_that_redis_forgot(
+def test_history_includes_entries_trimmed_from_redis(
     client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis
 ) -> None:
     client.enqueue(FUNC, id="old")
@@ -110,7 +110,7 @@ def test_history_knows_entries_that_redis_forgot(
     assert source.archive is not None
 
 
-def test_history_is_of_one_schedule_or_status_when_asked(
+def test_history_can_be_filtered_by_schedule_or_status(
     client: Client, daemon: DaemonThread, redis_client: redis.Redis
 ) -> None:
     for id in ("a", "b", "a"):
@@ -128,7 +128,7 @@ def test_history_is_of_one_schedule_or_status_when_asked(
 # -- the log, page by page ----------------------------------------------------------------------------
 
 
-def test_the_log_is_read_from_the_archive_whole_and_in_order(
+def test_log_returns_the_whole_archive_in_order(
     client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis
 ) -> None:
     for number in range(230):
@@ -147,7 +147,7 @@ def test_the_log_is_read_from_the_archive_whole_and_in_order(
     assert expected[-150:] == [entry.position for entry in newest]
 
 
-def test_log_without_an_answering_archive_is_redis_own(
+def test_log_without_an_answering_archive_comes_from_redis(
     impatient: Client, redis_client: redis.Redis, link: Link
 ) -> None:
     client = impatient
@@ -166,7 +166,7 @@ def test_log_without_an_answering_archive_is_redis_own(
     assert Source(None, positions[1].t_us // 1000, positions[-1].id, "no archive answered within 0.25 s") == source
 
 
-def test_after_a_loss_the_log_is_told_with_what_redis_lost_and_not_as_the_beginning(
+def test_log_after_a_loss_includes_the_lost_entries(
     redis_url: str, impatient: Client, client: Client, link: Link, redis_client: redis.Redis
 ) -> None:
     with DaemonThread(redis_url, **STEADY) as daemon:
@@ -194,7 +194,7 @@ def test_after_a_loss_the_log_is_told_with_what_redis_lost_and_not_as_the_beginn
     assert (None, held[0].t_us // 1000) == (alone.archive, alone.complete_since_ms)
 
 
-def test_an_archive_that_goes_back_less_far_than_redis_is_not_taken(client: Client, redis_client: redis.Redis) -> None:
+def test_log_ignores_an_archive_that_begins_later_than_redis(client: Client, redis_client: redis.Redis) -> None:
     client.schedule(FUNC, id="a", after=3600)
     source = {"archive": "host:/a.db", "complete_since": str(2**60), "as_of": "0-1"}
     somebody = threading.Thread(target=answer_with, args=(redis_client, json.dumps({"source": source, "entries": []})))
@@ -206,7 +206,7 @@ def test_an_archive_that_goes_back_less_far_than_redis_is_not_taken(client: Clie
     assert (None, "", ["put"]) == (where.archive, where.problem, [entry.kind for entry in told])
 
 
-def test_an_archive_that_stops_answering_is_no_end_of_the_log(
+def test_log_raises_an_error_if_the_archive_stops_answering(
     redis_url: str, client: Client, link: Link, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with DaemonThread(redis_url, **STEADY):
@@ -223,9 +223,7 @@ def test_an_archive_that_stops_answering_is_no_end_of_the_log(
         list(entries)
 
 
-def test_following_gives_what_comes_also_after_redis_lost_what_was_seen(
-    client: Client, redis_client: redis.Redis
-) -> None:
+def test_following_continues_after_redis_lost_entries(client: Client, redis_client: redis.Redis) -> None:
     for _ in range(3):
         client.enqueue(FUNC)
     following = client.follow_log()
@@ -242,7 +240,7 @@ def test_following_gives_what_comes_also_after_redis_lost_what_was_seen(
 # -- nobody answers -----------------------------------------------------------------------------------
 
 
-def test_when_nobody_answers_redis_own_log_tells_and_it_is_said(
+def test_why_and_history_use_redis_own_log_if_no_archive_answers(
     impatient: Client, redis_client: redis.Redis, link: Link
 ) -> None:
     impatient.schedule(FUNC, id="a", after=3600)
@@ -260,7 +258,7 @@ def test_when_nobody_answers_redis_own_log_tells_and_it_is_said(
     assert 0 == redis_client.exists(KEYS.ask())  # the question was taken back
 
 
-def test_a_long_past_is_cut_in_the_middle_also_in_redis_own_log(impatient: Client, link: Link) -> None:
+def test_a_long_story_is_cut_in_the_middle(impatient: Client, link: Link) -> None:
     for number in range(10):
         impatient.schedule(FUNC, id="a", after=3600 + number)
 
@@ -280,7 +278,7 @@ def test_a_long_past_is_cut_in_the_middle_also_in_redis_own_log(impatient: Clien
         ('{"error": "the disk is full"}', "the disk is full"),
     ],
 )
-def test_an_answer_that_cannot_be_read_is_as_good_as_none(
+def test_an_unreadable_answer_counts_as_no_answer(
     impatient: Client, redis_client: redis.Redis, answer: str, problem: str
 ) -> None:
     impatient.enqueue(FUNC, id="a")
@@ -327,7 +325,7 @@ NOT_UNDERSTOOD: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_a_malformed_question_is_passed_over(daemon: DaemonThread, client: Client, redis_client: redis.Redis) -> None:
+def test_a_malformed_question_is_ignored(daemon: DaemonThread, client: Client, redis_client: redis.Redis) -> None:
     for text in NO_QUESTIONS:
         redis_client.rpush(KEYS.ask(), text)
     client.enqueue(FUNC, id="a")
@@ -337,9 +335,7 @@ def test_a_malformed_question_is_passed_over(daemon: DaemonThread, client: Clien
     assert (["a"], True) == ([change.id for change in found], source.archive is not None)
 
 
-def test_a_question_that_is_not_understood_is_answered_with_an_error(
-    daemon: DaemonThread, client: Client, link: Link
-) -> None:
+def test_an_unknown_question_is_answered_with_an_error(daemon: DaemonThread, client: Client, link: Link) -> None:
     client.schedule(FUNC, id="a", after=3600)
     questions = Questions(link, KEYS)
 
@@ -349,7 +345,7 @@ def test_a_question_that_is_not_understood_is_answered_with_an_error(
     assert client.why("a").source.archive is not None
 
 
-def test_an_answer_has_a_limit_whatever_is_asked_for(daemon: DaemonThread, client: Client, link: Link) -> None:
+def test_an_answer_is_limited_in_size(daemon: DaemonThread, client: Client, link: Link) -> None:
     for _ in range(120):
         client.enqueue(FUNC)
     questions = Questions(link, KEYS)
@@ -378,7 +374,7 @@ class Sick:
         return Knowledge("g1", None, is_new=False)
 
 
-def test_a_question_is_given_back_when_the_archive_is_not_healthy(link: Link, redis_client: redis.Redis) -> None:
+def test_an_unhealthy_archive_returns_a_question_to_the_queue(link: Link, redis_client: redis.Redis) -> None:
     question = Question("x", "schedule", {"id": "a", "newest": 3}, Position(1, 2, 3))
     redis_client.rpush(KEYS.ask(), question.text)
     answerer = Answerer(Sick(), link, KEYS)  # type: ignore[arg-type]  # what it looks at
@@ -392,7 +388,7 @@ def test_a_question_is_given_back_when_the_archive_is_not_healthy(link: Link, re
     assert question == Question.parse(question.text.encode())
 
 
-def test_an_archive_that_is_not_healthy_says_which_name_it_knows_and_takes_no_other_question(
+def test_an_unhealthy_archive_answers_only_questions_about_names(
     link: Link, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis_client.rpush(ALONE.ask(), Question("x", "schedule", {"id": "a", "newest": 3}, None).text)
@@ -411,7 +407,7 @@ def test_an_archive_that_is_not_healthy_says_which_name_it_knows_and_takes_no_ot
     assert (0, 1) == (redis_client.llen(ALONE.ask_names()), redis_client.llen(ALONE.ask()))
 
 
-def test_a_long_look_into_the_past_does_not_delay_the_answer_about_names(
+def test_a_long_history_question_does_not_delay_a_names_question(
     client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, may_end = threading.Event(), threading.Event()
@@ -438,7 +434,7 @@ def test_a_long_look_into_the_past_does_not_delay_the_answer_about_names(
     "told", [b"", b"nonsense", b"[1]", b"{}", b'{"gen": 5, "position": null, "is_new": true}',
              b'{"gen": " ", "position": null, "is_new": true}', b'{"gen": "a", "position": [1], "is_new": true}']
 )  # fmt: skip
-def test_an_answer_about_names_that_cannot_be_read_is_none(link: Link, redis_client: redis.Redis, told: bytes) -> None:
+def test_an_unreadable_answer_about_names_is_ignored(link: Link, redis_client: redis.Redis, told: bytes) -> None:
     naming = Naming(link, ALONE)
     naming.ask()
     question = Question.parse(redis_client.lindex(ALONE.ask_names(), 0))
@@ -449,7 +445,7 @@ def test_an_answer_about_names_that_cannot_be_read_is_none(link: Link, redis_cli
     assert [good] == list(naming.answers())
 
 
-def test_an_answer_that_nobody_takes_lapses(link: Link, redis_client: redis.Redis) -> None:
+def test_an_unread_answer_expires(link: Link, redis_client: redis.Redis) -> None:
     question = Question("x", "schedule", {"id": "a", "newest": 3}, None)
     with closing(link.open()) as wire:
         Inbox(wire, KEYS).answer(question, {})

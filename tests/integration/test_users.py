@@ -112,7 +112,7 @@ def is_over(client: Client, run_id: str | None) -> Callable[[], bool]:
     return lambda: any(run.id == run_id and run.is_over for run in client.runs(limit=100))
 
 
-def test_redis_starts_on_what_zsched_asks_of_it(guard: Guard) -> None:
+def test_redis_starts_with_the_deployed_redis_conf(guard: Guard) -> None:
     server = EmbeddedRedis(guard=guard, config={"include": str(DEPLOY / "redis.conf")})
     with server, redis.Redis.from_url(server.url) as client:
         told = client.config_get()
@@ -128,7 +128,7 @@ def test_redis_does_not_start_before_every_password_is_filled_in(guard: Guard) -
         server.start()
 
 
-def test_client_daemon_and_worker_do_their_work_and_nothing_of_it_is_refused(
+def test_client_daemon_and_worker_need_no_right_beyond_their_users(
     guarded: GuardedRedis,
     client: Client,
     leader: DaemonProcess,
@@ -175,7 +175,7 @@ def test_client_daemon_and_worker_do_their_work_and_nothing_of_it_is_refused(
     assert not [event for event in leader.events if event["level"] in ("error", "critical")]
 
 
-def test_a_worker_that_schedules_is_a_client_too(
+def test_a_worker_that_schedules_needs_the_rights_of_a_client(
     guarded: GuardedRedis,
     client: Client,
     leader: DaemonProcess,
@@ -193,7 +193,7 @@ def test_a_worker_that_schedules_is_a_client_too(
     assert [] == guarded.refused()
 
 
-def test_a_daemon_puts_back_what_redis_lost(
+def test_a_daemon_with_its_own_rights_restores_what_redis_lost(
     guarded: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis
 ) -> None:
     client.schedule("tasks.note", id="far", at=FAR, durable=True)
@@ -206,7 +206,9 @@ def test_a_daemon_puts_back_what_redis_lost(
     assert [] == guarded.refused()
 
 
-def test_a_daemon_looks_into_redis_for_its_metrics(guarded: GuardedRedis, operator: redis.Redis, guard: Guard) -> None:
+def test_a_daemon_with_its_own_rights_serves_metrics(
+    guarded: GuardedRedis, operator: redis.Redis, guard: Guard
+) -> None:
     pytest.importorskip("prometheus_client", reason="needs the extra ops")
     daemon = DaemonProcess(guard, guarded.url("zsched-daemon"), METRICS_LISTEN="127.0.0.1:0", **LEASE)
     metrics = daemon.wait_for("metrics_served")["listen"]
@@ -221,7 +223,7 @@ def test_a_daemon_looks_into_redis_for_its_metrics(guarded: GuardedRedis, operat
     assert [] == guarded.refused()
 
 
-def test_a_dashboard_reads_all_that_rq_and_zsched_have(
+def test_a_dashboard_user_can_read_all_keys_of_rq_and_zsched(
     guarded: GuardedRedis,
     client: Client,
     leader: DaemonProcess,
@@ -256,7 +258,7 @@ def test_a_dashboard_reads_all_that_rq_and_zsched_have(
 
 
 @pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon"])
-def test_whom_status_cannot_tell_of_queues_it_says_who_may_ask(guarded: GuardedRedis, user: str) -> None:
+def test_status_names_the_user_to_use_if_queues_may_not_be_read(guarded: GuardedRedis, user: str) -> None:
     Client.from_url(guarded.url("zsched-client")).enqueue("tasks.note", queue="nobody")
 
     env = {"ZSCHED_REDIS_URL": guarded.url(user)}
@@ -268,7 +270,7 @@ def test_whom_status_cannot_tell_of_queues_it_says_who_may_ask(guarded: GuardedR
     assert "zsched-dashboard of deploy/redis/users.acl" in remedy
 
 
-def test_a_client_may_ask_who_takes_its_run(guarded: GuardedRedis, client: Client, operator: redis.Redis) -> None:
+def test_a_client_user_can_ask_why_its_run_waits(guarded: GuardedRedis, client: Client, operator: redis.Redis) -> None:
     run_id = str(client.enqueue("tasks.note", id="run", queue="email").run_id)
     assert client.why(run_id).now.endswith("; RQ knows of no worker that listens to queue email")
 
@@ -277,9 +279,7 @@ def test_a_client_may_ask_who_takes_its_run(guarded: GuardedRedis, client: Clien
     assert [] == guarded.refused()
 
 
-def test_the_dashboard_shows_its_pages_to_a_user_who_may_only_read(
-    guarded: GuardedRedis, operator: redis.Redis
-) -> None:
+def test_the_dashboard_works_with_a_read_only_user(guarded: GuardedRedis, operator: redis.Redis) -> None:
     pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
     from tests.integration.dashboard.ground import DONE, FAILED, fill
     from zsched.dashboard.app import make_app
@@ -339,13 +339,13 @@ DENIED = {
 @pytest.mark.parametrize(
     ("user", "command"), [(user, command) for user, denied in DENIED.items() for command in denied]
 )
-def test_what_a_user_does_not_need_is_denied(guarded: GuardedRedis, user: str, command: str) -> None:
+def test_a_command_that_a_user_does_not_need_is_denied(guarded: GuardedRedis, user: str, command: str) -> None:
     with guarded.connect(user) as connected, pytest.raises(redis.exceptions.NoPermissionError):
         connected.execute_command(*command.split(" "))
 
 
 @pytest.mark.parametrize("user", ["zsched-client", "zsched-worker"])
-def test_of_what_another_namespace_holds_only_the_call_of_a_one_shot_is_open(
+def test_a_user_can_write_only_the_jobs_of_another_namespace(
     guarded: GuardedRedis, operator: redis.Redis, user: str
 ) -> None:
     mail = Client.from_url(guarded.url("operator"), namespace="mail")
@@ -366,7 +366,7 @@ def test_of_what_another_namespace_holds_only_the_call_of_a_one_shot_is_open(
 
 
 @pytest.mark.parametrize("user", [user for user in USERS if user != "zsched-dashboard"])
-def test_a_script_may_do_no_more_than_its_user(guarded: GuardedRedis, operator: redis.Redis, user: str) -> None:
+def test_a_script_has_no_more_rights_than_its_user(guarded: GuardedRedis, operator: redis.Redis, user: str) -> None:
     sha = operator.script_load("return redis.call(unpack(ARGV))")
 
     with guarded.connect(user) as connected:
@@ -377,7 +377,7 @@ def test_a_script_may_do_no_more_than_its_user(guarded: GuardedRedis, operator: 
     assert {b"zsched:{default}:meta"} == set(operator.keys("*"))  # by know()
 
 
-def test_what_users_wrote_is_there_after_a_restart(tmp_path: Path, guard: Guard) -> None:
+def test_keys_written_by_restricted_users_survive_a_restart(tmp_path: Path, guard: Guard) -> None:
     """Redis (7.0.15) reads its AOF as its user ``default``, and leaves out each transaction that has not all rights."""
     restarted = GuardedRedis(tmp_path, guard, appendonly=True)
     Client.from_url(restarted.url("zsched-client")).schedule("tasks.note", id="waits", at=FAR)
@@ -391,7 +391,7 @@ def test_what_users_wrote_is_there_after_a_restart(tmp_path: Path, guard: Guard)
     assert "waits" == Client.from_url(restarted.url("zsched-client")).get("waits").id
 
 
-def test_nobody_gets_in_without_a_password(guarded: GuardedRedis) -> None:
+def test_redis_refuses_connections_without_a_password(guarded: GuardedRedis) -> None:
     stranger = redis.Redis.from_url(guarded.server.tcp_url, protocol=2)
     with stranger, pytest.raises(redis.AuthenticationError):
         stranger.ping()
@@ -404,14 +404,14 @@ def test_nobody_gets_in_without_a_password(guarded: GuardedRedis) -> None:
         )
 
 
-def test_what_is_refused_is_said_with_the_command_or_key(guarded: GuardedRedis) -> None:
+def test_a_refusal_names_the_command_or_key(guarded: GuardedRedis) -> None:
     reader = Client.from_url(guarded.url("zsched-dashboard"))
 
     with pytest.raises(RedisRefused, match=r"(?i)no permissions to run the '(evalsha|script\|load|script)"):
         reader.schedule("tasks.note", after=5)
 
 
-def test_of_the_dangerous_commands_only_two_that_tell_are_given(operator: redis.Redis) -> None:
+def test_users_get_only_info_and_role_of_the_dangerous_commands(operator: redis.Redis) -> None:
     dangerous = set(operator.acl_cat("dangerous"))
 
     assert {"flushall", "keys", "config"} <= {command.partition("|")[0] for command in dangerous}
