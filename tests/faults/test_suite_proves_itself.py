@@ -181,12 +181,12 @@ def case(redis_client: redis.Redis, redis_url: str, fresh_scripts: None) -> Iter
 
 
 @pytest.mark.parametrize("name", SAFEGUARDS)
-def test_with_the_safeguard_the_check_passes(case: Case, name: str) -> None:
+def test_a_check_passes_with_its_safeguard(case: Case, name: str) -> None:
     SAFEGUARDS[name][0](case)
 
 
 @pytest.mark.parametrize("name", SAFEGUARDS)
-def test_without_the_safeguard_the_check_fails(case: Case, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_fails_without_its_safeguard(case: Case, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check, file, line, without = SAFEGUARDS[name]
     mutate(monkeypatch, file, line, without)
 
@@ -195,7 +195,7 @@ def test_without_the_safeguard_the_check_fails(case: Case, name: str, monkeypatc
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
-def test_the_script_test_beside_a_line_fails_without_it(
+def test_the_script_test_of_a_safeguard_line_fails_without_the_line(
     redis_server: EmbeddedRedis,
     redis_client: redis.Redis,
     fresh_scripts: None,

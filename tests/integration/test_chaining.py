@@ -327,7 +327,7 @@ def test_a_list_of_nexts_refused_in_the_middle_continues_there(stage: Stage) -> 
 # -- whose Next ---------------------------------------------------------------------------------------
 
 
-def test_a_task_called_directly_returns_its_next(stage: Stage) -> None:
+def test_a_task_called_inside_another_run_returns_its_next(stage: Stage) -> None:
     reminders.calls_itself.enqueue(stage.client)
 
     stage.work("SimpleWorker")

@@ -151,7 +151,7 @@ def test_the_daemon_sleeps_between_two_runs_of_a_limited_queue(
     assert 0 < looked <= 2 * (runs + took_s)  # one for each run, and one a second when RQ's jobs were looked for
 
 
-def test_recurring_schedules_of_a_limited_queue_alternate(
+def test_recurring_schedules_of_a_limited_queue_fire_one_after_another(
     client: Client, redis_client: redis.Redis, daemons: Configured
 ) -> None:
     start_ms = (now_ms(redis_client) // 1000 + 3) * 1000

@@ -109,7 +109,9 @@ def test_a_correction_removes_a_restored_schedule_whose_run_has_ended(
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_a_correction_pushes_an_open_run_and_marks_it_uncertain(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_a_schedule_restored_after_it_fired_fires_again_marked_uncertain(
+    scene: Scene, two: tuple[Watched, Watched]
+) -> None:
     late, knowing = two
     due_now(scene, "open")
 

@@ -122,7 +122,7 @@ def test_a_foreign_archive_is_skipped_after_its_disk_failure_ended(
     assert folder / "2.db" == own.path
 
 
-def test_an_own_archive_whose_disk_failed_is_not_replaced(own: OwnArchive, wire: Wire, folder: Path) -> None:
+def test_reopening_uses_the_same_archive_file(own: OwnArchive, wire: Wire, folder: Path) -> None:
     own.open(wire)
     own.close()
     (folder / "1.db").unlink()

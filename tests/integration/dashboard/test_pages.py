@@ -82,7 +82,7 @@ def test_a_malformed_or_other_authorization_is_refused(browser: FlaskClient, hea
     assert 401 == browser.get("/", headers={"Authorization": header}).status_code
 
 
-def test_wrong_passwords_are_logged_without_their_text_and_block_no_login(browser: FlaskClient) -> None:
+def test_wrong_passwords_are_logged_without_their_text_and_delay_no_login(browser: FlaskClient) -> None:
     with capture_logs() as events:
         refused = {browser.get("/", auth=("alice", f"wrong {n}")).status_code for n in range(50)}
         admitted = browser.get("/", auth=AUTH, follow_redirects=True).status_code
