@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.lua.ground import SERVER, TOKEN, Ground
+from tests.lua.overlapping import advance, becomes, fired
 from tests.lua.test_lost import PACKED
-from tests.lua.test_overlap import advance, becomes, fired
 from zsched.core.runs import rq_time
 
 HOUR_S = 3600

@@ -1,4 +1,4 @@
-"""survey.lua and unblock.lua: which chains of runs need something, and what is done about it."""
+"""unblock.lua: runs of chains are released, withdrawn or removed, and only by the leader."""
 
 from __future__ import annotations
 
@@ -10,206 +10,27 @@ import pytest
 from rq import Queue
 from rq.job import Job
 
+from tests.lua.chained import (
+    CANCEL,
+    FORGET,
+    OVER,
+    QUEUE,
+    RELEASE,
+    WHY,
+    WITHDRAW,
+    A,
+    B,
+    C,
+    chain,
+    jobs,
+    survey,
+    unblock,
+)
 from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
 from zsched.core.clock import ManualClock
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage.lease import Term
-
-A, B, C = "r-1767225600000", "r-1767225660000", "r-1767225720000"
-OPEN = ("queued", "started", "scheduled")
-OVER = ("finished", "failed", "stopped", "canceled", "-")
-RELEASE = ("release", B)
-WITHDRAW = ("withdraw", "-")
-FORGET = ("forget", "-")
-LONG_AGO = "2000-01-01T00:00:00.000000Z"
-
-
-def jobs(ground: Ground, *statuses: str, **more: str) -> None:
-    """RQ's jobs of A, B and C; - of one that is gone. Each that is deferred waits for the one before it."""
-    before = ""
-    for run, status in zip((A, B, C), statuses, strict=False):
-        ground.redis.delete(ground.keys.rq.job(run))
-        if status != "-":
-            fields = {"status": status, "origin": "default", "created_at": "2026-01-01T00:00:00.000000Z"}
-            ground.redis.hset(ground.keys.rq.job(run), mapping=fields | {"worker_name": "w"} | more)
-        if status == "queued":
-            ground.redis.rpush("rq:queue:default", run)
-        elif status in ("deferred", "scheduled"):
-            ground.redis.zadd(f"rq:{status}:default", {run: 1})
-        if status == "deferred" and before:
-            ground.redis.sadd(f"rq:job:{before}:dependents", run)
-            ground.redis.sadd(f"rq:job::{run}:dependencies", before)
-            ground.redis.hset(
-                ground.keys.rq.job(run), mapping={"dependency_id": before, "allow_dependency_failures": "1"}
-            )
-        before = run
-
-
-def chain(ground: Ground, text: str | None = None, id: str = "r") -> str | None:
-    """Let it be *text*; what it is."""
-    if text is not None:
-        ground.redis.hset(ground.keys.chains(), id, text)
-    told = ground.redis.hget(ground.keys.chains(), id)
-    return told.decode() if told else None
-
-
-def survey(ground: Ground, cursor: str = "0", count: int = 100) -> tuple[str, list[list[str]]]:
-    after, *told = ground.call("survey", cursor=cursor, count=count)
-    return after, [one.split("\0") for one in told]
-
-
-def unblock(ground: Ground, *needed: tuple[str, str], **over: Any) -> list[Any]:
-    """What the chain of ``r`` needs, and the run that is let go on."""
-    rows = [text for one in needed for text in ("r", *one)]
-    return ground.call("unblock", rows, **({"token": TOKEN, "expected_server": SERVER} | over))[1:]
-
-
-QUEUE, CANCEL = f"queue {A} {B}", f"cancel_previous {A} {B}"
-
-
-# -- which need something ---------------------------------------------------------------------------------
-
-WHY = {
-    "finished": f"{A} is over, and RQ did not say so",
-    "failed": f"{A} is over, and RQ did not say so",
-    "stopped": f"{A} was stopped",
-    "canceled": f"{A} was cancelled",
-    "-": f"{A} is gone: it expired, or somebody deleted it",
-}
-
-
-@pytest.mark.parametrize("status", OVER)
-def test_survey_releases_a_waiting_run_when_the_previous_run_is_over(led: Ground, status: str) -> None:
-    jobs(led, status, "deferred")
-    chain(led, QUEUE)
-
-    urgent = "urgent" if status in ("stopped", "canceled") else "-"  # RQ itself releases no run behind these
-    assert ("0", [["r", *RELEASE, urgent, WHY[status]]]) == survey(led)
-
-
-@pytest.mark.parametrize("status", OPEN)
-def test_survey_keeps_a_run_waiting_while_the_previous_run_is_open(led: Ground, status: str) -> None:
-    jobs(led, status, "deferred")
-    chain(led, QUEUE)
-
-    assert ("0", []) == survey(led)
-
-
-@pytest.mark.parametrize("status", OPEN)
-def test_survey_keeps_a_run_waiting_for_every_open_run_of_its_chain(led: Ground, status: str) -> None:
-    jobs(led, status, "finished", "deferred")
-    chain(led, f"{QUEUE} {C}")
-
-    assert ("0", []) == survey(led)
-
-
-def dies(ground: Ground, run: str, **more: str) -> None:
-    """The worker of *run* was killed long ago."""
-    ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "started", "last_heartbeat": LONG_AGO} | more)
-
-
-def test_survey_releases_a_waiting_run_when_the_previous_worker_died(led: Ground) -> None:
-    jobs(led, "started", "deferred")
-    dies(led, A)
-    chain(led, QUEUE)
-
-    assert [["r", *RELEASE, "urgent", f"the worker w of {A} died"]] == survey(led)[1]
-
-
-def test_survey_names_the_dead_worker_of_a_run_that_left_the_chain(led: Ground) -> None:
-    jobs(led, "started", "deferred")
-    dies(led, A)
-    chain(led, f"queue {B}")
-
-    assert [["r", *RELEASE, "urgent", f"the worker w of {A} died"]] == survey(led)[1]
-
-
-def test_survey_does_not_release_a_job_without_a_queue(led: Ground) -> None:
-    jobs(led, "stopped", "deferred", origin="")
-    chain(led, QUEUE)
-
-    assert ("0", []) == survey(led)
-
-
-@pytest.mark.parametrize(("more", "waits"), [({"retries_left": "1"}, True), ({"retries_left": "0"}, False),
-                                             ({"retries_left": "1", "zs_on_lost": "fail"}, False)])  # fmt: skip
-def test_a_run_of_a_dead_worker_that_will_be_retried_blocks_its_chain(
-    led: Ground, more: dict[str, str], waits: bool
-) -> None:
-    jobs(led, "started", "deferred")
-    dies(led, A, **more)
-    chain(led, QUEUE)
-
-    assert waits == (survey(led)[1] == [])
-    assert waits == (unblock(led, RELEASE) == [[], ["r"]])
-    assert waits == ([] == led.queue())
-
-
-@pytest.mark.parametrize("status", OPEN)
-def test_a_chain_without_waiting_runs_needs_nothing_until_a_run_is_over(led: Ground, status: str) -> None:
-    jobs(led, status)
-    chain(led, f"queue {A}")
-    assert ("0", []) == survey(led)
-
-    jobs(led, "finished")
-    assert ("0", [["r", *FORGET, "-", ""]]) == survey(led)
-
-
-def test_survey_reads_only_the_first_waiting_run_of_a_chain(led: Ground) -> None:
-    jobs(led, "stopped", "deferred", "deferred")
-    chain(led, f"{QUEUE} {C}")
-    led.redis.config_resetstat()
-
-    assert [["r", *RELEASE]] == [need[:3] for need in survey(led)[1]]
-    assert 4 == led.redis.info("commandstats")["cmdstat_hmget"]["calls"]  # meta's, A's, B's and again A's: B's before
-
-
-@pytest.mark.parametrize("last", ["queued", "started"])
-def test_survey_withdraws_earlier_runs_with_cancel_previous(led: Ground, last: str) -> None:
-    jobs(led, "started", last)
-    chain(led, CANCEL)
-    assert [["r", *WITHDRAW, "urgent", ""]] == survey(led)[1]
-
-    chain(led, f"cancel_previous {B}")
-    assert [] == survey(led)[1]
-
-
-@pytest.mark.parametrize("text", ["", "queue", "queue ", "nonsense", f"allow {A}"])
-def test_survey_ignores_a_corrupted_chain(led: Ground, text: str) -> None:
-    chain(led, text)
-
-    assert ("0", []) == survey(led)
-
-
-def test_survey_treats_a_job_of_another_type_as_deleted(led: Ground) -> None:
-    led.redis.set(led.keys.rq.job(A), "text")
-    jobs(led)
-    chain(led, f"queue {A}")
-
-    assert [["r", *FORGET, "-", ""]] == survey(led)[1]
-
-
-def test_survey_returns_all_chains_page_by_page(led: Ground) -> None:
-    for number in range(2000):
-        chain(led, f"queue {'x' * 70}-{number}", f"s{number}")
-
-    cursor, seen, pages = "0", set(), 0
-    while cursor != "0" or not pages:
-        cursor, told = survey(led, cursor, 50)
-        assert len(told) < 400
-        seen |= {one[0] for one in told}
-        pages += 1
-
-    assert (2000, True) == (len(seen), pages > 5)
-
-
-def test_survey_returns_nothing_without_chains_or_for_a_key_of_another_type(led: Ground) -> None:
-    assert ("0", []) == survey(led)
-
-    led.redis.set(led.keys.chains(), "text")
-    assert ("0", []) == survey(led)
-
 
 # -- releasing --------------------------------------------------------------------------------------------
 
