@@ -29,6 +29,20 @@ def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded
 
 
 @pytest.fixture
+def guarded(guarded_server: GuardedRedis) -> GuardedRedis:
+    """The server, empty."""
+    guarded_server.empty()
+    return guarded_server
+
+
+@pytest.fixture
+def operator(guarded: GuardedRedis) -> Iterator[redis.Redis]:
+    with guarded.connect("operator") as operator:
+        know(operator)
+        yield operator
+
+
+@pytest.fixture
 def client(redis_url: str, redis_client: redis.Redis) -> Client:
     """A client of the emptied server, on which nothing is held."""
     know(redis_client)

@@ -15,8 +15,8 @@ from rq import Queue
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from tests.integration import reruns
 from tests.integration.in_process import work_off
+from tests.integration.reruns import tasks
 from zsched import Client, Contended, CurrentRun, InvalidSchedule, current_run
 from zsched.core.clock import from_ms
 from zsched.core.run_id import RunId
@@ -27,7 +27,7 @@ from zsched.storage.keys import Keys
 pytestmark = pytest.mark.redis
 ROOT = Path(__file__).parents[2]
 KEYS = Keys("default")
-TASKS = "tests.integration.reruns"
+TASKS = "tests.integration.reruns.tasks"
 
 
 def work(url: str, kind: str, serializer: str) -> None:
@@ -76,7 +76,7 @@ def test_a_note_does_not_recreate_a_deleted_job(redis_url: str, redis_client: re
 @pytest.mark.parametrize("job_id", ["other", "a-1"])
 def test_current_run_is_none_in_a_foreign_job(redis_client: redis.Redis, job_id: str) -> None:
     queue = Queue("default", connection=redis_client)
-    queue.enqueue(reruns.foreign, job_id=job_id)
+    queue.enqueue(tasks.foreign, job_id=job_id)
 
     work_off(queue, redis_client)
 

@@ -15,7 +15,7 @@ OPEN = ("queued", "started", "deferred", "scheduled")
 OVER = ("finished", "failed", "stopped", "canceled", None)
 
 
-# -- which word -----------------------------------------------------------------------------------------
+# -- every policy ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [*OPEN, *OVER])

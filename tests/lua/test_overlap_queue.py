@@ -9,8 +9,6 @@ from rq.job import Job, JobStatus
 from tests.lua.ground import HOUR_MS, Ground
 from tests.lua.overlapping import LONG_AGO, advance, becomes, chain, dependents, due, fired, put, told
 
-# -- queue ----------------------------------------------------------------------------------------------
-
 
 def test_a_waiting_run_is_a_deferred_job_like_rqs(led: Ground) -> None:
     first, second = fired(led, "queue", 2)

@@ -194,7 +194,7 @@ def test_two_hundred_rows_of_one_call_are_logged_as_one_entry(ground: Ground) ->
     assert 1 == len(ground.entries())
 
 
-# -- what the entry says beside the rows: for who follows the log -------------------------------------
+# -- replaced and paused schedules in the log entry ---------------------------------------------------
 
 
 def _beside_rows(ground: Ground) -> list[str]:

@@ -324,7 +324,7 @@ def test_a_key_of_another_type_is_reported_and_nothing_is_written(ground: Ground
     assert before == ground.keyspace()
 
 
-# -- what the entry says of being paused: for who follows the log -------------------------------------
+# -- paused schedules in the log entry ----------------------------------------------------------------
 
 
 def _behind_template(ground: Ground) -> list[str]:

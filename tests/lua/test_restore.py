@@ -98,7 +98,7 @@ def test_a_plan_from_the_lost_history_is_refused(led: Ground) -> None:
     assert ["changed"] == led.advance((row, DUE_MS, DUE_MS + HOUR_MS))
 
 
-# -- over what is there ---------------------------------------------------------------------------
+# -- existing schedules ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("back", [one_shot(), one_shot("paused", note="5 why"), rule(id="a"), rule("ended", id="a")])
@@ -251,7 +251,7 @@ def test_a_restore_keeps_an_existing_doubt_and_an_audit_sets_none(led: Ground, r
     assert before == doubt(led)
 
 
-# -- whose data set this is -----------------------------------------------------------------------
+# -- names of the data set ------------------------------------------------------------------------
 
 
 NAMES = {  # the archive's; and whether it may put something into the data set "here there"

@@ -8,8 +8,6 @@ from tests.lua.ground import TEMPLATE, Ground
 from tests.lua.restoring import DUE_MS, gone, logged, one_shot, restore, rule, run, texts_of
 from zsched.core.log.recovery import Restored
 
-# -- runs -----------------------------------------------------------------------------------------
-
 
 def test_an_open_run_is_pushed_again_and_marked_uncertain(led: Ground) -> None:
     reply = restore(led, run())

@@ -18,7 +18,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
 KEYS = Keys("default")
-TASKS = "tests.integration.reruns"
+TASKS = "tests.integration.reruns.tasks"
 HOUR = timedelta(hours=1)
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOUR  # an hour that has passed for sure
 
