@@ -58,7 +58,7 @@ def test_the_largest_units_are_written(ms: int, expected: str) -> None:
         (349_200_000, "4 d 1 h"),
     ],
 )
-def test_durations_are_told_in_their_two_largest_units(ms: float, expected: str) -> None:
+def test_durations_are_shown_in_their_two_largest_units(ms: float, expected: str) -> None:
     assert expected == rough_duration(ms)
 
 
@@ -74,5 +74,5 @@ def test_durations_are_told_in_their_two_largest_units(ms: float, expected: str)
         (-86_400_000, "1d ago"),
     ],
 )
-def test_a_distance_is_told_in_its_two_largest_units(ms: int, expected: str) -> None:
+def test_a_distance_is_shown_in_its_two_largest_units(ms: int, expected: str) -> None:
     assert expected == relative_text(1_780_000_000_000 + ms, 1_780_000_000_000)

@@ -19,7 +19,7 @@ from zsched.core.untrusted import LONGEST_NAME, in_a_line, truncated
         ("x" * (LONGEST_NAME + 1), "x" * LONGEST_NAME),
     ],
 )
-def test_a_name_is_told_in_one_line_and_cut(text: str, expected: str) -> None:
+def test_a_name_is_shown_in_one_line_and_cut(text: str, expected: str) -> None:
     assert expected == in_a_line(text)
 
 
