@@ -1,4 +1,4 @@
-"""What time it is for a Redis server, and for the scripts in it."""
+"""The time of a Redis server, and of the scripts in it."""
 
 from __future__ import annotations
 

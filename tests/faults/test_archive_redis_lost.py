@@ -23,7 +23,7 @@ from zsched.core.changes import What
 
 
 def whats_of(path: Path, id: str) -> list[What]:
-    """What became of schedule *id*, as the history at *path* has it."""
+    """Return the outcomes of schedule *id* in the history at *path*."""
     with History(path) as told:
         return [change.what for change in told.of_schedule(id, 50)[0]]
 

@@ -31,7 +31,7 @@ class SkewedRedis:
         self.url, self._file = server.url, file
 
     def skew(self, ms: int) -> None:
-        """Its clock is *ms* off from now on."""
+        """Move the clock by *ms* from now on."""
         with self._file.open("r+b") as file:
             file.write(struct.pack("l", ms))
 
@@ -90,7 +90,7 @@ def test_a_standby_that_takes_over_after_a_jump_fires_no_run_early(skewed: Skewe
 
 
 def has_campaigned(watch: redis.Redis) -> bool:
-    """Whether a daemon has asked for the lease, by the log of commands."""
+    """Return whether a daemon has asked for the lease, by the slow log."""
     sha = sha1(load("acquire").text.encode()).hexdigest()
     return any(sha in str(entry["command"]) for entry in watch.slowlog_get(128))
 

@@ -33,7 +33,7 @@ def two_daemons(start_daemon: Start, url: str, **settings: str) -> tuple[DaemonP
 
 
 def assert_pause(watch: redis.Redis, most_ms: float) -> None:
-    """How long nobody fired is printed, and held against *most_ms* in the long form."""
+    """Print the pause between two fires; in the long form, compare it with *most_ms*."""
     pause_ms = longest_pause_ms(watch)
     sys.stdout.write(f"measured: {pause_ms:.0f} ms without dispatching\n")
     assert pause_ms <= most_ms or not IS_LONG

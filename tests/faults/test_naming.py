@@ -1,4 +1,4 @@
-"""How a data set that lost its name gets it back, whatever else is wrong at that moment."""
+"""A data set that lost its name gets it back although something else fails at that moment."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_an_older_archive_stops_at_a_newer_format_and_continues_when_upgraded(
 
 
 def outdated(url: str, path: Path) -> Report | None:
-    """What the archive at *path* told last, if it stands back."""
+    """Return the last report of the archive at *path* if it is outdated."""
     report = report_of(url, path)
     return report if report and report.state is ArchiveState.OUTDATED else None
 

@@ -1,4 +1,4 @@
-"""What several of these tests stand on: a client, a link, the command line, a daemon whose archive follows, a scene."""
+"""Shared fixtures: a client, a link, the command line, a daemon with an archive, a scene, users of users.acl."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def zsched(redis_url: str) -> Zsched:
 
 @pytest.fixture
 def led(redis_client: redis.Redis) -> redis.Redis:
-    """A client of a namespace that somebody leads."""
+    """A client of a namespace with a leader."""
     return lead(redis_client)
 
 

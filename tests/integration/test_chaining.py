@@ -71,7 +71,7 @@ class Stage:
         self.work()
 
     def puts(self) -> list[Entry]:
-        """What was put, in order."""
+        """Return the puts in order."""
         with closing(Link.from_url(self.url, 5).pool) as pool:
             return [entry for entry in Log(Link(pool, "test", 5), KEYS).entries() if entry.kind == "put"]
 
@@ -80,11 +80,11 @@ class Stage:
         return [one.id for one in self.client.list()]
 
     def receipts(self) -> list[str]:
-        """What ran."""
+        """Return the receipts of runs."""
         return [text.decode() for text in self.redis.lrange("receipts", 0, -1)]
 
     def forget_operations(self) -> None:
-        """As after ten minutes."""
+        """Delete operation ids, as happens after ten minutes."""
         for key in self.redis.keys("zsched:{default}:op:*"):
             self.redis.delete(key)
 

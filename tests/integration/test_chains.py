@@ -1,4 +1,4 @@
-"""What a leader does about chains of runs, step by step, and what it costs."""
+"""Chains of runs kept by a leader, step by step, and the cost for Redis."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_a_long_round_is_followed_by_a_pause_of_ten_times_its_length(
 
 
 def calls(client: redis.Redis) -> tuple[int, int]:
-    """How many scripts, and how many commands in all, Redis was asked for."""
+    """Return the number of scripts and of commands that Redis executed."""
     asked = {name.removeprefix("cmdstat_"): row["calls"] for name, row in client.info("commandstats").items()}
     return asked["evalsha"], sum(asked.values())
 

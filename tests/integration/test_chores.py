@@ -25,7 +25,7 @@ pytestmark = pytest.mark.redis
 
 
 class Archiver:
-    """What a ``ChoreThread`` asks of one."""
+    """An archiver as a ``ChoreThread`` uses it."""
 
     is_healthy = True
 
@@ -67,7 +67,7 @@ class Observed(ChoreThread):
         super()._wait(ms)
 
     def rests(self) -> bool:
-        """Whether it does nothing until another term."""
+        """Return whether the thread waits for another term."""
         return self.waits[-1:] == [None]
 
     def has_looked_again(self) -> Callable[[], bool]:

@@ -321,7 +321,7 @@ def test_an_export_that_omits_a_schedule_reports_it_and_exits_with_1(zsched: Zsc
 
 
 class Running:
-    """What runs a command when it is unpickled."""
+    """A value that runs a command when it is unpickled."""
 
     def __init__(self, command: str) -> None:
         self.command = command

@@ -97,7 +97,7 @@ def test_status_groups_equal_failures_in_one_line(zsched: Zsched, led: redis.Red
 
 
 def leading(zsched: Zsched) -> str:
-    """What the line of the leader says."""
+    """Return the text of the leader's line."""
     [line] = [
         line for line in zsched("status").stdout.splitlines() if re.match("leader +[^ ]+, (pid|since|epoch)", line)
     ]

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.once
 
 
 def archives(result: Result) -> list[str]:
-    """What the lines of archives say."""
+    """Return the texts of the archives' lines."""
     return [line.split(maxsplit=1)[1] for line in result.stdout.splitlines() if line.startswith("archive ")]
 
 

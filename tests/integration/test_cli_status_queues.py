@@ -59,7 +59,7 @@ def told(zsched: Zsched) -> dict[str, Any]:
 
 
 def names(found: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Of the alarms and the warnings."""
+    """Return the names of alarms and of warnings."""
     return [one["name"] for one in found["alarms"]], [one["name"] for one in found["warnings"]]
 
 

@@ -1,4 +1,4 @@
-"""What ``zsched status`` calls a problem or a warning, and what it says to do about it."""
+"""Problems and warnings of ``zsched status``, with their remedies."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_failure_rate_of_a_tenth_is_a_warning(
 
 
 def said(zsched: Zsched, name: str) -> dict[str, str]:
-    """What the warning of that name says."""
+    """Return the warning of that name."""
     [found] = [one for one in json.loads(zsched("status", "--json").stdout)["warnings"] if one["name"] == name]
     return dict(found)
 

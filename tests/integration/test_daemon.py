@@ -345,7 +345,7 @@ def test_a_second_signal_ends_a_daemon_whose_redis_hangs_at_once(guard: Guard) -
 
 
 def is_caught(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has a handler for a signal."""
+    """Return whether a process has a handler for a signal."""
     status = Path(f"/proc/{pid}/status").read_text()
     [mask] = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
     return bool(int(mask, 16) >> number - 1 & 1)

@@ -1,4 +1,4 @@
-"""What others do between two scripts of one pass: fire told what is due, advance has not come yet."""
+"""Concurrent changes between two scripts of one pass: after fire and before advance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends a daemon by itself: the exit code, by which a unit starts it again or not, and its last words."""
+"""Errors that end a daemon: the exit code, by which systemd restarts it or not, and its last message."""
 
 from __future__ import annotations
 

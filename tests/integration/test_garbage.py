@@ -1,4 +1,4 @@
-"""What another writer wrote into keys of zsched's own: ``status`` and ``doctor`` say what, and what to do about it."""
+"""Corrupted values in zsched's own keys: ``status`` and ``doctor`` name them with a remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPORT = "1-1 1 {now} following {about}"
 
 
 def findings(zsched: Zsched) -> dict[str, dict[str, str]]:
-    """What the doctor's checks say, the first of each."""
+    """Return the first finding of each of the doctor's checks."""
     result = zsched("doctor", "--json")
     assert UNHEALTHY == result.exit_code
     return {one["check"]: one for one in reversed(json.loads(result.stdout))}

@@ -81,7 +81,7 @@ def pushes_ms(client: redis.Redis, prefix: str) -> list[float]:
 
 
 def most_within(span_ms: int, times_ms: list[float]) -> int:
-    """How many there are in a stretch of that length, at most."""
+    """Return the largest number within a period of that length."""
     times = [int(time_ms) for time_ms in times_ms]  # whole ms, as the script counts
     return max(sum(at <= other < at + span_ms for other in times) for at in times)
 

@@ -1,4 +1,4 @@
-"""What a leader names a data set that has no name, by what the archives answer."""
+"""The name that a leader gives an unnamed data set, by the answers of the archives."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Naming:
         self._wire.close()
 
     def step(self, after_ms: float = 0) -> bool:
-        """Whether the data set has a name."""
+        """Do a step; return whether the data set has a name."""
         self.clock.advance(after_ms)
         return self._namer.step(self.term) is None
 

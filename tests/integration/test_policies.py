@@ -37,7 +37,7 @@ def _put_an_hour_ago(client: Client, redis_client: redis.Redis, id: str = "tick"
 
 
 def _catch_up(client: Client, redis_client: redis.Redis, redis_url: str, id: str = "tick") -> None:
-    """Let a daemon lead until nothing is overdue."""
+    """Run a daemon until nothing is overdue."""
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
         eventually(lambda: client.get(id).state.value == "ended" or not _is_overdue(client, redis_client, id))
@@ -48,7 +48,7 @@ def _is_overdue(client: Client, redis_client: redis.Redis, id: str) -> bool:
 
 
 def _history(client: Client, first_ms: int) -> list[Told]:
-    """What became of the occurrences, the oldest first; runs one after the other as one."""
+    """Return the outcomes of occurrences, oldest first, with consecutive runs as one range."""
     told: list[Told] = []
     for one in reversed(client.history("tick", limit=200)[0]):
         times = (one.first_ms, one.last_ms) if one.first_ms is not None else (one.nominal_ms,) * 2

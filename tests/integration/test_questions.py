@@ -56,12 +56,12 @@ def archived(link: Link) -> Position:
 
 
 def forget_but(redis_client: redis.Redis, last: Position) -> None:
-    """Redis forgets the log up to *last*, as a leader's trimming does."""
+    """Trim the log up to *last*, as a leader does."""
     redis_client.xtrim(KEYS.log(), minid=last.id, approximate=False)
 
 
 def answer_with(redis_client: redis.Redis, answer: str) -> None:
-    """Take one question, and answer so."""
+    """Take one question, and reply with *answer*."""
     _, asked = redis_client.blpop([KEYS.ask()], 10)  # type: ignore[misc]
     redis_client.rpush(KEYS.answer(json.loads(asked)["id"]), answer)
 

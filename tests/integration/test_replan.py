@@ -61,7 +61,7 @@ class Leading:
         return self.replanner.keep_back(self.scene.term, fired)
 
     def settle(self) -> list[dict[str, Any]]:
-        """Steps until all is planned by its rules; what was said."""
+        """Do steps until every schedule is planned by its rules; return the log events."""
         with capture_logs() as said:
             while self.step():
                 pass
@@ -74,7 +74,7 @@ class Leading:
 
 
 def put(scene: Scene, *ids: str, off_ms: int = HOUR_MS, **more: Any) -> dict[str, int]:
-    """Daily rules in Berlin, half a day away, that wait *off_ms* from where they should; where that is."""
+    """Put daily rules in Berlin, *off_ms* away from their times; return the correct times."""
     should_ms, hour = {}, (from_ms(scene.now_ms).astimezone(ZoneInfo(TZ)).hour + 12) % 24
     for id in ids:
         next_at = scene.client.schedule(FUNC, id=id, **({"cron": f"0 {hour} * * *", "tz": TZ} | more)).next_at
@@ -85,7 +85,7 @@ def put(scene: Scene, *ids: str, off_ms: int = HOUR_MS, **more: Any) -> dict[str
 
 
 def plan_otherwise(scene: Scene, id: str, ms: int) -> None:
-    """As other rules of its zone would have had it."""
+    """Move schedule *id* to *ms*, as other zone rules would have planned it."""
     scene.redis.hset(scene.keys.schedule(id), "nominal", ms)
     scene.redis.zadd(scene.keys.due_normal(), {id: ms})
 

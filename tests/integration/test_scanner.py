@@ -1,4 +1,4 @@
-"""What a bootstrap reads from Redis of runs that are not over."""
+"""Open runs as a bootstrap reads them from Redis."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def jobs(ground: Ground, *statuses: str, **more: str) -> None:
 
 
 def chain(ground: Ground, text: str | None = None, id: str = "r") -> str | None:
-    """Let it be *text*; what it is."""
+    """Write *text* as the chain of schedule *id*, if given; return the chain."""
     if text is not None:
         ground.redis.hset(ground.keys.chains(), id, text)
     told = ground.redis.hget(ground.keys.chains(), id)
@@ -54,7 +54,7 @@ def survey(ground: Ground, cursor: str = "0", count: int = 100) -> tuple[str, li
 
 
 def unblock(ground: Ground, *needed: tuple[str, str], **over: Any) -> list[Any]:
-    """What the chain of ``r`` needs, and the run that is let go on."""
+    """Call unblock for the chain of ``r``; return released runs and changed chains."""
     rows = [text for one in needed for text in ("r", *one)]
     return ground.call("unblock", rows, **({"token": TOKEN, "expected_server": SERVER} | over))[1:]
 

@@ -13,7 +13,7 @@ def put(led: Ground, id: str = "r", template: dict[str, str] | None = None, **ow
 
 
 def due(led: Ground, id: str = "r") -> list[str]:
-    """Schedule *id* as fire answers it, put if it is not there."""
+    """Return schedule *id* as fire returns it; put it if it does not exist."""
     if not led.redis.exists(led.keys.schedule(id)):
         put(led, id)
     [row] = [row for row in led.fire().recurring if row[0] == id]
@@ -21,19 +21,19 @@ def due(led: Ground, id: str = "r") -> list[str]:
 
 
 def advance(led: Ground, mode: str, id: str = "r", limit: int = 100) -> tuple[str, str]:
-    """The next occurrence of *id*: its word, and the run that it would be."""
+    """Advance the next occurrence of *id*; return its outcome and its run id."""
     row = due(led, id)
     [word] = led.advance((row, int(row[2]), int(row[2]) + 1), overlap=mode, overlap_limit=limit)
     return word, led.run(id, row[2])
 
 
 def fired(led: Ground, mode: str, number: int = 1, limit: int = 100) -> list[str]:
-    """The runs of the first *number* occurrences, none of which a worker has taken."""
+    """Advance *number* occurrences and return their runs, which no worker has taken."""
     return [advance(led, mode, limit=limit)[1] for _ in range(number)]
 
 
 def becomes(led: Ground, run: str, status: str | None, **more: str) -> None:
-    """RQ's job of *run*, wherever it waited, is in *status*; None: it is gone."""
+    """Move RQ's job of *run* to *status*; None deletes it."""
     led.redis.lrem("rq:queue:default", 0, run)
     led.redis.zrem("rq:deferred:default", run)
     if status is None:
@@ -56,6 +56,6 @@ def dependents(led: Ground, run: str) -> set[str]:
 
 
 def told(led: Ground) -> list[str]:
-    """Why, of the rows of the last ``advance`` entry."""
+    """Return the reasons in the rows of the last ``advance`` entry."""
     [entry] = [entry for entry in led.entries() if entry.kind == "advance"][-1:]
     return [" ".join(line.split(" ", 6)[6:]) for line in entry.rows]

@@ -15,7 +15,7 @@ LATER = AT + 60_000
 
 @pytest.fixture
 def rule(led: Ground) -> Ground:
-    """With a recurring schedule r."""
+    """A namespace with a recurring schedule r."""
     led.put_recurring("r")
     return led
 
@@ -29,7 +29,7 @@ def backfill(ground: Ground, *times: int, how: str = "once", op: str = "op-1", *
 
 
 def iso(ms: int) -> str:
-    """As RQ writes times."""
+    """Format an instant as RQ does."""
     return from_ms(ms).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -147,7 +147,7 @@ def test_a_paused_or_ended_schedule_can_be_backfilled(led: Ground, place: str) -
 
 
 def _end(ground: Ground) -> None:
-    """As advance leaves one whose rule gives no more."""
+    """End the schedule as advance does when its rule is exhausted."""
     ground.redis.zrem(ground.keys.prefix + "due:normal", "r")
     ground.redis.hdel(ground.keys.schedule("r"), "nominal")
     ground.redis.hset(ground.keys.schedule("r"), "ended_at", ground.now_ms)

@@ -18,14 +18,14 @@ CALL = {"op": "op-1", "keep_op_ms": 60_000}
 
 
 def _put(ground: Ground, late_ms: int, *ids: str, **fields: str) -> list[str]:
-    """One-shots with a minute to live that are so late; their run ids."""
+    """Put one-shots that expire after a minute and are *late_ms* late; return their run ids."""
     due_ms = ground.now_ms - late_ms
     ground.put(*((id, due_ms) for id in ids), allow_past=1, fields=ONCE | fields)
     return [f"{id}-{due_ms}" for id in ids]
 
 
 def _due_rule(ground: Ground, late_ms: int = 1000, template: dict[str, str] | None = None) -> list[str]:
-    """What fire answers of rule r, which is so late."""
+    """Return the row of fire for rule r, which is *late_ms* late."""
     ground.put_recurring("r", next=ground.now_ms - late_ms, template=EXPIRES if template is None else template)
     [row] = ground.fire().recurring
     return row
@@ -195,7 +195,7 @@ def _run_one_shot(ground: Ground, **fields: str) -> str:
 
 
 def _retry(ground: Ground, **fields: str) -> str:
-    """Of a run that had a deadline of its own, which is over."""
+    """Retry a finished run that had a deadline."""
     of_it = {"status": "failed", "zs_deadline": "5"} if fields else {"status": "failed"}
     ground.redis.hset(ground.keys.rq.job("a-1700000000000"), mapping=TEMPLATE | of_it | fields)
     named = {"id": "a", "run": "a-1700000000000", "nominal_ms": 1_700_000_000_000}

@@ -39,7 +39,7 @@ def job(ground: Ground, run: str, status: str = "started", **more: str) -> None:
 
 
 def execution(ground: Ground, run: str, name: str = "x", is_alive: bool = False) -> str:
-    """What a worker leaves behind when it is killed in the middle of *run*."""
+    """Write what a worker leaves behind when it is killed during *run*."""
     member = f"{run}:{name}"
     ground.redis.zadd("rq:wip:default", {member: 1_767_225_660})
     ground.redis.zadd(f"rq:executions:{run}", {name: 9_999_999_999})

@@ -87,7 +87,7 @@ def test_lua_finds_the_changed_schedules_in_every_kind_of_entry(led: Ground, nam
 
 
 def is_compared_again(led: Ground, id: str, texts: Sequence[str | bytes]) -> bool:
-    """Whether schedule *id* is not put back where an entry of *texts* came behind what was compared."""
+    """Return whether an entry of *texts* after the comparison prevents the restore of schedule *id*."""
     led.put(("first", "+1000"))
     compared = seen(led)
     epoch, seq = led.last.id.split("-")

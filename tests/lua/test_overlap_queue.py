@@ -240,7 +240,7 @@ def test_a_key_of_another_type_quarantines_one_schedule_and_the_rest_go_on(led: 
 
 
 def told_of(led: Ground, id: str) -> str:
-    """Why *id* is in quarantine."""
+    """Return the reason why *id* is in quarantine."""
     return str(led.redis.hget(led.keys.quarantine(), id).decode().split(" ", 3)[3])
 
 

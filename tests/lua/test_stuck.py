@@ -10,7 +10,7 @@ from tests.lua.ground import Ground
 
 
 def put_due(ground: Ground, *ids: str, lane: str = "normal") -> list[str]:
-    """One-shots that are due now, a millisecond apart; their run ids."""
+    """Put one-shots that are due now, a millisecond apart; return their run ids."""
     first_ms = ground.now_ms - 1000
     rows = [(id, first_ms + n) for n, id in enumerate(ids)]
     ground.put(*rows, lane=lane, allow_past=1)

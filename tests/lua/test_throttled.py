@@ -1,4 +1,4 @@
-"""What is throttled for want of room in its queue: how it fires, and what else becomes of it meanwhile."""
+"""Throttled schedules: how they fire, and every other operation on them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_throttled_schedule_can_be_quarantined_under_its_lane(still: Ground, s
 
 @pytest.fixture
 def late(still: Ground) -> Ground:
-    """Where "b" (one-shot) and "r" (recurring) are throttled."""
+    """A namespace in which "b" (one-shot) and "r" (recurring) are throttled."""
     still.limit(email=1)
     put_due(still, "a", "b")
     put_rule(still, "r")

@@ -55,7 +55,7 @@ WRITES = {"failed": Busy.fail, "started": Busy.begin, "finished": Busy.finish}
 
 
 class Following:
-    """What a tracker asks of an archiver."""
+    """An archiver as a tracker uses it."""
 
     def __init__(self, scene: Scene) -> None:
         self.path: Path = scene.archive.path
@@ -72,7 +72,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def track(scene: Scene) -> None:
-    """One step of a tracker whose archive follows the new history."""
+    """Do one step of a tracker whose archive follows the new history."""
     following = Following(scene)
     following.wait_until(None, 0)
     Tracker(following, scene.keys).over(scene.wire).step(scene.term)  # type: ignore[arg-type]  # all that it asks for

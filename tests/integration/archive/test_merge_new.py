@@ -1,4 +1,4 @@
-"""What was done since Redis lost something stands, whenever it comes between the steps of a merge."""
+"""Changes made after a loss are kept, whenever they come between the steps of a merge."""
 
 from __future__ import annotations
 

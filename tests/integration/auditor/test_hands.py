@@ -1,4 +1,4 @@
-"""What another writer did to a schedule is found, said and put right."""
+"""Changes of a schedule by another writer are found, reported and repaired."""
 
 from __future__ import annotations
 

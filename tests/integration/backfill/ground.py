@@ -33,7 +33,7 @@ def queue(redis_client: redis.Redis) -> list[str]:
 
 
 def backfill(client: Client, first: int, last: int, **options: Any) -> Backfill:
-    """Of r, from *first* hours ago up to, and without, *last* hours ago."""
+    """Backfill r from *first* hours ago up to, and without, *last* hours ago."""
     return client.backfill("r", NOW - first * HOUR, NOW - last * HOUR, **options)
 
 

@@ -1,4 +1,4 @@
-"""How a backfill goes: part by part, whatever becomes of its schedule meanwhile."""
+"""The progress of a backfill in parts, while its schedule changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ran is left out of a backfill: with real daemons, archives and workers, and without."""
+"""Occurrences that ran are not backfilled: with real daemons, archives and workers, and without."""
 
 from __future__ import annotations
 

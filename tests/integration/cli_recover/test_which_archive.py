@@ -46,7 +46,7 @@ def test_recover_without_an_archive_names_the_searched_folder(redis_url: str, tm
 
 
 def a_folder_of_archives(scene: Scene, state: Path, url: str) -> Path:
-    """Where daemons keep archives below *state*; none is there yet, and the scene's is ready to be copied."""
+    """Return the empty folder of daemons' archives below *state*; the scene's archive is ready to be copied."""
     populate(scene)
     scene.archive.note(address=address_of(url))
     scene.archive.commit()

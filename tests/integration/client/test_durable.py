@@ -76,7 +76,7 @@ def on_disk(path: Path) -> Position:
 
 
 def entry_of(log: Log, id: str) -> Position:
-    """Where the newest entry stands that says something of *id*."""
+    """Return the position of the newest entry about *id*."""
     return next(one.position for one in log.read_back("+", 100) if id in {change.id for change in changes(one)})
 
 

@@ -1,4 +1,4 @@
-"""What the doctor says of a namespace: its keys, format, daemons, archives, and what is left over."""
+"""The doctor's checks of a namespace: its keys, format, daemons, archives, and orphaned keys."""
 
 from __future__ import annotations
 

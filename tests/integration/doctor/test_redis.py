@@ -1,4 +1,4 @@
-"""What the doctor says of the server: version, role, memory and files, each trouble made for real."""
+"""The doctor's checks of the server: version, role, memory and files, each problem made for real."""
 
 from __future__ import annotations
 

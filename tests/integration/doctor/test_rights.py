@@ -1,4 +1,4 @@
-"""What the doctor says of a user's rights, with real users of a real Redis that lack some."""
+"""The doctor's checks of a user's rights, with real users of a real Redis that lack some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor says of RQ: real workers, the queues in use, and other schedulers."""
+"""The doctor's checks of RQ: real workers, the queues in use, and other schedulers."""
 
 from __future__ import annotations
 

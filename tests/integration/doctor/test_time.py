@@ -1,4 +1,4 @@
-"""What the doctor says of clocks and zone rules."""
+"""The doctor's checks of clocks and zone rules."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.redis
 
 
 def fail(client: redis.Redis, run: str, at_s: int) -> None:
-    """As RQ's worker does."""
+    """Fail a run as RQ's worker does."""
     client.hset(KEYS.rq.job(run), mapping={"status": "failed", "ended_at": rq_time(at_s * 1000)})
     client.zadd("rq:failed:default", {run: at_s + 31_536_000})
 

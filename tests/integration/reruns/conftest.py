@@ -43,7 +43,7 @@ def worker(guard: Guard, redis_url: str, tmp_path: Path) -> Callable[..., subpro
 
 @pytest.fixture
 def work(worker: Callable[..., subprocess.Popen[bytes]], redis_client: redis.Redis) -> Callable[[], list[str]]:
-    """Lets a worker do what is queued; the receipts until then."""
+    """Return a function that lets a worker empty the queue and returns all receipts."""
 
     def until_done() -> list[str]:
         assert 0 == worker("--burst").wait(BURST_S)
@@ -54,6 +54,6 @@ def work(worker: Callable[..., subprocess.Popen[bytes]], redis_client: redis.Red
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits long for an answer that does not come, nor for a worker that is none."""
+    """Shorten the waits for replies of archives and for workers."""
     monkeypatch.setattr("zsched.storage.questions.WAIT_S", 0.05)
     monkeypatch.setattr(reruns, "_PAUSE_S", 0.0)
